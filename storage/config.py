@@ -1,0 +1,62 @@
+"""Every tunable of the engine with its unit, its default and its relationships, in one place.
+
+Defaults are a RocketMQ 5 broker's unless the comment says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+FlushMode = Literal["sync", "async"]
+
+UNIT_SIZE: Final = 20  # bytes of one consume queue unit
+RECORD_OVERHEAD_MAX: Final = 65_536  # a record may exceed its body by this much
+BLANK_SIZE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """How a store is laid out on disk and how it writes; sizes are bytes, times milliseconds."""
+
+    commit_log_file_size: int = 1 << 30
+    consume_queue_file_size: int = 300_000 * UNIT_SIZE
+    index_slot_count: int = 5_000_000
+    index_entry_count: int = 20_000_000
+
+    flush_mode: FlushMode = "async"
+    flush_interval_ms: int = 500
+    transient_pool: bool = False
+    transient_pool_size: int = 5  # buffers of one commit log file each
+    transient_pool_directory: str = "/dev/shm"  # noqa: S108  must outlive kill -9, not a reboot
+    commit_interval_ms: int = 10  # 200 in a broker; 10 is what its own benchmark sets
+
+    store_host: str = "127.0.0.1:10911"  # address written into records and message ids
+    body_size_max: int = 4 << 20
+    append_property_crc: bool = True  # a broker's default is off; the file stays a broker's
+    unflushed_bytes_max: int = 256 << 20  # appended and not yet synced; above it StoreBusy
+
+    queue_flush_interval_ms: int = 1_000
+    queue_flush_bytes: int = 256 << 20  # or earlier, after this much dispatched log
+    mapped_files_max: int = 64  # lazily mapped files per directory kind before the oldest is let go
+    warm_ahead_bytes: int = 64 << 20  # pages touched ahead of the writer
+
+    def __post_init__(self) -> None:
+        """Refuse values and combinations that cannot work, naming the field and both numbers."""
+        for name in (
+            "commit_log_file_size", "consume_queue_file_size", "index_slot_count", "index_entry_count",
+            "flush_interval_ms", "transient_pool_size", "commit_interval_ms", "body_size_max",
+            "unflushed_bytes_max", "queue_flush_interval_ms", "queue_flush_bytes", "mapped_files_max",
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.flush_mode not in ("sync", "async"):
+            raise ValueError(f"flush_mode must be sync or async, not {self.flush_mode!r}")
+        if self.consume_queue_file_size % UNIT_SIZE:
+            raise ValueError(
+                f"consume_queue_file_size {self.consume_queue_file_size} is not a multiple of {UNIT_SIZE}"
+            )
+        if self.commit_log_file_size % 4096:
+            raise ValueError(
+                f"commit_log_file_size {self.commit_log_file_size} is not a multiple of 4096"
+            )

@@ -1,0 +1,124 @@
+"""What can go wrong, as a tree::
+
+    StoreError
+    ├── opening
+    │   ├── StoreLocked         another process (ours or a broker) holds the directory
+    │   ├── NotAStore           the path is not a store directory, or cannot be read
+    │   └── UnsupportedFormat   written by a newer version than this code
+    ├── operating
+    │   ├── StoreClosed         used after close
+    │   ├── StoreFailed         an earlier write or sync failed; read only until reopened
+    │   ├── StoreFull           no space left; writable again when space returns
+    │   └── StoreBusy           a queue or the pool is full; retry after ``retry_delay_ms``
+    ├── asking
+    │   ├── TopicNotFound       the topic is not in the topic table
+    │   ├── TopicExists         a topic of that name exists
+    │   ├── QueueNotFound       the queue id is not one of the topic's
+    │   ├── InvalidMessage      a message breaks a limit or rule; ``field`` names it
+    │   └── InvalidBatch        one record of a batch is not valid; ``record_index`` names it
+    └── reading
+        ├── RecordNotFound      no record starts at that commit offset
+        └── DamagedRecord       the bytes on disk are not the record that was stored
+
+Running off the end of the log is a verdict of the scan, never an exception.
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """Base of everything the store raises about itself."""
+
+
+class StoreLocked(StoreError):
+    """Another process holds the store directory."""
+
+
+class NotAStore(StoreError):
+    """The directory is missing, unreadable or holds something that is no store."""
+
+
+class UnsupportedFormat(StoreError):
+    """A file was written by a newer version of the format than this code reads."""
+
+
+class StoreClosed(StoreError):
+    """The store was used after it had been closed."""
+
+
+class StoreFailed(StoreError):
+    """An earlier write or sync failed, so nothing more is acknowledged; reopen the store."""
+
+
+class StoreFull(StoreError):
+    """There is no space left on the device; the store is writable again when space returns."""
+
+
+class StoreBusy(StoreError):
+    """A bounded buffer is full; nothing was stored."""
+
+    def __init__(self, message: str, *, retry_delay_ms: int) -> None:
+        super().__init__(message)
+        self.retry_delay_ms = retry_delay_ms
+
+
+class TopicNotFound(StoreError):
+    """The topic is not in the topic table."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} does not exist; create it first")
+        self.topic = topic
+
+
+class TopicExists(StoreError):
+    """A topic of that name exists already."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} exists already")
+        self.topic = topic
+
+
+class QueueNotFound(StoreError):
+    """The queue id lies outside the topic's queues."""
+
+    def __init__(self, topic: str, queue_id: int, queue_count: int) -> None:
+        super().__init__(f"topic {topic!r} has queues 0 to {queue_count - 1}, not {queue_id}")
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_count = queue_count
+
+
+class InvalidMessage(StoreError):
+    """A message breaks a limit or a rule of the format; nothing was stored."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class InvalidBatch(StoreError):
+    """One record of a record batch is not valid, so none of the batch was stored."""
+
+    def __init__(self, record_index: int, problem: str) -> None:
+        super().__init__(f"record {record_index}: {problem}")
+        self.record_index = record_index
+        self.problem = problem
+
+
+class RecordNotFound(StoreError):
+    """No record starts at the commit offset asked for."""
+
+    def __init__(self, commit_offset: int) -> None:
+        super().__init__(f"no record starts at commit offset {commit_offset}")
+        self.commit_offset = commit_offset
+
+
+class DamagedRecord(StoreError):
+    """The bytes on disk are not the record that was stored there."""
+
+    def __init__(self, commit_offset: int, size: int, reason: str) -> None:
+        super().__init__(f"record at commit offset {commit_offset} ({size} bytes) is damaged: {reason}")
+        self.commit_offset = commit_offset
+        self.size = size
+        self.reason = reason

@@ -1,0 +1,114 @@
+"""Messages and answers as values; no bytes of the format are known here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message to be stored; ``body`` is stored as it is given."""
+
+    topic: str
+    body: bytes
+    keys: tuple[str, ...] = ()
+    tag: str = ""
+    properties: Mapping[str, str] = field(default=NO_PROPERTIES)
+    queue_id: int | None = None
+    unique_key: str = ""
+    flag: int = 0
+    born_timestamp_ms: int = 0
+    delay_level: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutResult:
+    """Where one message was stored."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_offset: int
+    message_id: str
+    unique_key: str
+    store_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRange:
+    """Queue offsets which the records of one queue in a batch were given."""
+
+    topic: str
+    queue_id: int
+    first_queue_offset: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """Where a record batch was stored: ``[commit_offset, end_commit_offset)``."""
+
+    commit_offset: int
+    end_commit_offset: int
+    record_count: int
+    store_timestamp_ms: int
+    ranges: tuple[QueueRange, ...]
+
+
+class PullStatus(Enum):
+    """Outcome of a pull, under a broker's names."""
+
+    FOUND = "at least one record (or a damaged one) was met"
+    NO_MATCHED_MESSAGE = "every examined unit was filtered out"
+    MESSAGE_WAS_REMOVING = "the examined records are gone from the commit log"
+    OFFSET_FOUND_NULL = "the queue's file at this offset is gone"
+    OFFSET_OVERFLOW_BADLY = "beyond the end"
+    OFFSET_OVERFLOW_ONE = "at the end: nothing new yet"
+    OFFSET_TOO_SMALL = "before the first record kept"
+    NO_MATCHED_LOGIC_QUEUE = "no such queue"
+    NO_MESSAGE_IN_QUEUE = "nothing was ever stored in the queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A record whose bytes are not what was stored."""
+
+    queue_offset: int
+    commit_offset: int
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullResult:
+    """Answer to a pull.
+
+    ``slices`` are read-only views of the commit log, adjacent records joined; they stay valid as
+    long as they are referenced. Together they hold ``record_count`` whole records, in order.
+    """
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    record_count: int = 0
+    slices: tuple[memoryview, ...] = ()
+    damaged: tuple[Damage, ...] = ()
+    queue_offsets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyQueryResult:
+    """Answer to a query by key, by ascending commit offset within the page."""
+
+    record_count: int
+    slices: tuple[memoryview, ...]
+    damaged: tuple[Damage, ...]
+    next_page_token: str
+    indexed_offset: int
