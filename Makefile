@@ -1,0 +1,89 @@
+# Penstock: `make help` lists the targets. Needs python3 (3.11 or newer, with venv), make and git.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+WORKERS ?= 2
+SHELL  := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+KERNEL_SOURCES := $(wildcard storage/kernels/*.py)
+PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto)
+PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
+
+##@ Start here
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMPS)/kernels ## Make .venv, install the pinned dependencies, compile the kernels
+
+demo: setup ## Store and read back 336,776 flights; STAY=1 leaves the services up
+	@$(BIN)/python -m cli.demo $(if $(filter-out 0,$(STAY)),--stay)
+
+##@ Work on it
+
+test: setup ## Run the tests (PYTEST_ARGS="-k name" for some of them)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
+	  -m "not conformance and not compose" $(PYTEST_ARGS)
+
+check: setup ## Format, lint, strict types, import rules, stubs and lock file up to date
+	@echo "format";  $(BIN)/ruff format --check .
+	@echo "lint";    $(BIN)/ruff check .
+	@echo "types";   $(BIN)/mypy
+	@echo "imports"; $(BIN)/lint-imports --no-cache
+	@echo "stubs";   fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	  $(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh"; \
+	  diff -r -x __init__.py -x __pycache__ "$$fresh/penstock/v1" penstock/v1 \
+	    || { echo "penstock/v1 is not what protos/ generates: run make protos"; exit 1; }
+	@echo "lock";    $(BIN)/python -m pip check; $(BIN)/python -m pytest -q tests/test_packaging.py
+
+format: setup ## Format the code and fix what the linter can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+protos: $(STAMPS)/installed ## Generate penstock/v1 from protos/
+	@$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=.
+
+lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock
+	@env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --all-extras --strip-extras \
+	  --no-emit-find-links --output-file=requirements.lock pyproject.toml
+
+##@ Try it for real
+
+conformance: setup ## Compare with a real broker (needs Java and Maven)
+	@$(BIN)/python -m pytest -q -m conformance --timeout 900 tests/conformance $(PYTEST_ARGS)
+
+bench: setup ## Measure, each figure beside its limit; results in bench/results/
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+compose-test: setup ## Build deploy/, start it, kill each container in turn, find nothing lost
+	@$(BIN)/python deploy/compose_test.py
+
+clean: ## Remove .venv and everything generated that is not committed
+	@rm -rf $(VENV) build dist .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Penstock needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try make PYTHON=python3.12"; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV) \
+	  || { rm -rf $(VENV); echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+
+$(STAMPS)/installed: requirements.lock pyproject.toml | $(BIN)/python
+	@echo "installing the pinned dependencies"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
+	@echo "compiling the kernels"
+	@$(BIN)/python -m storage.kernels
+	@touch $@
+
+.PHONY: help setup demo test check format protos lock conformance bench compose-test clean
