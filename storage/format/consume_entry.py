@@ -1,0 +1,98 @@
+"""One consume queue unit: a fixed-width pointer into the commit log.
+
+    offset  size  type  field
+    0       8     i64   commit_offset   absolute position of the record in the commit log
+    8       4     i32   record_size     whole record, not the body
+    12      8     i64   tag_code        hash of the tag, a delivery time, or an extension address
+    20
+
+Integers are big-endian. A unit is valid if its offset is not negative and its size is positive;
+an all-zero unit is space that was never written. Queue offset n lies at 20 n in the queue's files.
+A queue whose first record is not number 0 is filled up to it with units (0, 0x7FFFFFFF, 0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from storage.format.hashing import java_hash
+
+LAYOUT: Final = Struct(
+    ">q"  # commit_offset
+    "i"  # record_size
+    "q"  # tag_code
+)
+UNIT_SIZE: Final = 20
+PREFILL_SIZE: Final = 0x7FFF_FFFF
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+DELAY_LEVELS_MS: Final = tuple(
+    1000 * seconds
+    for seconds in (
+        1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
+    )
+)  # fmt: skip
+"""Delay of level 1, 2, ... 18 with a broker's default configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeEntry:
+    """A unit as values."""
+
+    commit_offset: int
+    record_size: int
+    tag_code: int
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the unit points somewhere; a prefill unit does, formally."""
+        return self.commit_offset >= 0 and self.record_size > 0
+
+    @property
+    def is_prefill(self) -> bool:
+        """Whether the unit stands for a queue offset that never was in this store."""
+        return self.commit_offset == 0 and self.record_size == PREFILL_SIZE and self.tag_code == 0
+
+
+PREFILL_UNIT: Final = LAYOUT.pack(0, PREFILL_SIZE, 0)
+
+
+def encode_unit(commit_offset: int, record_size: int, tag_code: int) -> bytes:
+    """Encode one unit as 20 bytes."""
+    return LAYOUT.pack(commit_offset, record_size, tag_code)
+
+
+def decode_unit(buffer: bytes | bytearray | memoryview, position: int = 0) -> ConsumeEntry:
+    """Decode the unit at ``position``; ValueError if fewer than 20 bytes are there."""
+    if position < 0 or len(buffer) - position < UNIT_SIZE:
+        raise ValueError(f"a unit takes {UNIT_SIZE} bytes; position {position} of {len(buffer)}")
+    return ConsumeEntry(*LAYOUT.unpack_from(buffer, position))
+
+
+def tag_code(tag: str | None) -> int:
+    """Return the tag code of a message's TAGS: its hash with sign, 0 where there is none."""
+    return java_hash(tag) if tag else 0
+
+
+def delay_tag_code(delay_level: int, store_timestamp_ms: int) -> int:
+    """Return the tag code of a parked message: when it is due, in milliseconds.
+
+    Levels above the highest count as the highest; ``delay_level`` is above 0.
+    """
+    return store_timestamp_ms + DELAY_LEVELS_MS[min(delay_level, len(DELAY_LEVELS_MS)) - 1]
+
+
+def delay_level_of(delay: str | None) -> int:
+    """Parse the DELAY property as a broker does: 0 for what is no positive number."""
+    try:
+        return max(0, int(delay or 0))
+    except ValueError:
+        return 0
+
+
+def record_tag_code(topic: str, properties: dict[str, str], store_timestamp_ms: int) -> int:
+    """Return the tag code of a record's unit, as dispatch computes it (extension off)."""
+    if topic == SCHEDULE_TOPIC and (level := delay_level_of(properties.get("DELAY"))):
+        return delay_tag_code(level, store_timestamp_ms)
+    return tag_code(properties.get("TAGS"))

@@ -1,0 +1,67 @@
+"""Names of files, topics and groups.
+
+Files of the commit log and of consume queues are named by the offset of their first byte, as 20
+decimal digits; index files by the moment of their creation in UTC, as 17.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+FILE_NAME_LENGTH: Final = 20
+INDEX_NAME_LENGTH: Final = 17
+TOPIC_SIZE_MAX: Final = 127
+LONG_TOPIC_SIZE_MAX: Final = 255
+GROUP_SIZE_MAX: Final = 120
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
+_LEGAL: Final = frozenset("%|-_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def file_name(offset: int) -> str:
+    """Name the file whose first byte has ``offset``."""
+    return f"{offset:020d}"
+
+
+def parse_file_name(name: str) -> int | None:
+    """Return the offset in a file name, None if it is none of ours.
+
+    A broker takes any decimal integer; so does this, but for signs.
+    """
+    return int(name) if name.isascii() and name.isdigit() else None
+
+
+def index_file_name(timestamp_ms: int) -> str:
+    """Name an index file created at ``timestamp_ms``: yyyyMMddHHmmssSSS in UTC."""
+    moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
+
+
+def parse_index_file_name(name: str) -> int | None:
+    """Return the number that sorts an index file among its like, None if it is no index file."""
+    return int(name) if name.isascii() and name.isdigit() else None
+
+
+def topic_problem(topic: str) -> str | None:
+    """Say what keeps ``topic`` from being a topic's name, None if nothing does."""
+    long_form = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    return _problem(topic, "topic", LONG_TOPIC_SIZE_MAX if long_form else TOPIC_SIZE_MAX)
+
+
+def group_problem(group: str) -> str | None:
+    """Say what keeps ``group`` from being a consumer group's name, None if nothing does."""
+    return _problem(group, "group", GROUP_SIZE_MAX)
+
+
+def _problem(name: str, kind: str, size_max: int) -> str | None:
+    if not name:
+        return f"the {kind} is empty"
+    for character in name:
+        if character not in _LEGAL:
+            return f"the {kind} contains {character!r}; use letters, digits, and any of % | - _"
+    if len(name) > size_max:
+        return f"the {kind} has {len(name)} characters; the most is {size_max}"
+    return None
