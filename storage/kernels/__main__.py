@@ -1,0 +1,12 @@
+"""``python -m storage.kernels``: compile all kernels into the cache and say how long it took."""
+
+from __future__ import annotations
+
+import sys
+
+from storage.kernels import warm
+from storage.kernels.jit import cache_directory, cache_is_writable
+
+seconds = warm()
+where = f"cached in {cache_directory()}" if cache_is_writable() else "not cached: read-only"
+sys.stdout.write(f"kernels ready in {seconds:.1f} s, {where}\n")

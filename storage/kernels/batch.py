@@ -1,0 +1,456 @@
+"""Record batches: strict checks of what a client encoded, and the one copy into the log."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from storage.kernels.big_endian import (
+    read_u8,
+    read_u32,
+    write_i16,
+    write_i32,
+    write_i64,
+)
+from storage.kernels.columns import (
+    BODY_LENGTH,
+    BODY_POSITION,
+    CHECK_BODY_CRC,
+    COLUMN_COUNT,
+    COMMIT_OFFSET,
+    FEATURES,
+    HAS_PROPERTY_CRC,
+    KEYS_POSITION,
+    POSITION,
+    PROPERTIES_LENGTH,
+    PROPERTIES_POSITION,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SIZE,
+    STOP_BODY_CRC,
+    STOP_DELAY,
+    STOP_END,
+    STOP_PROPERTIES,
+    STOP_QUEUE,
+    STOP_RESERVED_PROPERTY,
+    STOP_ROWS_FULL,
+    STOP_SYS_FLAG,
+    STOP_TAG,
+    STOP_TOPIC,
+    STOP_VERSION,
+    STORE_TIMESTAMP,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG,
+    TOPIC_LENGTH,
+    TOPIC_POSITION,
+    UNIQ_KEY_POSITION,
+)
+from storage.kernels.crc import CRC_MASK, bytes_equal, copy_bytes, masked_crc
+from storage.kernels.jit import (
+    BYTES,
+    INT64S,
+    ROWS,
+    WRITABLE_BYTES,
+    WRITABLE_INT64S,
+    WRITABLE_ROWS,
+    boolean,
+    i64,
+    inner,
+    int64,
+    kernel,
+    results,
+    u8,
+    uintp,
+)
+from storage.kernels.properties import (
+    CRC_TRAILER_SIZE,
+    NAME_DELAY,
+    NAME_END,
+    NAME_TAGS,
+    PROPERTY_END,
+    is_utf8,
+    matches,
+    write_crc_trailer,
+)
+from storage.kernels.scan import MAGIC_V2, STORE_HOST_V6, check_record
+
+TOPIC_LENGTH_V1_MAX: Final = 127
+PROPERTIES_SIZE_MAX: Final = 32_767
+IPV4_HOST_SIZE: Final = 8
+IPV6_HOST_SIZE: Final = 20
+ZERO_DIGIT: Final = 0x30
+BAR: Final = 0x7C
+
+# Compressed, multi-tag, IPv6 hosts, and compression types 0 to 3; everything else is the store's.
+CLIENT_SYS_FLAGS: Final = 0x1 | 0x2 | 0x10 | 0x20 | 0x300
+
+_TOPIC_CHARACTERS: Final = b"%|-_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+LEGAL_IN_TOPIC: Final = np.zeros(256, np.uint8)
+LEGAL_IN_TOPIC[list(_TOPIC_CHARACTERS)] = 1
+
+# Names by which the store itself steers or which it never stores. KEYS, TAGS, UNIQ_KEY and what a
+# client says of its own sending are a client's to set.
+_RESERVED_NAMES: Final = (
+    b"REAL_TOPIC", b"REAL_QID", b"TRAN_MSG", b"TRANSACTION_CHECK_TIMES",
+    b"TRAN_PREPARED_QUEUE_OFFSET", b"MIN_OFFSET", b"MAX_OFFSET", b"POP_CK", b"POP_CK_OFFSET",
+    b"1ST_POP_TIME", b"INNER_NUM", b"INNER_BASE", b"INNER_MULTI_DISPATCH",
+    b"INNER_MULTI_QUEUE_OFFSET", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS",
+    b"TIMER_OUT_MS", b"TIMER_ENQUEUE_MS", b"TIMER_DEQUEUE_MS", b"TIMER_ROLL_TIMES",
+    b"TIMER_DEL_UNIQKEY", b"TIMER_DELAY_LEVEL", b"RETRY_TOPIC", b"ORIGIN_MESSAGE_ID",
+    b"DLQ_ORIGIN_TOPIC", b"DLQ_ORIGIN_MESSAGE_ID", b"__CRC32#",
+)  # fmt: skip
+TRANSIENT_PREFIX: Final = np.frombuffer(b"__RMQ.TRANSIENT.", np.uint8)
+RESERVED_LENGTHS: Final = np.array([len(name) for name in _RESERVED_NAMES], np.int64)
+RESERVED_STARTS: Final = np.concatenate(([0], np.cumsum(RESERVED_LENGTHS)[:-1])).astype(np.int64)
+RESERVED_BYTES: Final = np.frombuffer(b"".join(_RESERVED_NAMES), np.uint8)
+
+
+@inner
+def name_is_reserved(data: Any, position: int, length: int) -> bool:
+    """Whether the property name is one that only the store sets."""
+    for i in range(RESERVED_LENGTHS.size):
+        if RESERVED_LENGTHS[i] == length:
+            start = RESERVED_STARTS[i]
+            equal = True
+            for j in range(length):
+                if data[uintp(position + j)] != RESERVED_BYTES[uintp(start + j)]:
+                    equal = False
+                    break
+            if equal:
+                return True
+    return length >= TRANSIENT_PREFIX.size and matches(data, position, TRANSIENT_PREFIX)
+
+
+@inner
+def delay_is_set(data: Any, position: int, end: int) -> bool:
+    """Whether a DELAY value is anything but zeros: ``0`` delays nothing."""
+    for i in range(position, end):  # noqa: SIM110  kernels have no generators
+        if data[uintp(i)] != ZERO_DIGIT:
+            return True
+    return False
+
+
+@inner
+def check_properties(data: Any, begin: int, end: int) -> int:
+    """Stop of a property block that must be well-formed, ``end`` before any CRC trailer."""
+    if not is_utf8(data, begin, end):
+        return STOP_PROPERTIES
+    while begin < end:
+        separator = i64(-1)
+        at = begin
+        while at < end:
+            byte = data[uintp(at)]
+            if byte == PROPERTY_END:
+                break
+            if byte == NAME_END and separator < 0:
+                separator = at
+            at += 1
+        if separator <= begin or separator + 1 >= at:
+            return STOP_PROPERTIES
+        length = separator - begin
+        if name_is_reserved(data, begin, length):
+            return STOP_RESERVED_PROPERTY
+        if (
+            length == NAME_DELAY.size
+            and matches(data, begin, NAME_DELAY)
+            and delay_is_set(data, separator + 1, at)
+        ):
+            return STOP_DELAY
+        if length == NAME_TAGS.size and matches(data, begin, NAME_TAGS):
+            for i in range(separator + 1, at):
+                if data[uintp(i)] == BAR:
+                    return STOP_TAG
+        begin = at + 1
+    return STOP_END
+
+
+@inner
+def check_client_record(data: Any, position: int, end: int, rows: Any, row: int) -> int:
+    """Stop of one record of a batch; END only if all of it is a client's to send."""
+    stop = check_record(data, position, end, i64(0), i64(CHECK_BODY_CRC), rows, row)
+    if stop != STOP_END:
+        return stop
+    topic_length = rows[row, TOPIC_LENGTH]
+    topic_position = rows[row, TOPIC_POSITION]
+    is_long = topic_length > TOPIC_LENGTH_V1_MAX
+    if is_long != (read_u32(data, position + 4) == MAGIC_V2):
+        return STOP_VERSION
+    for i in range(topic_length):
+        if LEGAL_IN_TOPIC[read_u8(data, topic_position + i)] == 0:
+            return STOP_TOPIC
+    if rows[row, QUEUE_ID] < 0:
+        return STOP_QUEUE
+    if rows[row, SYS_FLAG] & ~CLIENT_SYS_FLAGS:
+        return STOP_SYS_FLAG
+    if rows[row, BODY_LENGTH] == 0 and read_u32(data, position + 8) & CRC_MASK:
+        return STOP_BODY_CRC
+    properties_position = rows[row, PROPERTIES_POSITION]
+    properties_end = properties_position + rows[row, PROPERTIES_LENGTH]
+    if rows[row, FEATURES] & HAS_PROPERTY_CRC:
+        properties_end -= CRC_TRAILER_SIZE
+    return check_properties(data, properties_position, properties_end)
+
+
+@kernel(results(int64, 3)(BYTES, WRITABLE_ROWS))
+def validate_batch(records: Any, rows: Any) -> tuple[int, int, int]:
+    """Check every record of a client's batch and fill ``rows``.
+
+    A record must have lengths that add up, magic V1 or V2 as the topic's length asks, a topic of
+    legal characters, a queue id >= 0, the right body CRC, no system flag but compression, multi-tag
+    and IPv6 bits, and well-formed UTF-8 properties whose names are not the store's (a property CRC
+    trailer may end them; its digits are not looked at), no delay level above 0, no ``|`` in TAGS.
+    Not checked: body and topic length limits, whether topic and queue exist, the fields that
+    :func:`place_records` sets.
+
+    Returns ``(count, bad_index, stop)``. All good: ``(count, -1, STOP_END)``. Otherwise
+    ``bad_index == count`` is the first bad record and ``stop`` says why; STOP_ROWS_FULL if there
+    are more records than rows.
+    """
+    if rows.shape[1] != COLUMN_COUNT:
+        return i64(0), i64(0), i64(STOP_ROWS_FULL)
+    end = records.size
+    count = i64(0)
+    position = i64(0)
+    while position < end:
+        if count >= rows.shape[0]:
+            return count, count, i64(STOP_ROWS_FULL)
+        stop = check_client_record(records, position, end, rows, count)
+        if stop != STOP_END:
+            return count, count, i64(stop)
+        position += rows[count, SIZE]
+        count += 1
+    return count, i64(-1), i64(STOP_END)
+
+
+@inner
+def same_queue(data: Any, rows: Any, left: int, right: int) -> bool:
+    """Whether two rows name the same topic and queue."""
+    return (
+        rows[left, QUEUE_ID] == rows[right, QUEUE_ID]
+        and rows[left, TOPIC_LENGTH] == rows[right, TOPIC_LENGTH]
+        and bytes_equal(
+            data,
+            rows[left, TOPIC_POSITION],
+            data,
+            rows[right, TOPIC_POSITION],
+            rows[left, TOPIC_LENGTH],
+        )
+    )
+
+
+@kernel(int64(BYTES, ROWS, int64, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S))
+def group_by_queue(
+    data: Any, rows: Any, count: int, group_of: Any, first_row: Any, group_size: Any
+) -> int:
+    """Number the queues that rows ``[0, count)`` of ``data`` belong to, in order of appearance.
+
+    ``group_of[i]`` becomes the group of row i, ``first_row[g]`` the first row of group g and
+    ``group_size[g]`` its number of rows; each array must have room for ``count``. Rows must come
+    from a scan of ``data``. Returns the number of groups, -1 if an array is too small.
+    """
+    if (
+        count > rows.shape[0]
+        or rows.shape[1] != COLUMN_COUNT
+        or group_of.size < count
+        or first_row.size < count
+        or group_size.size < count
+    ):
+        return i64(-1)
+    bucket_count = i64(16)
+    while bucket_count < 2 * count:
+        bucket_count *= 2
+    buckets = np.full(bucket_count, i64(-1), np.int64)
+    group_count = i64(0)
+    for i in range(count):
+        if i > 0 and same_queue(data, rows, i - 1, i):
+            group = group_of[i - 1]
+            group_of[i] = group
+            group_size[group] += 1
+            continue
+        hashed = rows[i, QUEUE_ID] & 0xFFFFFFFF
+        for j in range(rows[i, TOPIC_LENGTH]):
+            hashed = (hashed * 31 + read_u8(data, rows[i, TOPIC_POSITION] + j)) & 0xFFFFFFFF
+        bucket = (hashed ^ (hashed >> 15)) & (bucket_count - 1)
+        while buckets[bucket] >= 0 and not same_queue(data, rows, first_row[buckets[bucket]], i):
+            bucket = (bucket + 1) & (bucket_count - 1)
+        if buckets[bucket] < 0:
+            buckets[bucket] = group_count
+            first_row[group_count] = i
+            group_size[group_count] = 0
+            group_count += 1
+        group_of[i] = buckets[bucket]
+        group_size[buckets[bucket]] += 1
+    return group_count
+
+
+@inner
+def trailer_growth(data: Any, rows: Any, row: int, append_property_crc: bool) -> int:
+    """Bytes by which a record's properties grow for a property CRC trailer."""
+    if not append_property_crc or rows[row, FEATURES] & HAS_PROPERTY_CRC:
+        return i64(0)
+    length = rows[row, PROPERTIES_LENGTH]
+    if length > 0 and read_u8(data, rows[row, PROPERTIES_POSITION] + length - 1) != PROPERTY_END:
+        return i64(CRC_TRAILER_SIZE + 1)
+    return i64(CRC_TRAILER_SIZE)
+
+
+@inner
+def host_size_of(rows: Any, row: int) -> int:
+    """Bytes of the record's own store host."""
+    if rows[row, SYS_FLAG] & STORE_HOST_V6:
+        return i64(IPV6_HOST_SIZE)
+    return i64(IPV4_HOST_SIZE)
+
+
+@kernel(int64(BYTES, ROWS, int64, int64, boolean, WRITABLE_INT64S))
+def placed_size(
+    src: Any, rows: Any, count: int, store_host_size: int, append_property_crc: bool, sizes: Any
+) -> int:
+    """Bytes that :func:`place_records` will write for rows ``[0, count)`` of ``src``.
+
+    ``sizes[i]`` becomes the stored size of record i (room for ``count`` is needed);
+    ``store_host_size`` is 8 or 20. Returns the sum, or ``-1 - i`` if record i's properties have no
+    room for the trailer (32,767 bytes in all), or ``-1 - count`` if an argument does not fit.
+    """
+    if (
+        count > rows.shape[0]
+        or rows.shape[1] != COLUMN_COUNT
+        or sizes.size < count
+        or (store_host_size != IPV4_HOST_SIZE and store_host_size != IPV6_HOST_SIZE)
+    ):
+        return i64(-1 - count)
+    total = i64(0)
+    for i in range(count):
+        growth = trailer_growth(src, rows, i, append_property_crc)
+        if rows[i, PROPERTIES_LENGTH] + growth > PROPERTIES_SIZE_MAX:
+            return i64(-1 - i)
+        sizes[i] = rows[i, SIZE] + growth + store_host_size - host_size_of(rows, i)
+        total += sizes[i]
+    return total
+
+
+@inner
+def place_record(
+    dst: Any, dst_position: int, src: Any, rows: Any, row: int, store_host: Any, growth: int,
+    placed_rows: Any,
+) -> int:  # fmt: skip
+    """Copy one record with another store host and a longer property block; return its size.
+
+    ``placed_rows[row]`` becomes the row of the copy, but for the fields that are set afterwards.
+    """
+    position = rows[row, POSITION]
+    size = rows[row, SIZE]
+    old_host_size = host_size_of(rows, row)
+    host_shift = store_host.size - old_host_size
+    placed_size = i64(size + growth + host_shift)
+    host_position = rows[row, STORE_TIMESTAMP_POSITION] + 8
+    if host_shift == 0:
+        copy_bytes(dst, dst_position, src, position, size)
+        placed_host = dst_position + (host_position - position)
+    else:
+        head = host_position - position
+        copy_bytes(dst, dst_position, src, position, head)
+        placed_host = dst_position + head
+        tail = host_position + old_host_size
+        copy_bytes(dst, placed_host + store_host.size, src, tail, position + size - tail)
+    copy_bytes(dst, placed_host, store_host, i64(0), store_host.size)
+
+    shift = dst_position - position
+    for column in range(COLUMN_COUNT):
+        placed_rows[row, column] = rows[row, column]
+    placed_rows[row, POSITION] = dst_position
+    placed_rows[row, STORE_TIMESTAMP_POSITION] += shift
+    shift += host_shift
+    placed_rows[row, BODY_POSITION] += shift
+    placed_rows[row, TOPIC_POSITION] += shift
+    placed_rows[row, PROPERTIES_POSITION] += shift
+    if rows[row, UNIQ_KEY_POSITION] > 0:
+        placed_rows[row, UNIQ_KEY_POSITION] += shift
+    if rows[row, KEYS_POSITION] > 0:
+        placed_rows[row, KEYS_POSITION] += shift
+    placed_rows[row, SIZE] = placed_size
+
+    if host_shift != 0:
+        sys_flag = rows[row, SYS_FLAG] ^ STORE_HOST_V6
+        placed_rows[row, SYS_FLAG] = sys_flag
+        write_i32(dst, dst_position + 36, sys_flag)
+    if growth > 0:
+        properties_length = rows[row, PROPERTIES_LENGTH]
+        properties_position = placed_rows[row, PROPERTIES_POSITION]
+        if growth > CRC_TRAILER_SIZE:
+            dst[uintp(properties_position + properties_length)] = u8(PROPERTY_END)
+        write_i16(dst, properties_position - 2, properties_length + growth)
+        placed_rows[row, PROPERTIES_LENGTH] = properties_length + growth
+        placed_rows[row, FEATURES] |= HAS_PROPERTY_CRC
+    if growth > 0 or host_shift != 0:
+        write_i32(dst, dst_position, placed_size)
+    return placed_size
+
+
+@kernel(
+    int64(
+        WRITABLE_BYTES, int64, BYTES, ROWS, int64, INT64S, WRITABLE_INT64S, int64, int64, BYTES,
+        boolean, WRITABLE_ROWS,
+    )
+)  # fmt: skip
+def place_records(
+    dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
+    next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
+    append_property_crc: bool, placed_rows: Any,
+) -> int:  # fmt: skip
+    """Copy rows ``[0, count)`` of ``src`` to ``dst`` from ``dst_position`` on, completed.
+
+    Each copy gets queueOffset ``next_queue_offsets[group_of[i]]`` (which is then raised by one),
+    physicalOffset ``commit_offset + (its position - dst_position)``, ``store_timestamp``,
+    ``store_host`` as encoded (8 or 20 bytes; the IPv6 bit and the record's length follow it), and
+    a property CRC trailer if ``append_property_crc`` and it has none; a trailer's digits are
+    computed last. ``placed_rows[i]`` becomes the row of the copy, positions in ``dst``; it may not
+    be ``rows`` itself. ``src`` and ``dst`` may not overlap.
+
+    ``commit_offset`` is that of ``dst_position``. Returns the position behind the last copy, or -1
+    with nothing changed if anything would not fit (see :func:`placed_size`).
+    """
+    host_size = store_host.size
+    if (
+        count > rows.shape[0]
+        or count > placed_rows.shape[0]
+        or rows.shape[1] != COLUMN_COUNT
+        or placed_rows.shape[1] != COLUMN_COUNT
+        or group_of.size < count
+        or (host_size != IPV4_HOST_SIZE and host_size != IPV6_HOST_SIZE)
+        or dst_position < 0
+    ):
+        return i64(-1)
+    end = dst_position
+    for i in range(count):
+        growth = trailer_growth(src, rows, i, append_property_crc)
+        end += rows[i, SIZE] + growth + host_size - host_size_of(rows, i)
+        if (
+            rows[i, PROPERTIES_LENGTH] + growth > PROPERTIES_SIZE_MAX
+            or group_of[i] < 0
+            or group_of[i] >= next_queue_offsets.size
+            or rows[i, POSITION] < 0
+            or rows[i, POSITION] + rows[i, SIZE] > src.size
+        ):
+            return i64(-1)
+    if end > dst.size:
+        return i64(-1)
+    position = dst_position
+    for i in range(count):
+        growth = trailer_growth(src, rows, i, append_property_crc)
+        size = place_record(dst, position, src, rows, i, store_host, growth, placed_rows)
+        queue_offset = next_queue_offsets[group_of[i]]
+        next_queue_offsets[group_of[i]] = queue_offset + 1
+        record_offset = commit_offset + (position - dst_position)
+        write_i64(dst, position + 20, queue_offset)
+        write_i64(dst, position + 28, record_offset)
+        write_i64(dst, placed_rows[i, STORE_TIMESTAMP_POSITION], store_timestamp)
+        placed_rows[i, QUEUE_OFFSET] = queue_offset
+        placed_rows[i, COMMIT_OFFSET] = record_offset
+        placed_rows[i, STORE_TIMESTAMP] = store_timestamp
+        if placed_rows[i, FEATURES] & HAS_PROPERTY_CRC:
+            covered = size - CRC_TRAILER_SIZE
+            write_crc_trailer(dst, position + covered, masked_crc(dst, position, covered))
+        position += size
+    return i64(position)

@@ -1,0 +1,139 @@
+"""How loops are compiled: ahead of the first call, cached beside the source, GIL released.
+
+``@kernel(signature)`` compiles at import, from the cache when it is fresh. ``@inner`` marks a
+function that kernels call: compiled code gets it compiled in, Python gets the plain function, so
+that ``some_kernel.py_func`` runs wholly as plain Python and serves as the kernel's twin in tests.
+
+The cache is keyed by one fingerprint over all the sources a kernel can be made of, not by the
+kernel's own file: constants and inner functions are compiled into their callers. It lies in
+``__pycache__`` (or ``NUMBA_CACHE_DIR``); where that cannot be written, kernels are compiled by
+every process that needs them.
+
+No kernel may touch a byte outside the arrays it is given, whatever the bytes say: compiled code
+has no bounds checks. Lengths are bounded before they are used, in 64-bit arithmetic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+
+import numpy as np
+from numba import config, njit, types
+from numba.core import caching
+from numba.extending import register_jitable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+KERNELS_DIRECTORY = Path(__file__).parent
+SOURCE_DIRECTORIES = (KERNELS_DIRECTORY, KERNELS_DIRECTORY.parent / "format")
+
+# Conversions as kernels use them: numba needs the sized types, mypy sees plain integers.
+i64 = cast("Callable[[Any], int]", np.int64)
+u8 = cast("Callable[[Any], int]", np.uint8)
+uintp = cast("Callable[[Any], int]", np.uintp)
+
+int32 = types.int32
+int64 = types.int64
+uint8 = types.uint8
+boolean = types.boolean
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)  # read-only and writable arrays both pass
+WRITABLE_BYTES = types.Array(types.uint8, 1, "C")
+INT32S = types.Array(types.int32, 1, "C", readonly=True)
+INT64S = types.Array(types.int64, 1, "C", readonly=True)
+WRITABLE_INT64S = types.Array(types.int64, 1, "C")
+ROWS = types.Array(types.int64, 2, "C", readonly=True)
+WRITABLE_ROWS = types.Array(types.int64, 2, "C")
+results: Any = types.UniTuple
+
+
+class Kernel(Protocol[P, R]):
+    """A compiled function; ``py_func`` is its plain twin."""
+
+    py_func: Callable[P, R]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+def inner(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark ``function`` as callable from kernels; called from Python it stays plain Python."""
+    compiled_in: Callable[P, R] = register_jitable(function)
+    return compiled_in
+
+
+def kernel(signature: Any) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+    """Compile the decorated function for exactly ``signature``, or load it from the cache."""
+
+    def compile_kernel(function: Callable[P, R]) -> Kernel[P, R]:
+        dispatcher: Any = njit(nogil=True)(function)
+        dispatcher._cache = cast("Any", _KernelCache)(function)
+        dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        return cast("Kernel[P, R]", dispatcher)
+
+    return compile_kernel
+
+
+@cache
+def source_fingerprint() -> str:
+    """Hash over every source file that can be compiled into a kernel."""
+    digest = hashlib.sha256()
+    for directory in SOURCE_DIRECTORIES:
+        for path in sorted(directory.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def cache_directory() -> Path:
+    """Where compiled kernels are kept; the directory is made if it can be."""
+    directory = Path(getattr(config, "CACHE_DIR", "") or KERNELS_DIRECTORY) / "__pycache__"
+    with contextlib.suppress(OSError):
+        directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@cache
+def cache_is_writable() -> bool:
+    """Whether this process may add kernels to the cache."""
+    try:
+        tempfile.TemporaryFile(dir=cache_directory()).close()
+    except OSError:
+        return False
+    return os.access(cache_directory(), os.W_OK)
+
+
+class _Locator(caching._CacheLocator):
+    """Tells numba where a kernel's cache files are and how fresh they have to be."""
+
+    def get_cache_path(self) -> str:
+        return str(cache_directory())
+
+    def get_source_stamp(self) -> str:
+        return source_fingerprint()
+
+    def get_disambiguator(self) -> str:
+        return "kernel"
+
+    @classmethod
+    def from_function(cls, py_func: object, py_file: str) -> _Locator:  # noqa: ARG003  numba's shape
+        return cls()
+
+
+class _KernelCacheImpl(caching.CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012  numba declares it on the instance
+
+
+class _KernelCache(caching.FunctionCache):
+    _impl_class = _KernelCacheImpl
+
+    def save_overload(self, signature: object, data: object) -> None:
+        if cache_is_writable():
+            cast("Any", super()).save_overload(signature, data)

@@ -1,0 +1,231 @@
+"""Property blocks and Java string hashes, walked straight in the bytes.
+
+A block is name, 0x01, value, 0x02, over and over; the last 0x02 may be missing. A segment between
+two 0x02 counts if its first 0x01 is not its first byte and at least one byte follows it. Of equal
+names the last one counts. Both separators are ASCII, so no UTF-8 sequence, whole or broken, hides
+one.
+
+Java hashes strings over UTF-16 units. Units come from decoding UTF-8; every maximal part of a
+broken sequence counts as one U+FFFD, as Python's ``errors="replace"`` has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from storage.kernels.big_endian import read_u8
+from storage.kernels.columns import (
+    FEATURES,
+    HAS_DELAY,
+    HAS_KEYS,
+    HAS_MULTI_DISPATCH,
+    HAS_PROPERTY_CRC,
+    HAS_TAGS,
+    HAS_UNIQ_KEY,
+    KEYS_LENGTH,
+    KEYS_POSITION,
+    TAG_CODE,
+    UNIQ_KEY_LENGTH,
+    UNIQ_KEY_POSITION,
+)
+from storage.kernels.jit import i64, inner, u8, uintp
+
+NAME_END: Final = 1
+PROPERTY_END: Final = 2
+REPLACEMENT: Final = 0xFFFD
+
+CRC_TRAILER_SIZE: Final = 20  # "__CRC32#", 0x01, ten digits, 0x02
+CRC_NAME_LENGTH: Final = 8
+CRC_DIGITS: Final = 10
+
+NAME_TAGS: Final = np.frombuffer(b"TAGS", np.uint8)
+NAME_KEYS: Final = np.frombuffer(b"KEYS", np.uint8)
+NAME_UNIQ_KEY: Final = np.frombuffer(b"UNIQ_KEY", np.uint8)
+NAME_DELAY: Final = np.frombuffer(b"DELAY", np.uint8)
+NAME_MULTI_DISPATCH: Final = np.frombuffer(b"INNER_MULTI_DISPATCH", np.uint8)
+NAME_CRC: Final = np.frombuffer(b"__CRC32#", np.uint8)
+
+
+@inner
+def matches(data: Any, position: int, name: Any) -> bool:
+    """Whether the bytes at ``position`` are ``name``; as many bytes must exist."""
+    for i in range(name.size):  # noqa: SIM110  kernels have no generators
+        if data[uintp(position + i)] != name[i]:
+            return False
+    return True
+
+
+@inner
+def sequence_length(data: Any, position: int, end: int) -> int:
+    """Bytes of the UTF-8 sequence at ``position`` < ``end``; of a broken one, minus its length."""
+    first = read_u8(data, position)
+    if first < 0x80:
+        return i64(1)
+    low = i64(0x80)
+    high = i64(0xBF)
+    if 0xC2 <= first <= 0xDF:
+        needed = i64(2)
+    elif 0xE0 <= first <= 0xEF:
+        needed = i64(3)
+        if first == 0xE0:
+            low = i64(0xA0)
+        elif first == 0xED:
+            high = i64(0x9F)
+    elif 0xF0 <= first <= 0xF4:
+        needed = i64(4)
+        if first == 0xF0:
+            low = i64(0x90)
+        elif first == 0xF4:
+            high = i64(0x8F)
+    else:
+        return i64(-1)
+    length = i64(1)
+    while length < needed:
+        if position + length >= end:
+            return -length
+        following = read_u8(data, position + length)
+        if following < low or following > high:
+            return -length
+        low = i64(0x80)
+        high = i64(0xBF)
+        length += 1
+    return needed
+
+
+@inner
+def hash_step(hashed: int, unit: int) -> int:
+    """One step of Java's string hash, kept unsigned in 32 bits."""
+    return (hashed * 31 + unit) & 0xFFFFFFFF
+
+
+@inner
+def java_hash(data: Any, position: int, length: int, hashed: int) -> int:
+    """Java's string hash (unsigned 32 bits) of UTF-8 bytes, going on from ``hashed``."""
+    end = position + length
+    while position < end:
+        first = read_u8(data, position)
+        if first < 0x80:
+            hashed = hash_step(hashed, first)
+            position += 1
+            continue
+        size = sequence_length(data, position, end)
+        if size < 0:
+            hashed = hash_step(hashed, i64(REPLACEMENT))
+            position -= size
+            continue
+        if size == 2:
+            point = ((first & 0x1F) << 6) | (read_u8(data, position + 1) & 0x3F)
+        else:
+            point = ((first & 0x0F) << 6) | (read_u8(data, position + 1) & 0x3F)
+            point = (point << 6) | (read_u8(data, position + 2) & 0x3F)
+        if size == 4:
+            point = ((first & 0x07) << 12) | (point & 0xFFF)
+            point = (point << 6) | (read_u8(data, position + 3) & 0x3F)
+            hashed = hash_step(hashed, 0xD800 + ((point - 0x10000) >> 10))
+            point = 0xDC00 + ((point - 0x10000) & 0x3FF)
+        hashed = hash_step(hashed, point)
+        position += size
+    return hashed
+
+
+@inner
+def is_utf8(data: Any, position: int, end: int) -> bool:
+    """Whether ``data[position:end]`` is well-formed UTF-8."""
+    while position < end:
+        size = sequence_length(data, position, end)
+        if size < 0:
+            return False
+        position += size
+    return True
+
+
+@inner
+def has_crc_trailer(data: Any, position: int, length: int) -> bool:
+    """Whether the property block ends with a property CRC trailer, whatever its digits are."""
+    if length < CRC_TRAILER_SIZE:
+        return False
+    trailer = position + length - CRC_TRAILER_SIZE
+    return (
+        read_u8(data, trailer + CRC_TRAILER_SIZE - 1) == PROPERTY_END
+        and read_u8(data, trailer + CRC_NAME_LENGTH) == NAME_END
+        and matches(data, trailer, NAME_CRC)
+    )
+
+
+@inner
+def write_crc_trailer(data: Any, position: int, crc: int) -> None:
+    """Write the 20 bytes of a trailer; digits stand least significant first."""
+    for i in range(CRC_NAME_LENGTH):
+        data[uintp(position + i)] = NAME_CRC[i]
+    data[uintp(position + CRC_NAME_LENGTH)] = u8(NAME_END)
+    for i in range(CRC_DIGITS):
+        data[uintp(position + CRC_NAME_LENGTH + 1 + i)] = u8(0x30 + crc % 10)
+        crc //= 10
+    data[uintp(position + CRC_TRAILER_SIZE - 1)] = u8(PROPERTY_END)
+
+
+@inner
+def crc_trailer_tells(data: Any, position: int, crc: int) -> bool:
+    """Whether the digits of the trailer at ``position`` are those of ``crc``."""
+    for i in range(CRC_DIGITS):
+        if read_u8(data, position + CRC_NAME_LENGTH + 1 + i) != 0x30 + crc % 10:
+            return False
+        crc //= 10
+    return True
+
+
+@inner
+def walk_properties(data: Any, position: int, length: int, rows: Any, row: int) -> None:
+    """Fill the row's property columns (TAG_CODE to KEYS_LENGTH) from the block at ``position``."""
+    features = i64(0)
+    tag_code = i64(0)
+    unique_position = i64(0)
+    unique_length = i64(0)
+    keys_position = i64(0)
+    keys_length = i64(0)
+    end = position + length
+    begin = position
+    while begin < end:
+        separator = i64(-1)
+        at = begin
+        while at < end:
+            byte = data[uintp(at)]
+            if byte <= PROPERTY_END:
+                if byte == PROPERTY_END:
+                    break
+                if byte == NAME_END and separator < 0:
+                    separator = at
+            at += 1
+        value = separator + 1
+        if separator > begin and value < at:
+            name_length = separator - begin
+            if name_length == 4:
+                if matches(data, begin, NAME_TAGS):
+                    features |= HAS_TAGS
+                    tag_code = java_hash(data, value, at - value, i64(0))
+                    tag_code = (tag_code ^ 0x80000000) - 0x80000000
+                elif matches(data, begin, NAME_KEYS):
+                    features |= HAS_KEYS
+                    keys_position = value
+                    keys_length = at - value
+            elif name_length == 8:
+                if matches(data, begin, NAME_UNIQ_KEY):
+                    features |= HAS_UNIQ_KEY
+                    unique_position = value
+                    unique_length = at - value
+            elif name_length == 5:
+                if matches(data, begin, NAME_DELAY):
+                    features |= HAS_DELAY
+            elif name_length == 20 and matches(data, begin, NAME_MULTI_DISPATCH):
+                features |= HAS_MULTI_DISPATCH
+        begin = at + 1
+    if has_crc_trailer(data, position, length):
+        features |= HAS_PROPERTY_CRC
+    rows[row, TAG_CODE] = tag_code
+    rows[row, FEATURES] = features
+    rows[row, UNIQ_KEY_POSITION] = unique_position
+    rows[row, UNIQ_KEY_LENGTH] = unique_length
+    rows[row, KEYS_POSITION] = keys_position
+    rows[row, KEYS_LENGTH] = keys_length

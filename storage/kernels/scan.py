@@ -1,0 +1,206 @@
+"""Walking records: one verdict each, one row each.
+
+The order of checks is a recovering broker's (size, magic, lengths, body CRC) and goes on where it
+stops: the property CRC where there is one, the record's own commit offset, and a topic that could
+not be a directory name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from storage.kernels.big_endian import read_i16, read_i32, read_i64, read_u8, read_u32
+from storage.kernels.columns import (
+    BODY_LENGTH,
+    BODY_POSITION,
+    CHECK_ALL,
+    CHECK_BODY_CRC,
+    CHECK_COMMIT_OFFSET,
+    CHECK_PROPERTY_CRC,
+    COLUMN_COUNT,
+    COMMIT_OFFSET,
+    FEATURES,
+    HAS_PROPERTY_CRC,
+    POSITION,
+    PROPERTIES_LENGTH,
+    PROPERTIES_POSITION,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SIZE,
+    STOP_BLANK,
+    STOP_BODY_CRC,
+    STOP_COMMIT_OFFSET,
+    STOP_END,
+    STOP_LENGTHS,
+    STOP_MAGIC,
+    STOP_PROPERTY_CRC,
+    STOP_ROWS_FULL,
+    STOP_SIZE,
+    STOP_TOPIC,
+    STOP_TRUNCATED,
+    STOP_ZERO,
+    STORE_TIMESTAMP,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG,
+    TOPIC_LENGTH,
+    TOPIC_POSITION,
+)
+from storage.kernels.crc import CRC_MASK, masked_crc
+from storage.kernels.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
+from storage.kernels.properties import CRC_TRAILER_SIZE, crc_trailer_tells, walk_properties
+
+MAGIC_V1: Final = 0xDAA320A7
+MAGIC_V2: Final = 0xDAA320AB
+MAGIC_BLANK: Final = 0xCBD43194
+BLANK_SIZE: Final = 8
+SMALLEST_RECORD: Final = 91  # V1, IPv4 hosts, everything empty
+BORN_HOST_V6: Final = 0x10
+STORE_HOST_V6: Final = 0x20
+
+
+@inner
+def topic_is_safe(data: Any, position: int, length: int) -> bool:
+    """Whether the topic could be a broker's: visible ASCII, no slash, not ``.`` or ``..``."""
+    if length <= 0:
+        return False
+    dots = i64(0)
+    for i in range(length):
+        byte = read_u8(data, position + i)
+        if byte < 0x21 or byte > 0x7E or byte == 0x2F:
+            return False
+        if byte == 0x2E:
+            dots += 1
+    return length > 2 or dots < length
+
+
+@inner
+def check_record(
+    data: Any, position: int, end: int, commit_offset: int, checks: int, rows: Any, row: int
+) -> int:
+    """Fill ``rows[row]`` from the record at ``position`` and return its stop, END if it is good.
+
+    ``0 <= position <= end <= data.size`` must hold. Columns are only whole when END is returned.
+    """
+    if end - position < BLANK_SIZE:
+        return STOP_END if end == position else STOP_TRUNCATED
+    size = read_i32(data, position)
+    magic = read_u32(data, position + 4)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        if magic == MAGIC_BLANK:
+            return STOP_BLANK
+        if size == 0 and magic == 0:
+            return STOP_ZERO
+        return STOP_MAGIC
+    if size < SMALLEST_RECORD:
+        return STOP_SIZE
+    if size > end - position:
+        return STOP_TRUNCATED
+    record_end = position + size
+    sys_flag = read_i32(data, position + 36)
+    born_host_length = 20 if sys_flag & BORN_HOST_V6 else 8
+    store_host_length = 20 if sys_flag & STORE_HOST_V6 else 8
+    store_timestamp_position = position + 48 + born_host_length
+    body_length_position = store_timestamp_position + 8 + store_host_length + 12
+    topic_length_size = 2 if magic == MAGIC_V2 else 1
+    body_position = body_length_position + 4
+    if body_position + topic_length_size + 2 > record_end:
+        return STOP_LENGTHS
+    body_length = read_i32(data, body_length_position)
+    topic_length_position = body_position + body_length
+    if body_length < 0 or topic_length_position + topic_length_size + 2 > record_end:
+        return STOP_LENGTHS
+    if magic == MAGIC_V2:
+        topic_length = read_i16(data, topic_length_position)
+    else:
+        topic_length = (read_u8(data, topic_length_position) ^ 0x80) - 0x80
+    topic_position = topic_length_position + topic_length_size
+    properties_length_position = topic_position + topic_length
+    if topic_length < 0 or properties_length_position + 2 > record_end:
+        return STOP_LENGTHS
+    properties_length = read_i16(data, properties_length_position)
+    properties_position = properties_length_position + 2
+    if properties_length < 0 or properties_position + properties_length != record_end:
+        return STOP_LENGTHS
+    if (
+        checks & CHECK_BODY_CRC
+        and body_length > 0
+        and masked_crc(data, body_position, body_length) != read_u32(data, position + 8) & CRC_MASK
+    ):
+        return STOP_BODY_CRC
+    if not topic_is_safe(data, topic_position, topic_length):
+        return STOP_TOPIC
+    rows[row, POSITION] = position
+    rows[row, SIZE] = size
+    rows[row, QUEUE_ID] = read_i32(data, position + 12)
+    rows[row, QUEUE_OFFSET] = read_i64(data, position + 20)
+    rows[row, COMMIT_OFFSET] = read_i64(data, position + 28)
+    rows[row, SYS_FLAG] = sys_flag
+    rows[row, STORE_TIMESTAMP] = read_i64(data, store_timestamp_position)
+    rows[row, STORE_TIMESTAMP_POSITION] = store_timestamp_position
+    rows[row, BODY_POSITION] = body_position
+    rows[row, BODY_LENGTH] = body_length
+    rows[row, TOPIC_POSITION] = topic_position
+    rows[row, TOPIC_LENGTH] = topic_length
+    rows[row, PROPERTIES_POSITION] = properties_position
+    rows[row, PROPERTIES_LENGTH] = properties_length
+    walk_properties(data, properties_position, properties_length, rows, row)
+    if checks & CHECK_PROPERTY_CRC and rows[row, FEATURES] & HAS_PROPERTY_CRC:
+        trailer = record_end - CRC_TRAILER_SIZE
+        crc = masked_crc(data, position, size - CRC_TRAILER_SIZE)
+        if not crc_trailer_tells(data, trailer, crc):
+            return STOP_PROPERTY_CRC
+    if checks & CHECK_COMMIT_OFFSET and rows[row, COMMIT_OFFSET] != commit_offset:
+        return STOP_COMMIT_OFFSET
+    return STOP_END
+
+
+@kernel(results(int64, 3)(BYTES, int64, int64, int64, int64, WRITABLE_ROWS))
+def scan_records(
+    data: Any, begin: int, end: int, commit_offset_of_begin: int, checks: int, rows: Any
+) -> tuple[int, int, int]:
+    """Walk the records of ``data[begin:end]`` until one is not good or ``rows`` is full.
+
+    ``checks`` are CHECK_* bits; ``commit_offset_of_begin`` is what CHECK_COMMIT_OFFSET starts from.
+    Returns ``(row_count, next_position, stop)``: rows ``[0, row_count)`` are whole and good,
+    ``next_position`` is where the walk stopped, ``stop`` (a STOP_*) says why. STOP_END means
+    ``next_position == end``. Of a blank record ``next_position`` is its own position. A range that
+    is not inside ``data`` gives ``(0, begin, STOP_TRUNCATED)``.
+    """
+    if begin < 0 or end > data.size or begin > end or rows.shape[1] != COLUMN_COUNT:
+        return i64(0), i64(begin), i64(STOP_TRUNCATED)
+    capacity = rows.shape[0]
+    count = i64(0)
+    position = i64(begin)
+    while position < end:
+        if count >= capacity:
+            return count, position, i64(STOP_ROWS_FULL)
+        commit_offset = commit_offset_of_begin + (position - begin)
+        stop = check_record(data, position, end, commit_offset, checks, rows, count)
+        if stop != STOP_END:
+            return count, position, i64(stop)
+        position += rows[count, SIZE]
+        count += 1
+    return count, position, i64(STOP_END)
+
+
+@kernel(int64(BYTES, int64, int64, int64))
+def find_record(data: Any, begin: int, end: int, commit_offset_of_begin: int) -> int:
+    """Position of the first whole record at or after ``begin``, -1 if ``data[begin:end]`` has none.
+
+    For going on behind damage: only a record with its own commit offset where it stands and every
+    check passed counts, so neither a record inside a body nor an old tail is taken.
+    """
+    if begin < 0 or end > data.size or begin > end:
+        return i64(-1)
+    row = np.empty((1, COLUMN_COUNT), np.int64)
+    for position in range(begin, end - SMALLEST_RECORD + 1):
+        if read_u8(data, position + 4) != 0xDA or read_u8(data, position + 5) != 0xA3:
+            continue
+        commit_offset = commit_offset_of_begin + (position - begin)
+        if read_i64(data, position + 28) != commit_offset:
+            continue
+        if check_record(data, position, end, commit_offset, CHECK_ALL, row, 0) == STOP_END:
+            return i64(position)
+    return i64(-1)
