@@ -1,0 +1,475 @@
+"""What the engine asks of a file system, and the operating system's answer.
+
+The engine reaches files only through ``FileSystem``, so that a simulator of power cuts, or a
+copy-on-write view for offline tools, can take its place. What a method leaves behind after a power
+cut is part of its contract: nothing is durable before an explicit ``sync``, ``sync_all`` or
+``sync_directory``, except where a method says so.
+
+Errors: no space left (ENOSPC, EDQUOT, EFBIG) is ``StoreFull`` everywhere; the rest is ``OSError``.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import StoreFull
+from storage.files import libc
+from storage.files.record_locks import RecordLock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ByteArray: TypeAlias = npt.NDArray[np.uint8]
+Buffer: TypeAlias = bytes | bytearray | memoryview | ByteArray
+
+PAGE_SIZE: Final = mmap.PAGESIZE
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_ZEROS: Final = bytes(1 << 20)
+
+
+class DirectoryEntry(NamedTuple):
+    """One name in a directory; ``size`` is 0 for a directory."""
+
+    name: str
+    is_directory: bool
+    size: int
+
+
+class Region(Protocol):
+    """A whole file mapped into memory.
+
+    The map lives for as long as ``array`` or any view of it lives, whatever happens to the file's
+    name: a file that was unlinked stays readable. Nobody truncates a file that may be mapped, since
+    touching pages past a file's end kills the process.
+    """
+
+    @property
+    def array(self) -> ByteArray:
+        """The file's bytes; stores to it are seen by every process at once, durable by no means."""
+        ...
+
+    def populate(self, begin: int, end: int) -> None:
+        """Fault the pages of [begin, end) in for writing without changing them, GIL released.
+
+        Safe beside stores to the same pages. Failing to warm is not an error.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the array; the memory is unmapped when the last view of it is gone."""
+        ...
+
+
+class File(Protocol):
+    """An open file. Every method but ``close`` may be called from several threads at once."""
+
+    @property
+    def path(self) -> Path:
+        """Where it was opened."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes now."""
+        ...
+
+    def map(self, *, writable: bool) -> Region:
+        """Map the length it has now; the map outlives ``close``."""
+        ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read up to ``length`` bytes; shorter only at the end of the file."""
+        ...
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of ``data``, extending the file; part may be written when it raises."""
+        ...
+
+    def allocate(self, position: int, length: int) -> None:
+        """Reserve blocks for a range, extending the file, so that stores to it cannot run out.
+
+        New bytes are zeros, old ones stay. Raises StoreFull.
+        """
+        ...
+
+    def extend(self, size: int) -> None:
+        """Make the file ``size`` long with a hole at the end; never shortens."""
+        ...
+
+    def zero(self, position: int, length: int) -> None:
+        """Make a range read as zeros, freeing its blocks where that is possible."""
+        ...
+
+    def sync(self) -> None:
+        """Make the bytes, and a length they need, durable (``fdatasync``), GIL released.
+
+        Covers stores to maps which happened before the call. After an OSError the bytes may be
+        gone even if a later sync succeeds: never retry, never acknowledge.
+        """
+        ...
+
+    def sync_all(self) -> None:
+        """Make the bytes and all metadata durable (``fsync``)."""
+        ...
+
+    def close(self) -> None:
+        """Close the descriptor; maps stay."""
+        ...
+
+
+class Lock(Protocol):
+    """A held lock."""
+
+    def release(self) -> None:
+        """Let go; doing it twice is harmless."""
+        ...
+
+
+class FileSystem(Protocol):
+    """Everything the engine asks of a file system."""
+
+    def create(self, path: Path, size: int, *, allocate: bool) -> File:
+        """Create a file of zeros, ``size`` long from the moment its name exists, for writing.
+
+        With ``allocate`` its blocks are reserved, and file and name are durable on return. Without
+        it the file is one hole and nothing is durable. Raises FileExistsError, StoreFull (and
+        then leaves nothing behind).
+        """
+        ...
+
+    def open(self, path: Path, *, writable: bool) -> File:
+        """Open an existing file; FileNotFoundError if there is none."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether a file or directory has that name."""
+        ...
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        """List a directory sorted by name; a missing directory is an empty one."""
+        ...
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and its missing parents; durable on return. Fine if it exists."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; not durable until its parent is synced."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, replacing the target in one step; not durable until the directory is synced."""
+        ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name; FileExistsError if it is taken. Not durable by itself."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name; maps and open files stay good. Not durable by itself."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+    def lock(self, path: Path, position: int, content: bytes) -> Lock:
+        """Take the lock on one byte of a file without waiting, creating it with ``content``.
+
+        Raises StoreLocked when this or another process holds it.
+        """
+        ...
+
+    def read_bytes(self, path: Path) -> bytes:
+        """Return a whole small file; FileNotFoundError if there is none."""
+        file = self.open(path, writable=False)
+        try:
+            return file.pread(file.size, 0)
+        finally:
+            file.close()
+
+    def write_atomically(self, path: Path, data: bytes, *, backup: bool = True) -> None:
+        """Replace a small file; durable on return, and never absent or half written.
+
+        With ``backup`` the version before stays as ``<name>.bak``.
+        """
+        temporary = path.with_name(path.name + ".tmp")
+        backup_path = path.with_name(path.name + ".bak")
+        with suppress(FileNotFoundError):
+            self.unlink(temporary)
+        file = self.create(temporary, 0, allocate=False)
+        try:
+            file.pwrite(data, 0)
+            file.sync_all()
+        except BaseException:
+            with suppress(OSError):
+                self.unlink(temporary)
+            raise
+        finally:
+            file.close()
+        if backup and self.exists(path):
+            # A link, not a rename: at no moment is the file missing for a reader of it.
+            spare = path.with_name(path.name + ".bak.tmp")
+            with suppress(FileNotFoundError):
+                self.unlink(spare)
+            self.link(path, spare)
+            self.rename(spare, backup_path)
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)
+
+
+@contextmanager
+def _full_is_store_full(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StoreFull(f"no space left for {path}: {error.strerror}") from error
+        raise
+
+
+class OsRegion:
+    """A map of an operating-system file."""
+
+    def __init__(self, descriptor: int, size: int, access: int) -> None:
+        if size == 0:
+            array = np.empty(0, np.uint8)
+        else:
+            array = np.frombuffer(mmap.mmap(descriptor, size, access=access), np.uint8)
+        self._array: ByteArray | None = array
+
+    @property
+    def array(self) -> ByteArray:
+        """The file's bytes."""
+        if self._array is None:
+            raise ValueError("the map was closed")
+        return self._array
+
+    def populate(self, begin: int, end: int) -> None:
+        """Fault pages in for writing."""
+        array = self.array
+        begin = begin // PAGE_SIZE * PAGE_SIZE
+        end = min(end, len(array))
+        if begin < end:
+            libc.populate_for_write(array.ctypes.data + begin, end - begin)
+
+    def close(self) -> None:
+        """Let go of the array."""
+        self._array = None
+
+
+class OsFile:
+    """An open file of the operating system; closed with its last reference at the latest."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @property
+    def path(self) -> Path:
+        """Where it was opened."""
+        return self._path
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes now."""
+        return os.fstat(self._descriptor).st_size
+
+    def map(self, *, writable: bool) -> OsRegion:
+        """Map the length it has now."""
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        return OsRegion(self._descriptor, self.size, access)
+
+    def map_private(self) -> OsRegion:
+        """Map it so that stores stay in this process and never reach the file."""
+        return OsRegion(self._descriptor, self.size, mmap.ACCESS_COPY)
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read up to ``length`` bytes."""
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        done = len(data)
+        while done < length and (
+            data := os.pread(self._descriptor, length - done, position + done)
+        ):
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of ``data``."""
+        with _full_is_store_full(self._path):
+            view = memoryview(data).cast("B")  # type: ignore[arg-type]
+            written = os.pwrite(self._descriptor, view, position)
+            while written < len(view):
+                written += os.pwrite(self._descriptor, view[written:], position + written)
+
+    def allocate(self, position: int, length: int) -> None:
+        """Reserve blocks for a range."""
+        if length <= 0:
+            return
+        with _full_is_store_full(self._path):
+            if libc.fallocate(self._descriptor, position, length):
+                return
+        # Where fallocate is not supported, blocks come from writing: back what is there with
+        # itself and what is not with zeros, never by one byte a block as glibc would.
+        for start in range(position, position + length, len(_ZEROS)):
+            count = min(len(_ZEROS), position + length - start)
+            present = self.pread(count, start)
+            self.pwrite(present + _ZEROS[: count - len(present)], start)
+
+    def extend(self, size: int) -> None:
+        """Make the file ``size`` long with a hole at the end."""
+        if size > self.size:
+            with _full_is_store_full(self._path):
+                os.ftruncate(self._descriptor, size)
+
+    def zero(self, position: int, length: int) -> None:
+        """Make a range read as zeros."""
+        length = min(length, self.size - position)
+        if length <= 0 or libc.punch_hole(self._descriptor, position, length):
+            return
+        for start in range(position, position + length, len(_ZEROS)):
+            self.pwrite(_ZEROS[: min(len(_ZEROS), position + length - start)], start)
+
+    def sync(self) -> None:
+        """Make the bytes durable."""
+        os.fdatasync(self._descriptor)
+
+    def sync_all(self) -> None:
+        """Make the bytes and all metadata durable."""
+        os.fsync(self._descriptor)
+
+    def give_name(self) -> None:
+        """Put a file that was opened without a name at its path. Raises FileExistsError."""
+        # With a directory descriptor, which an absolute path ignores, Python calls linkat and
+        # follows the link in /proc; without one it calls link, which does not.
+        source = f"/proc/self/fd/{self._descriptor}"
+        os.link(source, self._path, src_dir_fd=self._descriptor, follow_symlinks=True)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class OsFileSystem(FileSystem):
+    """The operating system's files."""
+
+    def create(self, path: Path, size: int, *, allocate: bool) -> OsFile:
+        """Create a file of zeros."""
+        with _full_is_store_full(path):
+            file = self._create_unnamed(path)
+            named = file is None
+            if file is None:
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                file = OsFile(path, os.open(path, flags, 0o644))
+            try:
+                if allocate:
+                    file.allocate(0, size)
+                else:
+                    file.extend(size)
+                if allocate:
+                    file.sync_all()
+                if not named:
+                    file.give_name()
+                if allocate:
+                    self.sync_directory(path.parent)
+            except BaseException as error:
+                if not (isinstance(error, FileExistsError) and not named):
+                    path.unlink(missing_ok=True)
+                file.close()
+                raise
+            return file
+
+    @staticmethod
+    def _create_unnamed(path: Path) -> OsFile | None:
+        """Open a file without a name, so that it gets its name at full length; None if it cannot.
+
+        A broker that meets a commit log file of any other length refuses to start.
+        """
+        try:
+            flags = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
+            return OsFile(path, os.open(path.parent, flags, 0o644))
+        except OSError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+                return None
+            raise
+
+    def open(self, path: Path, *, writable: bool) -> OsFile:
+        """Open an existing file."""
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        return OsFile(path, os.open(path, flags))
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether a file or directory has that name."""
+        return path.exists()
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        """List a directory sorted by name."""
+        entries = []
+        try:
+            with os.scandir(path) as scan:
+                for entry in scan:
+                    # A name may go while we look at it: then it is not there.
+                    with suppress(FileNotFoundError):
+                        is_directory = entry.is_dir()
+                        size = 0 if is_directory else entry.stat().st_size
+                        entries.append(DirectoryEntry(entry.name, is_directory, size))
+        except FileNotFoundError:
+            return []
+        return sorted(entries)
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and its missing parents."""
+        if path.is_dir():
+            return
+        if path.parent != path:
+            self.make_directory(path.parent)
+        with _full_is_store_full(path):
+            path.mkdir(exist_ok=True)
+        self.sync_directory(path.parent)
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
+        path.rmdir()
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, replacing the target in one step."""
+        with _full_is_store_full(target):
+            source.replace(target)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name."""
+        with _full_is_store_full(target):
+            target.hardlink_to(source)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name."""
+        path.unlink()
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: Path, position: int, content: bytes) -> RecordLock:
+        """Take the lock on one byte of a file."""
+        return RecordLock.acquire(path, position, content)

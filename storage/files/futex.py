@@ -1,0 +1,54 @@
+"""A 32-bit word in a shared page that processes sleep on until its owner bumps it.
+
+One process owns a word and bumps it; any number of others, which may have the page mapped read
+only, wait for it to change. Waking takes tens of microseconds across processes and nobody polls.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from storage.files import libc
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import ByteArray
+
+
+class WakeWord:
+    """A futex at a 4-byte aligned position of a mapped page.
+
+    The object keeps the page mapped. ``bump`` belongs to one thread of the owning process at a
+    time; everything else may be called by anybody.
+    """
+
+    def __init__(self, page: ByteArray, position: int) -> None:
+        if position % 4:
+            raise ValueError(f"a futex must be 4-byte aligned, not at {position}")
+        self._page = page
+        self._words = memoryview(page).cast("B")[position : position + 4].cast("I")  # type: ignore[arg-type]
+        self._address = page.ctypes.data + position
+
+    @property
+    def value(self) -> int:
+        """Return the word now; pass it to ``wait`` after having looked at what it guards."""
+        return self._words[0]
+
+    def bump(self) -> None:
+        """Change the word and wake every waiter; call after the guarded stores."""
+        self._words[0] = (self._words[0] + 1) & 0xFFFFFFFF
+        libc.futex_wake(self._address)
+
+    def wait(self, seen: int, timeout_s: float | None) -> int:
+        """Sleep, GIL released, until the word differs from ``seen`` or time is up; return it.
+
+        A result equal to ``seen`` means time is up. Never misses a bump made after ``seen`` was
+        read, because the kernel compares the word again before it sleeps.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while (value := self._words[0]) == seen:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            libc.futex_wait(self._address, seen, left)
+        return value

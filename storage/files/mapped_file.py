@@ -1,0 +1,221 @@
+"""One fixed-size file of a log, mapped, with the positions that its bytes have reached.
+
+The positions only grow and always satisfy ``flushed <= committed <= appended <= size``. Each has one
+owner: the appender marks *appended*, the commit step *committed*, the flush step *flushed*; reading a
+position is safe from any thread.
+
+* appended: bytes are in ``write_array``;
+* committed: bytes are in the page cache, so in ``array``, and survive the death of the process;
+* flushed: bytes are on the device and survive a power cut.
+
+Without a pool buffer ``write_array`` is ``array``, and appending is committing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.files.filesystem import ByteArray, File, FileSystem, Region
+
+
+class WriteBuffer(Protocol):
+    """Memory that a file's appends go to first and that outlives the process (see the pool)."""
+
+    @property
+    def array(self) -> ByteArray:
+        """As long as the file; stores go here."""
+        ...
+
+    def reserve(self, end: int) -> None:
+        """Make stores below ``end`` safe; raises StoreFull."""
+        ...
+
+    def mark_appended(self, position: int) -> None:
+        """Record that bytes below ``position`` are whole."""
+        ...
+
+    def mark_committed(self, position: int) -> None:
+        """Record that bytes below ``position`` are in the file."""
+        ...
+
+    def release(self) -> None:
+        """Give the buffer back to its pool."""
+        ...
+
+
+class ReadOnlyMappedFile:
+    """A file mapped for reading, at the length it had when it was opened.
+
+    Views of ``array`` stay readable after ``close`` and after the file was deleted.
+    """
+
+    def __init__(self, file: File, region: Region, start_offset: int) -> None:
+        self.start_offset = start_offset
+        self.path: Path = file.path
+        self.size = len(region.array)
+        self._region: Region | None = region
+        self._array = region.array
+
+    @classmethod
+    def open(cls, filesystem: FileSystem, path: Path, *, start_offset: int) -> ReadOnlyMappedFile:
+        """Map an existing file; holds no descriptor of its own afterwards."""
+        file = filesystem.open(path, writable=False)
+        try:
+            return cls(file, file.map(writable=False), start_offset)
+        finally:
+            file.close()
+
+    @property
+    def array(self) -> ByteArray:
+        """The bytes as they are in the page cache; read only."""
+        return self._array
+
+    @property
+    def end_offset(self) -> int:
+        """Offset of the first byte after this file."""
+        return self.start_offset + self.size
+
+    def close(self) -> None:
+        """Let go of the map; the memory goes with the last view. Using ``array`` then is an error."""
+        if self._region is not None:
+            self._region.close()
+            self._region = None
+            del self._array
+
+
+class MappedFile:
+    """A file mapped for appending, and for reading what was committed.
+
+    One thread appends; one thread commits; one thread flushes. They may run at once.
+    """
+
+    def __init__(
+        self, file: File, region: Region, start_offset: int, *, buffer: WriteBuffer | None = None
+    ) -> None:
+        self.start_offset = start_offset
+        self.path: Path = file.path
+        self.array: ByteArray = region.array
+        self.write_array: ByteArray = region.array if buffer is None else buffer.array
+        self.size = len(self.array)
+        self.appended_position = 0
+        self.committed_position = 0
+        self.flushed_position = 0
+        self._file = file
+        self._region = region
+        self._buffer = buffer
+        self._warm_position = 0
+
+    @classmethod
+    def open(cls, filesystem: FileSystem, path: Path, *, start_offset: int) -> MappedFile:
+        """Map an existing file; all positions are 0 until ``set_positions``."""
+        file = filesystem.open(path, writable=True)
+        return cls(file, file.map(writable=True), start_offset)
+
+    @classmethod
+    def create(
+        cls, filesystem: FileSystem, path: Path, *, size: int, start_offset: int
+    ) -> MappedFile:
+        """Create a file whose blocks are reserved; file and name are durable. Raises StoreFull."""
+        file = filesystem.create(path, size, allocate=True)
+        return cls(file, file.map(writable=True), start_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """Offset of the first byte after this file."""
+        return self.start_offset + self.size
+
+    @property
+    def is_buffered(self) -> bool:
+        """Whether appends go through a pool buffer."""
+        return self._buffer is not None
+
+    def set_positions(self, position: int) -> None:
+        """Say where recovery found the end: all three positions become ``position``."""
+        self.appended_position = self.committed_position = self.flushed_position = position
+        self._warm_position = position
+
+    def borrow(self, buffer: WriteBuffer) -> None:
+        """Send appends from here on through a pool buffer; only while nothing is uncommitted."""
+        if self.committed_position != self.appended_position:
+            raise ValueError("a buffer can only be borrowed when all bytes are committed")
+        self._buffer = buffer
+        self.write_array = buffer.array
+
+    def reserve(self, end: int) -> None:
+        """Make stores to ``write_array`` below ``end`` safe; a comparison unless buffered.
+
+        Raises StoreFull when the pool's memory is used up; nothing changed then.
+        """
+        if self._buffer is not None:
+            self._buffer.reserve(end)
+
+    def mark_appended(self, position: int) -> None:
+        """Record that whole records now end at ``position``; call after the stores."""
+        self.appended_position = position
+        if self._buffer is None:
+            self.committed_position = position
+        else:
+            self._buffer.mark_appended(position)
+
+    def commit(self) -> int:
+        """Copy what is appended to the page cache, GIL released; return the committed position.
+
+        On OSError or StoreFull nothing is lost and it may be tried again. The buffer goes back to
+        its pool once the file is full and committed.
+        """
+        buffer = self._buffer
+        if buffer is None:
+            return self.committed_position
+        begin, end = self.committed_position, self.appended_position
+        if begin < end:
+            self._file.pwrite(buffer.array[begin:end], begin)
+            buffer.mark_committed(end)
+            self.committed_position = end
+        if end == self.size:
+            self.write_array = self.array
+            self._buffer = None
+            buffer.release()
+        return end
+
+    def flush(self) -> int:
+        """Make what was committed before the call durable; return the flushed position.
+
+        After an OSError the file's unflushed bytes are lost to us: never call it again.
+        """
+        position = self.committed_position
+        if position > self.flushed_position:
+            self._file.sync()
+            self.flushed_position = position
+        return self.flushed_position
+
+    def warm(self, end: int) -> None:
+        """Fault in the pages from where warming stopped up to ``end``, GIL released.
+
+        One thread at a time; harmless beside appends.
+        """
+        begin = max(self._warm_position, self.appended_position)
+        end = min(end, self.size)
+        if begin < end and self._buffer is None:
+            self._region.populate(begin, end)
+            self._warm_position = end
+
+    @property
+    def warm_position(self) -> int:
+        """Where warming stopped."""
+        return self._warm_position
+
+    def sync(self) -> None:
+        """Make every store so far durable, whatever the positions say (recovery's repairs)."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the descriptor and let go of the map; views of it stay good."""
+        if self._buffer is not None:
+            self._buffer.release()
+            self._buffer = None
+        self._region.close()
+        self._file.close()
+        self.array = self.write_array = self.array[:0].copy()

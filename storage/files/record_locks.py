@@ -1,0 +1,105 @@
+"""POSIX record locks that behave: one registry for the process.
+
+The kernel ties a record lock to the process and the file. It grants a second request of the same
+process, and it drops all of a file's locks when the process closes *any* descriptor of the file.
+So each locked file is opened once here, stays open until its last lock is released, and bytes that
+this process holds are refused to itself. Nothing else may open a lock file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from storage.errors import StoreLocked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class _LockedFile:
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.positions: set[int] = set()
+
+
+_guard = threading.Lock()
+_files: dict[tuple[int, int], _LockedFile] = {}
+
+
+def _forget_in_child() -> None:
+    """A forked child inherits descriptors but no locks."""
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+class RecordLock:
+    """An exclusive lock on one byte of a file, held until released or until the process ends."""
+
+    def __init__(self, key: tuple[int, int], position: int) -> None:
+        self._key = key
+        self._position = position
+
+    @classmethod
+    def acquire(cls, path: Path, position: int, content: bytes) -> RecordLock:
+        """Lock byte ``position`` without waiting; write ``content`` into an empty file.
+
+        Raises StoreLocked when any process, this one included, holds the byte.
+        """
+        with _guard:
+            key, locked = _locked_file(path)
+            try:
+                if position in locked.positions:
+                    raise StoreLocked(f"{path} byte {position} is locked by this process already")
+                try:
+                    fcntl.lockf(
+                        locked.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, position, os.SEEK_SET
+                    )
+                except (BlockingIOError, PermissionError) as error:
+                    raise StoreLocked(
+                        f"{path} byte {position} is locked by another process"
+                    ) from error
+                locked.positions.add(position)
+                if content and os.fstat(locked.descriptor).st_size == 0:
+                    os.pwrite(locked.descriptor, content, 0)
+            except BaseException:
+                _close_if_unused(key, locked)
+                raise
+            return cls(key, position)
+
+    def release(self) -> None:
+        """Let go; doing it twice is harmless."""
+        with _guard:
+            locked = _files.get(self._key)
+            if locked is None or self._position not in locked.positions:
+                return
+            locked.positions.discard(self._position)
+            fcntl.lockf(locked.descriptor, fcntl.LOCK_UN, 1, self._position, os.SEEK_SET)
+            _close_if_unused(self._key, locked)
+
+
+def _locked_file(path: Path) -> tuple[tuple[int, int], _LockedFile]:
+    """Return the registry's one descriptor of the file at ``path``, opening it at first use."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        pass
+    else:
+        # Looked up by identity before opening: opening and closing a second one loses the locks.
+        key = (status.st_dev, status.st_ino)
+        if key in _files:
+            return key, _files[key]
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    status = os.fstat(descriptor)
+    key = (status.st_dev, status.st_ino)
+    return key, _files.setdefault(key, _LockedFile(descriptor))
+
+
+def _close_if_unused(key: tuple[int, int], locked: _LockedFile) -> None:
+    if not locked.positions:
+        del _files[key]
+        os.close(locked.descriptor)

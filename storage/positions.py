@@ -1,0 +1,509 @@
+"""The checkpoint file: how writer, indexer and readers know how far each other is.
+
+Every position has one owner and is one aligned 8-byte word, so nobody reads half of one. Live
+positions say what is in the page cache and move without any sync; durable ones are raised only by
+``store_durable_*``, which the owner calls after its own sync of what they promise.
+
+Which live position may be trusted when: the live sectors are good while the machine has not
+rebooted since (``writer_is_current``), even after the writer died; after a reboot they may promise bytes
+that are gone, and only the durable slots count.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from enum import Enum
+from pathlib import Path
+from struct import pack_into
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from storage.errors import UnsupportedFormat
+from storage.files.futex import WakeWord
+from storage.format import checkpoint as layout
+from storage.format.checkpoint import BrokerFields, IndexerSlot, UnknownVersion, WriterSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.files.filesystem import File, FileSystem
+
+CHECKPOINT_FILE: Final = "checkpoint"
+STORE_ID_SIZE: Final = 16
+
+_FLAG_WRITABLE: Final = 1
+_FLAG_RUNNING: Final = 1
+
+
+class Role(Enum):
+    """Who opens the file: decides which words may be stored to."""
+
+    WRITER = "writer"
+    INDEXER = "indexer"
+    READER = "reader"
+
+
+class _Word:
+    """A live position: one native word of the page, loaded and stored whole."""
+
+    def __init__(self, position: int, owner: Role) -> None:
+        self.index = position // 8
+        self.owner = owner
+
+    def __get__(self, checkpoint: CheckpointFile, _: type[CheckpointFile]) -> int:
+        return checkpoint._words[self.index]
+
+    def __set__(self, checkpoint: CheckpointFile, value: int) -> None:
+        if checkpoint.role is not self.owner:
+            raise PermissionError(f"only the {self.owner.value} stores this position")
+        checkpoint._words[self.index] = value
+
+
+class _WriterWord(_Word):
+    def __init__(self, offset: int) -> None:
+        super().__init__(layout.WRITER_LIVE_POSITION + offset, Role.WRITER)
+
+
+class _IndexerWord(_Word):
+    def __init__(self, offset: int) -> None:
+        super().__init__(layout.INDEXER_LIVE_POSITION + offset, Role.INDEXER)
+
+
+class DurablePositions(NamedTuple):
+    """The writer's newest whole slot. All offsets are 0 and the id is empty without one.
+
+    ``trusted`` is False without a slot, or when bytes 0-39 are not as we left them: a broker ran
+    since, so the slot's offsets describe a store of the past.
+    """
+
+    trusted: bool
+    clean: bool
+    store_id: bytes
+    flushed_offset: int
+    dispatched_offset: int
+
+
+class DurableIndex(NamedTuple):
+    """The indexer's newest whole slot; ``present`` is False without one.
+
+    The slot belongs to the store whose id it carries and no other; whether a broker ran since is
+    for ``DurablePositions.trusted`` to say.
+    """
+
+    present: bool
+    clean: bool
+    store_id: bytes
+    indexed_offset: int
+    file_name: int
+    file_header: bytes
+
+
+def system_boot_id() -> bytes:
+    """Return the 16 bytes that change with every boot of the machine."""
+    return bytes.fromhex(
+        Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "").strip()
+    )
+
+
+class CheckpointFile:
+    """The mapped page. Loads are safe from any thread; each store has one thread at a time."""
+
+    _writer_magic = _WriterWord(0)
+    _writer_version = _WriterWord(8)
+    _writer_boot_low = _WriterWord(16)
+    _writer_boot_high = _WriterWord(24)
+    _writer_session = _WriterWord(32)
+    _writer_process_id = _WriterWord(40)
+    _min_commit_offset = _WriterWord(48)
+    _appended_offset = _WriterWord(56)
+    _committed_offset = _WriterWord(64)
+    _flushed_offset = _WriterWord(72)
+    _confirm_offset = _WriterWord(80)
+    _dispatched_offset = _WriterWord(88)
+    _config_generation = _WriterWord(96)
+    _writer_flags = _WriterWord(104)
+
+    _indexer_magic = _IndexerWord(0)
+    _indexer_version = _IndexerWord(8)
+    _indexer_boot_low = _IndexerWord(16)
+    _indexer_boot_high = _IndexerWord(24)
+    _indexer_session = _IndexerWord(32)
+    _indexer_process_id = _IndexerWord(40)
+    _indexed_offset = _IndexerWord(48)
+    _indexer_flags = _IndexerWord(56)
+
+    def __init__(self, file: File, role: Role, boot_id: bytes) -> None:
+        self.role = role
+        self.boot_id = boot_id
+        self._file = file
+        self._region = file.map(writable=role is not Role.READER)
+        self._page = self._region.array
+        self._bytes = memoryview(self._page).cast("B")  # type: ignore[arg-type]
+        self._words = self._bytes.cast("q")
+        self._boot_low, self._boot_high = memoryview(boot_id).cast("q")
+        self._writer_wake = WakeWord(self._page, layout.WRITER_LIVE_POSITION + 112)
+        self._indexer_wake = WakeWord(self._page, layout.INDEXER_LIVE_POSITION + 64)
+
+    @classmethod
+    def open(
+        cls, filesystem: FileSystem, path: Path, role: Role, *, boot_id: bytes | None = None
+    ) -> CheckpointFile:
+        """Map the page; the writer creates it, or lengthens a short one, durably.
+
+        Others raise FileNotFoundError until then, also for a page that is too short. ``boot_id``
+        is the system's unless given. Opening changes no byte of an existing page.
+        """
+        if role is Role.WRITER and not filesystem.exists(path):
+            file = filesystem.create(path, layout.PAGE_SIZE, allocate=True)
+        else:
+            file = filesystem.open(path, writable=role is not Role.READER)
+            if file.size < layout.PAGE_SIZE:
+                if role is not Role.WRITER:
+                    file.close()
+                    raise FileNotFoundError(f"{path} is shorter than a page: no writer ran here")
+                file.allocate(0, layout.PAGE_SIZE)
+                file.sync_all()
+        return cls(file, role, boot_id or system_boot_id())
+
+    def close(self) -> None:
+        """Close the descriptor; the map goes with the object."""
+        self._file.close()
+
+    # ---- live: the writer
+
+    @property
+    def writer_is_current(self) -> bool:
+        """Whether a writer has published in this boot, so that its live positions hold.
+
+        They hold after its death too: what it promised is in the page cache.
+        """
+        return (
+            self._writer_magic == layout.WRITER_LIVE_MAGIC
+            and self._writer_boot_low == self._boot_low
+            and self._writer_boot_high == self._boot_high
+        )
+
+    @property
+    def writer_session(self) -> int:
+        """Changes with every start of the writer."""
+        return self._writer_session
+
+    @property
+    def writer_process_id(self) -> int:
+        """Process id of the writer, in its own pid namespace."""
+        return self._writer_process_id
+
+    @property
+    def writer_is_writable(self) -> bool:
+        """Whether the writer accepts messages."""
+        return bool(self._writer_flags & _FLAG_WRITABLE)
+
+    @property
+    def min_commit_offset(self) -> int:
+        """Start of the oldest record."""
+        return self._min_commit_offset
+
+    @property
+    def appended_offset(self) -> int:
+        """End of what is appended, in the pool or the page cache."""
+        return self._appended_offset
+
+    @property
+    def committed_offset(self) -> int:
+        """End of what is in the page cache."""
+        return self._committed_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """End of what is durable."""
+        return self._flushed_offset
+
+    @property
+    def confirm_offset(self) -> int:
+        """End of what followers and readers may read."""
+        return self._confirm_offset
+
+    @property
+    def dispatched_offset(self) -> int:
+        """End of the records that the consume queues cover."""
+        return self._dispatched_offset
+
+    @property
+    def config_generation(self) -> int:
+        """Differs after every change of the topic table."""
+        return self._config_generation
+
+    def start_writer(
+        self,
+        *,
+        min_commit_offset: int,
+        end_offset: int,
+        dispatched_offset: int,
+        config_generation: int,
+    ) -> None:
+        """Begin a session after recovery: everything up to ``end_offset`` is durable.
+
+        Positions are in place before the session is valid, for whoever looks meanwhile.
+        """
+        self._writer_magic = 0
+        self._min_commit_offset = min_commit_offset
+        self._appended_offset = end_offset
+        self._committed_offset = end_offset
+        self._flushed_offset = end_offset
+        self._confirm_offset = end_offset
+        self._dispatched_offset = dispatched_offset
+        self._config_generation = config_generation
+        self._writer_version = layout.VERSION
+        self._writer_boot_low = self._boot_low
+        self._writer_boot_high = self._boot_high
+        self._writer_process_id = os.getpid()
+        self._writer_session = secrets.randbits(63) | 1
+        self._writer_flags = _FLAG_WRITABLE
+        self._writer_magic = layout.WRITER_LIVE_MAGIC
+        self._writer_wake.bump()
+
+    def publish_appended(self, commit_offset: int) -> None:
+        """Store the appended offset; wakes nobody."""
+        self._appended_offset = commit_offset
+
+    def publish_committed(self, commit_offset: int) -> None:
+        """Store the committed offset; wakes nobody."""
+        self._committed_offset = commit_offset
+
+    def publish_flushed(self, commit_offset: int) -> None:
+        """Store the flushed offset; wakes nobody."""
+        self._flushed_offset = commit_offset
+
+    def publish_confirm(self, commit_offset: int) -> None:
+        """Let followers read up to here and wake them; call after the bytes are in the file."""
+        self._confirm_offset = commit_offset
+        self._writer_wake.bump()
+
+    def publish_dispatched(self, commit_offset: int) -> None:
+        """Say that the queues cover everything up to here and wake who waits for it."""
+        self._dispatched_offset = commit_offset
+        self._writer_wake.bump()
+
+    def publish_min_commit_offset(self, commit_offset: int) -> None:
+        """Say where the log begins after old files were removed, and wake who waits."""
+        self._min_commit_offset = commit_offset
+        self._writer_wake.bump()
+
+    def publish_config_generation(self, generation: int) -> None:
+        """Say that the topic table on disk changed, and wake who waits."""
+        self._config_generation = generation
+        self._writer_wake.bump()
+
+    def publish_writable(self, writable: bool) -> None:
+        """Say whether messages are accepted, and wake who waits."""
+        self._writer_flags = _FLAG_WRITABLE if writable else 0
+        self._writer_wake.bump()
+
+    @property
+    def writer_word(self) -> int:
+        """What to pass to ``wait_for_writer``, read before looking at positions."""
+        return self._writer_wake.value
+
+    def wait_for_writer(self, seen_word: int, timeout_s: float | None) -> int:
+        """Sleep until the writer publishes something after ``seen_word``; return the word.
+
+        A result equal to ``seen_word`` means time is up. The GIL is released.
+        """
+        return self._writer_wake.wait(seen_word, timeout_s)
+
+    # ---- live: the indexer
+
+    @property
+    def indexer_is_current(self) -> bool:
+        """Whether an indexer has published in this boot."""
+        return (
+            self._indexer_magic == layout.INDEXER_LIVE_MAGIC
+            and self._indexer_boot_low == self._boot_low
+            and self._indexer_boot_high == self._boot_high
+        )
+
+    @property
+    def indexer_session(self) -> int:
+        """Changes with every start of the indexer."""
+        return self._indexer_session
+
+    @property
+    def indexer_is_running(self) -> bool:
+        """Whether the indexer has started and not said that it stopped."""
+        return self.indexer_is_current and bool(self._indexer_flags & _FLAG_RUNNING)
+
+    @property
+    def indexed_offset(self) -> int:
+        """End of the records that queries by key cover."""
+        return self._indexed_offset
+
+    def start_indexer(self, *, indexed_offset: int) -> None:
+        """Begin an indexer session."""
+        self._indexer_magic = 0
+        self._indexed_offset = indexed_offset
+        self._indexer_version = layout.VERSION
+        self._indexer_boot_low = self._boot_low
+        self._indexer_boot_high = self._boot_high
+        self._indexer_process_id = os.getpid()
+        self._indexer_session = secrets.randbits(63) | 1
+        self._indexer_flags = _FLAG_RUNNING
+        self._indexer_magic = layout.INDEXER_LIVE_MAGIC
+        self._indexer_wake.bump()
+
+    def publish_indexed(self, commit_offset: int) -> None:
+        """Say that everything up to here is found by key, and wake who waits for it."""
+        self._indexed_offset = commit_offset
+        self._indexer_wake.bump()
+
+    def stop_indexer(self) -> None:
+        """Say that the indexer has stopped, and wake who waits."""
+        self._indexer_flags = 0
+        self._indexer_wake.bump()
+
+    @property
+    def indexer_word(self) -> int:
+        """What to pass to ``wait_for_indexer``."""
+        return self._indexer_wake.value
+
+    def wait_for_indexer(self, seen_word: int, timeout_s: float | None) -> int:
+        """Sleep until the indexer publishes something after ``seen_word``; return the word."""
+        return self._indexer_wake.wait(seen_word, timeout_s)
+
+    # ---- durable
+
+    @property
+    def broker_fields(self) -> BrokerFields:
+        """Bytes 0-39 now."""
+        return BrokerFields.decode(bytes(self._bytes[: layout.BROKER_SIZE]))
+
+    def load_durable(self) -> DurablePositions:
+        """Return what the newest whole writer slot promises. Raises UnsupportedFormat."""
+        page = bytes(self._bytes)
+        slots = self._writer_slots(page)
+        if not slots:
+            return DurablePositions(False, False, b"", 0, 0)
+        ours = {
+            fields
+            for slot in slots.values()
+            for fields in (slot.broker_fields, slot.broker_fields_before)
+        }
+        newest = _newest(slots)
+        return DurablePositions(
+            layout.writer_broker_fields(page) in ours,
+            newest.clean, newest.store_id, newest.flushed_offset, newest.dispatched_offset,
+        )  # fmt: skip
+
+    def store_durable(
+        self,
+        *,
+        store_id: bytes,
+        flushed_offset: int,
+        dispatched_offset: int,
+        physic_timestamp_ms: int | None = None,
+        logics_timestamp_ms: int | None = None,
+        confirm_offset: int | None = None,
+        clean: bool = False,
+    ) -> None:
+        """Promise that log and queues are durable up to the two offsets; durable on return.
+
+        Call it only after syncing them. The three optional values are the broker's fields; None
+        leaves one as it is. Raises OSError when the sync fails: the store has failed then.
+        """
+        page = bytes(self._bytes)
+        now = BrokerFields.decode(page)
+        fields = BrokerFields(
+            now.physic_timestamp_ms if physic_timestamp_ms is None else physic_timestamp_ms,
+            now.logics_timestamp_ms if logics_timestamp_ms is None else logics_timestamp_ms,
+            now.index_timestamp_ms,
+            now.master_flushed_offset,
+            now.confirm_offset if confirm_offset is None else confirm_offset,
+        )
+        sequence, position = _next_slot(self._writer_slots(page), layout.WRITER_SLOT_POSITIONS)
+        slot = WriterSlot(
+            clean, sequence, store_id, flushed_offset, dispatched_offset,
+            layout.writer_broker_fields(fields.encode()), layout.writer_broker_fields(page),
+        )  # fmt: skip
+        # The broker's fields follow their slot only once it is durable, and reach the disk with a
+        # later sync: whatever survives a cut, they are in a whole slot as its values or as those
+        # before it, so our own crash is never taken for a broker's run.
+        self._store_slot(position, slot.encode())
+        self._file.sync()
+        self._store_big_endian(0, fields.physic_timestamp_ms)
+        self._store_big_endian(8, fields.logics_timestamp_ms)
+        self._store_big_endian(32, fields.confirm_offset)
+        if clean:
+            self._file.sync()
+
+    def load_durable_index(self) -> DurableIndex:
+        """Return what the newest whole indexer slot promises. Raises UnsupportedFormat."""
+        slots = self._indexer_slots(bytes(self._bytes))
+        if not slots:
+            return DurableIndex(False, False, b"", 0, 0, bytes(40))
+        newest = _newest(slots)
+        return DurableIndex(
+            True, newest.clean, newest.store_id,
+            newest.indexed_offset, newest.file_name, newest.file_header,
+        )  # fmt: skip
+
+    def store_durable_index(
+        self,
+        *,
+        store_id: bytes,
+        indexed_offset: int,
+        file_name: int,
+        file_header: bytes,
+        index_timestamp_ms: int | None = None,
+        clean: bool = False,
+    ) -> None:
+        """Promise that the index files are durable up to the offset; durable on return.
+
+        Call it only after syncing them. ``index_timestamp_ms`` is the broker's field at byte 16.
+        """
+        slots = self._indexer_slots(bytes(self._bytes))
+        sequence, position = _next_slot(slots, layout.INDEXER_SLOT_POSITIONS)
+        slot = IndexerSlot(clean, sequence, store_id, indexed_offset, file_name, file_header)
+        self._store_slot(position, slot.encode())
+        self._file.sync()
+        if index_timestamp_ms is not None:
+            self._store_big_endian(layout.INDEX_TIMESTAMP_POSITION, index_timestamp_ms)
+            self._file.sync()
+
+    def _store_slot(self, position: int, data: bytes) -> None:
+        self._bytes[position : position + len(data)] = data
+
+    def _store_big_endian(self, position: int, value: int) -> None:
+        swapped = bytearray(8)
+        pack_into(">q", swapped, 0, value)
+        self._words[position // 8] = memoryview(swapped).cast("q")[0]
+
+    def _writer_slots(self, page: bytes) -> dict[int, WriterSlot]:
+        return _whole_slots(page, layout.WRITER_SLOT_POSITIONS, WriterSlot.decode)
+
+    def _indexer_slots(self, page: bytes) -> dict[int, IndexerSlot]:
+        return _whole_slots(page, layout.INDEXER_SLOT_POSITIONS, IndexerSlot.decode)
+
+
+_Slot = TypeVar("_Slot", WriterSlot, IndexerSlot)
+
+
+def _whole_slots(
+    page: bytes, positions: tuple[int, int], decode: Callable[[bytes, int], _Slot | None]
+) -> dict[int, _Slot]:
+    """Return the slots whose CRC is right, by position in the page."""
+    try:
+        slots = {position: decode(page, position) for position in positions}
+    except UnknownVersion as error:
+        raise UnsupportedFormat(str(error)) from error
+    return {position: slot for position, slot in slots.items() if slot is not None}
+
+
+def _newest(slots: dict[int, _Slot]) -> _Slot:
+    return max(slots.values(), key=lambda slot: slot.sequence)
+
+
+def _next_slot(slots: dict[int, _Slot], positions: tuple[int, int]) -> tuple[int, int]:
+    """Return the sequence and position of the next store: never over the newest whole slot."""
+    if not slots:
+        return 1, positions[0]
+    newest = max(slots, key=lambda position: slots[position].sequence)
+    return slots[newest].sequence + 1, positions[1 - positions.index(newest)]
