@@ -1,0 +1,72 @@
+"""How a service process starts and ends: one line and an exit code if it cannot, a drain if told to.
+
+Exit codes: 0 drained, 1 failed while running, 2 settings, 3 store locked, 4 not a store,
+5 newer format, 6 address taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from services import logs
+from services.server import CannotListen
+from services.settings import ListenSettings
+from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
+
+EXIT_FAILED: Final = 1
+EXIT_CODE_OF: Final[dict[type[BaseException], int]] = {
+    StoreLocked: 3,
+    NotAStore: 4,
+    UnsupportedFormat: 5,
+    CannotListen: 6,
+}
+SERVING_LINE: Final = "{service} serves on {address}"
+
+_PR_SET_PDEATHSIG: Final = 1
+_SWITCH_INTERVAL_SECONDS: Final = 0.001
+
+
+def run(
+    service: str, settings: ListenSettings, serve: Callable[[asyncio.Event], Awaitable[None]]
+) -> int:
+    """Run ``serve`` until it ends; it is given an event which a stop signal sets."""
+    logs.configure(service=service, level=settings.log_level, log_format=settings.log_format)
+    if settings.supervised:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+    try:
+        asyncio.run(_until_stopped(serve))
+    except (StoreError, OSError, ValueError) as error:
+        for kind in type(error).__mro__:
+            if kind in EXIT_CODE_OF:
+                return fail(service, str(error), EXIT_CODE_OF[kind])
+        if isinstance(error, ValueError):
+            logs.get_logger().error("failed", exc_info=error)
+        return fail(service, str(error), EXIT_FAILED)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def fail(service: str, problem: str, code: int) -> int:
+    """Say in one line why the process ends; return its exit code."""
+    print(f"penstock {service}: {problem}", file=sys.stderr, flush=True)  # noqa: T201
+    return code
+
+
+def announce(service: str, address: str) -> None:
+    """Tell whoever started the process, on stdout, where it serves."""
+    print(SERVING_LINE.format(service=service, address=address), flush=True)  # noqa: T201
+
+
+async def _until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serve(stop)

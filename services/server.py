@@ -1,0 +1,229 @@
+"""The gRPC server under each service: its limits, health, reflection, errors, logs and drain.
+
+A servicer is an object with one coroutine a method of its service descriptor, in snake case. It
+gets parsed requests and returns messages, or takes and returns bytes where it is marked ``raw``.
+What it raises becomes a status here, so it never handles errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, NoReturn, TypeVar
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from services import logs, status
+from services.settings import ProcessSettings
+from storage.errors import StoreClosed, StoreError
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
+_RAW: Final = "_takes_raw_bytes"
+_INTERNAL: Final = "internal error; the service's log has it under this request id"
+
+
+def raw(method: _F) -> _F:
+    """Mark a servicer's method as taking the request's bytes instead of a message."""
+    setattr(method, _RAW, True)
+    return method
+
+
+class CannotListen(StoreError):
+    """The address is taken, or is not one of this machine's."""
+
+
+class RpcServer:
+    """One grpc.aio server with the manners that all services share."""
+
+    def __init__(self, service: ServiceDescriptor, servicer: Any, settings: ProcessSettings) -> None:
+        self.draining = asyncio.Event()
+        self.health = health.aio.HealthServicer()
+        self._service_name = service.full_name
+        self._settings = settings
+        self._log = logs.get_logger()
+        self._server = grpc.aio.server(
+            options=server_options(settings), maximum_concurrent_rpcs=settings.concurrent_calls_max
+        )
+        handlers = {
+            method.name: self._handler(method, getattr(servicer, _snake(method.name)))
+            for method in service.methods
+        }
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service.full_name, handlers),)
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)  # type: ignore[no-untyped-call]
+        reflection.enable_server_reflection(
+            (service.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
+        self._serving: bool | None = None
+
+    async def start(self, listen: str) -> str:
+        """Begin to serve, health NOT_SERVING until told otherwise; return HOST:PORT as bound."""
+        host = listen.rpartition(":")[0]
+        await self.set_serving(serving=False)
+        try:
+            port = self._server.add_insecure_port(listen)
+        except RuntimeError as error:
+            raise CannotListen(f"cannot listen on {listen}: is the address taken?") from error
+        await self._server.start()
+        address = f"{host}:{port}"
+        self._log.info("listening", address=address, tls=False)
+        if not _is_loopback(host):
+            self._log.warning(
+                "open to the network without TLS or accounts: whoever reaches this address may use it",
+                address=address,
+            )
+        return address
+
+    async def set_serving(self, *, serving: bool) -> None:
+        """Set the health of the service and of the whole server."""
+        if serving == self._serving or self.draining.is_set():
+            return
+        self._serving = serving
+        state = health_pb2.HealthCheckResponse.SERVING if serving else _NOT_SERVING
+        for name in ("", self._service_name):
+            await self.health.set(name, state)
+        self._log.info("health", serving=serving)
+
+    async def drain(self) -> None:
+        """Take no new calls, let those under way end within the grace, then cancel them."""
+        if not self.draining.is_set():
+            self.draining.set()
+            self._log.info("draining", grace_seconds=self._settings.drain_grace_seconds)
+            await self.health.enter_graceful_shutdown()
+        await self._server.stop(self._settings.drain_grace_seconds)
+
+    def _handler(self, method: MethodDescriptor, behaviour: Any) -> Any:
+        parse = None if getattr(behaviour, _RAW, False) else GetMessageClass(method.input_type).FromString
+        wrap, handler = {
+            (False, False): (self._unary, grpc.unary_unary_rpc_method_handler),
+            (False, True): (self._answer_stream, grpc.unary_stream_rpc_method_handler),
+            (True, True): (self._both_stream, grpc.stream_stream_rpc_method_handler),
+        }[method.client_streaming, method.server_streaming]  # fmt: skip
+        return handler(wrap(method.name, behaviour, parse))
+
+    def _unary(self, name: str, behaviour: Any, parse: Any) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        logs_all = self._settings.access_log == "all"
+
+        async def call(data: bytes, context: Context) -> bytes:
+            started = time.perf_counter() if logs_all else 0.0
+            try:
+                answer = await behaviour(parse(data) if parse else data, context)
+            except BaseException as error:
+                await self._refuse(name, context, error)
+            if logs_all:
+                self._log_call(name, context, "OK", started)
+            return answer if type(answer) is bytes else answer.SerializeToString()  # type: ignore[no-any-return]
+
+        return call
+
+    def _answer_stream(self, name: str, behaviour: Any, parse: Any) -> Callable[[bytes, Context], Awaitable[None]]:
+        async def call(data: bytes, context: Context) -> None:
+            await self._stream(name, context, lambda: behaviour(parse(data) if parse else data, context))
+
+        return call
+
+    def _both_stream(
+        self, name: str, behaviour: Any, _parse: Any
+    ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
+        async def call(_requests: AsyncIterator[bytes], context: Context) -> None:
+            await self._stream(name, context, lambda: behaviour(context))
+
+        return call
+
+    async def _stream(self, name: str, context: Context, run: Callable[[], Awaitable[None]]) -> None:
+        started = time.perf_counter()
+        try:
+            await run()
+        except BaseException as error:
+            await self._refuse(name, context, error)
+        if self._settings.access_log == "all":
+            self._log_call(name, context, "OK", started)
+
+    async def _refuse(self, name: str, context: Context, error: BaseException) -> NoReturn:
+        """End a call with the status of what it raised; unexpected errors show no internals."""
+        if isinstance(error, grpc.aio.AbortError | asyncio.CancelledError) or not isinstance(
+            error, Exception
+        ):
+            raise error
+        request_id = logs.request_id(context.invocation_metadata())
+        if isinstance(error, DecodeError):
+            error = status.InvalidArgument("request", f"the bytes are not a request of {name}")
+        if isinstance(error, StoreError):
+            whole = status.status_of(error, request_id)
+            code, message = status.code_of(error), str(error)
+            if self._settings.access_log != "none":
+                self._log_call(name, context, code.name, None, request_id=request_id, problem=message)
+        else:
+            code, message = grpc.StatusCode.INTERNAL, _INTERNAL
+            whole = status.internal(message, request_id)
+            self._log.error(
+                "call failed", method=name, request_id=request_id, peer=context.peer(), exc_info=error
+            )
+        await context.abort(
+            code,
+            message,
+            trailing_metadata=(
+                (status.STATUS_DETAILS_KEY, whole.SerializeToString()),
+                (logs.REQUEST_ID_KEY, request_id),
+            ),
+        )
+
+    def _log_call(self, name: str, context: Context, code: str, started: float | None, **fields: Any) -> None:
+        fields.setdefault("request_id", logs.request_id(context.invocation_metadata()))
+        if started is not None:
+            fields["duration_ms"] = round((time.perf_counter() - started) * 1e3, 3)
+        self._log.info("call", method=name, code=code, peer=context.peer(), **fields)
+
+
+class Draining(StoreClosed):
+    """The service is stopping; another one, or this one after its restart, will take the call."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is stopping; try again")
+
+
+_NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def server_options(settings: ProcessSettings) -> list[tuple[str, int]]:
+    """Return the channel arguments: limits of sizes, connections, pings and time."""
+    keepalive_ms = int(settings.keepalive_seconds * 1e3)
+    return [
+        ("grpc.so_reuseport", 0),  # a second service on the same address is an error, not a lottery
+        ("grpc.max_receive_message_length", int(settings.message_bytes_max)),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_allowed_incoming_connections", settings.connections_max),
+        ("grpc.max_concurrent_streams", settings.concurrent_calls_max),
+        ("grpc.max_connection_idle_ms", int(settings.connection_idle_seconds * 1e3)),
+        ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_seconds * 1e3)),
+        ("grpc.keepalive_time_ms", keepalive_ms),
+        ("grpc.keepalive_timeout_ms", min(keepalive_ms, 10_000)),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.max_ping_strikes", 4),
+        ("grpc.http2.ping_on_rst_stream_percent", 1),
+        ("grpc.http2.lookahead_bytes", 4 << 20),
+        ("grpc.http2.max_frame_size", 1 << 20),
+    ]
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,310 @@
+"""Settings of the services: flags, then PENSTOCK_* variables, then a TOML file, then defaults.
+
+Each setting is one field below; ``--help``, the table in docs/operations.md and the checks are
+made from these fields. A field ``flush_mode`` is the flag ``--flush-mode``, the variable
+``PENSTOCK_FLUSH_MODE`` and the TOML key ``flush_mode``. Sizes are bytes and may be written 64MiB.
+This is the only module which reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, NoReturn, TypeVar
+
+from pydantic import ByteSize, Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from storage.config import FlushMode, StoreConfig
+
+ENV_PREFIX: Final = "PENSTOCK_"
+EXIT_USAGE: Final = 2
+DEFAULT_LISTEN: Final[Mapping[str, str]] = {
+    "writer": "127.0.0.1:5801",
+    "reader": "127.0.0.1:5802",
+    "indexer": "127.0.0.1:5803",
+}
+
+_CONFIG_FLAG: Final = "--config"
+_ENGINE: Final = StoreConfig()
+_S = TypeVar("_S", bound="ProcessSettings")
+
+
+class ProcessSettings(BaseSettings):
+    """What every process takes."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        extra="ignore",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+        env_ignore_empty=True,
+    )
+    toml_values: ClassVar[Mapping[str, Any]] = {}
+
+    config: Path | None = Field(None, description="TOML file with any of these settings.")
+    store: Path = Field(description="Store directory; the writer makes it if it is missing.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe event to log."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        "auto", description="How events are written; auto: console on a terminal, else json."
+    )
+    access_log: Literal["none", "failures", "all"] = Field(
+        "failures", description="Which calls are logged, each with its request id."
+    )
+    drain_grace_seconds: float = Field(
+        10.0, ge=0, description="How long calls under way may take after a stop signal."
+    )
+    message_bytes_max: ByteSize = Field(
+        ByteSize(16 << 20), ge=64 << 10, description="Largest request; larger ones are refused unread."
+    )
+    concurrent_calls_max: int = Field(
+        4_096, ge=1, description="Calls under way at once; above it RESOURCE_EXHAUSTED."
+    )
+    connections_max: int = Field(2_048, ge=1, description="Open connections; above it none is taken.")
+    connection_idle_seconds: float = Field(
+        300.0, gt=0, description="A connection without calls is closed after this."
+    )
+    handshake_timeout_seconds: float = Field(
+        10.0, gt=0, description="A connection which has not spoken HTTP/2 by then is closed."
+    )
+    keepalive_seconds: float = Field(
+        30.0, gt=0, description="A silent connection is pinged after this, and closed if it is dead."
+    )
+
+    @field_validator("message_bytes_max")
+    @classmethod
+    def _fits_int32(cls, value: ByteSize) -> ByteSize:
+        if value > 1 << 30:
+            raise ValueError("at most 1GiB")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  not offered
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  not offered
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags win over variables, variables over the file."""
+        return (init_settings, env_settings, _TomlSource(settings_cls, cls.toml_values))
+
+
+class _TomlSource(PydanticBaseSettingsSource):
+    """Values of the TOML file, which was read before so that its errors name it."""
+
+    def __init__(self, settings_cls: type[BaseSettings], values: Mapping[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._values = values
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002
+        return self._values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return dict(self._values)
+
+
+class ListenSettings(ProcessSettings):
+    """What a process with one address takes."""
+
+    listen: str = Field(description="HOST:PORT to serve on; port 0 takes a free one.")
+
+    supervised: bool = Field(False, description="Stop when the parent process ends.")
+
+    @field_validator("listen")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        return check_address(value)
+
+
+class EngineSettings(ProcessSettings):
+    """How the writer lays out and writes a store; defaults are a broker's where it has them."""
+
+    flush_mode: FlushMode = Field(
+        _ENGINE.flush_mode,
+        description="sync: acknowledged when on the device; async: when in the page cache.",
+    )
+    flush_interval_ms: int = Field(
+        _ENGINE.flush_interval_ms, ge=1, description="Time between syncs in async mode."
+    )
+    transient_pool: bool = Field(
+        _ENGINE.transient_pool, description="Write to shared memory first, commit to files behind."
+    )
+    transient_pool_size: int = Field(
+        _ENGINE.transient_pool_size, ge=1, description="Buffers of one commit log file each."
+    )
+    transient_pool_directory: str = Field(
+        _ENGINE.transient_pool_directory, description="Where they are; must outlive the process."
+    )
+    commit_interval_ms: int = Field(
+        _ENGINE.commit_interval_ms, ge=1, description="Time between commits from the pool."
+    )
+    commit_log_file_size: ByteSize = Field(
+        ByteSize(_ENGINE.commit_log_file_size), ge=4096, description="Of one commit log file."
+    )
+    consume_queue_file_size: ByteSize = Field(
+        ByteSize(_ENGINE.consume_queue_file_size),
+        ge=20,
+        description="Of one consume queue file; a multiple of 20.",
+    )
+    index_slot_count: int = Field(_ENGINE.index_slot_count, ge=1, description="Of one index file.")
+    index_entry_count: int = Field(_ENGINE.index_entry_count, ge=2, description="Of one index file.")
+    store_host: str = Field(
+        _ENGINE.store_host, description="ADDRESS:PORT written into records and message ids."
+    )
+    body_size_max: ByteSize = Field(
+        ByteSize(_ENGINE.body_size_max), ge=1, description="Largest message body."
+    )
+    append_property_crc: bool = Field(
+        _ENGINE.append_property_crc, description="Write the checksum of the whole record."
+    )
+    unflushed_bytes_max: ByteSize = Field(
+        ByteSize(_ENGINE.unflushed_bytes_max),
+        ge=1,
+        description="Appended and not yet synced; above it RESOURCE_EXHAUSTED.",
+    )
+    queue_flush_interval_ms: int = Field(
+        _ENGINE.queue_flush_interval_ms, ge=1, description="Time between syncs of consume queues."
+    )
+    mapped_files_max: int = Field(
+        _ENGINE.mapped_files_max, ge=1, description="Files of a kind kept mapped."
+    )
+
+    def store_config(self) -> StoreConfig:
+        """Return the engine's configuration; ValueError names fields which do not fit together."""
+        names = {field.name for field in dataclass_fields(StoreConfig)}
+        values = {n: v for n, v in self.model_dump().items() if n in names}
+        return StoreConfig(**{n: int(v) if isinstance(v, ByteSize) else v for n, v in values.items()})
+
+
+class WriterSettings(EngineSettings, ListenSettings):
+    """The writer: the one process that appends to a store."""
+
+    listen: str = Field(
+        DEFAULT_LISTEN["writer"], description="HOST:PORT to serve on; port 0 takes a free one."
+    )
+    stream_batches_max: int = Field(
+        64, ge=1, description="Batches of one stream appended and not yet acknowledged."
+    )
+
+
+class ReaderSettings(ListenSettings):
+    """The reader: serves what is stored, keeps the progress of groups."""
+
+    listen: str = Field(
+        DEFAULT_LISTEN["reader"], description="HOST:PORT to serve on; port 0 takes a free one."
+    )
+    pull_bytes_max: ByteSize = Field(
+        ByteSize(8 << 20), ge=1, description="Largest answer of one pull, whatever is asked for."
+    )
+    wait_ms_max: int = Field(60_000, ge=0, description="Longest wait of one pull.")
+    store_wait_seconds: float = Field(
+        60.0, ge=0, description="How long to wait for the writer to make the store."
+    )
+
+
+class IndexerSettings(ListenSettings):
+    """The indexer: follows the commit log and builds index files."""
+
+    listen: str = Field(
+        DEFAULT_LISTEN["indexer"], description="HOST:PORT to serve on; port 0 takes a free one."
+    )
+    store_wait_seconds: float = Field(
+        60.0, ge=0, description="How long to wait for the writer to make the store."
+    )
+
+
+class ServeSettings(EngineSettings):
+    """All three services under one supervisor."""
+
+    writer_listen: str = Field(DEFAULT_LISTEN["writer"], description="HOST:PORT of the writer.")
+    reader_listen: str = Field(DEFAULT_LISTEN["reader"], description="HOST:PORT of the reader.")
+    indexer_listen: str = Field(DEFAULT_LISTEN["indexer"], description="HOST:PORT of the indexer.")
+
+    @field_validator("writer_listen", "reader_listen", "indexer_listen")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        return check_address(value)
+
+
+def check_address(value: str) -> str:
+    """Return ``HOST:PORT`` as it is, or raise ValueError saying what is wrong with it."""
+    host, separator, port = value.rpartition(":")
+    if not separator or not host or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f"{value!r} is not HOST:PORT, for instance 127.0.0.1:5801")
+    return value
+
+
+def load(
+    kind: type[_S], argv: Sequence[str] | None, *, prog: str, defaults: Mapping[str, Any] | None = None
+) -> _S:
+    """Read the settings of a process; on anything wrong print one line and exit with status 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    path = _config_path(arguments)
+    try:
+        values = dict(tomllib.loads(path.read_text())) if path else {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        _exit(prog, f"settings file {path}: {error}")
+    unknown = sorted(set(values) - _all_names())
+    if unknown:
+        _exit(prog, f"settings file {path}: no setting is called {', '.join(unknown)}")
+    flavour = type(kind.__name__, (kind,), {"toml_values": values, "__doc__": kind.__doc__})
+    flags: CliSettingsSource[Any] = CliSettingsSource(flavour, cli_prog_name=prog)
+    _name_variables(flags, kind)
+    try:
+        source = flags(args=arguments)
+        return flavour(_cli_settings_source=source, **(defaults or {}))  # type: ignore[no-any-return]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "settings"
+        flag = "--" + name.replace("_", "-")
+        problem = str(first["msg"]).removeprefix("Value error, ")
+        if first["type"] == "missing":
+            problem = f"is needed (or {ENV_PREFIX}{name.upper()})"
+        _exit(prog, f"{flag}: {problem}")
+    except SettingsError as error:
+        _exit(prog, str(error).splitlines()[0])
+
+
+def _config_path(arguments: Sequence[str]) -> Path | None:
+    for position, argument in enumerate(arguments):
+        if argument == _CONFIG_FLAG and position + 1 < len(arguments):
+            return Path(arguments[position + 1])
+        if argument.startswith(_CONFIG_FLAG + "="):
+            return Path(argument.partition("=")[2])
+    named = os.environ.get(ENV_PREFIX + "CONFIG", "")  # noqa: TID251  the one reader of it
+    return Path(named) if named else None
+
+
+def _all_names() -> set[str]:
+    kinds: tuple[type[ProcessSettings], ...] = (
+        WriterSettings, ReaderSettings, IndexerSettings, ServeSettings,
+    )  # fmt: skip
+    return {name for kind in kinds for name in kind.model_fields}
+
+
+def _name_variables(source: CliSettingsSource[Any], kind: type[ProcessSettings]) -> None:
+    """Add its environment variable to each flag's help."""
+    for action in source.root_parser._actions:
+        if action.dest in kind.model_fields and action.help:
+            action.help += f" [{ENV_PREFIX}{action.dest.upper()}]"
+
+
+def _exit(prog: str, problem: str) -> NoReturn:
+    print(f"{prog}: {problem}", file=sys.stderr)  # noqa: T201  before logging is set up
+    raise SystemExit(EXIT_USAGE)

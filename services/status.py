@@ -1,0 +1,129 @@
+"""Errors of the store as gRPC statuses with google.rpc details: one table.
+
+Details of a refusal: ``ErrorInfo`` always (reason = the error's class, domain = penstock, the
+request id in its metadata), ``BadRequest`` where one field is at fault, ``RetryInfo`` where waiting
+helps.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from penstock.v1 import common_pb2
+from storage import errors
+
+ERROR_DOMAIN: Final = "penstock"
+STATUS_DETAILS_KEY: Final = "grpc-status-details-bin"
+FULL_DISK_RETRY_MS: Final = 1_000
+
+
+class NotServed(errors.StoreError):
+    """The request is well-formed and asks for something this version does not do."""
+
+
+class InvalidArgument(errors.InvalidMessage):
+    """A field of a request other than a message's breaks a rule."""
+
+
+STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
+    errors.StoreLocked: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.NotAStore: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.UnsupportedFormat: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.StoreClosed: grpc.StatusCode.UNAVAILABLE,
+    errors.StoreFailed: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.StoreFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.StoreBusy: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.TopicNotFound: grpc.StatusCode.NOT_FOUND,
+    errors.TopicExists: grpc.StatusCode.ALREADY_EXISTS,
+    errors.QueueNotFound: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.InvalidMessage: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.InvalidBatch: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.RecordNotFound: grpc.StatusCode.NOT_FOUND,
+    errors.DamagedRecord: grpc.StatusCode.DATA_LOSS,
+    InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
+    NotServed: grpc.StatusCode.UNIMPLEMENTED,
+}
+
+
+def code_of(error: errors.StoreError) -> grpc.StatusCode:
+    """Return the status of an error, by the nearest class of it in the table."""
+    for kind in type(error).__mro__:
+        if kind in STATUS_OF:
+            return STATUS_OF[kind]
+    return grpc.StatusCode.INTERNAL
+
+
+def retry_delay_ms(error: errors.StoreError) -> int:
+    """Return after how long trying again makes sense; 0 if it does not."""
+    if isinstance(error, errors.StoreBusy):
+        return max(1, error.retry_delay_ms)
+    if isinstance(error, errors.StoreFull):
+        return FULL_DISK_RETRY_MS
+    return 0
+
+
+def status_of(error: errors.StoreError, request_id: str = "") -> Status:
+    """Return the whole status of an error: code, message and details."""
+    status = Status(code=code_of(error).value[0], message=str(error))
+    metadata = {"request_id": request_id} if request_id else {}
+    for name in ("topic", "queue_id", "queue_count", "record_index", "commit_offset"):
+        value = getattr(error, name, None)
+        if value is not None:
+            metadata[name] = str(value)
+    _add(status, ErrorInfo(reason=_reason(error), domain=ERROR_DOMAIN, metadata=metadata))
+    violation = _violation(error)
+    if violation is not None:
+        _add(status, BadRequest(field_violations=[violation]))
+    delay_ms = retry_delay_ms(error)
+    if delay_ms:
+        duration = Duration()
+        duration.FromMilliseconds(delay_ms)
+        _add(status, RetryInfo(retry_delay=duration))
+    return status
+
+
+def internal(message: str, request_id: str) -> Status:
+    """Return the status of an error which is nobody's but ours."""
+    status = Status(code=grpc.StatusCode.INTERNAL.value[0], message=message)
+    info = ErrorInfo(reason="INTERNAL", domain=ERROR_DOMAIN, metadata={"request_id": request_id})
+    _add(status, info)
+    return status
+
+
+def failure_of(error: errors.StoreError) -> common_pb2.Failure:
+    """Return an error as an outcome of one frame of a stream."""
+    return common_pb2.Failure(
+        code=code_of(error).value[0],
+        message=str(error),
+        retry_delay_ms=retry_delay_ms(error),
+        record_index=error.record_index if isinstance(error, errors.InvalidBatch) else -1,
+    )
+
+
+def _reason(error: errors.StoreError) -> str:
+    name = type(error).__name__
+    return "".join("_" + c if c.isupper() and i else c for i, c in enumerate(name)).upper()
+
+
+def _violation(error: errors.StoreError) -> BadRequest.FieldViolation | None:
+    if isinstance(error, errors.InvalidMessage):
+        return BadRequest.FieldViolation(field=error.field, description=error.problem)
+    if isinstance(error, errors.InvalidBatch):
+        return BadRequest.FieldViolation(
+            field=f"records[{error.record_index}]", description=error.problem
+        )
+    if isinstance(error, errors.QueueNotFound):
+        return BadRequest.FieldViolation(field="queue_id", description=str(error))
+    return None
+
+
+def _add(status: Status, detail: ErrorInfo | BadRequest | RetryInfo) -> None:
+    packed = AnyMessage()
+    packed.Pack(detail)
+    status.details.append(packed)

@@ -1,0 +1,130 @@
+"""Bytes of the contract that are not worth a protobuf object, and values to and from protobuf.
+
+A record batch is one bytes field of its request, and the records of an answer are its last field,
+so both are framed here around views of the bytes: still valid protobuf, without a copy of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.v1 import common_pb2, reader_pb2, writer_pb2
+from services.status import NotServed
+from storage.message import BatchResult, Damage, Message, PullStatus, PutResult
+
+_LENGTH_DELIMITED: Final = 2
+_BATCH_TAG: Final = (writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED
+_PULL_TAG: Final = bytes([(reader_pb2.PullResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED])
+_QUERY_TAG: Final = bytes(
+    [(reader_pb2.QueryByKeyResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
+)
+PULL_STATUS_OF: Final = {status: reader_pb2.PullStatus.Value(status.name) for status in PullStatus}
+
+
+def batch_records(request: bytes) -> memoryview:
+    """Return the records of a serialized ProduceBatchRequest as a view of it.
+
+    Raises protobuf's DecodeError if the bytes are no such request.
+    """
+    size = len(request)
+    if size == 0:
+        return memoryview(b"")
+    if request[0] == _BATCH_TAG:
+        position, shift, length = 1, 0, 0
+        while position < size and shift < 35:
+            byte = request[position]
+            position += 1
+            length |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if position + length == size:
+                    return memoryview(request)[position:]
+                break
+            shift += 7
+    return memoryview(writer_pb2.ProduceBatchRequest.FromString(request).records)
+
+
+def varint(value: int) -> bytes:
+    """Return a non-negative integer as protobuf writes it."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def pull_response(head: reader_pb2.PullResponse, slices: Sequence[memoryview]) -> bytes:
+    """Return a serialized PullResponse with ``slices`` as its records, copied once."""
+    return _with_records(head.SerializeToString(), _PULL_TAG, slices)
+
+
+def query_response(head: reader_pb2.QueryByKeyResponse, slices: Sequence[memoryview]) -> bytes:
+    """Return a serialized QueryByKeyResponse with ``slices`` as its records, copied once."""
+    return _with_records(head.SerializeToString(), _QUERY_TAG, slices)
+
+
+def _with_records(head: bytes, tag: bytes, slices: Sequence[memoryview]) -> bytes:
+    length = sum(map(len, slices))
+    if length == 0:
+        return head
+    return b"".join((head, tag, varint(length), *slices))
+
+
+def message_of(message: common_pb2.Message) -> Message:
+    """Return the engine's message; NotServed if it asks for a delay."""
+    if message.delay_level:
+        raise NotServed("delay_level: delayed messages are not served yet; send it with level 0")
+    return Message(
+        topic=message.topic,
+        body=message.body,
+        keys=tuple(message.keys),
+        tag=message.tag,
+        properties=dict(message.properties),
+        queue_id=message.queue_id if message.HasField("queue_id") else None,
+        unique_key=message.unique_key,
+        flag=message.flag,
+        born_timestamp_ms=message.born_timestamp_ms,
+    )
+
+
+def put_result(result: PutResult) -> writer_pb2.ProduceResult:
+    """Return where one message was stored."""
+    return writer_pb2.ProduceResult(
+        topic=result.topic,
+        queue_id=result.queue_id,
+        queue_offset=result.queue_offset,
+        commit_offset=result.commit_offset,
+        message_id=result.message_id,
+        unique_key=result.unique_key,
+        store_timestamp_ms=result.store_timestamp_ms,
+    )
+
+
+def batch_response(result: BatchResult) -> writer_pb2.ProduceBatchResponse:
+    """Return where a record batch was stored."""
+    return writer_pb2.ProduceBatchResponse(
+        commit_offset=result.commit_offset,
+        end_commit_offset=result.end_commit_offset,
+        record_count=result.record_count,
+        store_timestamp_ms=result.store_timestamp_ms,
+        ranges=[
+            writer_pb2.QueueRange(
+                topic=r.topic,
+                queue_id=r.queue_id,
+                first_queue_offset=r.first_queue_offset,
+                count=r.count,
+            )
+            for r in result.ranges
+        ],
+    )
+
+
+def damaged_record(damage: Damage) -> common_pb2.DamagedRecord:
+    """Return a record that cannot be served."""
+    return common_pb2.DamagedRecord(
+        queue_offset=damage.queue_offset,
+        commit_offset=damage.commit_offset,
+        size=damage.size,
+        reason=damage.reason,
+    )

@@ -1,0 +1,81 @@
+"""Waiting on the event loop for what the flush thread acknowledges: one wake-up for all waiters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from storage.errors import StoreError
+
+
+class Acknowledging(Protocol):
+    """What of a store's writer these waits rely on."""
+
+    @property
+    def acknowledged_offset(self) -> int:
+        """End of what may be acknowledged."""
+        ...
+
+    def add_ack_listener(self, callback: Callable[[int], None]) -> None:
+        """Call back, from any thread, each time that offset rises or never will again."""
+        ...
+
+    def failure(self) -> StoreError | None:
+        """Return why nothing more will be acknowledged, if that is so."""
+        ...
+
+
+class Acks:
+    """Waiters in the order of their offsets, which is the order they come in.
+
+    All methods run on the event loop. Appends are made there too, one after the other, so each
+    waiter's offset is at least that of the one before it and waking stops at the first too high.
+    """
+
+    def __init__(self, store: Acknowledging) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._wake_scheduled = False
+        store.add_ack_listener(self._on_ack)
+
+    def has(self, end_commit_offset: int) -> bool:
+        """Return whether everything before the offset may be acknowledged already."""
+        return self._store.acknowledged_offset >= end_commit_offset
+
+    async def wait(self, end_commit_offset: int) -> None:
+        """Return when everything before the offset may be acknowledged; raise if it never will."""
+        if self._store.acknowledged_offset >= end_commit_offset:
+            return
+        future = self._loop.create_future()
+        self._waiting.append((end_commit_offset, future))
+        self.wake()
+        await future
+
+    def wake(self) -> None:
+        """Wake who may go on; after a failure of the store everybody."""
+        self._wake_scheduled = False
+        waiting = self._waiting
+        acknowledged = self._store.acknowledged_offset
+        while waiting and waiting[0][0] <= acknowledged:
+            future = waiting.popleft()[1]
+            if not future.done():
+                future.set_result(None)
+        if waiting and (failure := self._store.failure()) is not None:
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(failure)
+            waiting.clear()
+
+    def _on_ack(self, _offset: int) -> None:
+        # Called by the flush thread. A stale False only costs one more wake-up; a stale True means
+        # that a wake-up is still to come, and it reads the offset afresh.
+        if self._wake_scheduled or not self._waiting:
+            return
+        self._wake_scheduled = True
+        try:
+            self._loop.call_soon_threadsafe(self.wake)
+        except RuntimeError:  # the loop has been closed: nobody waits any more
+            self._waiting.clear()

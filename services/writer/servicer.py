@@ -1,0 +1,230 @@
+"""The writer's methods: request, one call of the engine, acknowledgement, answer.
+
+Appends run on the event loop: they are a few microseconds of compiled code, and running them there
+one after the other gives every stream its order without a lock. What may take longer goes to a
+thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import grpc
+
+from penstock.v1 import common_pb2, writer_pb2
+from services import status, wire
+from services.server import Context, Draining, raw
+from services.writer.acks import Acknowledging, Acks
+from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
+from storage.message import BatchResult, Message, PutResult
+
+_END: Final = object()
+
+
+class Topic(Protocol):
+    """What the contract tells of a topic."""
+
+    name: str
+    read_queue_count: int
+    write_queue_count: int
+    perm: int
+    attributes: Mapping[str, str]
+
+
+class WriterStore(Acknowledging, Protocol):
+    """What the writer service needs of the engine; ``storage.writer.StoreWriter`` has it."""
+
+    @property
+    def appended_offset(self) -> int: ...
+    def put(self, messages: Sequence[Message]) -> list[PutResult]: ...
+    def append_batch(self, records: memoryview) -> BatchResult: ...
+    def create_topic(
+        self, name: str, queue_count: int, *, attributes: Mapping[str, str]
+    ) -> Topic: ...
+    def update_topic(
+        self,
+        name: str,
+        *,
+        queue_count: int | None,
+        perm: int | None,
+        attributes: Mapping[str, str],
+    ) -> Topic: ...
+    def delete_topic(self, name: str) -> None: ...
+    def list_topics(self) -> Sequence[Topic]: ...
+    def describe_topic(self, name: str) -> tuple[Topic, Sequence[tuple[int, int]]]: ...
+    def status(self) -> Any: ...
+
+
+class WriterServicer:
+    """The methods of penstock.v1.Writer."""
+
+    def __init__(
+        self, store: WriterStore, acks: Acks, draining: asyncio.Event, *, stream_batches_max: int
+    ) -> None:
+        self._store = store
+        self._acks = acks
+        self._draining = draining
+        self._stream_batches_max = stream_batches_max
+
+    async def produce(
+        self, request: writer_pb2.ProduceRequest, _context: Context
+    ) -> writer_pb2.ProduceResponse:
+        """Store messages; the answer follows once they are as safe as the flush mode says."""
+        if not request.messages:
+            raise status.InvalidArgument("messages", "is empty; send at least one message")
+        results = self._store.put([wire.message_of(message) for message in request.messages])
+        await self._acks.wait(self._store.appended_offset)
+        return writer_pb2.ProduceResponse(results=map(wire.put_result, results))
+
+    @raw
+    async def produce_batch(
+        self, request: bytes, _context: Context
+    ) -> writer_pb2.ProduceBatchResponse:
+        """Store encoded records, all or none."""
+        result = self._append(wire.batch_records(request))
+        await self._acks.wait(result.end_commit_offset)
+        return wire.batch_response(result)
+
+    @raw
+    async def produce_stream(self, context: Context) -> None:
+        """Store one batch a frame; answers follow in order, each when its batch is safe."""
+        outcomes: asyncio.Queue[Any] = asyncio.Queue(self._stream_batches_max)
+        answering = asyncio.ensure_future(self._answer(outcomes, context))
+        receiving = asyncio.ensure_future(self._receive(outcomes, context))
+        draining = asyncio.ensure_future(self._draining.wait())
+        try:
+            await asyncio.wait(
+                {answering, receiving, draining}, return_when=asyncio.FIRST_COMPLETED
+            )
+            if answering.done():  # it ends by itself only if the store or the stream failed
+                await answering
+            if not receiving.done():  # draining: no more frames, but answers to those stored
+                receiving.cancel()
+                await asyncio.wait({receiving})
+                await outcomes.put(_END)
+            elif receiving.exception() is not None:
+                await outcomes.put(_END)
+            await answering
+            if not receiving.cancelled():
+                receiving.result()
+            else:
+                raise Draining
+        finally:
+            for task in (answering, receiving, draining):
+                task.cancel()
+
+    async def create_topic(
+        self, request: writer_pb2.CreateTopicRequest, _context: Context
+    ) -> common_pb2.Topic:
+        """Create a topic, durable on return."""
+        topic = await asyncio.to_thread(
+            self._store.create_topic,
+            request.name,
+            request.queue_count,
+            attributes=dict(request.attributes),
+        )
+        return topic_message(topic)
+
+    async def update_topic(
+        self, request: writer_pb2.UpdateTopicRequest, _context: Context
+    ) -> common_pb2.Topic:
+        """Change what is given of a topic, durable on return."""
+        topic = await asyncio.to_thread(
+            self._store.update_topic,
+            request.name,
+            queue_count=request.queue_count if request.HasField("queue_count") else None,
+            perm=request.perm if request.HasField("perm") else None,
+            attributes=dict(request.attributes),
+        )
+        return topic_message(topic)
+
+    async def delete_topic(
+        self, request: writer_pb2.DeleteTopicRequest, _context: Context
+    ) -> writer_pb2.DeleteTopicResponse:
+        """Delete a topic; its records stay in the commit log."""
+        await asyncio.to_thread(self._store.delete_topic, request.name)
+        return writer_pb2.DeleteTopicResponse()
+
+    async def describe_topic(
+        self, request: writer_pb2.DescribeTopicRequest, _context: Context
+    ) -> writer_pb2.DescribeTopicResponse:
+        """Return a topic and the offsets of its queues."""
+        topic, offsets = await asyncio.to_thread(self._store.describe_topic, request.name)
+        return writer_pb2.DescribeTopicResponse(
+            topic=topic_message(topic),
+            queues=[
+                writer_pb2.QueueState(queue_id=queue_id, min_offset=low, max_offset=high)
+                for queue_id, (low, high) in enumerate(offsets)
+            ],
+        )
+
+    async def list_topics(
+        self, _request: writer_pb2.ListTopicsRequest, _context: Context
+    ) -> writer_pb2.ListTopicsResponse:
+        """Return all topics by name."""
+        topics = sorted(self._store.list_topics(), key=lambda topic: topic.name)
+        return writer_pb2.ListTopicsResponse(topics=map(topic_message, topics))
+
+    async def get_writer_status(
+        self, _request: writer_pb2.GetWriterStatusRequest, _context: Context
+    ) -> writer_pb2.WriterStatus:
+        """Return how far the writer is, and whether it can write."""
+        now = self._store.status()
+        return writer_pb2.WriterStatus(
+            min_commit_offset=now.min_commit_offset,
+            appended_offset=now.appended_offset,
+            committed_offset=now.committed_offset,
+            flushed_offset=now.flushed_offset,
+            dispatched_offset=now.dispatched_offset,
+            writable=now.writable,
+            problem=now.problem,
+            flush_mode=now.flush_mode,
+            transient_pool=now.transient_pool,
+        )
+
+    def _append(self, records: memoryview) -> BatchResult:
+        if not records:
+            raise InvalidBatch(0, "the batch is empty; send at least one record")
+        return self._store.append_batch(records)
+
+    async def _receive(self, outcomes: asyncio.Queue[Any], context: Context) -> None:
+        """Append frames as they come; the full queue of outcomes stops reading, and so the client."""
+        read, eof = context.read, grpc.aio.EOF
+        while True:
+            frame = await read()
+            if frame is eof:
+                await outcomes.put(_END)
+                return
+            try:
+                outcome: BatchResult | StoreError = self._append(wire.batch_records(frame))
+            except (StoreFailed, StoreClosed):
+                raise
+            except StoreError as error:
+                outcome = error
+            if outcomes.full():
+                await outcomes.put(outcome)
+            else:
+                outcomes.put_nowait(outcome)
+
+    async def _answer(self, outcomes: asyncio.Queue[Any], context: Context) -> None:
+        while (outcome := await outcomes.get()) is not _END:
+            if isinstance(outcome, StoreError):
+                answer = writer_pb2.ProduceStreamResponse(failure=status.failure_of(outcome))
+            else:
+                if not self._acks.has(outcome.end_commit_offset):
+                    await self._acks.wait(outcome.end_commit_offset)
+                answer = writer_pb2.ProduceStreamResponse(stored=wire.batch_response(outcome))
+            await context.write(answer.SerializeToString())
+
+
+def topic_message(topic: Topic) -> common_pb2.Topic:
+    """Return a topic as the contract has it."""
+    return common_pb2.Topic(
+        name=topic.name,
+        read_queue_count=topic.read_queue_count,
+        write_queue_count=topic.write_queue_count,
+        perm=topic.perm,
+        attributes=dict(topic.attributes),
+    )
