@@ -6,13 +6,11 @@ Defaults are a RocketMQ 5 broker's unless the comment says otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
+
+from storage.format.consume_entry import UNIT_SIZE
 
 FlushMode = Literal["sync", "async"]
-
-UNIT_SIZE: Final = 20  # bytes of one consume queue unit
-RECORD_OVERHEAD_MAX: Final = 65_536  # a record may exceed its body by this much
-BLANK_SIZE: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

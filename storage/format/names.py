@@ -45,13 +45,13 @@ def parse_index_file_name(name: str) -> int | None:
     return int(name) if name.isascii() and name.isdigit() else None
 
 
-def topic_problem(topic: str) -> str | None:
+def topic_name_problem(topic: str) -> str | None:
     """Say what keeps ``topic`` from being a topic's name, None if nothing does."""
     long_form = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
     return _problem(topic, "topic", LONG_TOPIC_SIZE_MAX if long_form else TOPIC_SIZE_MAX)
 
 
-def group_problem(group: str) -> str | None:
+def group_name_problem(group: str) -> str | None:
     """Say what keeps ``group`` from being a consumer group's name, None if nothing does."""
     return _problem(group, "group", GROUP_SIZE_MAX)
 

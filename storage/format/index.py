@@ -1,0 +1,141 @@
+"""One index file: a hash table from message keys to places in the commit log, fixed in size.
+
+    offset         size       field
+    0              40         header
+    40             4 slots    slots      i32 each: number of the newest entry of the slot, 0 if none
+    40 + 4 slots   20 entries entries    number 0 is never written
+
+Header::
+
+    offset  size  type  field
+    0       8     i64   begin_timestamp_ms   store time of the first key's record
+    8       8     i64   end_timestamp_ms     of the last key's
+    16      8     i64   begin_commit_offset  place of the first key's record
+    24      8     i64   end_commit_offset    of the last key's
+    32      4     i32   used_slot_count
+    36      4     i32   next_entry           number of the next entry to write; 0 reads as 1
+    40
+
+Entry::
+
+    offset  size  type  field
+    0       4     i32   key_hash             not negative
+    4       8     i64   commit_offset
+    12      4     i32   time_delta_s         seconds since the header's begin, as it was then
+    16      4     i32   previous_entry       of the same slot; 0 ends the chain
+    20
+
+Integers are big-endian. Keys are hashed as ``topic#key``; they are not in the file. Entry 1 of
+every file but the first holds its time against the end of the file before, a broker's habit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import Final
+
+from storage.format.hashing import java_hash
+
+HEADER: Final = Struct(
+    ">q"  # begin_timestamp_ms
+    "q"  # end_timestamp_ms
+    "q"  # begin_commit_offset
+    "q"  # end_commit_offset
+    "i"  # used_slot_count
+    "i"  # next_entry
+)
+SLOT: Final = Struct(">i")
+ENTRY: Final = Struct(
+    ">i"  # key_hash
+    "q"  # commit_offset
+    "i"  # time_delta_s
+    "i"  # previous_entry
+)
+HEADER_SIZE: Final = 40
+SLOT_SIZE: Final = 4
+ENTRY_SIZE: Final = 20
+KEY_SEPARATOR: Final = "#"
+TIME_DELTA_MAX_S: Final = 0x7FFF_FFFF
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHeader:
+    """The header as values."""
+
+    begin_timestamp_ms: int = 0
+    end_timestamp_ms: int = 0
+    begin_commit_offset: int = 0
+    end_commit_offset: int = 0
+    used_slot_count: int = 0
+    next_entry: int = 1
+
+    def encode(self) -> bytes:
+        """Return the 40 bytes."""
+        return HEADER.pack(
+            self.begin_timestamp_ms,
+            self.end_timestamp_ms,
+            self.begin_commit_offset,
+            self.end_commit_offset,
+            self.used_slot_count,
+            self.next_entry,
+        )
+
+    @classmethod
+    def decode(cls, buffer: Buffer) -> IndexHeader:
+        """Read the first 40 bytes; a next entry that is not positive reads as 1."""
+        if len(buffer) < HEADER_SIZE:
+            raise ValueError(f"an index header takes {HEADER_SIZE} bytes, not {len(buffer)}")
+        header = cls(*HEADER.unpack_from(buffer))
+        return header if header.next_entry > 0 else replace(header, next_entry=1)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """An entry as values."""
+
+    key_hash: int
+    commit_offset: int
+    time_delta_s: int
+    previous_entry: int
+
+    def encode(self) -> bytes:
+        """Return the 20 bytes."""
+        return ENTRY.pack(self.key_hash, self.commit_offset, self.time_delta_s, self.previous_entry)
+
+    @classmethod
+    def decode(cls, buffer: Buffer, position: int = 0) -> IndexEntry:
+        """Read the entry at ``position``; ValueError if fewer than 20 bytes are there."""
+        if position < 0 or len(buffer) - position < ENTRY_SIZE:
+            raise ValueError(f"an entry takes {ENTRY_SIZE} bytes; {position} of {len(buffer)}")
+        return cls(*ENTRY.unpack_from(buffer, position))
+
+
+def file_size(slot_count: int, entry_count: int) -> int:
+    """Return the bytes of a file; ``entry_count`` includes the entry number 0 that is not used."""
+    return HEADER_SIZE + SLOT_SIZE * slot_count + ENTRY_SIZE * entry_count
+
+
+def slot_position(slot: int) -> int:
+    """Return where a slot stands in the file."""
+    return HEADER_SIZE + SLOT_SIZE * slot
+
+
+def entry_position(slot_count: int, entry: int) -> int:
+    """Return where entry number ``entry`` stands in the file."""
+    return HEADER_SIZE + SLOT_SIZE * slot_count + ENTRY_SIZE * entry
+
+
+def key_hash(topic: str, key: str) -> int:
+    """Return the hash a key is stored under: Java's without its sign, and 0 for -2**31."""
+    hashed = abs(java_hash(f"{topic}{KEY_SEPARATOR}{key}"))
+    return hashed if hashed < 1 << 31 else 0
+
+
+def time_delta_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
+    """Return the time field of an entry: whole seconds since ``begin_timestamp_ms``, 0 before it."""
+    if begin_timestamp_ms <= 0:
+        return 0
+    return min(max(0, store_timestamp_ms - begin_timestamp_ms) // 1000, TIME_DELTA_MAX_S)
