@@ -1,0 +1,77 @@
+"""Errors as one line on stderr and an exit code; the codes are listed in docs/operations.md."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the exit code of every ``penstock`` command means."""
+
+    DONE = 0
+    FAILED = 1  # a bug, or a failure no other code names
+    USAGE = 2  # an argument is wrong; nothing was done
+    NOT_FOUND = 3  # no such topic, message or file
+    UNREACHABLE = 4  # a service cannot be reached, or did not answer in time
+    CANNOT_OPEN = 5  # the directory is locked, no store, unreadable or of a newer format
+    REFUSED = 6  # full, busy or read-only: may work later
+    DAMAGED = 7  # done, and damage was found
+    INTERRUPTED = 130
+
+
+class CommandFailed(Exception):
+    """A command cannot go on; the message is all the user sees."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def describe(error: Exception) -> tuple[str, ExitCode]:
+    """Return the line to print for an error that reached the top, and the exit code."""
+    if isinstance(error, CommandFailed):
+        return str(error), error.code
+    if isinstance(error, FileNotFoundError):
+        return f"{error.filename}: no such file or directory", ExitCode.NOT_FOUND
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return f"{name}{error.strerror or error}", ExitCode.FAILED
+    return _of_client(error) or _of_store(error) or _unexpected(error)
+
+
+def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
+    from penstock import errors as client
+
+    if not isinstance(error, client.PenstockError):
+        return None
+    line = _one_line(error)
+    if isinstance(error, client.InvalidArgument | client.TopicExists | client.Unimplemented):
+        return line, ExitCode.USAGE
+    if isinstance(error, client.NotFound):
+        return line, ExitCode.NOT_FOUND
+    if isinstance(error, client.Unavailable | client.DeadlineExceeded):
+        return line, ExitCode.UNREACHABLE
+    if isinstance(error, client.ResourceExhausted | client.FailedPrecondition):
+        return line, ExitCode.REFUSED
+    if isinstance(error, client.DataLoss):
+        return line, ExitCode.DAMAGED
+    return line, ExitCode.FAILED
+
+
+def _of_store(error: Exception) -> tuple[str, ExitCode] | None:
+    from storage import errors as store
+
+    if isinstance(error, store.StoreLocked | store.NotAStore | store.UnsupportedFormat):
+        return _one_line(error), ExitCode.CANNOT_OPEN
+    if isinstance(error, store.StoreError):
+        return _one_line(error), ExitCode.FAILED
+    return None
+
+
+def _unexpected(error: Exception) -> tuple[str, ExitCode]:
+    kind = type(error).__name__
+    return f"internal error: {kind}: {_one_line(error)} (--debug shows where)", ExitCode.FAILED
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

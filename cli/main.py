@@ -1,0 +1,126 @@
+"""The ``penstock`` command: options that all commands share, and where each command lives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cli import bench, groups, offline, pub, query, serving, sub, topics
+from cli.failures import ExitCode, describe
+from cli.session import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER, Session
+
+GLOBAL_FLAGS = ("--json", "--debug")
+GLOBAL_VALUES = ("--writer", "--reader", "--indexer")
+PASSED_THROUGH = frozenset(serving.SERVICES)  # these commands parse everything behind them themselves
+
+
+class PenstockGroup(TyperGroup):
+    """The top-level command: global options anywhere, every error one line and an exit code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Move global options to the front, so that ``penstock topic list --json`` works too."""
+        return super().parse_args(ctx, hoisted(args))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; never a traceback unless --debug asks for it."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+        except BrokenPipeError:  # the reader of a pipe has seen enough
+            sys.stdout = None  # type: ignore[assignment]  # or the interpreter flushes it once more
+            raise typer.Exit(ExitCode.DONE) from None
+        except Exception as error:
+            if is_for_typer(error) or (isinstance(ctx.obj, Session) and ctx.obj.debug):
+                raise
+            line, code = describe(error)
+            print(f"penstock: {line}", file=sys.stderr)  # noqa: T201
+            raise typer.Exit(code) from None
+        return result
+
+
+app = typer.Typer(
+    name="penstock",
+    cls=PenstockGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Options of this page may stand behind any command too. Exit codes: docs/operations.md.",
+)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    writer: Annotated[
+        str, typer.Option(envvar="PENSTOCK_WRITER", help="Address of the writer.")
+    ] = DEFAULT_WRITER,
+    reader: Annotated[
+        str, typer.Option(envvar="PENSTOCK_READER", help="Address of the reader.")
+    ] = DEFAULT_READER,
+    indexer: Annotated[
+        str, typer.Option(envvar="PENSTOCK_INDEXER", help="Address of the indexer.")
+    ] = DEFAULT_INDEXER,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True)
+    ] = False,
+) -> None:
+    """A message store with RocketMQ's files: writer, reader and indexer over one directory."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"penstock {version_of('penstock')}")  # noqa: T201
+        raise typer.Exit
+    context.obj = Session(
+        writer=writer, reader=reader, indexer=indexer, as_json=as_json, debug=debug
+    )
+
+
+def hoisted(args: Sequence[str]) -> list[str]:
+    """Return the arguments with global options first; what follows ``--`` stays as it is."""
+    front: list[str] = []
+    rest: list[str] = []
+    words = iter(args)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if word == "--" or (word in PASSED_THROUGH and not rest):
+            rest += [word, *words]
+        elif word in GLOBAL_FLAGS or (name in GLOBAL_VALUES and equals):
+            front.append(word)
+        elif word in GLOBAL_VALUES:
+            front += [word, *([value] if (value := next(words, None)) is not None else [])]
+        else:
+            rest.append(word)
+    return front + rest
+
+
+def is_for_typer(error: Exception) -> bool:
+    """Tell usage errors and exits, which typer reports itself, from all others."""
+    return isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code")
+
+
+app.add_typer(topics.app, name="topic", rich_help_panel="Topics and messages")
+pub.register(app)
+sub.register(app)
+query.register(app)
+groups.register(app)
+serving.register(app)
+offline.register(app)
+bench.register(app)
+
+
+def main() -> None:
+    """Run the command line; what the console script calls."""
+    app(prog_name="penstock")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""``penstock dump|doctor|ask``: any store directory, a broker's too, without touching it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli.failures import CommandFailed, ExitCode
+from cli.session import Session, print_json, session_of
+
+PANEL: Final = "Offline, read only"
+SEVERITY_STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "damage": "red"}
+KIND_STYLES: Final = {"message": "green", "damaged": "bold red", "gap": "red", "unqueued": "yellow"}
+
+Directory = Annotated[Path, typer.Argument(help="Store directory, ours or a broker's.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("dump", rich_help_panel=PANEL)(dump)
+    app.command("doctor", rich_help_panel=PANEL)(doctor)
+    app.command("ask", rich_help_panel=PANEL)(ask)
+
+
+def dump(context: typer.Context, directory: Directory) -> None:
+    """Print everything a store holds: topics, offsets, queues, messages, files.
+
+    The store is recovered in memory first, as the writer would at its next start; nothing on disk
+    is changed.
+    """
+    from storage import offline
+
+    session = session_of(context)
+    lines = offline.dump(directory)
+    if session.as_json:
+        for line in lines:
+            print_json(line)
+        return
+    console = session.console()
+    for line in lines:
+        kind = str(line.get("type", "?"))
+        console.print(f"{kind:<15}", style=KIND_STYLES.get(kind, "cyan"), end=" ")
+        console.print(_fields(line), markup=False, overflow="ellipsis", no_wrap=True, crop=True)
+
+
+def doctor(context: typer.Context, directory: Directory) -> None:
+    """Check every file of a store and say what is wrong with it; exit code 7 if anything is damaged."""
+    from storage import offline
+
+    session = session_of(context)
+    findings = list(offline.doctor(directory))
+    if session.as_json:
+        for finding in findings:
+            print_json(finding)
+    else:
+        _print_findings(session, findings)
+    if any(finding["severity"] == "damage" for finding in findings):
+        raise typer.Exit(ExitCode.DAMAGED)
+
+
+def ask(
+    context: typer.Context,
+    directory: Directory,
+    questions: Annotated[Path, typer.Argument(help="JSON list of questions; see docs/format.md.")],
+) -> None:
+    """Answer questions about a store as a broker would: pulls, keys, ids, times. Prints JSON."""
+    from storage import offline
+
+    try:
+        asked = json.loads(questions.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise CommandFailed(f"{questions}: not JSON: {error}", ExitCode.USAGE) from error
+    if not isinstance(asked, list) or not all(isinstance(question, dict) for question in asked):
+        raise CommandFailed(f"{questions}: not a list of questions", ExitCode.USAGE)
+    answers = list(offline.ask(directory, asked))
+    if session_of(context).as_json:
+        for answer in answers:
+            print_json(answer)
+        return
+    sys.stdout.write("[\n")
+    for number, answer in enumerate(answers, start=1):
+        text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+        sys.stdout.write(text + (",\n" if number < len(answers) else "\n"))
+    sys.stdout.write("]\n")
+
+
+def _fields(line: dict[str, Any]) -> str:
+    return "  ".join(f"{name}={value}" for name, value in line.items() if name != "type")
+
+
+def _print_findings(session: Session, findings: list[dict[str, Any]]) -> None:
+    console = session.console()
+    for finding in findings:
+        severity = str(finding["severity"])
+        console.print(f"{severity:<8}", style=SEVERITY_STYLES.get(severity, ""), end=" ")
+        where = f"{finding['file']}: " if finding.get("file") else ""
+        console.print(f"{where}{finding['message']}", markup=False)

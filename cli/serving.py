@@ -1,0 +1,79 @@
+"""``penstock serve|writer|reader|indexer|health``: the services behind one command name."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Final
+
+import typer
+
+from cli.failures import CommandFailed, ExitCode
+from cli.session import session_of
+
+PANEL: Final = "Services"
+SERVICES: Final = {
+    "serve": ("services.supervisor", "Run writer, reader and indexer under one supervisor."),
+    "writer": ("services.writer.__main__", "Run the writer: the one process that appends."),
+    "reader": ("services.reader.__main__", "Run the reader: serves what is stored."),
+    "indexer": ("services.indexer.__main__", "Run the indexer: builds the index files."),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands; a service parses its own options, so that its --help is complete."""
+    for name, (module, help_line) in SERVICES.items():
+        app.command(
+            name,
+            help=help_line,
+            rich_help_panel=PANEL,
+            add_help_option=False,
+            context_settings={
+                "allow_extra_args": True,
+                "ignore_unknown_options": True,
+                "allow_interspersed_args": False,
+            },
+        )(_runner(module))
+    app.command("health", rich_help_panel=PANEL)(health)
+
+
+def _runner(module: str) -> object:
+    def run(context: typer.Context) -> None:
+        entry = importlib.import_module(module).main
+        code = entry(list(context.args))
+        raise typer.Exit(code or ExitCode.DONE)
+
+    return run
+
+
+def health(
+    context: typer.Context,
+    address: Annotated[str, typer.Argument(help="HOST:PORT of a service.")],
+    service: Annotated[
+        str, typer.Option(help="Name to ask for, such as penstock.v1.Writer; empty: the process.")
+    ] = "",
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.")] = 3.0,
+) -> None:
+    """Ask a service how it is; exit code 0 only if it is SERVING."""
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    with grpc.insecure_channel(address) as channel:
+        try:
+            answer = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service=service), timeout=timeout
+            )
+        except grpc.RpcError as error:
+            code = error.code()  # type: ignore[attr-defined]
+            if code is grpc.StatusCode.NOT_FOUND:
+                raise CommandFailed(
+                    f"{address} has no service {service!r}", ExitCode.NOT_FOUND
+                ) from error
+            raise CommandFailed(f"{address}: {code.name}", ExitCode.UNREACHABLE) from error
+    state = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    serving = answer.status == health_pb2.HealthCheckResponse.SERVING
+    session_of(context).say(
+        f"{address} [{'green' if serving else 'red'}]{state}[/]",
+        {"address": address, "service": service, "status": state},
+    )
+    if not serving:
+        raise typer.Exit(ExitCode.REFUSED)

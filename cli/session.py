@@ -1,0 +1,165 @@
+"""What every command shares: the addresses, the chosen output, and a client made on first use."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+import typer
+
+from cli.failures import CommandFailed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from penstock import Client
+
+DEFAULT_WRITER = "127.0.0.1:5801"
+DEFAULT_READER = "127.0.0.1:5802"
+DEFAULT_INDEXER = "127.0.0.1:5803"
+PIPE_WIDTH = 160  # columns of a table that does not go to a terminal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """The global options."""
+
+    writer: str = DEFAULT_WRITER
+    reader: str = DEFAULT_READER
+    indexer: str = DEFAULT_INDEXER
+    as_json: bool = False
+    debug: bool = False
+
+    def client(self) -> Client:
+        """Return a client of the three addresses; nothing is connected yet."""
+        from penstock import Client
+
+        return Client(writer=self.writer, reader=self.reader, indexer=self.indexer)
+
+    def console(self, stream: TextIO | None = None) -> Console:
+        """Return what tables and colours go through; plain and wide when it is no terminal."""
+        from rich.console import Console
+
+        target = stream or sys.stdout
+        width = None if target.isatty() else PIPE_WIDTH
+        return Console(file=target, width=width, highlight=False)
+
+    def show(
+        self,
+        rows: Sequence[dict[str, Any]],
+        *,
+        title: str = "",
+        empty: str = "nothing",
+        numbers: Sequence[str] = (),
+    ) -> None:
+        """Print rows as a table whose columns are the keys, or as JSON lines."""
+        if self.as_json:
+            for row in rows:
+                print_json(row)
+            return
+        console = self.console()
+        if not rows:
+            console.print(empty, style="dim")
+            return
+        from rich import box
+        from rich.table import Table
+
+        table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+        for name in rows[0]:
+            right = name in numbers or all(isinstance(r[name], int | float) for r in rows)
+            table.add_column(name.replace("_", " "), justify="right" if right else "left")
+        for row in rows:
+            table.add_row(*(_cell(value) for value in row.values()))
+        console.print(table)
+
+    def say(self, line: str, value: dict[str, Any]) -> None:
+        """Print one outcome: a line for people, or the value as JSON."""
+        if self.as_json:
+            print_json(value)
+        else:
+            self.console().print(line)
+
+    @contextlib.contextmanager
+    def progress(self, description: str, total: int | None) -> Iterator[Any]:
+        """Show a bar on stderr and yield ``advance(count)``; nothing is shown with --json or no tty."""
+        if self.as_json or not sys.stderr.isatty():
+            yield lambda _count: None
+            return
+        bar = progress_bar(self.console(sys.stderr))
+        with bar:
+            task = bar.add_task(description, total=total)
+            yield lambda count: bar.advance(task, count)
+
+
+def progress_bar(console: Console) -> Progress:
+    """Return a bar with count, rate and time left."""
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed or 0
+            return Text(f"{speed:,.0f}/s", style="cyan")
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.completed:,.0f}"),
+        Rate(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def session_of(context: typer.Context) -> Session:
+    """Return the session which the top-level callback made."""
+    found = context.find_object(Session)
+    return found or Session()
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON in UTF-8."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    if not text.isascii():
+        try:
+            text.encode(sys.stdout.encoding or "ascii")
+        except UnicodeEncodeError:  # lone surrogates, or a terminal that is not UTF-8
+            text = json.dumps(value, separators=(",", ":"), default=str)
+    sys.stdout.write(text + "\n")
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """Yield the lines of a file, or of stdin for ``-``, without their ends."""
+    try:
+        with contextlib.ExitStack() as stack:
+            stream = (
+                sys.stdin
+                if path == "-"
+                else stack.enter_context(open(path, encoding="utf-8"))  # noqa: PTH123  "-" too
+            )
+            for line in stream:
+                yield line.rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise CommandFailed(f"{path}: not UTF-8 text: {error.reason}") from error
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    from rich.markup import escape
+
+    return escape(str(value))

@@ -1,0 +1,105 @@
+"""House rules that no linter knows, each with what to do instead."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("storage", "services", "penstock", "cli", "bench")
+GENERATED = ROOT / "penstock" / "v1"
+MODULE_LINES_MAX = 500  # 300 is the aim; a longer one is a table or wants splitting by noun
+LINE_LENGTH_MAX = 110
+
+
+def committed_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+def modules() -> list[Path]:
+    found = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    return [path for path in found if GENERATED not in path.parents]
+
+
+def texts() -> list[tuple[Path, str]]:
+    suffixes = {".py", ".md", ".toml", ".yaml", ".proto", ".sh", ""}
+    return [
+        (path, path.read_text(encoding="utf-8", errors="replace"))
+        for path in committed_files()
+        if path.suffix in suffixes and "golden" not in path.parts
+    ]
+
+
+def test_no_module_has_grown_past_what_one_noun_needs() -> None:
+    """Split a module that is too long by noun, never into helpers."""
+    long = [
+        f"{path.relative_to(ROOT)}: {count} lines"
+        for path in modules()
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) > MODULE_LINES_MAX
+    ]
+
+    assert not long
+
+
+def test_layout_tables_in_docstrings_fit_the_line() -> None:
+    """A table that wraps is not read; shorten its notes."""
+    wide = []
+    for path in modules():
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")), clean=False) or ""
+        for number, line in enumerate(docstring.splitlines(), start=1):
+            if len(line) > LINE_LENGTH_MAX:
+                wide.append(f"{path.relative_to(ROOT)}:{number}: {len(line)} columns")
+
+    assert not wide
+
+
+def test_no_machine_path_is_committed() -> None:
+    """Name a directory relative to the repository, or take it as an argument."""
+    machine = re.compile(r"(?<![\w.])/(?:work|root|home)/[\w.]|\.\./shared")
+    named = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path, text in texts()
+        if path != Path(__file__).resolve() and (match := machine.search(text))
+    ]
+
+    assert not named
+
+
+def test_tests_have_no_packages_and_unique_names() -> None:
+    """Importlib mode needs no __init__.py, and one that shadows a package breaks it."""
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if "__pycache__" not in path.parts]
+    names = [path.name for path in tests if path.name.startswith("test_")]
+
+    assert [path for path in tests if path.name == "__init__.py"] == []
+    assert sorted(names) == sorted(set(names))
+
+
+def test_every_module_of_the_engine_leaves_the_environment_alone() -> None:
+    """Settings are read in services/settings.py and passed on."""
+    reads = [
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if path.parts[len(ROOT.parts)] in {"storage", "penstock"}
+        and re.search(r"os\.(environ|getenv)", path.read_text(encoding="utf-8"))
+    ]
+
+    assert not reads
+
+
+def test_the_make_targets_are_all_described() -> None:
+    """`make help` lists a target only if a `## what it does` follows it."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    assert phony is not None
+    described = set(re.findall(r"^([a-z-]+):.*## \S", makefile, re.MULTILINE))
+
+    assert described == set(phony.group(1).split())
