@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage.consume_queue import UNIT_DTYPE, Units
+from storage.consume_queue import Units, as_units
 from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE, record_tag_code
 from storage.format.properties import (
     INNER_MULTI_DISPATCH,
@@ -37,83 +37,97 @@ from storage.kernels.columns import (
 from storage.kernels.queue import build_units, unit_queue_offsets
 
 if TYPE_CHECKING:
-    from storage.log_walk import Records
+    from storage.files.filesystem import ByteArray
 
 LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 
 
+Rows = npt.NDArray[np.int64]  # n x COLUMN_COUNT
+
+
 class QueueUnits(NamedTuple):
-    """Units of one queue in commit order, and the queue offset that each one's record names."""
+    """Units of one queue in commit order, and the queue offset that each one's record names.
+
+    ``units`` are bytes, 20 a unit; both arrays are good until the builder builds again.
+    """
 
     topic: str
     queue_id: int
+    units: ByteArray
     queue_offsets: npt.NDArray[np.int64]
-    units: Units
 
 
-def queue_units(records: Records) -> Iterator[QueueUnits]:
-    """Yield the units of a run of records, queue by queue in order of first appearance."""
-    rows = records.rows
-    count = len(rows)
-    group_of = np.empty(count, np.int64)
-    first_row = np.empty(count, np.int64)
-    group_size = np.empty(count, np.int64)
-    group_count = int(
-        group_by_queue(records.data, rows, count, group_of, first_row, group_size)
-    )
-    group_start = np.empty(group_count + 1, np.int64)
-    unit_bytes = np.empty(count * UNIT_SIZE, np.uint8)
-    total = int(
-        build_units(
-            rows, count, group_of, group_count, records.data_offset, unit_bytes, group_start
+class UnitBuilder:
+    """Builds the units of up to ``rows_max`` records at a time in buffers of its own."""
+
+    def __init__(self, rows_max: int) -> None:
+        self._group_of = np.empty(rows_max, np.int64)
+        self._first_row = np.empty(rows_max, np.int64)
+        self._group_size = np.empty(rows_max, np.int64)
+        self._group_start = np.empty(rows_max + 1, np.int64)
+        self._units = np.empty(rows_max * UNIT_SIZE, np.uint8)
+        self._queue_offsets = np.empty(rows_max, np.int64)
+
+    def build(
+        self, data: ByteArray, rows: Rows, count: int, commit_offset: int
+    ) -> Iterator[QueueUnits]:
+        """Yield the units of rows ``[0, count)``, queue by queue in order of first appearance.
+
+        ``commit_offset`` is that of the first byte of ``data``.
+        """
+        group_of, group_start = self._group_of, self._group_start
+        group_count = int(
+            group_by_queue(data, rows, count, group_of, self._first_row, self._group_size)
         )
-    )
-    queue_offsets = np.empty(total, np.int64)
-    unit_queue_offsets(rows, count, group_of, group_count, group_start, queue_offsets)
-    units = unit_bytes[: total * UNIT_SIZE].view(UNIT_DTYPE)
-    for group in range(group_count):
-        begin, end = int(group_start[group]), int(group_start[group + 1])
-        if begin == end:
-            continue
-        first = rows[first_row[group]]
-        topic = _topic(records, first)
-        if topic == SCHEDULE_TOPIC:
-            _set_delivery_times(records, rows[group_of == group], units[begin:end])
-        yield QueueUnits(
-            topic, int(first[QUEUE_ID]), queue_offsets[begin:end], units[begin:end]
+        total = int(
+            build_units(rows, count, group_of, group_count, commit_offset, self._units, group_start)
         )
-    if np.bitwise_or.reduce(rows[:, FEATURES]) & HAS_MULTI_DISPATCH:
-        yield from _light_queue_units(records, units)
+        unit_queue_offsets(rows, count, group_of, group_count, group_start, self._queue_offsets)
+        for group in range(group_count):
+            begin, end = int(group_start[group]), int(group_start[group + 1])
+            if begin == end:
+                continue
+            first = rows[self._first_row[group]]
+            units = self._units[begin * UNIT_SIZE : end * UNIT_SIZE]
+            topic = _topic(data, first)
+            if topic == SCHEDULE_TOPIC:
+                parked = rows[:count][group_of[:count] == group]
+                _set_delivery_times(data, parked, commit_offset, as_units(units))
+            yield QueueUnits(topic, int(first[QUEUE_ID]), units, self._queue_offsets[begin:end])
+        if np.bitwise_or.reduce(rows[:count, FEATURES]) & HAS_MULTI_DISPATCH:
+            all_units = as_units(self._units[: total * UNIT_SIZE])
+            yield from _light_queue_units(data, rows[:count], commit_offset, all_units)
 
 
-def _topic(records: Records, row: npt.NDArray[np.int64]) -> str:
+def _topic(data: ByteArray, row: Rows) -> str:
     position = int(row[TOPIC_POSITION])
-    return records.data[position : position + int(row[TOPIC_LENGTH])].tobytes().decode("ascii")
+    return data[position : position + int(row[TOPIC_LENGTH])].tobytes().decode("ascii")
 
 
-def _properties(records: Records, row: npt.NDArray[np.int64]) -> dict[str, str]:
+def _properties(data: ByteArray, row: Rows) -> dict[str, str]:
     position = int(row[PROPERTIES_POSITION])
-    return decode_properties(
-        records.data[position : position + int(row[PROPERTIES_LENGTH])].tobytes()
-    )
+    return decode_properties(data[position : position + int(row[PROPERTIES_LENGTH])].tobytes())
 
 
-def _set_delivery_times(records: Records, rows: npt.NDArray[np.int64], units: Units) -> None:
-    by_commit_offset = {int(unit["offset"]): unit for unit in units}
+def _set_delivery_times(data: ByteArray, rows: Rows, commit_offset: int, units: Units) -> None:
+    place_of = {int(offset): place for place, offset in enumerate(units["offset"])}
     for row in rows[(rows[:, FEATURES] & HAS_DELAY) != 0]:
-        unit = by_commit_offset.get(records.data_offset + int(row[POSITION]))
-        if unit is not None:
-            unit["tag"] = record_tag_code(
-                SCHEDULE_TOPIC, _properties(records, row), int(row[STORE_TIMESTAMP])
+        place = place_of.get(commit_offset + int(row[POSITION]))
+        if place is not None:
+            properties = _properties(data, row)
+            units["tag"][place] = record_tag_code(
+                SCHEDULE_TOPIC, properties, int(row[STORE_TIMESTAMP])
             )
 
 
-def _light_queue_units(records: Records, units: Units) -> Iterator[QueueUnits]:
+def _light_queue_units(
+    data: ByteArray, rows: Rows, commit_offset: int, units: Units
+) -> Iterator[QueueUnits]:
     place_of = {int(offset): place for place, offset in enumerate(units["offset"])}
     found: dict[str, list[tuple[int, int]]] = {}
-    for row in records.rows[(records.rows[:, FEATURES] & HAS_MULTI_DISPATCH) != 0]:
-        place = place_of.get(records.data_offset + int(row[POSITION]))
-        properties = _properties(records, row)
+    for row in rows[(rows[:, FEATURES] & HAS_MULTI_DISPATCH) != 0]:
+        place = place_of.get(commit_offset + int(row[POSITION]))
+        properties = _properties(data, row)
         names = properties.get(INNER_MULTI_DISPATCH, "").split(",")
         offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
         if place is None or len(names) != len(offsets):
@@ -123,9 +137,6 @@ def _light_queue_units(records: Records, units: Units) -> Iterator[QueueUnits]:
                 with suppress(ValueError):
                     found.setdefault(name, []).append((int(offset), place))
     for name, places in found.items():
-        yield QueueUnits(
-            name,
-            0,
-            np.array([offset for offset, _ in places], np.int64),
-            units[np.array([place for _, place in places])],
-        )
+        chosen = units[np.array([place for _, place in places])]
+        queue_offsets = np.array([offset for offset, _ in places], np.int64)
+        yield QueueUnits(name, 0, np.frombuffer(chosen.tobytes(), np.uint8), queue_offsets)
