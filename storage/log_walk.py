@@ -23,6 +23,7 @@ from storage.kernels.columns import (
     new_rows,
 )
 from storage.kernels.scan import find_record, scan_records
+from storage.recovery_cases import Stopped, Verdict, decide_stop
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
@@ -93,57 +94,61 @@ class End:
     """
 
     commit_offset: int
-    stop: Stop
+    reason: str
+
+
+def stop_text(stop: int) -> str:
+    """Return the words for a scan's stop."""
+    return next(member.text for member in Stop if member == stop)
 
 
 def walk_log(
-    files: LogFiles, begin_offset: int, limit_offset: int, *, checks: int = CHECK_ALL
+    files: LogFiles,
+    begin_offset: int,
+    limit_offset: int,
+    *,
+    checks: int = CHECK_ALL,
+    search_limit_offset: int | None = None,
 ) -> Iterator[Records | Damage | End]:
     """Yield what ``[begin_offset, limit_offset)`` holds, in order.
 
     ``begin_offset`` must be where a record, a blank or a file starts. Only a record of which every
-    byte lies below the limit is given.
+    byte lies below the limit is given. Behind damage, intact records are looked for up to
+    ``search_limit_offset``: whoever knows how far the log can have been written saves reading the
+    unwritten rest.
     """
+    search_limit = limit_offset if search_limit_offset is None else search_limit_offset
     rows = new_rows(ROWS_MAX)
     offset = begin_offset
-    resume = offset  # where the end is if nothing more is found
+    resume = offset  # behind the last intact record
     while offset < limit_offset:
         file = files.find(offset)
         if file is None:
             start = files.next_start(offset)
-            found = None if start is None else _next_record(files, start, limit_offset)
-            if found is None:
-                break
-            if found > offset:
-                yield Damage(offset, found, "the file is missing")
-            offset = resume = found
-            continue
-        position = offset - file.start_offset
-        end = min(len(file.array), limit_offset - file.start_offset)
-        count, position, stop = scan_records(file.array, position, end, offset, checks, rows)
-        next_offset = file.start_offset + position
-        if count:
-            yield Records(file.array, file.start_offset, rows[:count], offset, next_offset)
-            resume = next_offset
-        offset = next_offset
-        if stop in (STOP_ROWS_FULL, STOP_END):
-            continue
-        if stop == STOP_BLANK:
-            following = _next_record(files, file.end_offset, limit_offset)
-            if following is None:
-                yield End(resume, Stop(stop))
-                return
-            if following > file.end_offset:
-                yield Damage(file.end_offset, following, "no record where the file begins")
-            offset = resume = following
-            continue
-        following = _next_record(files, offset + 1, limit_offset)
-        if following is None:
-            yield End(offset, Stop(stop))
+            following = None if start is None else _next_record(files, start, search_limit)
+            blank, expected, reason = False, offset, "the file is missing"
+        else:
+            position = offset - file.start_offset
+            end = min(len(file.array), limit_offset - file.start_offset)
+            count, position, stop = scan_records(file.array, position, end, offset, checks, rows)
+            next_offset = file.start_offset + int(position)
+            if count:
+                yield Records(file.array, file.start_offset, rows[:count], offset, next_offset)
+                resume = next_offset
+            offset = next_offset
+            if stop in (STOP_ROWS_FULL, STOP_END):
+                continue
+            blank, reason = stop == STOP_BLANK, stop_text(stop)
+            expected = file.end_offset if blank else offset
+            following = _next_record(files, expected if blank else offset + 1, search_limit)
+        verdict = decide_stop(Stopped(blank, following is not None, following == expected))
+        if verdict is Verdict.CUT or following is None:
+            yield End(resume, reason)
             return
-        yield Damage(offset, following, str(Stop(stop).text))  # type: ignore[attr-defined]
+        if verdict is Verdict.STEP_OVER:
+            yield Damage(expected, following, reason)
         offset = resume = following
-    yield End(resume, Stop.END)
+    yield End(resume, stop_text(STOP_END))
 
 
 def _next_record(files: LogFiles, offset: int, limit_offset: int) -> int | None:

@@ -71,11 +71,13 @@ CHECK_ALL: Final = CHECK_BODY_CRC | CHECK_PROPERTY_CRC | CHECK_COMMIT_OFFSET
 class Stop(IntEnum):
     """Why a scan went no further; the text says it of the record it stopped at."""
 
+    text: str
+
     def __new__(cls, value: int, text: str) -> Stop:
         """Keep the number as the value and the text beside it."""
         member = int.__new__(cls, value)
         member._value_ = value
-        member.text = text  # type: ignore[attr-defined]
+        member.text = text
         return member
 
     END = 0, "the end of the range"

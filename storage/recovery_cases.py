@@ -1,0 +1,87 @@
+"""What recovery decides, as two tables.
+
+*Where to start* is decided once, from what the directory shows (``Found``). *What a stop of the scan
+means* is decided at each place where the log does not go on with an intact record (``Stopped``). The
+rows of a table exclude each other and together cover every combination; a test enumerates them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+Y: Final = True
+N: Final = False
+ANY: Final = None
+Pattern = tuple[bool | None, ...]
+
+
+class Found(NamedTuple):
+    """What the directory shows before recovery."""
+
+    log: bool  # commitlog/ holds a file
+    queues: bool  # consumequeue/ holds a file
+    slot: bool  # the checkpoint has a whole durable slot, and it is trusted: no broker ran since
+    inside: bool  # the slot's offsets lie within the log's files
+    clean: bool  # the slot says that the last stop was orderly, and there is no abort file
+
+
+class Start(Enum):
+    """How much has to be looked at."""
+
+    NEW = "an empty store: nothing to look at"
+    REFUSE = "queues without a log: the log is lost or not mounted; touch nothing"
+    CLEAN = "the last stop was orderly: the slot's offset is the end"
+    BOUNDED = "scan from the slot's dispatched offset; queues are right up to there"
+    FULL = "scan the whole log and compare every queue with it"
+
+
+START_CASES: Final[tuple[tuple[Pattern, Start], ...]] = (
+    # log queues slot inside clean
+    ((N, N, ANY, ANY, ANY), Start.NEW),  # a fresh directory, or one whose files all were removed
+    ((N, Y, ANY, ANY, ANY), Start.REFUSE),  # a lost mount; a broker would delete the queues
+    ((Y, ANY, Y, Y, Y), Start.CLEAN),  # we closed it
+    ((Y, ANY, Y, Y, N), Start.BOUNDED),  # we were killed, or the machine went down
+    ((Y, ANY, Y, N, ANY), Start.FULL),  # files were removed or put back behind our back
+    ((Y, ANY, N, ANY, ANY), Start.FULL),  # a broker's, an old one, or a damaged checkpoint
+)
+
+
+class Stopped(NamedTuple):
+    """What is known where the scan found no intact record to go on with."""
+
+    blank: bool  # it stands on a blank record: the file says that it ends here
+    intact_follows: bool  # an intact record was found behind, in this file or a later one
+    adjacent: bool  # ... exactly at the start of the next file
+
+
+class Verdict(Enum):
+    """What becomes of the place."""
+
+    NEXT_FILE = "the log goes on in the next file"
+    STEP_OVER = "damage: keep what follows, give the damaged range up"
+    CUT = "the end of the log: what lies behind is overwritten"
+
+
+SCAN_CASES: Final[tuple[tuple[Pattern, Verdict], ...]] = (
+    # blank intact_follows adjacent
+    ((Y, Y, Y), Verdict.NEXT_FILE),  # an ordinary roll
+    ((Y, Y, N), Verdict.STEP_OVER),  # the next file is lost, or begins with damage
+    ((Y, N, ANY), Verdict.CUT),  # killed between the blank and the next file's first record
+    ((N, Y, ANY), Verdict.STEP_OVER),  # a flipped bit, a lost page, a lost file
+    ((N, N, ANY), Verdict.CUT),  # a torn last record, or simply where writing stopped
+)
+
+
+def _matches(pattern: Pattern, facts: tuple[bool, ...]) -> bool:
+    return all(want is None or want == fact for want, fact in zip(pattern, facts, strict=True))
+
+
+def decide_start(found: Found) -> Start:
+    """Return the one start that the facts allow."""
+    return next(start for pattern, start in START_CASES if _matches(pattern, found))
+
+
+def decide_stop(stopped: Stopped) -> Verdict:
+    """Return the one verdict that the facts allow."""
+    return next(verdict for pattern, verdict in SCAN_CASES if _matches(pattern, stopped))
