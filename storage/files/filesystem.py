@@ -136,7 +136,7 @@ class Lock(Protocol):
 class FileSystem(Protocol):
     """Everything the engine asks of a file system."""
 
-    def create(self, path: Path, size: int, *, allocate: bool) -> File:
+    def create(self, path: Path, size: int, *, allocate: bool, mode: int = 0o644) -> File:
         """Create a file of zeros, ``size`` long from the moment its name exists, for writing.
 
         With ``allocate`` its blocks are reserved, and file and name are durable on return. Without
@@ -370,14 +370,14 @@ class OsFile:
 class OsFileSystem(FileSystem):
     """The operating system's files."""
 
-    def create(self, path: Path, size: int, *, allocate: bool) -> OsFile:
+    def create(self, path: Path, size: int, *, allocate: bool, mode: int = 0o644) -> OsFile:
         """Create a file of zeros."""
         with _full_is_store_full(path):
-            file = self._create_unnamed(path)
+            file = self._create_unnamed(path, mode)
             named = file is None
             if file is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                file = OsFile(path, os.open(path, flags, 0o644))
+                file = OsFile(path, os.open(path, flags, mode))
             try:
                 if allocate:
                     file.allocate(0, size)
@@ -397,14 +397,14 @@ class OsFileSystem(FileSystem):
             return file
 
     @staticmethod
-    def _create_unnamed(path: Path) -> OsFile | None:
+    def _create_unnamed(path: Path, mode: int) -> OsFile | None:
         """Open a file without a name, so that it gets its name at full length; None if it cannot.
 
         A broker that meets a commit log file of any other length refuses to start.
         """
         try:
             flags = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
-            return OsFile(path, os.open(path.parent, flags, 0o644))
+            return OsFile(path, os.open(path.parent, flags, mode))
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
                 return None

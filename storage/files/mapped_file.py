@@ -33,6 +33,10 @@ class WriteBuffer(Protocol):
         """Make stores below ``end`` safe; raises StoreFull."""
         ...
 
+    def warm(self, begin: int, end: int) -> None:
+        """Reserve and fault in [begin, end) from another thread; doing less is no error."""
+        ...
+
     def mark_appended(self, position: int) -> None:
         """Record that bytes below ``position`` are whole."""
         ...
@@ -198,8 +202,11 @@ class MappedFile:
         """
         begin = max(self._warm_position, self.appended_position)
         end = min(end, self.size)
-        if begin < end and self._buffer is None:
-            self._region.populate(begin, end)
+        if begin < end:
+            if self._buffer is None:
+                self._region.populate(begin, end)
+            else:
+                self._buffer.warm(begin, end)
             self._warm_position = end
 
     @property

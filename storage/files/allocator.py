@@ -1,0 +1,179 @@
+"""Creates the next log files before they are needed, and warms pages ahead of the writer.
+
+Two threads, so that a slow creation never delays warming. Creating reserves every block, since a store
+to a hole of a mapped file on a full disk is a signal and not an error. What goes wrong ahead of time
+is forgotten: the writer meets it when it asks, and asking again tries again.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import StoreError
+from storage.files.mapped_file import MappedFile
+from storage.files.mapped_file_queue import file_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.files.filesystem import FileSystem
+    from storage.files.transient_store_pool import TransientStorePool
+
+FILES_AHEAD: Final = 2
+WARM_STEP: Final = 2 << 20  # bytes faulted in by one call, so that the writer's faults get a turn
+
+
+class MappedFileAllocator:
+    """The source of a log's new files. ``take`` and ``advance`` belong to the appending thread."""
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        *,
+        file_size: int,
+        warm_ahead_bytes: int = 0,
+        pool: TransientStorePool | None = None,
+    ) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+        self._file_size = file_size
+        self._warm_ahead_bytes = warm_ahead_bytes
+        self._pool = pool
+        self._changed = threading.Condition()
+        self._prepared: dict[int, MappedFile] = {}
+        self._wanted: list[int] = []
+        self._creating: int | None = None
+        self._current: MappedFile | None = None
+        self._warm_goal = 0
+        self._cold = threading.Event()
+        self._closing = False
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the threads. Without them everything happens in ``take``, and nothing is warmed."""
+        for name, work in (("allocate", self._allocate), ("warm", self._warm)):
+            if name == "warm" and self._warm_ahead_bytes <= 0:
+                continue
+            thread = threading.Thread(target=work, name=f"penstock-{name}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def take(self, start_offset: int) -> MappedFile:
+        """Return the new file at ``start_offset``, durable, in a pool buffer where there is a pool.
+
+        Waits for it if it is being created, creates it if nobody has. Raises StoreFull, StoreBusy
+        (no free buffer), FileExistsError; all of them may be tried again.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._creating != start_offset)
+            mapped = self._prepared.get(start_offset)
+        if mapped is None:
+            mapped = self._create(start_offset)
+        # Kept until the buffer is there, for the next attempt.
+        with self._changed:
+            self._prepared[start_offset] = mapped
+        if self._pool is not None:
+            mapped.borrow(self._pool.borrow(start_offset))
+        with self._changed:
+            del self._prepared[start_offset]
+            size = self._file_size
+            self._wanted = [start_offset + size * (1 + index) for index in range(FILES_AHEAD)]
+            self._changed.notify_all()
+        self.follow(mapped)
+        return mapped
+
+    def follow(self, mapped: MappedFile) -> None:
+        """Warm ahead of the writer in this file from now on; ``take`` does it by itself."""
+        self._current = mapped
+        self._warm_goal = 0
+        self.advance()
+
+    def prepare(self, start_offset: int) -> None:
+        """Create the file at ``start_offset`` ahead of need, after opening a store."""
+        with self._changed:
+            self._wanted = [start_offset]
+            self._changed.notify_all()
+
+    def advance(self) -> None:
+        """Tell the warmer that the writer has moved; two comparisons unless there is work."""
+        mapped = self._current
+        if mapped is not None and mapped.appended_position >= self._warm_goal:
+            self._warm_goal = mapped.appended_position + WARM_STEP
+            self._cold.set()
+
+    def close(self) -> None:
+        """Stop the threads and delete the files that nobody took; not durable by itself."""
+        with self._changed:
+            self._closing = True
+            self._wanted = []
+            self._changed.notify_all()
+        self._cold.set()
+        for thread in self._threads:
+            thread.join()
+        for mapped in self._prepared.values():
+            with suppress(FileNotFoundError):
+                self._filesystem.unlink(mapped.path)
+            mapped.close()
+        self._prepared.clear()
+        self._current = None
+
+    def _create(self, start_offset: int) -> MappedFile:
+        self._filesystem.make_directory(self._directory)
+        return MappedFile.create(
+            self._filesystem,
+            file_path(self._directory, start_offset),
+            size=self._file_size,
+            start_offset=start_offset,
+        )
+
+    def _allocate(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted or self._closing)
+                if self._closing:
+                    return
+                start_offset = self._wanted.pop(0)
+                if start_offset in self._prepared:
+                    continue
+                self._creating = start_offset
+            mapped = None
+            try:
+                with suppress(StoreError, OSError):
+                    mapped = self._create(start_offset)
+            finally:
+                with self._changed:
+                    self._creating = None
+                    if mapped is not None:
+                        self._prepared[start_offset] = mapped
+                    self._changed.notify_all()
+
+    def _warm(self) -> None:
+        while True:
+            self._cold.wait()
+            self._cold.clear()
+            while not self._closing and self._warm_step():
+                pass
+            if self._closing:
+                return
+
+    def _warm_step(self) -> bool:
+        """Fault in a little more of the window ahead of the writer; False when all of it is."""
+        mapped = self._current
+        if mapped is None:
+            return False
+        goal = mapped.appended_position + self._warm_ahead_bytes
+        if goal > mapped.size and mapped.warm_position >= mapped.size:
+            with self._changed:
+                following = self._prepared.get(mapped.end_offset)
+            if following is None:
+                return False
+            goal -= mapped.size
+            mapped = following
+        begin = max(mapped.warm_position, mapped.appended_position)
+        if begin >= min(goal, mapped.size):
+            return False
+        mapped.warm(min(begin + WARM_STEP, goal))
+        return True

@@ -1,0 +1,332 @@
+"""A copy-on-write view of a directory, so that recovery can run where nothing may change.
+
+Below the base directory everything reads as it is there, and every change stays in this process: stores
+go to private maps, new and lengthened files to a scratch directory, renames and removals are only
+remembered. The base needs read permission alone. Outside the base directory, changes are refused.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.files.filesystem import (
+    Buffer,
+    ByteArray,
+    DirectoryEntry,
+    FileSystem,
+    OsFile,
+    OsFileSystem,
+    OsRegion,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_COPY_STEP: Final = 1 << 20
+
+
+class _Content:
+    """What one file of the view consists of; shared by every name and every opening of it."""
+
+    def __init__(self, source: OsFile, scratch: _Scratch, *, private: bool) -> None:
+        self._source = source
+        self._scratch = scratch
+        self._private = private
+        self._region: OsRegion | None = None
+        self._guard = threading.RLock()
+
+    @property
+    def size(self) -> int:
+        return self._source.size if self._region is None else len(self._region.array)
+
+    def region(self) -> OsRegion:
+        """Return the one map of the file, so that all see each other's stores."""
+        with self._guard:
+            if self._region is None:
+                source = self._source
+                self._region = source.map_private() if self._private else source.map(writable=True)
+            return self._region
+
+    def pread(self, length: int, position: int) -> bytes:
+        with self._guard:
+            if self._region is None:
+                return self._source.pread(length, position)
+            return self._region.array[position : position + length].tobytes()
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        source = np.frombuffer(data, np.uint8)
+        with self._guard:
+            self.extend(position + len(source))
+            if len(source):
+                self.region().array[position : position + len(source)] = source
+
+    def extend(self, size: int) -> None:
+        """Lengthen the file; views handed out before keep what they had, as after a remap."""
+        with self._guard:
+            if size <= self.size:
+                return
+            if not self._private:
+                self._source.extend(size)
+                self._region = None
+                return
+            longer = self._scratch.create(size)
+            before = self.region().array
+            for start in range(0, len(before), _COPY_STEP):
+                piece = before[start : start + _COPY_STEP]
+                if piece.any():
+                    longer.pwrite(piece, start)
+            self._source = longer
+            self._private = False
+            self._region = None
+
+
+class _Scratch:
+    """Where the bytes of new files go; gone with the object."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="penstock-overlay-")
+        self._filesystem = OsFileSystem()
+        self._count = 0
+
+    def create(self, size: int) -> OsFile:
+        self._count += 1
+        path = Path(self._directory.name) / str(self._count)
+        file = self._filesystem.create(path, size, allocate=False)
+        path.unlink()
+        return file
+
+
+class OverlayFile:
+    """An open file of the view."""
+
+    def __init__(self, path: Path, content: _Content, *, writable: bool) -> None:
+        self._path = path
+        self._content = content
+        self._writable = writable
+
+    @property
+    def path(self) -> Path:
+        """Where it was opened."""
+        return self._path
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes now."""
+        return self._content.size
+
+    def map(self, *, writable: bool) -> OverlayRegion:
+        """Map the length it has now."""
+        if writable:
+            self._check_writable()
+        return OverlayRegion(self._content.region().array, writable=writable)
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read up to ``length`` bytes."""
+        return self._content.pread(length, position)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of ``data``, in this process alone."""
+        self._check_writable()
+        self._content.pwrite(data, position)
+
+    def allocate(self, position: int, length: int) -> None:
+        """Lengthen the file; there is nothing to reserve."""
+        self._check_writable()
+        self._content.extend(position + length)
+
+    def extend(self, size: int) -> None:
+        """Lengthen the file."""
+        self._check_writable()
+        self._content.extend(size)
+
+    def zero(self, position: int, length: int) -> None:
+        """Make a range read as zeros."""
+        self._check_writable()
+        self._content.region().array[position : position + length] = 0
+
+    def sync(self) -> None:
+        """Do nothing: the view is never durable."""
+
+    def sync_all(self) -> None:
+        """Do nothing: the view is never durable."""
+
+    def close(self) -> None:
+        """Do nothing: the view keeps what it has read."""
+
+    def _check_writable(self) -> None:
+        if not self._writable:
+            raise PermissionError(f"{self._path} was opened for reading")
+
+
+class OverlayRegion:
+    """A map of a file of the view."""
+
+    def __init__(self, array: ByteArray, *, writable: bool) -> None:
+        view = array[:]
+        view.flags.writeable = writable
+        self._array: ByteArray | None = view
+
+    @property
+    def array(self) -> ByteArray:
+        """The file's bytes as this process sees them."""
+        if self._array is None:
+            raise ValueError("the map was closed")
+        return self._array
+
+    def populate(self, begin: int, end: int) -> None:
+        """Do nothing: warming would copy what nobody changes."""
+
+    def close(self) -> None:
+        """Let go of the array."""
+        self._array = None
+
+
+class OverlayLock:
+    """A lock that concerns nobody else."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+
+class OverlayFileSystem(FileSystem):
+    """A directory as it is, with changes that nobody else sees. Safe to use from several threads."""
+
+    def __init__(self, base_directory: Path) -> None:
+        self._base_directory = _absolute(base_directory)
+        self._base = OsFileSystem()
+        self._scratch = _Scratch()
+        self._guard = threading.RLock()
+        self._files: dict[Path, _Content | None] = {}  # None: removed
+        self._directories: dict[Path, bool] = {}  # False: removed
+
+    def create(self, path: Path, size: int, *, allocate: bool, mode: int = 0o644) -> OverlayFile:
+        """Create a file of zeros in the scratch directory."""
+        del allocate, mode
+        path = self._inside(path)
+        with self._guard:
+            if self.exists(path):
+                raise FileExistsError(f"{path} exists")
+            if not self._is_directory(path.parent):
+                raise FileNotFoundError(f"{path.parent} does not exist")
+            content = _Content(self._scratch.create(size), self._scratch, private=False)
+            self._files[path] = content
+            return OverlayFile(path, content, writable=True)
+
+    def open(self, path: Path, *, writable: bool) -> OverlayFile:
+        """Open an existing file; base files only for reading, whatever was asked."""
+        path = _absolute(path)
+        with self._guard:
+            return OverlayFile(path, self._content(path), writable=writable)
+
+    def _content(self, path: Path) -> _Content:
+        if path not in self._files:
+            source = self._base.open(path, writable=False)
+            self._files[path] = _Content(source, self._scratch, private=True)
+        content = self._files[path]
+        if content is None:
+            raise FileNotFoundError(f"{path} was removed")
+        return content
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether a file or directory has that name in the view."""
+        path = _absolute(path)
+        with self._guard:
+            if path in self._files:
+                return self._files[path] is not None
+            if path in self._directories:
+                return self._directories[path]
+            return self._base.exists(path)
+
+    def _is_directory(self, path: Path) -> bool:
+        return self._directories.get(path, path.is_dir())
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        """List a directory of the view sorted by name."""
+        path = _absolute(path)
+        with self._guard:
+            if not self._directories.get(path, True):
+                return []
+            entries = {entry.name: entry for entry in self._base.list_directory(path)}
+            for name, entry in self._changes_in(path):
+                if entry is None:
+                    entries.pop(name, None)
+                else:
+                    entries[name] = entry
+            return sorted(entries.values())
+
+    def _changes_in(self, directory: Path) -> Iterator[tuple[str, DirectoryEntry | None]]:
+        for path, content in self._files.items():
+            if path.parent == directory:
+                size = 0 if content is None else content.size
+                yield path.name, None if content is None else DirectoryEntry(path.name, False, size)
+        for path, present in self._directories.items():
+            if path.parent == directory:
+                yield path.name, DirectoryEntry(path.name, True, 0) if present else None
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory in the view."""
+        path = _absolute(path)
+        with self._guard:
+            if self._is_directory(path):
+                return
+            self._inside(path)
+            self.make_directory(path.parent)
+            self._directories[path] = True
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory from the view."""
+        path = self._inside(path)
+        with self._guard:
+            if self.list_directory(path):
+                raise OSError(f"{path} is not empty")
+            self._directories[path] = False
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file in the view, replacing the target."""
+        source, target = self._inside(source), self._inside(target)
+        with self._guard:
+            content = self._content(source)
+            self._files[target] = content
+            self._files[source] = None
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file of the view a second name."""
+        source, target = self._inside(source), self._inside(target)
+        with self._guard:
+            if self.exists(target):
+                raise FileExistsError(f"{target} exists")
+            self._files[target] = self._content(source)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name from the view."""
+        path = self._inside(path)
+        with self._guard:
+            if not self.exists(path):
+                raise FileNotFoundError(f"{path} does not exist")
+            self._files[path] = None
+
+    def sync_directory(self, path: Path) -> None:
+        """Do nothing: the view is never durable."""
+
+    def lock(self, path: Path, position: int, content: bytes) -> OverlayLock:
+        """Grant the lock: nobody else can be disturbed."""
+        del path, position, content
+        return OverlayLock()
+
+    def _inside(self, path: Path) -> Path:
+        path = _absolute(path)
+        if not path.is_relative_to(self._base_directory):
+            raise PermissionError(
+                f"{path} is outside {self._base_directory}: nothing may change there"
+            )
+        return path
+
+
+def _absolute(path: Path) -> Path:
+    """Name a path in one way, without asking the file system about links."""
+    return Path.cwd() / path
