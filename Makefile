@@ -10,7 +10,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-KERNEL_SOURCES := $(wildcard storage/kernels/*.py)
+KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/format/*.py)
 PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
 

@@ -6,16 +6,19 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the exit code of every ``penstock`` command means."""
+    """What the exit code of every ``penstock`` command means, the services' own codes included."""
 
     DONE = 0
     FAILED = 1  # a bug, or a failure no other code names
-    USAGE = 2  # an argument is wrong; nothing was done
-    NOT_FOUND = 3  # no such topic, message or file
-    UNREACHABLE = 4  # a service cannot be reached, or did not answer in time
-    CANNOT_OPEN = 5  # the directory is locked, no store, unreadable or of a newer format
-    REFUSED = 6  # full, busy or read-only: may work later
+    USAGE = 2  # an argument or setting is wrong; nothing was done
+    LOCKED = 3  # another process holds the store
+    NOT_A_STORE = 4  # missing, unreadable, or something else
+    NEWER_FORMAT = 5  # written by a later version
+    ADDRESS_TAKEN = 6  # something else listens there
     DAMAGED = 7  # done, and damage was found
+    NOT_FOUND = 8  # no such topic, message or file
+    UNREACHABLE = 9  # a service cannot be reached, or did not answer in time
+    REFUSED = 10  # full, busy, read-only or not serving: may work later
     INTERRUPTED = 130
 
 
@@ -61,11 +64,14 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
 def _of_store(error: Exception) -> tuple[str, ExitCode] | None:
     from storage import errors as store
 
-    if isinstance(error, store.StoreLocked | store.NotAStore | store.UnsupportedFormat):
-        return _one_line(error), ExitCode.CANNOT_OPEN
-    if isinstance(error, store.StoreError):
-        return _one_line(error), ExitCode.FAILED
-    return None
+    line = _one_line(error)
+    if isinstance(error, store.StoreLocked):
+        return line, ExitCode.LOCKED
+    if isinstance(error, store.NotAStore):
+        return line, ExitCode.NOT_A_STORE
+    if isinstance(error, store.UnsupportedFormat):
+        return line, ExitCode.NEWER_FORMAT
+    return (line, ExitCode.FAILED) if isinstance(error, store.StoreError) else None
 
 
 def _unexpected(error: Exception) -> tuple[str, ExitCode]:

@@ -1,0 +1,4 @@
+"""Placeholder."""
+import typer
+def register(app: typer.Typer) -> None:
+    """Add the commands."""

@@ -1,0 +1,86 @@
+"""``penstock query TOPIC KEY`` and ``penstock message ID``: find messages without a queue."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cli.failures import CommandFailed, ExitCode
+from cli.records import body_text, record_json, record_rows, time_text
+from cli.session import print_json, session_of
+from cli.times import parse_time_ms
+
+if TYPE_CHECKING:
+    from penstock import Record
+
+PANEL: Final = "Topics and messages"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("query", rich_help_panel=PANEL)(query)
+    app.command("message", rich_help_panel=PANEL)(message)
+
+
+def query(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="Topic to look in.")],
+    key: Annotated[str, typer.Argument(help="Business key, or unique id with --unique.")],
+    unique: Annotated[bool, typer.Option("--unique", help="KEY is a unique id.")] = False,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Stored since: 15m, ISO 8601 or Unix ms.")
+    ] = "0",
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Stored until.")] = None,
+    most: Annotated[int, typer.Option("--max", "-n", help="At most so many; 0: all.")] = 64,
+) -> None:
+    """Find messages by key."""
+    session = session_of(context)
+    begin_ms = parse_time_ms(since)
+    end_ms = None if until is None else parse_time_ms(until)
+    with session.client() as client:
+        found = client.query_by_key(
+            topic, key, unique=unique, begin_ms=begin_ms, end_ms=end_ms
+        )
+        records: list[Record] = list(itertools.islice(found, most or None))
+        if session.as_json:
+            for record in records:
+                print_json(record_json(record))
+        else:
+            session.show(record_rows(records), empty=f"no message of {topic} has the key {key}")
+    if not records:
+        raise typer.Exit(ExitCode.NOT_FOUND)
+
+
+def message(
+    context: typer.Context,
+    identifier: Annotated[
+        str, typer.Argument(metavar="ID", help="Message id, or commit offset as a number.")
+    ],
+) -> None:
+    """Show one message."""
+    session = session_of(context)
+    with session.client() as client:
+        try:
+            by: str | int = int(identifier) if len(identifier) < 20 else identifier  # noqa: PLR2004
+        except ValueError:
+            raise CommandFailed(
+                f"{identifier!r} is neither a message id nor a commit offset", ExitCode.USAGE
+            ) from None
+        record = client.message(by)
+    if session.as_json:
+        print_json(record_json(record))
+        return
+    value = record_json(record)
+    value["stored"] = time_text(value.pop("store_timestamp_ms"))
+    value["born"] = time_text(value.pop("born_timestamp_ms"))
+    value["keys"] = " ".join(record.keys)
+    value["properties"] = " ".join(f"{k}={v}" for k, v in value["properties"].items())
+    value.pop("body", None), value.pop("body_base64", None)
+    console = session.console()
+    for name, part in value.items():
+        console.print(f"[cyan]{name.replace('_', ' '):<14}[/]", end=" ")
+        console.print(str(part), markup=False)
+    console.print(f"[cyan]{'body':<14}[/]", end=" ")
+    console.print(body_text(record.body), markup=False)

@@ -1,0 +1,28 @@
+"""Times as people type them: Unix milliseconds, ISO 8601, or so long ago."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Final
+
+from cli.failures import CommandFailed, ExitCode
+from storage.clock import SystemClock
+
+UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_time_ms(text: str) -> int:
+    """Return Unix milliseconds for ``1385859600000``, ``2013-11-01T10:00:00Z`` or ``15m`` (ago)."""
+    if text.isdecimal():
+        return int(text)
+    ago = re.fullmatch(r"(\d+)([smhd])", text)
+    if ago:
+        return SystemClock().now_ms() - int(ago[1]) * UNIT_MS[ago[2]]
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise CommandFailed(
+            f"{text!r} is no time: give Unix milliseconds, 2013-11-01T10:00:00Z, or 15m for that long ago",
+            ExitCode.USAGE,
+        ) from None

@@ -1,0 +1,141 @@
+"""``penstock topic create|list|describe|update|delete``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cli.failures import CommandFailed, ExitCode
+from cli.session import print_json, session_of
+
+if TYPE_CHECKING:
+    from penstock import Topic
+
+PERMISSIONS: Final = {0: "none", 2: "write", 4: "read", 6: "read, write"}
+
+app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="Name of the topic.")]
+Attributes = Annotated[
+    list[str] | None, typer.Option("--attribute", metavar="NAME=VALUE", help="May be repeated.")
+]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    queues: Annotated[int, typer.Option("--queues", "-q", help="How many queues it has.")] = 8,
+    attribute: Attributes = None,
+) -> None:
+    """Create a topic."""
+    session = session_of(context)
+    with session.client() as client:
+        topic = client.create_topic(
+            name, queue_count=queues, attributes=name_values(attribute, "--attribute")
+        )
+    session.say(f"topic [bold]{topic.name}[/] with {topic.write_queue_count} queues", _json(topic))
+
+
+@app.command("list")
+def list_topics(context: typer.Context) -> None:
+    """List the topics."""
+    session = session_of(context)
+    with session.client() as client:
+        topics = client.topics()
+    if session.as_json:
+        for topic in topics:
+            print_json(_json(topic))
+        return
+    session.show(
+        [
+            {
+                "topic": topic.name,
+                "queues": topic.read_queue_count,
+                "permission": PERMISSIONS.get(topic.perm, str(topic.perm)),
+                "attributes": " ".join(f"{k}={v}" for k, v in topic.attributes.items()),
+            }
+            for topic in topics
+        ],
+        empty="no topics yet: penstock topic create NAME --queues 8",
+    )
+
+
+@app.command()
+def describe(context: typer.Context, name: Name) -> None:
+    """Show a topic and what each of its queues holds."""
+    session = session_of(context)
+    with session.client() as client:
+        found = client.describe_topic(name)
+    queues = [
+        {"queue": queue_id, "min_offset": begin, "max_offset": end, "messages": end - begin}
+        for queue_id, (begin, end) in sorted(found.queues.items())
+    ]
+    if session.as_json:
+        print_json(_json(found.topic) | {"queues": queues})
+        return
+    permission = PERMISSIONS.get(found.topic.perm, str(found.topic.perm))
+    total = sum(queue["messages"] for queue in queues)
+    session.show(queues, title=f"{name}: {permission}; {total:,} messages", empty="no queues")
+
+
+@app.command()
+def update(
+    context: typer.Context,
+    name: Name,
+    queues: Annotated[
+        int | None, typer.Option("--queues", "-q", help="New number of queues.")
+    ] = None,
+    perm: Annotated[
+        int | None, typer.Option(help="2 to write plus 4 to read; 6 is both.", min=0, max=7)
+    ] = None,
+    attribute: Attributes = None,
+) -> None:
+    """Change a topic's queues, permission or attributes."""
+    session = session_of(context)
+    if queues is None and perm is None and not attribute:
+        raise CommandFailed("nothing to change: give --queues, --perm or --attribute", ExitCode.USAGE)
+    with session.client() as client:
+        topic = client.update_topic(
+            name,
+            queue_count=queues,
+            perm=perm,
+            attributes=name_values(attribute, "--attribute"),
+        )
+    session.say(f"topic [bold]{topic.name}[/] with {topic.write_queue_count} queues", _json(topic))
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a topic and its queues; its records stay in the commit log until that is cleaned."""
+    session = session_of(context)
+    if not yes and not session.as_json:
+        typer.confirm(f"Delete topic {name} and its queues?", abort=True)
+    with session.client() as client:
+        client.delete_topic(name)
+    session.say(f"topic [bold]{name}[/] deleted", {"deleted": name})
+
+
+def name_values(pairs: list[str] | None, option: str) -> dict[str, str]:
+    """Return ``NAME=VALUE`` options as a mapping."""
+    values = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise CommandFailed(f"{option} {pair!r}: write it as NAME=VALUE", ExitCode.USAGE)
+        values[name] = value
+    return values
+
+
+def _json(topic: Topic) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "read_queues": topic.read_queue_count,
+        "write_queues": topic.write_queue_count,
+        "perm": topic.perm,
+        "attributes": dict(topic.attributes),
+    }
