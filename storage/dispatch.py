@@ -1,0 +1,220 @@
+"""Followers of the commit log, and the one that builds the consume queues.
+
+A follower has a position of its own and reads whole records, many at a time, up to the offset that
+the writer has confirmed; it never waits for another follower. Damage in the log is stepped over: the
+next whole record counts that stands where it says it stands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from storage.config import UNIT_SIZE
+from storage.consume_queue import QueueTable, placeholder_units
+from storage.errors import StoreFull
+from storage.kernels import columns, scan
+from storage.log_walk import Records
+from storage.queue_units import UnitBuilder
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.files.filesystem import ByteArray
+
+ROWS_MAX: Final = 8_192
+COALESCE_S: Final = 0.001
+FULL_RETRY_S: Final = 0.2
+
+
+class LogFiles(Protocol):
+    """Commit log files as one address space; ours or read-only ones."""
+
+    def view(self, offset: int, length: int) -> ByteArray | None:
+        """Return up to ``length`` bytes from ``offset``, not past their file's end."""
+        ...
+
+    def next_start(self, offset: int) -> int | None:
+        """Return the start of the first file after ``offset``."""
+        ...
+
+
+class LogFollower:
+    """Walks the commit log from ``position``; subclasses take the rows.
+
+    ``position`` is always the start of a record, a blank record or a file, or where damage begins.
+    """
+
+    def __init__(self, files: LogFiles, position: int, *, rows_max: int = ROWS_MAX) -> None:
+        self.position = position
+        self._files = files
+        self._rows = columns.new_rows(rows_max)
+
+    def take(self, records: Records) -> None:
+        """Handle a run of whole records; its row table is good until the return."""
+        raise NotImplementedError
+
+    def skip_damage(self, begin: int, end: int) -> None:
+        """Hear that no record could be read in ``[begin, end)``; the default does nothing."""
+
+    def step(self, limit: int) -> bool:
+        """Go on by one chunk, not beyond ``limit``; return whether ``position`` moved."""
+        begin = self.position
+        if begin >= limit:
+            return False
+        data = self._files.view(begin, limit - begin)
+        if data is None or len(data) == 0:
+            start = self._files.next_start(begin)
+            if start is None or start > limit:
+                return False
+            self.skip_damage(begin, start)
+            self.position = start
+            return True
+        count, next_position, stop = scan.scan_records(
+            data, 0, len(data), begin, columns.CHECK_COMMIT_OFFSET, self._rows
+        )
+        if count:
+            self.take(Records(data, begin, self._rows[:count], begin, begin + next_position))
+        position = begin + next_position
+        if stop == columns.STOP_BLANK:
+            start = self._files.next_start(position)
+            position = limit if start is None else min(start, limit)
+        elif stop not in (columns.STOP_END, columns.STOP_ROWS_FULL):
+            found = scan.find_record(data, next_position + 1, len(data), position + 1)
+            damage_end = begin + (len(data) if found < 0 else found)
+            self.skip_damage(position, damage_end)
+            position = damage_end
+        self.position = position
+        return position != begin
+
+
+class Dispatcher(LogFollower):
+    """Builds the consume queues; the only one who writes units while the store is open."""
+
+    def __init__(self, files: LogFiles, queues: QueueTable, position: int) -> None:
+        super().__init__(files, position)
+        self.queues = queues
+        self._builder = UnitBuilder(ROWS_MAX)
+        self._damage: tuple[int, int] = (0, 0)
+
+    def take(self, records: Records) -> None:
+        """Append each queue's units in one write. Doing it again is harmless."""
+        for topic, queue_id, units, queue_offsets in self._builder.build(
+            records.data, records.rows, len(records.rows), records.data_offset
+        ):
+            queue = self.queues.get(topic, queue_id)
+            first = int(queue_offsets[0])
+            if first > queue.next_offset:
+                if queue.exists:
+                    queue.append(placeholder_units(self._damage, first - queue.next_offset))
+                else:
+                    queue.next_offset = first
+            built = queue.next_offset - first
+            if built < len(queue_offsets):
+                queue.append(memoryview(units)[built * UNIT_SIZE :])
+
+    def skip_damage(self, begin: int, end: int) -> None:
+        """Remember where the records of a coming gap in queue offsets were."""
+        self._damage = (begin, end)
+
+
+class DispatchThread:
+    """Runs a dispatcher behind the confirmed offset and tells who is waiting.
+
+    Wake-ups are joined: after a round the thread looks away for up to a millisecond, so that a
+    stream of single appends costs one round a millisecond and not one GIL hand-over each.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        limit: Callable[[], int],
+        publish: Callable[[int], None],
+        fail: Callable[[BaseException], None],
+        clock: Clock,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.problem = ""
+        self._limit = limit
+        self._publish = publish
+        self._fail = fail
+        self._clock = clock
+        self._wake = threading.Event()
+        self._asleep = False
+        self._stopping = False
+        self._progress = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="penstock-dispatch", daemon=True)
+
+    @property
+    def position(self) -> int:
+        """End of the records whose units are in the page cache."""
+        return self.dispatcher.position
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Say that the limit was raised; cheap when the thread is busy."""
+        if self._asleep:
+            self._wake.set()
+
+    def wait(self, commit_offset: int, timeout_s: float) -> bool:
+        """Block until everything before ``commit_offset`` is dispatched; False when time is up."""
+        self._wake.set()
+        with self._progress:
+            return self._progress.wait_for(
+                lambda: self.position >= commit_offset or not self._thread.is_alive(), timeout_s
+            ) and self.position >= commit_offset
+
+    def stop(self) -> None:
+        """Finish what is confirmed and end the thread."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._round():
+                pass
+        except BaseException as error:  # noqa: BLE001  whatever it is, the store must say so
+            self.problem = f"dispatch failed: {error}"
+            self._fail(error)
+        finally:
+            with self._progress:
+                self._progress.notify_all()
+
+    def _round(self) -> bool:
+        began = self._clock.monotonic()
+        moved = False
+        try:
+            while self.dispatcher.step(self._limit()):
+                moved = True
+                self._publish(self.position)
+            self.problem = ""
+        except StoreFull as error:
+            # The units that fit are in place and are met as built in the next try.
+            self.problem = str(error)
+            if self._stopping:
+                return False
+            self._wake.wait(FULL_RETRY_S)
+            self._wake.clear()
+            return True
+        if moved:
+            with self._progress:
+                self._progress.notify_all()
+        if self._stopping:
+            return self.position < self._limit()
+        if moved:
+            spare_s = COALESCE_S - (self._clock.monotonic() - began)
+            if spare_s > 0:
+                threading.Event().wait(spare_s)
+            return True
+        self._asleep = True
+        if self.position >= self._limit() and not self._stopping:
+            self._wake.wait()
+        self._asleep = False
+        self._wake.clear()
+        return True

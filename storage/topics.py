@@ -1,0 +1,208 @@
+"""The topic table: ``config/topics.json`` in a broker's shape, with its ``.bak``.
+
+Loading falls back to the ``.bak`` when the main file is missing, empty or not readable; fields this
+code does not know are kept as they were read. Saving is atomic and durable on return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from storage.errors import InvalidMessage, TopicExists, TopicNotFound
+from storage.format.config_json import decode_config, encode_config
+from storage.format.names import topic_name_problem
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import FileSystem
+
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+QUEUE_COUNT_MAX: Final = 65_536
+TOPICS_FILE: Final = "topics.json"
+NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
+
+_DEFAULT_FIELDS: Final[Mapping[str, object]] = MappingProxyType(
+    {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """One topic: its queues, who may use them, and its attributes."""
+
+    name: str
+    read_queue_count: int
+    write_queue_count: int
+    perm: int = PERM_READ | PERM_WRITE
+    attributes: Mapping[str, str] = field(default=NO_ATTRIBUTES)
+    other_fields: Mapping[str, object] = field(default=_DEFAULT_FIELDS)
+
+    @property
+    def queue_count(self) -> int:
+        """Return how many queues exist for reading or writing."""
+        return max(self.read_queue_count, self.write_queue_count)
+
+    @property
+    def writable(self) -> bool:
+        """Return whether the permission bits allow appending."""
+        return bool(self.perm & PERM_WRITE)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the topic in a broker's shape."""
+        return {
+            **self.other_fields,
+            "attributes": dict(self.attributes),
+            "perm": self.perm,
+            "readQueueNums": self.read_queue_count,
+            "topicName": self.name,
+            "writeQueueNums": self.write_queue_count,
+        }
+
+    @classmethod
+    def from_json(cls, name: str, fields: Mapping[str, Any]) -> TopicConfig:
+        """Read a topic in a broker's shape; missing fields get a broker's class defaults."""
+        known = {"attributes", "perm", "readQueueNums", "topicName", "writeQueueNums"}
+        return cls(
+            name=str(fields.get("topicName") or name),
+            read_queue_count=int(fields.get("readQueueNums", 16)),
+            write_queue_count=int(fields.get("writeQueueNums", 16)),
+            perm=int(fields.get("perm", PERM_READ | PERM_WRITE)),
+            attributes={str(k): str(v) for k, v in (fields.get("attributes") or {}).items()},
+            other_fields={k: v for k, v in fields.items() if k not in known},
+        )
+
+
+class TopicTable:
+    """All topics of a store; the writer is the only one who changes it."""
+
+    def __init__(self, filesystem: FileSystem, config_directory: Path) -> None:
+        self._filesystem = filesystem
+        self._path = config_directory / TOPICS_FILE
+        self._topics: dict[str, TopicConfig] = {}
+        self._other: dict[str, object] = {}
+        self._version_counter = 0
+        self._state_version = 0
+        self._version_timestamp_ms = 0
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the file again, or its ``.bak``; with neither readable the table is empty."""
+        document = self._read(self._path)
+        if document is None:
+            document = self._read(self._path.with_name(TOPICS_FILE + ".bak"))
+        if document is None:
+            document = {}
+        version = document.get("dataVersion") or {}
+        self._version_counter = int(version.get("counter", 0))
+        self._state_version = int(version.get("stateVersion", 0))
+        self._version_timestamp_ms = int(version.get("timestamp", 0))
+        self._other = {
+            k: v for k, v in document.items() if k not in ("dataVersion", "topicConfigTable")
+        }
+        table = document.get("topicConfigTable") or {}
+        topics = (TopicConfig.from_json(name, fields) for name, fields in table.items())
+        self._topics = {topic.name: topic for topic in topics}
+
+    def _read(self, path: Path) -> dict[str, Any] | None:
+        if not self._filesystem.exists(path):
+            return None
+        try:
+            document = decode_config(self._filesystem.read_bytes(path))
+        except ValueError:
+            return None
+        return document if isinstance(document, dict) else None
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._topics
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(sorted(self._topics.values(), key=lambda topic: topic.name))
+
+    def get(self, name: str) -> TopicConfig:
+        """Return the topic or raise TopicNotFound."""
+        try:
+            return self._topics[name]
+        except KeyError:
+            raise TopicNotFound(name) from None
+
+    def create(
+        self, name: str, *, queue_count: int, attributes: Mapping[str, str], now_ms: int
+    ) -> TopicConfig:
+        """Add a topic and save the table; durable on return."""
+        problem = topic_name_problem(name)
+        if problem:
+            raise InvalidMessage("topic", problem)
+        if name in self._topics:
+            raise TopicExists(name)
+        topic = TopicConfig(
+            name=name,
+            read_queue_count=_checked_queue_count(queue_count),
+            write_queue_count=queue_count,
+            attributes=dict(attributes),
+        )
+        self._store(name, topic, now_ms=now_ms)
+        return topic
+
+    def update(
+        self,
+        name: str,
+        *,
+        read_queue_count: int | None = None,
+        write_queue_count: int | None = None,
+        perm: int | None = None,
+        attributes: Mapping[str, str] = NO_ATTRIBUTES,
+        now_ms: int,
+    ) -> TopicConfig:
+        """Change what is given, keep the rest, and save the table; durable on return."""
+        topic = self.get(name)
+        if read_queue_count is not None:
+            topic = replace(topic, read_queue_count=_checked_queue_count(read_queue_count))
+        if write_queue_count is not None:
+            topic = replace(topic, write_queue_count=_checked_queue_count(write_queue_count))
+        if perm is not None:
+            if not 0 <= perm <= 7:
+                raise InvalidMessage("perm", f"must lie between 0 and 7, not {perm}")
+            topic = replace(topic, perm=perm)
+        if attributes:
+            topic = replace(topic, attributes={**topic.attributes, **attributes})
+        self._store(name, topic, now_ms=now_ms)
+        return topic
+
+    def delete(self, name: str, *, now_ms: int) -> None:
+        """Remove a topic from the table and save it; durable on return."""
+        self.get(name)
+        self._store(name, None, now_ms=now_ms)
+
+    def _store(self, name: str, topic: TopicConfig | None, *, now_ms: int) -> None:
+        topics = {k: v for k, v in self._topics.items() if k != name}
+        if topic is not None:
+            topics[name] = topic
+        document = {
+            **self._other,
+            "dataVersion": {
+                "counter": self._version_counter + 1,
+                "stateVersion": self._state_version,
+                "timestamp": now_ms,
+            },
+            "topicConfigTable": {k: topics[k].to_json() for k in sorted(topics)},
+        }
+        self._filesystem.make_directory(self._path.parent)
+        self._filesystem.write_atomically(self._path, encode_config(document), backup=True)
+        self._topics = topics
+        self._version_counter += 1
+        self._version_timestamp_ms = now_ms
+
+
+def _checked_queue_count(queue_count: int) -> int:
+    if not 1 <= queue_count <= QUEUE_COUNT_MAX:
+        raise InvalidMessage(
+            "queue_count", f"must lie between 1 and {QUEUE_COUNT_MAX}, not {queue_count}"
+        )
+    return queue_count
