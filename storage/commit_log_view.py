@@ -1,0 +1,152 @@
+"""The commit log as a reader sees it: which ranges of it exist, and the bytes of one file.
+
+A reader owns nothing here. Files appear and go while it reads; a view of a file that has gone stays
+readable for as long as it is held.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.files.filesystem import ByteArray, FileSystem
+from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+from storage.kernels.pull import check_one
+
+EVERYTHING: Final = (1 << 63) - 1  # a visible offset that hides nothing
+STORE_TIMESTAMP_POSITION: Final = 56  # behind an IPv4 born host; 12 more behind an IPv6 one
+
+
+class LogSpan(NamedTuple):
+    """One file of the log: its bytes, and the part ``[start_offset, end_offset)`` that is visible."""
+
+    array: ByteArray
+    start_offset: int
+    end_offset: int
+
+
+class CommitLogView:
+    """Read access to ``commitlog/`` within ``[min_offset, visible_offset)``."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path, *, mapped_files_max: int) -> None:
+        self._files = ReadOnlyMappedFileQueue(
+            filesystem, directory, file_size=0, mapped_files_max=mapped_files_max
+        )
+        self.min_offset = 0
+        self.visible_offset = EVERYTHING
+        # Starts and ends of the ranges that may be read; replaced as one, for lock-free readers.
+        self.ranges: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] = (
+            np.empty(0, np.int64),
+            np.empty(0, np.int64),
+        )
+        self._bounds = (-1, -1)
+        self.set_bounds(0, EVERYTHING)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """What ``set_bounds`` was last given."""
+        return self._bounds
+
+    def set_bounds(self, min_offset: int, visible_offset: int) -> None:
+        """Say what may be read; lists the directory again when files beyond the known are needed."""
+        if (min_offset, visible_offset) == self._bounds:
+            return
+        known_end = self._files.end_offset
+        if known_end < visible_offset != EVERYTHING or min_offset > self._files.first_offset:
+            self._files.refresh()
+        self._bounds = (min_offset, visible_offset)
+        self._rebuild()
+
+    def refresh(self) -> None:
+        """List the directory again."""
+        if self._files.refresh():
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        min_offset, visible_offset = self._bounds
+        entries = self._files.entries
+        self.min_offset = max(min_offset, entries[0].start_offset if entries else 0)
+        self.visible_offset = visible_offset
+        spans = [
+            (
+                max(entry.start_offset, min_offset),
+                min(entry.start_offset + entry.size, visible_offset),
+            )
+            for entry in entries
+        ]
+        spans = [span for span in spans if span[0] < span[1]]
+        self.ranges = (
+            np.array([start for start, _ in spans], np.int64),
+            np.array([end for _, end in spans], np.int64),
+        )
+
+    @property
+    def end_offset(self) -> int:
+        """End of the last visible range; 0 if there is none."""
+        ends = self.ranges[1]
+        return int(ends[-1]) if len(ends) else 0
+
+    @property
+    def file_starts(self) -> list[int]:
+        """Where each file starts."""
+        return [entry.start_offset for entry in self._files.entries]
+
+    @property
+    def file_size(self) -> int:
+        """Length of the oldest file, which all have; 0 without files."""
+        entries = self._files.entries
+        return entries[0].size if entries else 0
+
+    def span(self, commit_offset: int) -> LogSpan | None:
+        """Return the file that holds ``commit_offset``; None where nothing is or may be read."""
+        if not self.min_offset <= commit_offset < self.visible_offset:
+            return None
+        mapped = self._files.find(commit_offset)
+        if mapped is None:
+            self.refresh()
+            mapped = self._files.find(commit_offset)
+            if mapped is None:
+                return None
+        return LogSpan(
+            mapped.array, mapped.start_offset, min(mapped.end_offset, self.visible_offset)
+        )
+
+    def next_start(self, commit_offset: int) -> int | None:
+        """Return where the first file after ``commit_offset`` starts, None if there is none."""
+        return self._files.next_start(commit_offset)
+
+    def bytes_at(self, commit_offset: int, size: int) -> memoryview | None:
+        """Return ``size`` bytes, unchecked; None unless they all lie in one file."""
+        span = self.span(commit_offset)
+        if span is None or size < 0 or commit_offset + size > span.end_offset:
+            return None
+        position = commit_offset - span.start_offset
+        return memoryview(span.array)[position : position + size]
+
+    def check(self, commit_offset: int) -> tuple[int, int]:
+        """Check the record at ``commit_offset``: ``(size, stop)`` as ``check_one`` gives them."""
+        span = self.span(commit_offset)
+        if span is None:
+            return 0, -1
+        size, stop = check_one(
+            span.array,
+            commit_offset - span.start_offset,
+            span.end_offset - span.start_offset,
+            commit_offset,
+        )
+        return int(size), int(stop)
+
+    def store_timestamp_ms(self, commit_offset: int, size: int) -> int:
+        """Return the store time in the record's bytes, unchecked; -1 if they are not there."""
+        record = self.bytes_at(commit_offset, size)
+        if record is None or size < STORE_TIMESTAMP_POSITION + 20:
+            return -1
+        position = STORE_TIMESTAMP_POSITION + (12 if record[39] & 0x10 else 0)
+        return int.from_bytes(record[position : position + 8], "big", signed=True)
+
+    def close(self) -> None:
+        """Let go of every map."""
+        self._files.close()

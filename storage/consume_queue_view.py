@@ -1,0 +1,205 @@
+"""One consume queue as a reader sees it: where it begins, where it ends, its units.
+
+The end is found by walking on from the last known one, so a pull at the tail costs the units that
+came since. Only units whose records end at or before the visible offset count.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.files.filesystem import ByteArray, FileSystem
+from storage.files.mapped_file_queue import FileEntry, ReadOnlyMappedFileQueue
+from storage.kernels.pull import UNIT_SIZE, first_unit_from, units_end
+
+MAPPED_FILES_OF_A_QUEUE: Final = 4
+
+
+class Unit(NamedTuple):
+    """One consume queue unit."""
+
+    commit_offset: int
+    size: int
+    tag_code: int
+
+
+class UnitSpan(NamedTuple):
+    """Units of one file: ``array`` holds those from ``first_queue_offset`` on.
+
+    ``begin`` is the index of the one asked for, ``end`` the index behind the last that is there.
+    """
+
+    array: ByteArray
+    first_queue_offset: int
+    begin: int
+    end: int
+
+
+def unit_at(array: ByteArray, index: int) -> Unit:
+    """Return one unit of a queue file."""
+    data = array[index * UNIT_SIZE : (index + 1) * UNIT_SIZE].tobytes()
+    return Unit(
+        int.from_bytes(data[0:8], "big", signed=True),
+        int.from_bytes(data[8:12], "big", signed=True),
+        int.from_bytes(data[12:20], "big", signed=True),
+    )
+
+
+class ConsumeQueueView:
+    """Read access to ``consumequeue/<topic>/<queue_id>/``. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        *,
+        mapped_files_max: int = MAPPED_FILES_OF_A_QUEUE,
+    ) -> None:
+        self.directory = directory
+        self._files = ReadOnlyMappedFileQueue(
+            filesystem, directory, file_size=0, mapped_files_max=mapped_files_max
+        )
+        self._guard = threading.Lock()
+        self._end: int | None = None
+        self._min_key: tuple[int, int] | None = None
+        self._min = 0
+
+    @property
+    def files(self) -> list[FileEntry]:
+        """The queue's files as last listed, in order."""
+        return self._files.entries
+
+    def reset(self) -> None:
+        """Forget where the queue ended: it may have been repaired."""
+        with self._guard:
+            self._end = None
+            self._min_key = None
+            self._files.refresh()
+
+    def close(self) -> None:
+        """Let go of every map."""
+        self._files.close()
+
+    def max_offset(self, visible_commit_offset: int) -> int:
+        """Return the queue offset behind the last visible unit; 0 of a queue without files."""
+        with self._guard:
+            if self._end is None:
+                self._end = self._find_end(visible_commit_offset)
+            self._end = self._walk_on(self._end, visible_commit_offset)
+            return self._end
+
+    def _find_end(self, visible_commit_offset: int) -> int:
+        """Return where the last file that has a visible unit begins."""
+        self._files.refresh()
+        entries = self._files.entries
+        for entry in reversed(entries):
+            mapped = self._files.find(entry.start_offset)
+            if mapped is not None and units_end(mapped.array, 0, 1, visible_commit_offset) == 1:
+                return entry.start_offset // UNIT_SIZE
+        return entries[0].start_offset // UNIT_SIZE if entries else 0
+
+    def _walk_on(self, end: int, visible_commit_offset: int) -> int:
+        while True:
+            mapped = self._files.find(end * UNIT_SIZE)
+            if mapped is None:
+                # Only at a border between files can there be a file that was not listed yet.
+                if not self._files.refresh():
+                    return end
+                mapped = self._files.find(end * UNIT_SIZE)
+                if mapped is None:
+                    return end
+            first = mapped.start_offset // UNIT_SIZE
+            count = mapped.size // UNIT_SIZE
+            index = int(units_end(mapped.array, end - first, count, visible_commit_offset))
+            if first + index == end or index < count:
+                return first + index
+            end = first + index
+
+    def min_offset(self, min_commit_offset: int, max_offset: int) -> int:
+        """Return the first queue offset whose record lies at or behind ``min_commit_offset``.
+
+        ``max_offset`` if no record is left. Pre-fill units are not counted.
+        """
+        entries = self._files.entries
+        key = (min_commit_offset, entries[0].start_offset if entries else -1)
+        with self._guard:
+            if key == self._min_key and (self._min < max_offset or max_offset == 0):
+                return self._min
+            found = max_offset
+            for entry in entries:
+                mapped = self._files.find(entry.start_offset)
+                if mapped is None:
+                    continue
+                first = entry.start_offset // UNIT_SIZE
+                end = min(max_offset - first, mapped.size // UNIT_SIZE)
+                if end <= 0:
+                    break
+                if unit_at(mapped.array, end - 1).commit_offset < min_commit_offset:
+                    continue
+                index = int(first_unit_from(mapped.array, 0, end, min_commit_offset))
+                if index < end:
+                    found = first + index
+                    break
+            self._min_key, self._min = key, found
+            return found
+
+    def broker_min_offset(self, min_commit_offset: int, max_offset: int) -> int:
+        """Return what a broker that has just started takes for the minimum.
+
+        ConsumeQueue#correctMinOffset looks for the first live unit in the first file alone, so the
+        minimum is 0 when that file is wholly expired and not the last.
+        """
+        last = self.unit(max_offset - 1)
+        if last is None:
+            return 0
+        if last.commit_offset < min_commit_offset:
+            return max_offset
+        for entry in self._files.entries:
+            mapped = self._files.find(entry.start_offset)
+            if mapped is None:
+                return 0
+            first = entry.start_offset // UNIT_SIZE
+            end = min(max_offset - first, mapped.size // UNIT_SIZE)
+            for index in range(end):
+                if unit_at(mapped.array, index).commit_offset >= min_commit_offset:
+                    return first + index
+            return 0
+        return 0
+
+    def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None:
+        """Return the file of units that ``queue_offset`` is in; None if that file is not there."""
+        if queue_offset < 0 or queue_offset >= max_offset:
+            return None
+        mapped = self._files.find(queue_offset * UNIT_SIZE)
+        if mapped is None:
+            return None
+        first = mapped.start_offset // UNIT_SIZE
+        end = min(max_offset - first, mapped.size // UNIT_SIZE)
+        if queue_offset - first >= end:
+            return None
+        return UnitSpan(mapped.array, first, queue_offset - first, end)
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return one unit, visible or not; None if its file is not there."""
+        if queue_offset < 0:
+            return None
+        mapped = self._files.find(queue_offset * UNIT_SIZE)
+        if mapped is None:
+            return None
+        index = queue_offset - mapped.start_offset // UNIT_SIZE
+        if (index + 1) * UNIT_SIZE > mapped.size:
+            return None
+        return unit_at(mapped.array, index)
+
+    def next_file_offset(self, queue_offset: int) -> int | None:
+        """Return the first queue offset of the next file that is there, None if none is."""
+        start = self._files.next_start(max(queue_offset, 0) * UNIT_SIZE)
+        return None if start is None else start // UNIT_SIZE
+
+    @property
+    def file_unit_count(self) -> int:
+        """Units of a whole file, told by the oldest one; 0 without files."""
+        entries = self._files.entries
+        return entries[0].size // UNIT_SIZE if entries else 0

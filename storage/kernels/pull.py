@@ -1,0 +1,607 @@
+"""Serving: choosing consume queue units, then proving the records they point at.
+
+The chosen table has one int64 row a unit::
+
+    column  name            meaning
+    0       QUEUE_OFFSET    number of the unit in its queue
+    1       COMMIT_OFFSET   where the unit says that its record starts
+    2       UNIT_SIZE       the record's size as the unit says
+    3       STATE           one of the states below
+
+A state is CHOSEN until the record was looked at, then GOOD, FILTERED (its tag is not one asked for,
+only the hash was), or DAMAGED + the stop that ``check_record`` gave.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.kernels.big_endian import read_i32, read_i64, read_u8
+from storage.kernels.columns import (
+    CHECK_ALL,
+    COLUMN_COUNT,
+    FEATURES,
+    HAS_TAGS,
+    KEYS_LENGTH,
+    KEYS_POSITION,
+    PROPERTIES_LENGTH,
+    PROPERTIES_POSITION,
+    QUEUE_ID,
+    SIZE,
+    STOP_COMMIT_OFFSET,
+    STOP_END,
+    STOP_TRUNCATED,
+    STORE_TIMESTAMP,
+    TOPIC_LENGTH,
+    TOPIC_POSITION,
+    UNIQ_KEY_LENGTH,
+    UNIQ_KEY_POSITION,
+)
+from storage.kernels.crc import bytes_equal, copy_bytes
+from storage.kernels.jit import (
+    BYTES,
+    INT64S,
+    ROWS,
+    WRITABLE_BYTES,
+    WRITABLE_INT64S,
+    WRITABLE_ROWS,
+    inner,
+    int64,
+    kernel,
+    results,
+)
+from storage.kernels.properties import NAME_END, NAME_TAGS, PROPERTY_END, matches
+from storage.kernels.scan import check_record
+
+UNIT_SIZE: Final = 20
+PREFILL_SIZE: Final = 0x7FFFFFFF
+EXTENSION_CODE_MAX: Final = -(1 << 31) - 1  # tag codes up to here are extension addresses
+
+QUEUE_OFFSET: Final = 0
+COMMIT_OFFSET: Final = 1
+RECORD_SIZE: Final = 2
+STATE: Final = 3
+CHOSEN_COLUMNS: Final = 4
+
+CHOSEN: Final = 0
+GOOD: Final = 1
+FILTERED: Final = 2
+DAMAGED: Final = 100
+DAMAGED_PLACE: Final = DAMAGED + 98  # a record of another topic or queue
+DAMAGED_UNIT: Final = DAMAGED + 99  # the unit cannot be pointing at a record
+
+RECORDS_MAX: Final = 0
+BYTES_MAX: Final = 1
+NEAR_BYTES_MAX: Final = 2
+NEAR_RECORDS_MAX: Final = 3
+FAR_BYTES_MAX: Final = 4
+FAR_RECORDS_MAX: Final = 5
+NEAR_COMMIT_OFFSET: Final = 6
+EXAMINED_MAX: Final = 7
+RECORDS_BEFORE: Final = 8
+BYTES_BEFORE: Final = 9
+SKIP_BEHIND_HOLES: Final = 10
+LIMIT_COUNT: Final = 11
+
+NOTHING: Final = 0
+UNMATCHED: Final = 1
+REMOVED: Final = 2
+KEY_ABSENT: Final = 3  # of a key query: the record there does not carry the key
+
+ANY_TIME_END: Final = (1 << 63) - 1
+
+
+def new_chosen(capacity: int) -> npt.NDArray[np.int64]:
+    """An empty chosen table for up to ``capacity`` units."""
+    return np.empty((capacity, CHOSEN_COLUMNS), np.int64)
+
+
+@inner
+def among(sorted_values: Any, value: int) -> bool:
+    """Whether ``value`` is in a sorted array."""
+    low = np.int64(0)
+    high = np.int64(sorted_values.size)
+    while low < high:
+        middle = (low + high) >> 1
+        if sorted_values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low < sorted_values.size and sorted_values[low] == value
+
+
+@inner
+def range_index(starts: Any, ends: Any, offset: int) -> int:
+    """Index of the half-open range that holds ``offset``, -1 if none does; starts are sorted."""
+    low = np.int64(0)
+    high = np.int64(starts.size)
+    while low < high:
+        middle = (low + high) >> 1
+        if starts[middle] <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    if low > 0 and offset < ends[low - 1]:
+        return low - 1
+    return np.int64(-1)
+
+
+@kernel(int64(BYTES, int64, int64, int64))
+def units_end(units: Any, begin: int, end: int, visible_commit_offset: int) -> int:
+    """Index of the first unit of ``units[begin:end]`` that is not there yet, ``end`` if all are.
+
+    A unit is there when it points at something (offset not negative, size above 0) that ends at or
+    before ``visible_commit_offset``; pre-fill units count as there.
+    """
+    if begin < 0 or end * UNIT_SIZE > units.size:
+        return np.int64(begin)
+    index = np.int64(begin)
+    while index < end:
+        position = index * UNIT_SIZE
+        commit_offset = read_i64(units, position)
+        size = read_i32(units, position + 8)
+        if commit_offset < 0 or size <= 0:
+            break
+        if commit_offset >= visible_commit_offset and size != PREFILL_SIZE:
+            break
+        if size != PREFILL_SIZE and commit_offset + size > visible_commit_offset:
+            break
+        index += 1
+    return index
+
+
+@kernel(int64(BYTES, int64, int64, int64))
+def first_unit_from(units: Any, begin: int, end: int, commit_offset: int) -> int:
+    """Index of the first real unit of ``units[begin:end]`` at or above ``commit_offset``, or ``end``.
+
+    Pre-fill units are never real.
+    """
+    if begin < 0 or end * UNIT_SIZE > units.size:
+        return np.int64(end)
+    for index in range(begin, end):
+        position = index * UNIT_SIZE
+        if (
+            read_i64(units, position) >= commit_offset
+            and read_i32(units, position + 8) != PREFILL_SIZE
+        ):
+            return np.int64(index)
+    return np.int64(end)
+
+
+@kernel(
+    results(int64, 4)(
+        BYTES, int64, int64, int64, INT64S, int64, INT64S, INT64S, INT64S, WRITABLE_ROWS
+    )
+)
+def select_units(
+    units: Any,
+    begin: int,
+    end: int,
+    first_queue_offset: int,
+    tag_codes: Any,
+    has_filter: int,
+    log_starts: Any,
+    log_ends: Any,
+    limits: Any,
+    chosen: Any,
+) -> tuple[int, int, int, int]:
+    """Choose units of ``units[begin:end]`` for a pull; the file's first is ``first_queue_offset``.
+
+    ``tag_codes`` are the sorted 32-bit hashes asked for; ``log_starts`` and ``log_ends`` the ranges
+    of the commit log that exist. Stops before a unit that a limit excludes, but not before the
+    first record of the pull. Units into ranges that do not exist are stepped over, with everything
+    up to the next range.
+
+    Returns ``(chosen_count, next_index, byte_count, last_event)``; the event is what was last met
+    while nothing had been chosen: NOTHING, UNMATCHED or REMOVED.
+    """
+    count = np.int64(0)
+    byte_count = np.int64(0)
+    event = np.int64(NOTHING)
+    if begin < 0 or end * UNIT_SIZE > units.size or limits.size < LIMIT_COUNT:
+        return count, np.int64(begin), byte_count, event
+    resume_at = np.int64(-(1 << 62))
+    examined_end = begin + limits[EXAMINED_MAX]
+    index = np.int64(begin)
+    while index < end and index < examined_end and count < chosen.shape[0]:
+        position = index * UNIT_SIZE
+        commit_offset = read_i64(units, position)
+        size = np.int64(read_i32(units, position + 8))
+        records = limits[RECORDS_BEFORE] + count
+        total = limits[BYTES_BEFORE] + byte_count
+        if records > 0:
+            if total >= limits[BYTES_MAX] or records >= limits[RECORDS_MAX]:
+                break
+            if total + size > limits[BYTES_MAX]:
+                break
+            near = commit_offset >= limits[NEAR_COMMIT_OFFSET]
+            if total + size > limits[NEAR_BYTES_MAX if near else FAR_BYTES_MAX]:
+                break
+            if records >= limits[NEAR_RECORDS_MAX if near else FAR_RECORDS_MAX]:
+                break
+        index += 1
+        if commit_offset < resume_at:
+            continue
+        resume_at = np.int64(-(1 << 62))
+        if has_filter:
+            tag_code = read_i64(units, position + 12)
+            if tag_code > EXTENSION_CODE_MAX:
+                low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+                if not among(tag_codes, low):
+                    if records == 0:
+                        event = np.int64(UNMATCHED)
+                    continue
+        log = range_index(log_starts, log_ends, commit_offset)
+        if log < 0 or size == PREFILL_SIZE:
+            if records == 0:
+                event = np.int64(REMOVED)
+            if limits[SKIP_BEHIND_HOLES]:
+                resume_at = commit_offset
+                for start in log_starts:
+                    if start > commit_offset:
+                        resume_at = start
+                        break
+            continue
+        chosen[count, QUEUE_OFFSET] = first_queue_offset + index - 1
+        chosen[count, COMMIT_OFFSET] = commit_offset
+        chosen[count, RECORD_SIZE] = size
+        chosen[count, STATE] = CHOSEN
+        if size <= 0 or commit_offset + size > log_ends[log]:
+            chosen[count, STATE] = DAMAGED_UNIT
+        else:
+            byte_count += size
+        count += 1
+    return count, index, byte_count, event
+
+
+@inner
+def property_value(data: Any, position: int, length: int, name: Any) -> tuple[int, int]:
+    """Position and length of the value of the last property called ``name``; (-1, 0) if none is."""
+    found = np.int64(-1)
+    found_length = np.int64(0)
+    end = position + length
+    begin = position
+    while begin < end:
+        separator = np.int64(-1)
+        at = begin
+        while at < end and data[np.uintp(at)] != PROPERTY_END:
+            if separator < 0 and data[np.uintp(at)] == NAME_END:
+                separator = at
+            at += 1
+        if separator - begin == name.size and separator + 1 < at and matches(data, begin, name):
+            found = separator + 1
+            found_length = at - found
+        begin = at + 1
+    return found, found_length
+
+
+@inner
+def is_one_of(data: Any, position: int, length: int, texts: Any, text_ends: Any) -> bool:
+    """Whether the bytes equal one of the texts, which stand end to end in ``texts``."""
+    begin = np.int64(0)
+    for i in range(text_ends.size):
+        if text_ends[i] - begin == length and bytes_equal(data, position, texts, begin, length):
+            return True
+        begin = text_ends[i]
+    return False
+
+
+@kernel(
+    results(int64, 4)(
+        BYTES, int64, int64, WRITABLE_ROWS, int64, int64,
+        BYTES, int64, BYTES, INT64S, WRITABLE_ROWS,
+    )
+)  # fmt: skip
+def verify_chosen(
+    log: Any,
+    log_start: int,
+    log_end: int,
+    chosen: Any,
+    begin: int,
+    end: int,
+    topic: Any,
+    queue_id: int,
+    tags: Any,
+    tag_ends: Any,
+    ranges: Any,
+) -> tuple[int, int, int, int]:
+    """Look at the records of ``chosen[begin:end]`` that lie in one file of the commit log.
+
+    Every length, both checksums and the place of each record are checked; ``queue_id`` below 0 says
+    that the queue may serve records of any place. With tags given a record's own tag must be one of
+    them. States are set; good records are joined to ``ranges`` (begin and end in ``log``), each as
+    long as records are adjacent.
+
+    Returns ``(next_row, range_count, good_count, good_bytes)``; ``next_row < end`` when the row's
+    record lies in another file or ``ranges`` is full.
+    """
+    range_count = np.int64(0)
+    good_count = np.int64(0)
+    good_bytes = np.int64(0)
+    row = np.int64(begin)
+    if begin < 0 or end > chosen.shape[0] or log_end - log_start > log.size:
+        return row, range_count, good_count, good_bytes
+    scratch = np.empty((1, COLUMN_COUNT), np.int64)
+    while row < end:
+        if chosen[row, STATE] != CHOSEN:
+            row += 1
+            continue
+        commit_offset = chosen[row, COMMIT_OFFSET]
+        size = chosen[row, RECORD_SIZE]
+        if commit_offset < log_start or commit_offset >= log_end:
+            break
+        position = commit_offset - log_start
+        if size > log_end - commit_offset:
+            chosen[row, STATE] = DAMAGED_UNIT
+            row += 1
+            continue
+        stop = check_record(log, position, position + size, commit_offset, CHECK_ALL, scratch, 0)
+        if stop == STOP_END and scratch[0, SIZE] != size:
+            stop = np.int64(STOP_TRUNCATED)
+        if stop != STOP_END:
+            chosen[row, STATE] = DAMAGED + stop
+            row += 1
+            continue
+        if queue_id >= 0 and (
+            scratch[0, QUEUE_ID] != queue_id
+            or scratch[0, TOPIC_LENGTH] != topic.size
+            or not bytes_equal(log, scratch[0, TOPIC_POSITION], topic, 0, topic.size)
+        ):
+            chosen[row, STATE] = DAMAGED_PLACE
+            row += 1
+            continue
+        if tag_ends.size > 0:
+            matched = False
+            if scratch[0, FEATURES] & HAS_TAGS:
+                at, length = property_value(
+                    log, scratch[0, PROPERTIES_POSITION], scratch[0, PROPERTIES_LENGTH], NAME_TAGS
+                )
+                matched = is_one_of(log, at, length, tags, tag_ends)
+            if not matched:
+                chosen[row, STATE] = FILTERED
+                row += 1
+                continue
+        if range_count > 0 and ranges[range_count - 1, 1] == position:
+            ranges[range_count - 1, 1] = position + size
+        else:
+            if range_count >= ranges.shape[0]:
+                break
+            ranges[range_count, 0] = position
+            ranges[range_count, 1] = position + size
+            range_count += 1
+        chosen[row, STATE] = GOOD
+        good_count += 1
+        good_bytes += size
+        row += 1
+    return row, range_count, good_count, good_bytes
+
+
+@kernel(int64(WRITABLE_BYTES, int64, BYTES, ROWS, int64))
+def gather_ranges(dst: Any, dst_position: int, src: Any, ranges: Any, range_count: int) -> int:
+    """Copy ranges of ``src`` one after the other to ``dst``; return the position behind the last."""
+    for i in range(range_count):
+        begin = ranges[i, 0]
+        size = ranges[i, 1] - begin
+        if begin < 0 or size < 0 or begin > src.size - size or dst_position > dst.size - size:
+            return np.int64(-1)
+        copy_bytes(dst, dst_position, src, begin, size)
+        dst_position += size
+    return np.int64(dst_position)
+
+
+@inner
+def has_token(data: Any, position: int, length: int, token: Any) -> bool:
+    """Whether one of the space-separated tokens of a range is ``token``."""
+    end = position + length
+    begin = position
+    while begin < end:
+        at = begin
+        while at < end and read_u8(data, at) != 0x20:
+            at += 1
+        if at - begin == token.size and bytes_equal(data, begin, token, 0, token.size):
+            return True
+        begin = at + 1
+    return False
+
+
+@inner
+def is_damage(data: Any, position: int, end: int, commit_offset: int, stop: int) -> bool:
+    """Whether what stopped a check is a record of this very place that went bad."""
+    return (
+        stop != STOP_COMMIT_OFFSET
+        and end - position >= 36
+        and read_i64(data, position + 28) == commit_offset
+    )
+
+
+@kernel(
+    int64(
+        BYTES, int64, int64, INT64S, BYTES, BYTES, int64, int64, int64,
+        WRITABLE_INT64S, WRITABLE_INT64S,
+    )
+)  # fmt: skip
+def match_keys(
+    log: Any,
+    log_start: int,
+    log_end: int,
+    commit_offsets: Any,
+    topic: Any,
+    key: Any,
+    is_unique: int,
+    begin_timestamp_ms: int,
+    end_timestamp_ms: int,
+    states: Any,
+    sizes: Any,
+) -> int:
+    """Tell for each commit offset in one log file whether the record there carries the key.
+
+    ``states`` get GOOD, KEY_ABSENT (also: another topic, stored outside the times, no record), or
+    DAMAGED + stop; rows outside the file are left alone. Returns how many are GOOD.
+    """
+    good_count = np.int64(0)
+    if log_end - log_start > log.size or states.size < commit_offsets.size:
+        return good_count
+    scratch = np.empty((1, COLUMN_COUNT), np.int64)
+    for i in range(commit_offsets.size):
+        commit_offset = commit_offsets[i]
+        if commit_offset < log_start or commit_offset >= log_end:
+            continue
+        position = commit_offset - log_start
+        end = log_end - log_start
+        stop = check_record(log, position, end, commit_offset, CHECK_ALL, scratch, 0)
+        sizes[i] = np.int64(0)
+        if stop != STOP_END or position == end:
+            # What was never a record, or moved, is a stale entry; bad content is damage.
+            states[i] = KEY_ABSENT
+            if is_damage(log, position, end, commit_offset, stop):
+                states[i] = DAMAGED + stop
+                sizes[i] = read_i32(log, position)
+            continue
+        sizes[i] = scratch[0, SIZE]
+        matched = scratch[0, TOPIC_LENGTH] == topic.size and bytes_equal(
+            log, scratch[0, TOPIC_POSITION], topic, 0, topic.size
+        )
+        if matched:
+            matched = begin_timestamp_ms <= scratch[0, STORE_TIMESTAMP] <= end_timestamp_ms
+        if matched:
+            if is_unique:
+                matched = scratch[0, UNIQ_KEY_LENGTH] == key.size and bytes_equal(
+                    log, scratch[0, UNIQ_KEY_POSITION], key, 0, key.size
+                )
+            else:
+                matched = has_token(log, scratch[0, KEYS_POSITION], scratch[0, KEYS_LENGTH], key)
+        states[i] = GOOD if matched else KEY_ABSENT
+        good_count += matched
+    return good_count
+
+
+@kernel(results(int64, 2)(BYTES, int64, int64, int64))
+def check_one(data: Any, position: int, end: int, commit_offset: int) -> tuple[int, int]:
+    """Check the record at ``position``: ``(size, stop)``; size 0 if nothing of this place is there.
+
+    A record that stands at its own commit offset and is bad has its size and the stop.
+    """
+    if position < 0 or end > data.size or position >= end:
+        return np.int64(0), np.int64(STOP_TRUNCATED)
+    scratch = np.empty((1, COLUMN_COUNT), np.int64)
+    stop = np.int64(check_record(data, position, end, commit_offset, CHECK_ALL, scratch, 0))
+    if stop == STOP_END:
+        return scratch[0, SIZE], stop
+    if is_damage(data, position, end, commit_offset, stop):
+        return np.int64(read_i32(data, position)), stop
+    return np.int64(0), stop
+
+
+INDEX_HEADER_SIZE: Final = 40
+SLOT_SIZE: Final = 4
+ENTRY_SIZE: Final = 20
+
+ENTRY: Final = 0
+KEY_HASH: Final = 1
+ENTRY_COMMIT_OFFSET: Final = 2
+TIME_DELTA: Final = 3
+ENTRY_COLUMNS: Final = 4
+
+
+@inner
+def entry_at(file: Any, slot_count: int, entry: int) -> int:
+    """Position of an entry in an index file; -1 if it does not lie in the file whole."""
+    position = INDEX_HEADER_SIZE + SLOT_SIZE * slot_count + ENTRY_SIZE * entry
+    if entry < 1 or position + ENTRY_SIZE > file.size:
+        return np.int64(-1)
+    return position
+
+
+@kernel(results(int64, 2)(BYTES, int64, int64, int64, int64, WRITABLE_ROWS))
+def walk_chain(
+    file: Any, slot_count: int, next_entry: int, key_hash: int, start: int, entries: Any
+) -> tuple[int, int]:
+    """Follow the chain of a hash's slot from its newest entry, or from entry ``start`` above 0.
+
+    ``entries`` (ENTRY, KEY_HASH, ENTRY_COMMIT_OFFSET, TIME_DELTA) get every entry of the slot,
+    whatever its hash. Entries from ``next_entry`` on do not exist yet. Returns ``(count, following)``:
+    with the table full ``following`` is the entry to go on from, else 0.
+    """
+    count = np.int64(0)
+    if slot_count <= 0 or key_hash < 0 or file.size < INDEX_HEADER_SIZE + SLOT_SIZE * slot_count:
+        return count, np.int64(0)
+    entry = np.int64(start)
+    if entry <= 0:
+        entry = np.int64(read_i32(file, INDEX_HEADER_SIZE + SLOT_SIZE * (key_hash % slot_count)))
+    while 0 < entry < next_entry:
+        position = entry_at(file, slot_count, entry)
+        if position < 0:
+            break
+        if count >= entries.shape[0]:
+            return count, entry
+        entries[count, ENTRY] = entry
+        entries[count, KEY_HASH] = read_i32(file, position)
+        entries[count, ENTRY_COMMIT_OFFSET] = read_i64(file, position + 4)
+        entries[count, TIME_DELTA] = read_i32(file, position + 12)
+        count += 1
+        previous = np.int64(read_i32(file, position + 16))
+        if previous >= entry:
+            break
+        entry = previous
+    return count, np.int64(0)
+
+
+@inner
+def fits_slot_count(file: Any, slot_count: int, next_entry: int, entries_max: int) -> bool:
+    """Whether the newest ``entries_max`` entries hang together with this many slots."""
+    entry = np.int64(next_entry - 1)
+    oldest = max(np.int64(1), next_entry - entries_max)
+    while entry >= oldest:
+        position = entry_at(file, slot_count, entry)
+        if position < 0:
+            return False
+        key_hash = read_i32(file, position)
+        previous = np.int64(read_i32(file, position + 16))
+        if key_hash < 0 or previous < 0 or previous >= entry:
+            return False
+        slot = key_hash % slot_count
+        newest = read_i32(file, INDEX_HEADER_SIZE + SLOT_SIZE * slot)
+        if newest < entry or newest >= next_entry:
+            return False
+        if previous > 0:
+            before = entry_at(file, slot_count, previous)
+            if read_i32(file, before) % slot_count != slot:
+                return False
+        entry -= 1
+    return True
+
+
+@kernel(int64(BYTES, int64))
+def deduce_slot_count(file: Any, entries_max: int) -> int:
+    """How many slots an index file has, told by its bytes; 0 if none or more than one would do.
+
+    The first and the last entry must point where the header says, and the newest ``entries_max``
+    entries must be reachable from the slots of their hashes.
+    """
+    if file.size < INDEX_HEADER_SIZE + SLOT_SIZE + 2 * ENTRY_SIZE:
+        return np.int64(0)
+    begin_commit_offset = read_i64(file, 16)
+    end_commit_offset = read_i64(file, 24)
+    next_entry = np.int64(read_i32(file, 36))
+    rest = (file.size - INDEX_HEADER_SIZE) // SLOT_SIZE
+    if next_entry < 2 or (file.size - INDEX_HEADER_SIZE) % SLOT_SIZE:
+        return np.int64(0)
+    found = np.int64(0)
+    entry_count = max(np.int64(2), next_entry)
+    while True:
+        slot_count = rest - 5 * entry_count
+        if slot_count <= 0:
+            return found
+        entry_count += 1
+        last = entry_at(file, slot_count, next_entry - 1)
+        if last < 0 or read_i64(file, last + 4) != end_commit_offset:
+            continue
+        if read_i64(file, entry_at(file, slot_count, np.int64(1)) + 4) != begin_commit_offset:
+            continue
+        if fits_slot_count(file, slot_count, next_entry, entries_max):
+            if found:
+                return np.int64(0)
+            found = slot_count

@@ -1,0 +1,423 @@
+"""The reading half of a store: pulls, single messages, offsets and consumer progress.
+
+A reader needs no lock and owns nothing but the consumer offsets. What is visible it learns from the
+writer's positions in the checkpoint page; without a writer's word (a broker's store) everything that
+the consume queues hold is visible. The writer may die and come back under a reader at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal
+
+from storage.clock import Clock, SystemClock
+from storage.commit_log_view import EVERYTHING, CommitLogView
+from storage.config import StoreConfig
+from storage.consume_queue_view import ConsumeQueueView
+from storage.consumer_offsets import ConsumerOffsets
+from storage.errors import (
+    DamagedRecord,
+    NotAStore,
+    QueueNotFound,
+    RecordNotFound,
+    StoreClosed,
+    TopicNotFound,
+)
+from storage.files.filesystem import FileSystem, OsFileSystem
+from storage.format.message_id import decode_message_id
+from storage.format.names import parse_file_name
+from storage.kernels.columns import STOP_END, Stop
+from storage.key_query import KeyIndex, query_by_key
+from storage.message import KeyQueryResult, PullResult, PullStatus
+from storage.positions import CHECKPOINT_FILE, CheckpointFile, DurablePositions, Role
+from storage.pull import MATCH_ALL, PENSTOCK, PullPolicy, TagFilter, pull_queue
+from storage.time_search import Boundary, exact
+from storage.topics import TopicTable
+
+QUEUES_MAX: Final = 4_096  # queue views kept; each may map a file
+COMMIT_LOG: Final = "commitlog"
+CONSUME_QUEUE: Final = "consumequeue"
+CONFIG: Final = "config"
+INDEX: Final = "index"
+
+
+class StoreReader:
+    """Read access to a store directory; all methods may be called from any thread."""
+
+    def __init__(
+        self,
+        directory: Path,
+        config: StoreConfig,
+        filesystem: FileSystem,
+        clock: Clock,
+        *,
+        trust_positions: bool,
+    ) -> None:
+        self.directory = directory
+        self._filesystem = filesystem
+        self._trust_positions = trust_positions
+        self._guard = threading.RLock()
+        self._queues: OrderedDict[tuple[str, int], ConsumeQueueView] = OrderedDict()
+        self._filters: dict[str, TagFilter] = {"": MATCH_ALL}
+        self._positions: CheckpointFile | None = None
+        self._durable: DurablePositions | None = None
+        self._session = 0
+        self._generation = 0
+        self._closed = False
+        self.log = CommitLogView(
+            filesystem, directory / COMMIT_LOG, mapped_files_max=config.mapped_files_max
+        )
+        self.topics = TopicTable(filesystem, directory / CONFIG)
+        self.consumer_offsets = ConsumerOffsets(filesystem, directory / CONFIG, clock)
+        self.index = KeyIndex(filesystem, directory / INDEX, config)
+        self._update()
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        config: StoreConfig | None = None,
+        *,
+        filesystem: FileSystem | None = None,
+        clock: Clock | None = None,
+        trust_positions: bool = True,
+    ) -> StoreReader:
+        """Open a store for reading. Raises NotAStore if there is no store in ``directory``.
+
+        ``config`` matters for the index alone; sizes of other files are told by the files. With
+        ``trust_positions`` off everything that is in the files is visible.
+        """
+        directory = Path(directory)
+        filesystem = filesystem or OsFileSystem()
+        check_is_store(filesystem, directory)
+        return cls(
+            directory,
+            config or StoreConfig(),
+            filesystem,
+            clock or SystemClock(),
+            trust_positions=trust_positions,
+        )
+
+    def __enter__(self) -> StoreReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all files; slices that were handed out stay good."""
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+            for queue in self._queues.values():
+                queue.close()
+            self._queues.clear()
+            self.consumer_offsets.close()
+            self.log.close()
+            self.index.close()
+            if self._positions is not None:
+                self._positions.close()
+
+    # ---- what is visible
+
+    @property
+    def positions(self) -> CheckpointFile | None:
+        """The checkpoint page, to wait on; None while no writer of ours has ever run here."""
+        self._update()
+        return self._positions
+
+    @property
+    def visible_offset(self) -> int:
+        """Commit offset up to which records are served."""
+        self._update()
+        return min(self.log.visible_offset, self.log.end_offset)
+
+    @property
+    def min_commit_offset(self) -> int:
+        """Commit offset of the oldest record kept."""
+        self._update()
+        return self.log.min_offset
+
+    @property
+    def indexed_offset(self) -> int:
+        """Commit offset up to which records are found by key."""
+        self._update()
+        positions = self._positions
+        if positions is not None and positions.indexer_is_current:
+            return positions.indexed_offset
+        return self.index.end_offset
+
+    def refresh(self) -> None:
+        """Look again at everything on disk; needed only where no writer publishes positions."""
+        with self._guard:
+            self._update()
+            self.log.refresh()
+            self.topics.reload()
+            self.index.refresh()
+
+    def _update(self) -> None:
+        """Take over what the writer has published since."""
+        if self._closed:
+            raise StoreClosed("the reader is closed")
+        if not self._trust_positions:
+            self.log.set_bounds(0, EVERYTHING)
+            return
+        positions = self._positions
+        if positions is None:
+            positions = self._open_positions()
+        if positions is None:
+            self.log.set_bounds(0, EVERYTHING)
+        elif positions.writer_is_current:
+            if positions.writer_session != self._session:
+                self._begin_session(positions)
+            if positions.config_generation != self._generation:
+                with self._guard:
+                    self._generation = positions.config_generation
+                    self.topics.reload()
+            bounds = (positions.min_commit_offset, positions.dispatched_offset)
+            if bounds != self.log.bounds:
+                with self._guard:
+                    self.log.set_bounds(*bounds)
+        else:
+            # Nobody has published since the machine started: only what was durable is sure.
+            durable = self._durable
+            trusted = durable is not None and durable.trusted
+            self.log.set_bounds(0, durable.dispatched_offset if durable and trusted else EVERYTHING)
+
+    def _open_positions(self) -> CheckpointFile | None:
+        with self._guard:
+            if self._positions is None:
+                with suppress(FileNotFoundError):
+                    self._positions = CheckpointFile.open(
+                        self._filesystem, self.directory / CHECKPOINT_FILE, Role.READER
+                    )
+                    self._durable = self._positions.load_durable()
+            return self._positions
+
+    def _begin_session(self, positions: CheckpointFile) -> None:
+        """A writer started: recovery may have changed what was known of files and queues."""
+        with self._guard:
+            if positions.writer_session == self._session:
+                return
+            self._session = positions.writer_session
+            self.log.refresh()
+            self.topics.reload()
+            for queue in self._queues.values():
+                queue.reset()
+
+    # ---- queues
+
+    def queue_view(self, topic: str, queue_id: int) -> ConsumeQueueView:
+        """Return the view of one queue, whether it has files or not."""
+        key = (topic, queue_id)
+        with self._guard:
+            queue = self._queues.get(key)
+            if queue is None:
+                directory = self.directory / CONSUME_QUEUE / topic / str(queue_id)
+                queue = self._queues[key] = ConsumeQueueView(self._filesystem, directory)
+                while len(self._queues) > QUEUES_MAX:
+                    self._queues.popitem(last=False)
+            else:
+                self._queues.move_to_end(key)
+            return queue
+
+    def queues_on_disk(self) -> list[tuple[str, int]]:
+        """Return topic and id of every queue that has a directory, sorted."""
+        found: list[tuple[str, int]] = []
+        for topic in self._filesystem.list_directory(self.directory / CONSUME_QUEUE):
+            if topic.is_directory:
+                for queue in self._filesystem.list_directory(
+                    self.directory / CONSUME_QUEUE / topic.name
+                ):
+                    queue_id = parse_file_name(queue.name)
+                    if queue.is_directory and queue_id is not None:
+                        found.append((topic.name, queue_id))
+        return sorted(found)
+
+    def _known_queue(self, topic: str, queue_id: int) -> ConsumeQueueView | None:
+        """Return the queue's view, None if the topic has no such queue. Raises TopicNotFound."""
+        if (topic, queue_id) in self._queues:
+            return self.queue_view(topic, queue_id)
+        if topic in self.topics:
+            if 0 <= queue_id < self.topics.get(topic).queue_count:
+                return self.queue_view(topic, queue_id)
+        elif (
+            "/" in topic
+            or topic in ("", ".", "..")
+            or not self._filesystem.exists(self.directory / CONSUME_QUEUE / topic)
+        ):
+            raise TopicNotFound(topic)
+        if queue_id >= 0 and self._filesystem.exists(
+            self.directory / CONSUME_QUEUE / topic / str(queue_id)
+        ):
+            return self.queue_view(topic, queue_id)
+        return None
+
+    def _existing_queue(self, topic: str, queue_id: int) -> ConsumeQueueView:
+        self._update()
+        queue = self._known_queue(topic, queue_id)
+        if queue is None:
+            count = self.topics.get(topic).queue_count if topic in self.topics else 0
+            raise QueueNotFound(topic, queue_id, count)
+        return queue
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        queue_offset: int,
+        max_messages: int = 32,
+        max_bytes: int = 1 << 20,
+        tag_expression: str = "",
+        policy: PullPolicy = PENSTOCK,
+    ) -> PullResult:
+        """Return records of one queue; the status says why there are none.
+
+        Raises TopicNotFound. A queue that the topic does not have is a status.
+        """
+        self._update()
+        queue = self._known_queue(topic, queue_id)
+        if queue is None:
+            return PullResult(
+                status=PullStatus.NO_MATCHED_LOGIC_QUEUE, next_offset=0, min_offset=0, max_offset=0
+            )
+        return pull_queue(
+            self.log,
+            queue,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=queue_offset,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            tag_filter=self._tag_filter(tag_expression),
+            policy=policy,
+        )
+
+    def _tag_filter(self, expression: str) -> TagFilter:
+        tag_filter = self._filters.get(expression)
+        if tag_filter is None:
+            tag_filter = TagFilter(expression)
+            if len(self._filters) >= 256:
+                self._filters = {"": MATCH_ALL}
+            self._filters[expression] = tag_filter
+        return tag_filter
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset that the next visible message will have."""
+        return self._existing_queue(topic, queue_id).max_offset(self.log.visible_offset)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset of the oldest message kept."""
+        queue = self._existing_queue(topic, queue_id)
+        return queue.min_offset(self.log.min_offset, queue.max_offset(self.log.visible_offset))
+
+    def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        timestamp_ms: int,
+        boundary: Literal["lower", "upper"] = "lower",
+    ) -> int:
+        """Return the queue offset of the first message stored at or after a time (lower), or of
+        the last at or before it (upper); the maximum or minimum if there is none.
+        """
+        queue = self._existing_queue(topic, queue_id)
+        side = Boundary.LOWER if boundary == "lower" else Boundary.UPPER
+        return exact(self.log, queue, timestamp_ms=timestamp_ms, boundary=side)
+
+    # ---- single messages
+
+    def message(self, commit_offset: int) -> memoryview:
+        """Return the record that starts at a commit offset, read-only and not copied.
+
+        Raises RecordNotFound, or DamagedRecord if the record's bytes are not what was stored.
+        """
+        self._update()
+        size, stop = self.log.check(commit_offset)
+        if size and stop != STOP_END:
+            raise DamagedRecord(commit_offset, size, Stop(stop).text)
+        record = self.log.bytes_at(commit_offset, size) if size else None
+        if record is None:
+            raise RecordNotFound(commit_offset)
+        return record.toreadonly()
+
+    def message_by_id(self, message_id: str) -> memoryview:
+        """Return the record that an offset message id names. Raises ValueError for no such id."""
+        return self.message(decode_message_id(message_id).commit_offset)
+
+    def query_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        unique: bool = False,
+        begin_timestamp_ms: int = 0,
+        end_timestamp_ms: int | None = None,
+        max_messages: int = 32,
+        page_token: str = "",
+    ) -> KeyQueryResult:
+        """Return the newest messages of a topic that carry a key, a page at a time.
+
+        Topic, key and store time are compared in the records themselves. Raises TopicNotFound, and
+        InvalidMessage for an empty key or a foreign token.
+        """
+        self._update()
+        if topic not in self.topics and not self._filesystem.exists(
+            self.directory / CONSUME_QUEUE / topic
+        ):
+            raise TopicNotFound(topic)
+        return query_by_key(
+            self.log,
+            self.index,
+            topic=topic,
+            key=key,
+            unique=unique,
+            begin_timestamp_ms=begin_timestamp_ms,
+            end_timestamp_ms=end_timestamp_ms,
+            max_messages=max_messages,
+            page_token=page_token,
+            indexed_offset=self.indexed_offset,
+        )
+
+    # ---- consumer groups
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Set a group's progress, clamped to the queue's range; return what was set.
+
+        Durable with the next save of the offsets.
+        """
+        low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
+        queue_offset = min(max(queue_offset, low), high)
+        self.consumer_offsets.commit(group, topic, queue_id, queue_offset)
+        return queue_offset
+
+    def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return a group's progress in a queue, None if it has none."""
+        return self.consumer_offsets.fetch(group, topic, queue_id)
+
+
+def check_is_store(filesystem: FileSystem, directory: Path) -> None:
+    """Raise NotAStore unless the directory looks like a store, or a new one's place."""
+    try:
+        entries = filesystem.list_directory(directory)
+        if not filesystem.exists(directory):
+            raise NotAStore(f"{directory} does not exist")
+    except NotADirectoryError as error:
+        raise NotAStore(f"{directory} is not a directory") from error
+    except PermissionError as error:
+        raise NotAStore(f"{directory} cannot be read: {error.strerror}") from error
+    names = {entry.name for entry in entries}
+    if names and not names & {COMMIT_LOG, CONSUME_QUEUE, CONFIG, CHECKPOINT_FILE}:
+        raise NotAStore(f"{directory} holds no store: no {COMMIT_LOG} directory is there")
