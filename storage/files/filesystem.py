@@ -239,11 +239,12 @@ def _full_is_store_full(path: Path) -> Iterator[None]:
 class OsRegion:
     """A map of an operating-system file."""
 
-    def __init__(self, descriptor: int, size: int, access: int) -> None:
+    def __init__(self, descriptor: int, size: int, flags: int, protection: int) -> None:
         if size == 0:
             array = np.empty(0, np.uint8)
         else:
-            array = np.frombuffer(mmap.mmap(descriptor, size, access=access), np.uint8)
+            memory = mmap.mmap(descriptor, size, flags=flags, prot=protection)
+            array = np.frombuffer(memory, np.uint8)
         self._array: ByteArray | None = array
 
     @property
@@ -285,12 +286,13 @@ class OsFile:
 
     def map(self, *, writable: bool) -> OsRegion:
         """Map the length it has now."""
-        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        return OsRegion(self._descriptor, self.size, access)
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        return OsRegion(self._descriptor, self.size, mmap.MAP_SHARED, protection)
 
     def map_private(self) -> OsRegion:
         """Map it so that stores stay in this process and never reach the file."""
-        return OsRegion(self._descriptor, self.size, mmap.ACCESS_COPY)
+        flags = mmap.MAP_PRIVATE | libc.MAP_NORESERVE
+        return OsRegion(self._descriptor, self.size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
 
     def pread(self, length: int, position: int) -> bytes:
         """Read up to ``length`` bytes."""
@@ -349,6 +351,11 @@ class OsFile:
     def sync_all(self) -> None:
         """Make the bytes and all metadata durable."""
         os.fsync(self._descriptor)
+
+    def known_as(self, path: Path) -> OsFile:
+        """Make ``path`` what it calls itself, for a view in which it lies elsewhere."""
+        self._path = path
+        return self
 
     def give_name(self) -> None:
         """Put a file that was opened without a name at its path. Raises FileExistsError."""

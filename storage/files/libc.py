@@ -12,6 +12,7 @@ import platform
 from typing import Final
 
 MADV_POPULATE_WRITE: Final = 23
+MAP_NORESERVE: Final = 0x4000  # in Python's mmap module only from 3.12 on
 FALLOC_KEEP_SIZE: Final = 1
 FALLOC_PUNCH_HOLE: Final = 2
 

@@ -7,10 +7,13 @@ remembered. The base needs read permission alone. Outside the base directory, ch
 
 from __future__ import annotations
 
+import functools
+import itertools
 import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -25,31 +28,50 @@ from storage.files.filesystem import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _COPY_STEP: Final = 1 << 20
 
 
-class _Content:
-    """What one file of the view consists of; shared by every name and every opening of it."""
+class _Scratch:
+    """Where the bytes of new files go; gone with the object."""
 
-    def __init__(self, source: OsFile, scratch: _Scratch, *, private: bool) -> None:
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="penstock-overlay-")
+        self._filesystem = OsFileSystem()
+        self._count = itertools.count()
+
+    def create(self, size: int, *, allocate: bool) -> OsFile:
+        path = Path(self._directory.name) / str(next(self._count))
+        return self._filesystem.create(path, size, allocate=allocate)
+
+
+class _PrivateCopy:
+    """A file of the base as this process sees it, shared by every opening of it.
+
+    It needs no descriptor once it is mapped, and no memory for what nobody changes.
+    """
+
+    def __init__(self, source: OsFile, scratch: _Scratch) -> None:
         self._source = source
         self._scratch = scratch
-        self._private = private
+        self._lengthened = False
         self._region: OsRegion | None = None
         self._guard = threading.RLock()
 
     @property
     def size(self) -> int:
-        return self._source.size if self._region is None else len(self._region.array)
+        with self._guard:
+            return self._source.size if self._region is None else len(self._region.array)
 
     def region(self) -> OsRegion:
         """Return the one map of the file, so that all see each other's stores."""
         with self._guard:
-            if self._region is None:
-                source = self._source
-                self._region = source.map_private() if self._private else source.map(writable=True)
+            if self._region is None and self._lengthened:
+                self._region = self._source.map(writable=True)
+            elif self._region is None:
+                self._region = self._source.map_private()
+                self._source.close()
             return self._region
 
     def pread(self, length: int, position: int) -> bytes:
@@ -66,48 +88,28 @@ class _Content:
                 self.region().array[position : position + len(source)] = source
 
     def extend(self, size: int) -> None:
-        """Lengthen the file; views handed out before keep what they had, as after a remap."""
+        """Lengthen the file; maps from before keep the old length, and their stores stay theirs."""
         with self._guard:
             if size <= self.size:
                 return
-            if not self._private:
-                self._source.extend(size)
-                self._region = None
-                return
-            longer = self._scratch.create(size)
             before = self.region().array
+            longer = self._scratch.create(size, allocate=False)
             for start in range(0, len(before), _COPY_STEP):
                 piece = before[start : start + _COPY_STEP]
                 if piece.any():
                     longer.pwrite(piece, start)
             self._source = longer
-            self._private = False
+            self._lengthened = True
             self._region = None
-
-
-class _Scratch:
-    """Where the bytes of new files go; gone with the object."""
-
-    def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="penstock-overlay-")
-        self._filesystem = OsFileSystem()
-        self._count = 0
-
-    def create(self, size: int) -> OsFile:
-        self._count += 1
-        path = Path(self._directory.name) / str(self._count)
-        file = self._filesystem.create(path, size, allocate=False)
-        path.unlink()
-        return file
 
 
 class OverlayFile:
     """An open file of the view."""
 
-    def __init__(self, path: Path, content: _Content, *, writable: bool) -> None:
+    def __init__(self, path: Path, content: _PrivateCopy, keep: Callable[[], None] | None) -> None:
         self._path = path
         self._content = content
-        self._writable = writable
+        self._keep = keep
 
     @property
     def path(self) -> Path:
@@ -122,8 +124,8 @@ class OverlayFile:
     def map(self, *, writable: bool) -> OverlayRegion:
         """Map the length it has now."""
         if writable:
-            self._check_writable()
-        return OverlayRegion(self._content.region().array, writable=writable)
+            self._before_change()
+        return OverlayRegion(self._content, writable=writable)
 
     def pread(self, length: int, position: int) -> bytes:
         """Read up to ``length`` bytes."""
@@ -131,22 +133,22 @@ class OverlayFile:
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data``, in this process alone."""
-        self._check_writable()
+        self._before_change()
         self._content.pwrite(data, position)
 
     def allocate(self, position: int, length: int) -> None:
         """Lengthen the file; there is nothing to reserve."""
-        self._check_writable()
+        self._before_change()
         self._content.extend(position + length)
 
     def extend(self, size: int) -> None:
         """Lengthen the file."""
-        self._check_writable()
+        self._before_change()
         self._content.extend(size)
 
     def zero(self, position: int, length: int) -> None:
         """Make a range read as zeros."""
-        self._check_writable()
+        self._before_change()
         self._content.region().array[position : position + length] = 0
 
     def sync(self) -> None:
@@ -158,16 +160,18 @@ class OverlayFile:
     def close(self) -> None:
         """Do nothing: the view keeps what it has read."""
 
-    def _check_writable(self) -> None:
-        if not self._writable:
+    def _before_change(self) -> None:
+        if self._keep is None:
             raise PermissionError(f"{self._path} was opened for reading")
+        self._keep()
 
 
 class OverlayRegion:
     """A map of a file of the view."""
 
-    def __init__(self, array: ByteArray, *, writable: bool) -> None:
-        view = array[:]
+    def __init__(self, content: _PrivateCopy, *, writable: bool) -> None:
+        self._content = content
+        view = content.region().array[:]
         view.flags.writeable = writable
         self._array: ByteArray | None = view
 
@@ -201,43 +205,57 @@ class OverlayFileSystem(FileSystem):
         self._base = OsFileSystem()
         self._scratch = _Scratch()
         self._guard = threading.RLock()
-        self._files: dict[Path, _Content | None] = {}  # None: removed
+        # What differs from the base: None for a removed file, a path for one in the scratch
+        # directory. Unchanged files of the base are kept only while somebody has them open.
+        self._changed: dict[Path, _PrivateCopy | Path | None] = {}
+        self._unchanged: WeakValueDictionary[Path, _PrivateCopy] = WeakValueDictionary()
         self._directories: dict[Path, bool] = {}  # False: removed
 
-    def create(self, path: Path, size: int, *, allocate: bool, mode: int = 0o644) -> OverlayFile:
+    def create(self, path: Path, size: int, *, allocate: bool, mode: int = 0o644) -> OsFile:
         """Create a file of zeros in the scratch directory."""
-        del allocate, mode
+        del mode
         path = self._inside(path)
         with self._guard:
             if self.exists(path):
                 raise FileExistsError(f"{path} exists")
             if not self._is_directory(path.parent):
                 raise FileNotFoundError(f"{path.parent} does not exist")
-            content = _Content(self._scratch.create(size), self._scratch, private=False)
-            self._files[path] = content
-            return OverlayFile(path, content, writable=True)
+            file = self._scratch.create(size, allocate=allocate)
+            self._changed[path] = file.path
+            return file.known_as(path)
 
-    def open(self, path: Path, *, writable: bool) -> OverlayFile:
+    def open(self, path: Path, *, writable: bool) -> OsFile | OverlayFile:
         """Open an existing file; base files only for reading, whatever was asked."""
         path = _absolute(path)
         with self._guard:
-            return OverlayFile(path, self._content(path), writable=writable)
+            content = self._content(path)
+            if isinstance(content, Path):
+                return self._base.open(content, writable=writable).known_as(path)
+            keep = functools.partial(self._keep, path, content) if writable else None
+            return OverlayFile(path, content, keep)
 
-    def _content(self, path: Path) -> _Content:
-        if path not in self._files:
-            source = self._base.open(path, writable=False)
-            self._files[path] = _Content(source, self._scratch, private=True)
-        content = self._files[path]
-        if content is None:
+    def _content(self, path: Path) -> _PrivateCopy | Path:
+        content = self._changed[path] if path in self._changed else self._unchanged.get(path)
+        if path in self._changed and content is None:
             raise FileNotFoundError(f"{path} was removed")
+        if content is None:
+            content = _PrivateCopy(self._base.open(path, writable=False), self._scratch)
+            self._unchanged[path] = content
         return content
+
+    def _keep(self, path: Path, content: _PrivateCopy) -> None:
+        """Hold on to a file of the base that is about to change."""
+        with self._guard:
+            if self._unchanged.get(path) is content:
+                del self._unchanged[path]
+                self._changed[path] = content
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or directory has that name in the view."""
         path = _absolute(path)
         with self._guard:
-            if path in self._files:
-                return self._files[path] is not None
+            if path in self._changed:
+                return self._changed[path] is not None
             if path in self._directories:
                 return self._directories[path]
             return self._base.exists(path)
@@ -260,10 +278,14 @@ class OverlayFileSystem(FileSystem):
             return sorted(entries.values())
 
     def _changes_in(self, directory: Path) -> Iterator[tuple[str, DirectoryEntry | None]]:
-        for path, content in self._files.items():
-            if path.parent == directory:
-                size = 0 if content is None else content.size
-                yield path.name, None if content is None else DirectoryEntry(path.name, False, size)
+        for path, content in self._changed.items():
+            if path.parent != directory:
+                continue
+            if content is None:
+                yield path.name, None
+            else:
+                size = content.stat().st_size if isinstance(content, Path) else content.size
+                yield path.name, DirectoryEntry(path.name, False, size)
         for path, present in self._directories.items():
             if path.parent == directory:
                 yield path.name, DirectoryEntry(path.name, True, 0) if present else None
@@ -290,9 +312,8 @@ class OverlayFileSystem(FileSystem):
         """Rename a file in the view, replacing the target."""
         source, target = self._inside(source), self._inside(target)
         with self._guard:
-            content = self._content(source)
-            self._files[target] = content
-            self._files[source] = None
+            self._changed[target] = self._content(source)
+            self._changed[source] = None
 
     def link(self, source: Path, target: Path) -> None:
         """Give a file of the view a second name."""
@@ -300,7 +321,7 @@ class OverlayFileSystem(FileSystem):
         with self._guard:
             if self.exists(target):
                 raise FileExistsError(f"{target} exists")
-            self._files[target] = self._content(source)
+            self._changed[target] = self._content(source)
 
     def unlink(self, path: Path) -> None:
         """Remove a name from the view."""
@@ -308,7 +329,7 @@ class OverlayFileSystem(FileSystem):
         with self._guard:
             if not self.exists(path):
                 raise FileNotFoundError(f"{path} does not exist")
-            self._files[path] = None
+            self._changed[path] = None
 
     def sync_directory(self, path: Path) -> None:
         """Do nothing: the view is never durable."""
