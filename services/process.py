@@ -11,6 +11,7 @@ import ctypes
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from services import logs
@@ -19,6 +20,7 @@ from services.settings import ListenSettings
 from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
 
 EXIT_FAILED: Final = 1
+EXIT_SETTINGS: Final = 2
 EXIT_CODE_OF: Final[dict[type[BaseException], int]] = {
     StoreLocked: 3,
     NotAStore: 4,
@@ -62,6 +64,12 @@ def fail(service: str, problem: str, code: int) -> int:
 def announce(service: str, address: str) -> None:
     """Tell whoever started the process, on stdout, where it serves."""
     print(SERVING_LINE.format(service=service, address=address), flush=True)  # noqa: T201
+
+
+async def sleep_until(stop: asyncio.Event, seconds: float) -> None:
+    """Sleep, but not longer than until ``stop`` is set."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
 
 
 async def _until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:

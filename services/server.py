@@ -44,8 +44,14 @@ class CannotListen(StoreError):
 class RpcServer:
     """One grpc.aio server with the manners that all services share."""
 
-    def __init__(self, service: ServiceDescriptor, servicer: Any, settings: ProcessSettings) -> None:
-        self.draining = asyncio.Event()
+    def __init__(
+        self,
+        service: ServiceDescriptor,
+        servicer: Any,
+        settings: ProcessSettings,
+        draining: asyncio.Event,
+    ) -> None:
+        self._draining = draining
         self.health = health.aio.HealthServicer()
         self._service_name = service.full_name
         self._settings = settings
@@ -86,7 +92,7 @@ class RpcServer:
 
     async def set_serving(self, *, serving: bool) -> None:
         """Set the health of the service and of the whole server."""
-        if serving == self._serving or self.draining.is_set():
+        if serving == self._serving or self._draining.is_set():
             return
         self._serving = serving
         state = health_pb2.HealthCheckResponse.SERVING if serving else _NOT_SERVING
@@ -96,10 +102,9 @@ class RpcServer:
 
     async def drain(self) -> None:
         """Take no new calls, let those under way end within the grace, then cancel them."""
-        if not self.draining.is_set():
-            self.draining.set()
-            self._log.info("draining", grace_seconds=self._settings.drain_grace_seconds)
-            await self.health.enter_graceful_shutdown()
+        self._draining.set()
+        self._log.info("draining", grace_seconds=self._settings.drain_grace_seconds)
+        await self.health.enter_graceful_shutdown()
         await self._server.stop(self._settings.drain_grace_seconds)
 
     def _handler(self, method: MethodDescriptor, behaviour: Any) -> Any:

@@ -90,9 +90,10 @@ class WriterServicer:
     @raw
     async def produce_stream(self, context: Context) -> None:
         """Store one batch a frame; answers follow in order, each when its batch is safe."""
-        outcomes: asyncio.Queue[Any] = asyncio.Queue(self._stream_batches_max)
-        answering = asyncio.ensure_future(self._answer(outcomes, context))
-        receiving = asyncio.ensure_future(self._receive(outcomes, context))
+        outcomes: asyncio.Queue[Any] = asyncio.Queue()
+        in_flight = asyncio.Semaphore(self._stream_batches_max)
+        answering = asyncio.ensure_future(self._answer(outcomes, in_flight, context))
+        receiving = asyncio.ensure_future(self._receive(outcomes, in_flight, context))
         draining = asyncio.ensure_future(self._draining.wait())
         try:
             await asyncio.wait(
@@ -103,9 +104,7 @@ class WriterServicer:
             if not receiving.done():  # draining: no more frames, but answers to those stored
                 receiving.cancel()
                 await asyncio.wait({receiving})
-                await outcomes.put(_END)
-            elif receiving.exception() is not None:
-                await outcomes.put(_END)
+            outcomes.put_nowait(_END)
             await answering
             if not receiving.cancelled():
                 receiving.result()
@@ -189,26 +188,26 @@ class WriterServicer:
             raise InvalidBatch(0, "the batch is empty; send at least one record")
         return self._store.append_batch(records)
 
-    async def _receive(self, outcomes: asyncio.Queue[Any], context: Context) -> None:
-        """Append frames as they come; the full queue of outcomes stops reading, and so the client."""
+    async def _receive(
+        self, outcomes: asyncio.Queue[Any], in_flight: asyncio.Semaphore, context: Context
+    ) -> None:
+        """Append frames as they come; too many unanswered ones stop reading, and so the client."""
         read, eof = context.read, grpc.aio.EOF
         while True:
+            await in_flight.acquire()
             frame = await read()
             if frame is eof:
-                await outcomes.put(_END)
                 return
             try:
-                outcome: BatchResult | StoreError = self._append(wire.batch_records(frame))
+                outcomes.put_nowait(self._append(wire.batch_records(frame)))
             except (StoreFailed, StoreClosed):
                 raise
             except StoreError as error:
-                outcome = error
-            if outcomes.full():
-                await outcomes.put(outcome)
-            else:
-                outcomes.put_nowait(outcome)
+                outcomes.put_nowait(error)
 
-    async def _answer(self, outcomes: asyncio.Queue[Any], context: Context) -> None:
+    async def _answer(
+        self, outcomes: asyncio.Queue[Any], in_flight: asyncio.Semaphore, context: Context
+    ) -> None:
         while (outcome := await outcomes.get()) is not _END:
             if isinstance(outcome, StoreError):
                 answer = writer_pb2.ProduceStreamResponse(failure=status.failure_of(outcome))
@@ -217,6 +216,7 @@ class WriterServicer:
                     await self._acks.wait(outcome.end_commit_offset)
                 answer = writer_pb2.ProduceStreamResponse(stored=wire.batch_response(outcome))
             await context.write(answer.SerializeToString())
+            in_flight.release()
 
 
 def topic_message(topic: Topic) -> common_pb2.Topic:

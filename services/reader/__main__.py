@@ -1,0 +1,63 @@
+"""Runs the reader: settings, store, servicer, server; stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from penstock.v1 import reader_pb2
+from services import process
+from services.reader.arrivals import Arrivals
+from services.reader.pulls import Pulls
+from services.reader.servicer import ReaderServicer
+from services.reader.source import Source
+from services.server import RpcServer
+from services.settings import ReaderSettings, load
+from services.waiting import wait_for_store
+from storage.reader import StoreReader
+
+SERVICE: Final = "reader"
+_THREADS: Final = 4
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until told to stop; return the exit code."""
+    settings = load(ReaderSettings, argv, prog=f"penstock {SERVICE}")
+    return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
+
+
+async def serve(settings: ReaderSettings, stop: asyncio.Event) -> None:
+    """Wait for the store, serve it until ``stop`` is set, drain, let go of it."""
+    if not await wait_for_store(settings.store, stop, timeout_seconds=settings.store_wait_seconds):
+        return
+    source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
+    executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="reads")
+    draining = asyncio.Event()
+    arrivals = Arrivals(source)
+    try:
+        servicer = ReaderServicer(
+            source,
+            Pulls(source, arrivals, executor, draining),
+            pull_bytes_max=settings.pull_bytes_max,
+            wait_ms_max=settings.wait_ms_max,
+        )
+        service = reader_pb2.DESCRIPTOR.services_by_name["Reader"]
+        server = RpcServer(service, servicer, settings, draining)
+        address = await server.start(settings.listen)
+        await server.set_serving(serving=True)
+        process.announce(SERVICE, address)
+        await stop.wait()
+        draining.set()
+        arrivals.close()
+        await server.drain()
+    finally:
+        arrivals.close()
+        executor.shutdown(wait=True, cancel_futures=True)
+        source.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

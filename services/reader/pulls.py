@@ -1,0 +1,183 @@
+"""Pulls: one answer with long polling, and the stream that goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from penstock.v1 import reader_pb2
+from services import wire
+from services.reader.arrivals import Announcing, Arrivals
+from services.reader.records import decode_slices
+from services.server import Context, Draining
+from services.status import InvalidArgument
+from storage.message import PullResult, PullStatus
+
+MAX_MESSAGES_DEFAULT: Final = 32
+MAX_BYTES_DEFAULT: Final = 1 << 20
+_STREAM_MESSAGES_MAX: Final = 1 << 20
+_DEADLINE_MARGIN_SECONDS: Final = 0.05  # of a caller's deadline, kept for the answer's way back
+_MORE_MAY_COME: Final = frozenset(
+    {PullStatus.OFFSET_OVERFLOW_ONE, PullStatus.NO_MESSAGE_IN_QUEUE, PullStatus.NO_MATCHED_MESSAGE}
+)
+_T = TypeVar("_T")
+
+
+class Pulling(Announcing, Protocol):
+    """What pulls need of the engine."""
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        queue_offset: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_expression: str,
+    ) -> PullResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A checked pull."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_messages: int
+    max_bytes: int
+    tag_expression: str
+    decode: bool
+
+    @classmethod
+    def of(
+        cls, request: reader_pb2.PullRequest | reader_pb2.PullStreamRequest, *, bytes_max: int
+    ) -> Question:
+        """Check a request and fill in its defaults."""
+        if isinstance(request, reader_pb2.PullRequest):
+            max_messages = request.max_messages or MAX_MESSAGES_DEFAULT
+        else:
+            max_messages = _STREAM_MESSAGES_MAX
+        for name, value in (
+            ("max_messages", max_messages),
+            ("max_bytes", request.max_bytes),
+            ("queue_offset", request.queue_offset),
+        ):
+            if value < 0:
+                raise InvalidArgument(name, f"must not be negative, and is {value}")
+        return cls(
+            request.topic,
+            request.queue_id,
+            request.queue_offset,
+            max_messages,
+            min(request.max_bytes or MAX_BYTES_DEFAULT, bytes_max),
+            request.tag_expression,
+            request.decode,
+        )
+
+    def at(self, queue_offset: int) -> Question:
+        """Return the same pull from another offset on."""
+        return Question(
+            self.topic, self.queue_id, queue_offset, self.max_messages,
+            self.max_bytes, self.tag_expression, self.decode,
+        )  # fmt: skip
+
+
+class Pulls:
+    """Answers pulls; the engine's part runs on ``executor`` because a cold page is a disk read."""
+
+    def __init__(
+        self, store: Pulling, arrivals: Arrivals, executor: Executor, draining: asyncio.Event
+    ) -> None:
+        self._store = store
+        self._arrivals = arrivals
+        self._executor = executor
+        self._draining = draining
+        self._loop = asyncio.get_running_loop()
+
+    async def one(self, question: Question, context: Context, *, wait_ms: int) -> bytes:
+        """Answer one pull, after at most ``wait_ms`` and before the caller's deadline."""
+        until = self._loop.time() + wait_ms / 1e3
+        remaining = context.time_remaining()
+        if remaining is not None:
+            until = min(until, self._loop.time() + remaining - _DEADLINE_MARGIN_SECONDS)
+        while True:
+            word = self._arrivals.word
+            status, next_offset, answer = await self.run(self._ask, question)
+            left = until - self._loop.time()
+            if status not in _MORE_MAY_COME or left <= 0 or self._draining.is_set():
+                return answer
+            if status is PullStatus.NO_MATCHED_MESSAGE and next_offset > question.queue_offset:
+                question = question.at(next_offset)
+                continue
+            await self._arrivals.wait(word, left)
+
+    async def stream(self, question: Question, context: Context, *, follow: bool) -> None:
+        """Answer pull after pull; the next is prepared while HTTP/2 takes the one before."""
+        word = self._arrivals.word
+        status, next_offset, answer = await self.run(self._ask, question)
+        while True:
+            moved = next_offset > question.queue_offset or status is PullStatus.OFFSET_TOO_SMALL
+            if status is PullStatus.FOUND or (moved and status not in _MORE_MAY_COME):
+                question = question.at(next_offset)
+                word = self._arrivals.word
+                ahead = self.run(self._ask, question)
+                try:
+                    await context.write(answer)
+                except BaseException:
+                    ahead.cancel()
+                    raise
+                status, next_offset, answer = await ahead
+                continue
+            if status is PullStatus.NO_MATCHED_MESSAGE and moved:
+                question = question.at(next_offset)
+            elif not follow or status not in _MORE_MAY_COME:
+                await context.write(answer)  # the status that ended it, and where to go on
+                return
+            elif self._draining.is_set():
+                raise Draining
+            else:
+                await self._arrivals.wait(word, _FOLLOW_LOOK_SECONDS)
+            word = self._arrivals.word
+            status, next_offset, answer = await self.run(self._ask, question)
+
+    def run(self, function: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
+        """Run a call of the engine off the event loop."""
+        return self._loop.run_in_executor(self._executor, function, *arguments)
+
+    def _ask(self, question: Question) -> tuple[PullStatus, int, bytes]:
+        result = self._store.pull(
+            question.topic,
+            question.queue_id,
+            queue_offset=question.queue_offset,
+            max_messages=question.max_messages,
+            max_bytes=question.max_bytes,
+            tag_expression=question.tag_expression,
+        )
+        return result.status, result.next_offset, pull_answer(result, decode=question.decode)
+
+
+_FOLLOW_LOOK_SECONDS: Final = 60.0
+
+
+def pull_answer(result: PullResult, *, decode: bool) -> bytes:
+    """Return a serialized PullResponse."""
+    head = reader_pb2.PullResponse(
+        status=wire.PULL_STATUS_OF[result.status],
+        next_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        record_count=result.record_count,
+        damaged=map(wire.damaged_record, result.damaged),
+    )
+    if not decode:
+        return wire.pull_response(head, result.slices)
+    decoded, damaged = decode_slices(result.slices)
+    head.record_count = len(decoded)
+    head.decoded.extend(decoded)
+    head.damaged.extend(damaged)
+    return head.SerializeToString()

@@ -1,0 +1,209 @@
+"""The reader's methods: request, one call of the engine off the event loop, answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, Protocol
+
+from penstock.v1 import reader_pb2
+from services import wire
+from services.reader.group_commits import Commit, Committing, GroupCommits
+from services.reader.pulls import Pulling, Pulls, Question
+from services.reader.records import decode_slices, record_message
+from services.server import Context
+from services.status import InvalidArgument
+from storage.errors import TopicNotFound
+from storage.format.record import decode_record
+from storage.message import KeyQueryResult
+
+QUERY_MESSAGES_DEFAULT: Final = 32
+QUERY_MESSAGES_MAX: Final = 64
+
+
+class ReaderStore(Pulling, Committing, Protocol):
+    """What the reader service needs of the engine; ``services.reader.source`` has it."""
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+    def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        timestamp_ms: int,
+        boundary: Literal["lower", "upper"],
+    ) -> int: ...
+    def message(self, commit_offset: int) -> memoryview: ...
+    def message_by_id(self, message_id: str) -> memoryview: ...
+    def query_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        unique: bool,
+        begin_timestamp_ms: int,
+        end_timestamp_ms: int | None,
+        max_messages: int,
+        page_token: str,
+    ) -> KeyQueryResult: ...
+    def group_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]: ...
+    def groups(self) -> Sequence[str]: ...
+    def status(self) -> Mapping[str, Any]: ...
+
+
+class ReaderServicer:
+    """The methods of penstock.v1.Reader."""
+
+    def __init__(
+        self, store: ReaderStore, pulls: Pulls, *, pull_bytes_max: int, wait_ms_max: int
+    ) -> None:
+        self._store = store
+        self._pulls = pulls
+        self._commits = GroupCommits(store)
+        self._pull_bytes_max = pull_bytes_max
+        self._wait_ms_max = wait_ms_max
+
+    async def pull(self, request: reader_pb2.PullRequest, context: Context) -> bytes:
+        """Return records of one queue, waiting for the first if asked to."""
+        question = Question.of(request, bytes_max=self._pull_bytes_max)
+        wait_ms = min(max(request.wait_ms, 0), self._wait_ms_max)
+        return await self._pulls.one(question, context, wait_ms=wait_ms)
+
+    async def pull_stream(self, request: reader_pb2.PullStreamRequest, context: Context) -> None:
+        """Return records of one queue until its end, or for as long as the caller follows."""
+        question = Question.of(request, bytes_max=self._pull_bytes_max)
+        await self._pulls.stream(question, context, follow=request.follow)
+
+    async def query_by_key(self, request: reader_pb2.QueryByKeyRequest, _context: Context) -> bytes:
+        """Return a page of the records with a key."""
+        if request.max_messages < 0:
+            raise InvalidArgument("max_messages", "must not be negative")
+        return await self._pulls.run(self._query, request)
+
+    async def get_message(
+        self, request: reader_pb2.GetMessageRequest, _context: Context
+    ) -> reader_pb2.GetMessageResponse:
+        """Return the record at a commit offset or with an offset message id."""
+        return await self._pulls.run(self._message, request)
+
+    async def query_offset(
+        self, request: reader_pb2.QueryOffsetRequest, _context: Context
+    ) -> reader_pb2.QueryOffsetResponse:
+        """Return an offset of a queue by position or store time."""
+        return await self._pulls.run(self._offset, request)
+
+    async def commit_offset(
+        self, request: reader_pb2.CommitOffsetRequest, _context: Context
+    ) -> reader_pb2.CommitOffsetResponse:
+        """Set a group's progress; saved to disk when this returns."""
+        if request.queue_offset < 0:
+            raise InvalidArgument("queue_offset", f"must not be negative, and is {request.queue_offset}")
+        await self._commits.commit(
+            Commit(request.group, request.topic, request.queue_id, request.queue_offset)
+        )
+        return reader_pb2.CommitOffsetResponse()
+
+    async def fetch_offsets(
+        self, request: reader_pb2.FetchOffsetsRequest, _context: Context
+    ) -> reader_pb2.FetchOffsetsResponse:
+        """Return a group's progress and lag."""
+        return await self._pulls.run(self._progress, request)
+
+    async def list_groups(
+        self, _request: reader_pb2.ListGroupsRequest, _context: Context
+    ) -> reader_pb2.ListGroupsResponse:
+        """Return the names of all groups with progress."""
+        return reader_pb2.ListGroupsResponse(groups=await self._pulls.run(self._store.groups))
+
+    async def get_reader_status(
+        self, _request: reader_pb2.GetReaderStatusRequest, _context: Context
+    ) -> reader_pb2.ReaderStatus:
+        """Return what can be read now."""
+        return reader_pb2.ReaderStatus(**self._store.status())
+
+    def _query(self, request: reader_pb2.QueryByKeyRequest) -> bytes:
+        result = self._store.query_by_key(
+            request.topic,
+            request.key,
+            unique=request.unique,
+            begin_timestamp_ms=request.begin_timestamp_ms,
+            end_timestamp_ms=(
+                request.end_timestamp_ms if request.HasField("end_timestamp_ms") else None
+            ),
+            max_messages=min(request.max_messages or QUERY_MESSAGES_DEFAULT, QUERY_MESSAGES_MAX),
+            page_token=request.page_token,
+        )
+        head = reader_pb2.QueryByKeyResponse(
+            record_count=result.record_count,
+            next_page_token=result.next_page_token,
+            indexed_offset=result.indexed_offset,
+            damaged=map(wire.damaged_record, result.damaged),
+        )
+        if not request.decode:
+            return wire.query_response(head, result.slices)
+        decoded, damaged = decode_slices(result.slices)
+        head.record_count = len(decoded)
+        head.decoded.extend(decoded)
+        head.damaged.extend(damaged)
+        return head.SerializeToString()
+
+    def _message(self, request: reader_pb2.GetMessageRequest) -> reader_pb2.GetMessageResponse:
+        which = request.WhichOneof("id")
+        if which is None:
+            raise InvalidArgument("id", "give a message_id or a commit_offset")
+        if which == "message_id":
+            try:
+                record = self._store.message_by_id(request.message_id)
+            except ValueError as error:
+                raise InvalidArgument("message_id", str(error)) from error
+        elif request.commit_offset < 0:
+            raise InvalidArgument(
+                "commit_offset", f"must not be negative, and is {request.commit_offset}"
+            )
+        else:
+            record = self._store.message(request.commit_offset)
+        return reader_pb2.GetMessageResponse(record=record_message(decode_record(record)))
+
+    def _offset(self, request: reader_pb2.QueryOffsetRequest) -> reader_pb2.QueryOffsetResponse:
+        topic, queue_id, position = request.topic, request.queue_id, request.position
+        low = self._store.min_offset(topic, queue_id)
+        high = self._store.max_offset(topic, queue_id)
+        if position == reader_pb2.EARLIEST:
+            found = low
+        elif position == reader_pb2.LATEST:
+            found = high
+        elif position in (reader_pb2.TIME_LOWER, reader_pb2.TIME_UPPER):
+            boundary: Literal["lower", "upper"] = (
+                "lower" if position == reader_pb2.TIME_LOWER else "upper"
+            )
+            found = self._store.offset_by_time(
+                topic, queue_id, timestamp_ms=request.timestamp_ms, boundary=boundary
+            )
+        else:
+            raise InvalidArgument(
+                "position", "must be one of EARLIEST, LATEST, TIME_LOWER and TIME_UPPER"
+            )
+        return reader_pb2.QueryOffsetResponse(
+            queue_offset=found, min_offset=low, max_offset=high
+        )
+
+    def _progress(self, request: reader_pb2.FetchOffsetsRequest) -> reader_pb2.FetchOffsetsResponse:
+        response = reader_pb2.FetchOffsetsResponse()
+        for topic, offsets in sorted(self._store.group_offsets(request.group).items()):
+            if request.topic not in ("", topic):
+                continue
+            for queue_id, queue_offset in sorted(offsets.items()):
+                try:
+                    low = self._store.min_offset(topic, queue_id)
+                    high = self._store.max_offset(topic, queue_id)
+                except TopicNotFound:
+                    low = high = queue_offset
+                response.offsets.add(
+                    topic=topic,
+                    queue_id=queue_id,
+                    queue_offset=queue_offset,
+                    min_offset=low,
+                    max_offset=high,
+                    lag=max(0, high - queue_offset),
+                )
+        return response

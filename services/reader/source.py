@@ -1,0 +1,156 @@
+"""The engine's reader as the service uses it: with waits, and offsets saved when answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from services.reader.group_commits import Commit
+from services.status import InvalidArgument
+from storage.errors import NotAStore, StoreError
+from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.format.names import group_problem
+from storage.message import KeyQueryResult, PullResult
+from storage.reader import StoreReader
+
+_LOOK_SECONDS: Final = 0.05
+
+
+class Source:
+    """A ``StoreReader`` with the few things that only a service needs."""
+
+    def __init__(self, reader: StoreReader) -> None:
+        self._reader = reader
+
+    @property
+    def change_word(self) -> int:
+        """Differs after every change that the writer publishes."""
+        positions = self._reader.positions
+        return 0 if positions is None else positions.writer_word
+
+    def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
+        """Sleep until the writer publishes something; without one look at the files again."""
+        positions = self._reader.positions
+        if positions is not None:
+            return positions.wait_for_writer(seen_word, timeout_s)
+        time.sleep(_LOOK_SECONDS)
+        self._reader.refresh()
+        return self.change_word
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        queue_offset: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_expression: str,
+    ) -> PullResult:
+        """See ``StoreReader.pull``."""
+        return self._reader.pull(
+            topic,
+            queue_id,
+            queue_offset=queue_offset,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            tag_expression=tag_expression,
+        )
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """See ``StoreReader.max_offset``."""
+        return self._reader.max_offset(topic, queue_id)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """See ``StoreReader.min_offset``."""
+        return self._reader.min_offset(topic, queue_id)
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, *, timestamp_ms: int, boundary: Literal["lower", "upper"]
+    ) -> int:
+        """See ``StoreReader.offset_by_time``."""
+        return self._reader.offset_by_time(
+            topic, queue_id, timestamp_ms=timestamp_ms, boundary=boundary
+        )
+
+    def message(self, commit_offset: int) -> memoryview:
+        """See ``StoreReader.message``."""
+        return self._reader.message(commit_offset)
+
+    def message_by_id(self, message_id: str) -> memoryview:
+        """See ``StoreReader.message_by_id``."""
+        return self._reader.message_by_id(message_id)
+
+    def query_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        unique: bool,
+        begin_timestamp_ms: int,
+        end_timestamp_ms: int | None,
+        max_messages: int,
+        page_token: str,
+    ) -> KeyQueryResult:
+        """See ``StoreReader.query_by_key``."""
+        return self._reader.query_by_key(
+            topic,
+            key,
+            unique=unique,
+            begin_timestamp_ms=begin_timestamp_ms,
+            end_timestamp_ms=end_timestamp_ms,
+            max_messages=max_messages,
+            page_token=page_token,
+        )
+
+    def commit_offsets(self, commits: Sequence[Commit]) -> list[StoreError | None]:
+        """Commit and save; progress outside the queue's range is refused, not clamped."""
+        outcomes: list[StoreError | None] = []
+        for commit in commits:
+            try:
+                self._check_range(commit)
+                self._reader.consumer_offsets.commit(*commit)
+                outcomes.append(None)
+            except StoreError as error:
+                outcomes.append(error)
+        self._reader.consumer_offsets.save()
+        return outcomes
+
+    def _check_range(self, commit: Commit) -> None:
+        _, topic, queue_id, queue_offset = commit
+        high = self._reader.max_offset(topic, queue_id)
+        if queue_offset > high:
+            raise InvalidArgument(
+                "queue_offset", f"is {queue_offset}, and the queue ends at {high}"
+            )
+
+    def group_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
+        """Return a group's progress by topic and queue id. Raises for a name that cannot be one."""
+        problem = group_problem(group)
+        if problem:
+            raise InvalidArgument("group", problem)
+        return self._reader.consumer_offsets.fetch_group(group)
+
+    def groups(self) -> Sequence[str]:
+        """Return the names of all groups with progress."""
+        return self._reader.consumer_offsets.groups()
+
+    def status(self) -> Mapping[str, Any]:
+        """Return the fields of ReaderStatus."""
+        return {
+            "min_commit_offset": self._reader.min_commit_offset,
+            "visible_offset": self._reader.visible_offset,
+            "indexed_offset": self._reader.indexed_offset,
+            "writer_alive": self._writer_is_alive(),
+        }
+
+    def _writer_is_alive(self) -> bool:
+        try:
+            return DirectoryLock.is_held(self._reader.directory, LockRole.WRITER)
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Let go of the store's files."""
+        self._reader.close()

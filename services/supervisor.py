@@ -1,0 +1,168 @@
+"""``penstock serve``: the three services as child processes, restarted when they die.
+
+The children are new programs, never forks of a process that has loaded gRPC. They tell their
+addresses on their stdout, log to the stderr they inherit, and stop when this process does, however
+it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import BaseModel
+
+from services.settings import (
+    IndexerSettings,
+    ReaderSettings,
+    ServeSettings,
+    WriterSettings,
+    load,
+)
+
+SERVICES: Final[dict[str, type[BaseModel]]] = {
+    "writer": WriterSettings,
+    "reader": ReaderSettings,
+    "indexer": IndexerSettings,
+}
+EXIT_USAGE_CODES: Final = frozenset({2, 3, 4, 5, 6})  # starting again would end the same way
+_RESTART_DELAY_SECONDS: Final = 0.2
+_RESTART_DELAY_MAX_SECONDS: Final = 10.0
+_STABLE_SECONDS: Final = 30.0  # a child that lived this long is restarted without delay again
+_KILL_AFTER_SECONDS: Final = 15.0  # beyond the drain grace
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until told to stop, or until a service cannot start; return the exit code."""
+    settings = load(ServeSettings, argv, prog="penstock serve")
+    try:
+        settings.store_config()
+    except ValueError as error:
+        print(f"penstock serve: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    return asyncio.run(_supervise(settings))
+
+
+def child_arguments(service: str, settings: ServeSettings) -> list[str]:
+    """Return the flags of one child: what differs from its defaults, and its address."""
+    kind = SERVICES[service]
+    flags = ["--supervised", "--listen", getattr(settings, f"{service}_listen")]
+    for name, field in kind.model_fields.items():
+        if name in ("listen", "supervised", "config") or name not in settings.model_fields_set:
+            continue
+        value = getattr(settings, name)
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            flags.append(flag if value else "--no-" + name.replace("_", "-"))
+        elif value != field.default:
+            flags += [flag, str(int(value) if isinstance(value, int) else value)]
+    if settings.config is not None:
+        flags += ["--config", str(settings.config)]
+    return flags
+
+
+class Child:
+    """One service: its process, and the address it said it has."""
+
+    def __init__(self, service: str, arguments: Sequence[str]) -> None:
+        self.service = service
+        self.address = ""
+        self.exit_code: int | None = None
+        self._arguments = list(arguments)
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = False
+
+    async def keep_running(self) -> int:
+        """Run the process, again and again if it dies; return when it ends for good."""
+        delay = _RESTART_DELAY_SECONDS
+        while True:
+            started = asyncio.get_running_loop().time()
+            code = await self._run()
+            if self._stopping or (code in EXIT_USAGE_CODES and not self.address):
+                return code
+            if asyncio.get_running_loop().time() - started > _STABLE_SECONDS:
+                delay = _RESTART_DELAY_SECONDS
+            _say(f"the {self.service} ended with {_how(code)}; starting it again", error=True)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _RESTART_DELAY_MAX_SECONDS)
+            if self._stopping:
+                return code
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Tell the process to drain and end, and do not start it again."""
+        self._stopping = True
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    async def _run(self) -> int:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            f"services.{self.service}",
+            *self._arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            process_group=0,  # Ctrl-C is for the supervisor, which stops them in order
+        )
+        if self._stopping:
+            self.stop()
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            text = line.decode(errors="replace").rstrip()
+            _, found, address = text.partition(" serves on ")
+            if found:
+                self.address = address
+                self._hold_address(address)
+                text = f"{text} (pid {self._process.pid})"
+            _say(text)
+        return await self._process.wait()
+
+    def _hold_address(self, address: str) -> None:
+        """Restart on the port that clients already know, also where it was chosen freely."""
+        self._arguments[self._arguments.index("--listen") + 1] = address
+
+
+async def _supervise(settings: ServeSettings) -> int:
+    children = [Child(name, child_arguments(name, settings)) for name in SERVICES]
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    _say(f"store {os.path.abspath(settings.store)}")  # noqa: PTH100  resolve() would follow links
+    running = {asyncio.create_task(child.keep_running()): child for child in children}
+    waiting = asyncio.create_task(stopped.wait())
+    done, _ = await asyncio.wait({waiting, *running}, return_when=asyncio.FIRST_COMPLETED)
+    code = next((task.result() for task in done if task in running), 0)
+    # The writer goes first: what it acknowledged last can still be read and indexed meanwhile.
+    for child in children:
+        child.stop()
+    patience = settings.drain_grace_seconds + _KILL_AFTER_SECONDS
+    _, late = await asyncio.wait(running, timeout=patience)
+    for task in late:
+        running[task].stop(signal.SIGKILL)
+    if late:
+        await asyncio.wait(late)
+    waiting.cancel()
+    ends = [task.result() for task in running]
+    if not code and any(ends):
+        code = 1
+    _say("stopped")
+    return code
+
+
+def _how(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _say(text: str, *, error: bool = False) -> None:
+    print(f"penstock: {text}", file=sys.stderr if error else sys.stdout, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

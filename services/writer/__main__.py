@@ -1,0 +1,56 @@
+"""Runs the writer: settings, store, servicer, server; stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.v1 import writer_pb2
+from services import process
+from services.server import RpcServer
+from services.settings import WriterSettings, load
+from services.writer.acks import Acks
+from services.writer.engine import open_engine
+from services.writer.servicer import WriterServicer
+
+SERVICE: Final = "writer"
+_LOOK_SECONDS: Final = 0.2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until told to stop; return the exit code."""
+    settings = load(WriterSettings, argv, prog=f"penstock {SERVICE}")
+    try:
+        settings.store_config()
+    except ValueError as error:
+        return process.fail(SERVICE, str(error), process.EXIT_SETTINGS)
+    return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
+
+
+async def serve(settings: WriterSettings, stop: asyncio.Event) -> None:
+    """Open the store, serve it until ``stop`` is set, drain, close it."""
+    store = await asyncio.to_thread(open_engine, settings.store, settings.store_config())
+    try:
+        acks = Acks(store)
+        draining = asyncio.Event()
+        servicer = WriterServicer(
+            store, acks, draining, stream_batches_max=settings.stream_batches_max
+        )
+        service = writer_pb2.DESCRIPTOR.services_by_name["Writer"]
+        server = RpcServer(service, servicer, settings, draining)
+        address = await server.start(settings.listen)
+        await server.set_serving(serving=store.status().writable)
+        process.announce(SERVICE, address)
+        while not stop.is_set():
+            await process.sleep_until(stop, _LOOK_SECONDS)
+            acks.wake()
+            await server.set_serving(serving=store.status().writable)
+        await server.drain()
+    finally:
+        await asyncio.to_thread(store.close)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
