@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreLocked
+from storage.files.record_locks import is_held
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +52,11 @@ class DirectoryLock:
             )
             raise StoreLocked(f"{directory} is in use by {holder}: {error}") from error
         return cls(lock, directory, role)
+
+    @staticmethod
+    def is_held(directory: Path, role: LockRole) -> bool:
+        """Return whether any process acts in the role now; OSError if that cannot be seen."""
+        return is_held(directory / LOCK_FILE, int(role))
 
     def release(self) -> None:
         """Give the role up; doing it twice is harmless."""

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreLocked
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_FLOCK: Final = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
 class _LockedFile:
@@ -80,6 +84,30 @@ class RecordLock:
             locked.positions.discard(self._position)
             fcntl.lockf(locked.descriptor, fcntl.LOCK_UN, 1, self._position, os.SEEK_SET)
             _close_if_unused(self._key, locked)
+
+
+def is_held(path: Path, position: int) -> bool:
+    """Return whether any process, this one included, holds byte ``position`` of the file."""
+    with _guard:
+        try:
+            status = path.stat()
+            locked = _files.get((status.st_dev, status.st_ino))
+            if locked is not None:
+                return position in locked.positions or _is_held(locked.descriptor, position)
+            # Not in the registry: this process has no lock on it that closing could lose.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return _is_held(descriptor, position)
+        finally:
+            os.close(descriptor)
+
+
+def _is_held(descriptor: int, position: int) -> bool:
+    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, position, 1, 0)
+    found = fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
+    return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
 
 def _locked_file(path: Path) -> tuple[tuple[int, int], _LockedFile]:
