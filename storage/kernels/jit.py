@@ -128,7 +128,7 @@ class _Locator(caching._CacheLocator):
 
 
 class _KernelCacheImpl(caching.CompileResultCacheImpl):
-    _locator_classes = [_Locator]  # noqa: RUF012  numba declares it on the instance
+    _locator_classes: Any = [_Locator]  # noqa: RUF012  numba declares it on the instance
 
 
 class _KernelCache(caching.FunctionCache):

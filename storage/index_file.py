@@ -1,0 +1,470 @@
+"""Index files: from a message key to the records that carry it.
+
+One file is a hash table of fixed size (``format.index``); an ``IndexDirectory`` is the growing
+sequence of them, the last one written to. Everything in it can be made again from the commit log,
+byte for byte but for the files' names, which tell when they were created.
+
+What a crash leaves: header, slots and entries are pages of one mapping, so after a power cut any
+of them may be older than the others. Entries are written once, in order, and are the only thing
+that is not derived: from a count of entries known to be durable, ``truncate`` makes the rest again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format import index as layout
+from storage.format.index import IndexHeader
+from storage.format.names import INDEX_NAME_LENGTH, index_file_name, parse_index_file_name
+from storage.kernels.index import NO_KEY, put_keys, rebuild_slots, walk_chain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.files.filesystem import ByteArray, File, FileSystem, Region
+
+INDEX_DIRECTORY: Final = "index"
+BROKER_RESULTS_MAX: Final = 64
+ALLOCATE_ENTRIES: Final = 200_000  # blocks are reserved this far ahead of the puts: 4 MB
+
+Int64s = npt.NDArray[np.int64]
+
+
+class IndexShape(NamedTuple):
+    """How many slots and entries each file has; entry 0 is never used."""
+
+    slot_count: int
+    entry_count: int
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of one file."""
+        return layout.file_size(self.slot_count, self.entry_count)
+
+
+class IndexFile:
+    """One mapped file. One process writes, any may read meanwhile."""
+
+    def __init__(self, file: File, shape: IndexShape, *, writable: bool) -> None:
+        if file.size < shape.file_size:
+            raise ValueError(f"{file.path}: {file.size} bytes, {shape.file_size} expected")
+        self.path = file.path
+        self.number = parse_index_file_name(file.path.name) or 0
+        self.shape = shape
+        self._file = file
+        self._region: Region = file.map(writable=writable)
+        self._array: ByteArray = self._region.array
+        self._allocated_entry = 0
+
+    @classmethod
+    def create(
+        cls,
+        filesystem: FileSystem,
+        path: Path,
+        shape: IndexShape,
+        *,
+        seed_timestamp_ms: int = 0,
+        seed_commit_offset: int = 0,
+    ) -> IndexFile:
+        """Create a file whose header begins and ends where the file before ended.
+
+        A broker seeds headers like this; the first put overwrites the begin, but its own time is
+        told against the seed. Nothing is durable before ``sync``. Raises StoreFull.
+        """
+        file = filesystem.create(path, shape.file_size, allocate=False)
+        try:
+            file.allocate(0, layout.entry_position(shape.slot_count, 0))
+        except BaseException:
+            file.close()
+            filesystem.unlink(path)
+            raise
+        index_file = cls(file, shape, writable=True)
+        if seed_commit_offset > 0 or seed_timestamp_ms > 0:
+            header = layout.HEADER.pack(
+                seed_timestamp_ms, seed_timestamp_ms, seed_commit_offset, seed_commit_offset, 0, 0
+            )
+            index_file._array[: layout.HEADER_SIZE] = np.frombuffer(header, np.uint8)
+        return index_file
+
+    @classmethod
+    def open(
+        cls, filesystem: FileSystem, path: Path, shape: IndexShape, *, writable: bool
+    ) -> IndexFile:
+        """Map an existing file; ValueError if it is smaller than ``shape`` says."""
+        file = filesystem.open(path, writable=writable)
+        try:
+            return cls(file, shape, writable=writable)
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it is now."""
+        return IndexHeader.decode(bytes(self._array[: layout.HEADER_SIZE]))
+
+    @property
+    def header_bytes(self) -> bytes:
+        """The 40 bytes of the header as they are now."""
+        return bytes(self._array[: layout.HEADER_SIZE])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry is left."""
+        return self.header.next_entry >= self.shape.entry_count
+
+    def put(
+        self,
+        hashes: Int64s,
+        commit_offsets: Int64s,
+        store_timestamps: Int64s,
+        start: int,
+        count: int,
+    ) -> int:
+        """Put keys ``[start, count)``; return the first one that found the file full.
+
+        Keys are as ``kernels.index.key_hashes`` fills them. Raises StoreFull, and has put none
+        then, when the disk has no room for the entries.
+        """
+        self._allocate(self.header.next_entry + count - start)
+        accepted = put_keys(
+            self._array, self.shape.slot_count, self.shape.entry_count, hashes, commit_offsets,
+            store_timestamps, start, count,
+        )  # fmt: skip
+        if accepted < 0:
+            raise ValueError(f"keys [{start}, {count}) do not fit the arrays given")
+        return int(accepted)
+
+    def _allocate(self, next_entry: int) -> None:
+        # A store to a mapped hole on a full disk would be a signal, not an error.
+        if next_entry <= self._allocated_entry or self._allocated_entry >= self.shape.entry_count:
+            return
+        begin = self._allocated_entry or self.header.next_entry
+        end = min(next_entry + ALLOCATE_ENTRIES, self.shape.entry_count)
+        if begin < end:
+            begin_position = layout.entry_position(self.shape.slot_count, begin)
+            end_position = layout.entry_position(self.shape.slot_count, end)
+            self._file.allocate(begin_position, end_position - begin_position)
+        self._allocated_entry = end
+
+    def truncate(self, header: IndexHeader) -> None:
+        """Go back to ``header``, keeping the entries it counts, and make slots and links again."""
+        self._file.allocate(0, layout.entry_position(self.shape.slot_count, header.next_entry))
+        self._array[: layout.HEADER_SIZE] = np.frombuffer(header.encode(), np.uint8)
+        rebuild_slots(self._array, self.shape.slot_count, self.shape.entry_count, header.next_entry)
+
+    def sync(self) -> None:
+        """Make everything put so far durable; the file's name takes a sync of the directory."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Let go of map and descriptor."""
+        self._region.close()
+        self._array = np.empty(0, np.uint8)
+        self._file.close()
+
+    def find(
+        self,
+        key_hash: int,
+        *,
+        begin_ms: int,
+        end_ms: int,
+        count_max: int,
+        exact: bool,
+        first_entry: int = 0,
+    ) -> tuple[list[int], int]:
+        """Follow one hash's chain from the newest entry, or from ``first_entry``.
+
+        Returns commit offsets, newest first, and the entry to go on from, 0 at the end. ``exact``
+        is a broker's walk; see ``kernels.index.walk_chain``.
+        """
+        offsets = np.empty(count_max, np.int64)
+        entries = np.empty(count_max, np.int64)
+        header = self.header
+        limit = header.next_entry if exact else self.shape.entry_count - 1
+        if exact and header.next_entry <= 1:
+            return [], 0
+        found, next_entry = walk_chain(
+            self._array, self.shape.slot_count, self.shape.entry_count, key_hash, first_entry,
+            limit, begin_ms, end_ms, exact, offsets, entries,
+        )  # fmt: skip
+        return offsets[:found].tolist(), int(next_entry)
+
+
+def list_index_files(filesystem: FileSystem, directory: Path) -> list[tuple[int, int, Path]]:
+    """Return ``(number, size, path)`` of the files in ``directory``, oldest first.
+
+    Names that are no numbers are not index files.
+    """
+    found = []
+    for entry in filesystem.list_directory(directory):
+        number = parse_index_file_name(entry.name)
+        if number is not None and not entry.is_directory:
+            found.append((number, entry.size, directory / entry.name))
+    return sorted(found)
+
+
+class IndexDirectory:
+    """The writer's side: all files, in order, the last one open for puts."""
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        shape: IndexShape,
+        *,
+        now_ms: Callable[[], int],
+        new_name: Callable[[], str] | None = None,
+    ) -> None:
+        """Open the files that are there; those of any other size are left out of ``files``.
+
+        ``new_name`` gives new files their names instead of the clock.
+        """
+        self.directory = directory
+        self.shape = shape
+        self._filesystem = filesystem
+        self._now_ms = now_ms
+        self._new_name = new_name
+        filesystem.make_directory(directory)
+        listed = list_index_files(filesystem, directory)
+        self.misfits = [path for _, size, path in listed if size != shape.file_size]
+        self.paths = [path for _, size, path in listed if size == shape.file_size]
+        self._last: IndexFile | None = None
+        self._unsynced: list[IndexFile] = []
+
+    @property
+    def last(self) -> IndexFile | None:
+        """The file that is put to, None if there is none."""
+        if self._last is None and self.paths:
+            self._last = self.open(self.paths[-1])
+        return self._last
+
+    def open(self, path: Path) -> IndexFile:
+        """Map one of the files for writing."""
+        return IndexFile.open(self._filesystem, path, self.shape, writable=True)
+
+    def headers(self) -> list[IndexHeader]:
+        """Headers of all files, oldest first."""
+        return [IndexHeader.decode(self._head(path)) for path in self.paths]
+
+    def _head(self, path: Path) -> bytes:
+        if self._last is not None and path == self._last.path:
+            return self._last.header_bytes
+        file = self._filesystem.open(path, writable=False)
+        try:
+            return file.pread(layout.HEADER_SIZE, 0)
+        finally:
+            file.close()
+
+    def put(
+        self, hashes: Int64s, commit_offsets: Int64s, store_timestamps: Int64s, count: int
+    ) -> list[IndexFile]:
+        """Put ``count`` keys, opening new files as they fill; return the files that are full now.
+
+        As with a broker, a full file gets its successor with the next record, keyed or not.
+        Raises StoreFull; keys put before it stay, and putting the same again is harmless, as
+        long as the record is put as a whole: a record's place tells what is in already.
+        """
+        filled: list[IndexFile] = []
+        done = 0
+        while done < count:
+            last = self.last
+            if last is None or last.is_full:
+                if last is not None:
+                    filled.append(last)
+                last = self._roll(last)
+            done = last.put(hashes, commit_offsets, store_timestamps, done, count)
+        return filled
+
+    def _roll(self, full: IndexFile | None) -> IndexFile:
+        header = full.header if full is not None else IndexHeader()
+        path = self.directory / self._next_name()
+        self._last = IndexFile.create(
+            self._filesystem,
+            path,
+            self.shape,
+            seed_timestamp_ms=header.end_timestamp_ms,
+            seed_commit_offset=header.end_commit_offset,
+        )
+        self.paths.append(path)
+        return self._last
+
+    def _next_name(self) -> str:
+        if self._new_name is not None:
+            return self._new_name()
+        name = index_file_name(self._now_ms())
+        newest = parse_index_file_name(self.paths[-1].name) or 0 if self.paths else 0
+        # Names sort files: a clock that stands still or goes back must not put one in between.
+        return f"{max(int(name), newest + 1):0{INDEX_NAME_LENGTH}d}"
+
+    def truncate_last(self, header: IndexHeader) -> None:
+        """Take the last file back to ``header``; see ``IndexFile.truncate``."""
+        last = self.last
+        if last is not None:
+            last.truncate(header)
+
+    def drop_from(self, position: int) -> None:
+        """Delete the files ``[position:]``, newest first; durable on return."""
+        if self._last is not None:
+            self._last.close()
+            self._last = None
+        for path in reversed(self.paths[position:]):
+            with suppress(FileNotFoundError):
+                self._filesystem.unlink(path)
+        del self.paths[position:]
+        self._filesystem.sync_directory(self.directory)
+
+    def drop_misfits(self) -> None:
+        """Delete the files whose size is not the shape's; durable on return."""
+        for path in self.misfits:
+            with suppress(FileNotFoundError):
+                self._filesystem.unlink(path)
+        self.misfits.clear()
+        self._filesystem.sync_directory(self.directory)
+
+    def sync(self) -> None:
+        """Make the last file and all names durable."""
+        if self._last is not None:
+            self._last.sync()
+        self._filesystem.sync_directory(self.directory)
+
+    def close(self) -> None:
+        """Let go of the open file."""
+        if self._last is not None:
+            self._last.close()
+            self._last = None
+
+
+class BrokerAnswer(NamedTuple):
+    """What a broker's store says to a query by key, before it reads the records."""
+
+    commit_offsets: list[int]
+    last_update_timestamp_ms: int
+    last_update_commit_offset: int
+
+
+class IndexCursor(NamedTuple):
+    """Where a walk through the files goes on: in file ``number`` from ``entry``; 0: its start."""
+
+    number: int
+    entry: int
+
+
+class IndexReader:
+    """The reading side, of a store that may be live: maps files read-only and never writes."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path, shape: IndexShape) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+        self._shape = shape
+        self._files: dict[int, IndexFile] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look for new and removed files; files of another size are not taken."""
+        listed = {
+            number: path
+            for number, size, path in list_index_files(self._filesystem, self._directory)
+            if size == self._shape.file_size
+        }
+        files = {}
+        for number, path in listed.items():
+            with suppress(FileNotFoundError):
+                files[number] = self._files.get(number) or IndexFile.open(
+                    self._filesystem, path, self._shape, writable=False
+                )
+        self._files = files
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The files, oldest first."""
+        return list(self._files.values())
+
+    def ask_like_broker(
+        self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int
+    ) -> BrokerAnswer:
+        """Answer with a broker's limits and habits: at most 64, whole seconds, early stops."""
+        count_max = min(count_max, BROKER_RESULTS_MAX)
+        hashed = layout.key_hash(topic, key)
+        offsets: list[int] = []
+        files = self.files
+        for file in reversed(files):
+            header = file.header
+            if begin_ms <= header.end_timestamp_ms and end_ms >= header.begin_timestamp_ms:
+                found, _ = file.find(
+                    hashed,
+                    begin_ms=begin_ms,
+                    end_ms=end_ms,
+                    count_max=count_max - len(offsets),
+                    exact=True,
+                )
+                offsets += found
+            if header.begin_timestamp_ms < begin_ms or len(offsets) >= count_max:
+                break
+        if not offsets:
+            return BrokerAnswer([], 0, 0)
+        newest = files[-1].header
+        return BrokerAnswer(offsets, newest.end_timestamp_ms, newest.end_commit_offset)
+
+    def find(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        cursor: IndexCursor | None = None,
+    ) -> tuple[list[int], IndexCursor | None]:
+        """Return up to ``count_max`` commit offsets, newest first, and where to go on, None at the end.
+
+        All that could match are found, some that do not may be among them: other keys of the same
+        hash, and times up to a second (in a file's first entry more) off. The caller reads the
+        records and keeps those that do. Repeated offsets are possible.
+        """
+        hashed = layout.key_hash(topic, key)
+        offsets: list[int] = []
+        for number in sorted(self._files, reverse=True):
+            if cursor is not None and number > cursor.number:
+                continue
+            file = self._files[number]
+            first_entry = cursor.entry if cursor is not None and number == cursor.number else 0
+            found, next_entry = file.find(
+                hashed,
+                begin_ms=begin_ms,
+                end_ms=end_ms,
+                count_max=count_max - len(offsets),
+                exact=False,
+                first_entry=first_entry,
+            )
+            offsets += found
+            if next_entry:
+                return offsets, IndexCursor(number, next_entry)
+            if len(offsets) >= count_max:
+                older = [other for other in self._files if other < number]
+                return offsets, IndexCursor(max(older), 0) if older else None
+        return offsets, None
+
+    def close(self) -> None:
+        """Let go of every map."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+__all__ = [
+    "INDEX_DIRECTORY",
+    "NO_KEY",
+    "BrokerAnswer",
+    "IndexCursor",
+    "IndexDirectory",
+    "IndexFile",
+    "IndexReader",
+    "IndexShape",
+    "list_index_files",
+]
