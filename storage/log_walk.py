@@ -146,6 +146,8 @@ def walk_log(
             yield End(resume, reason)
             return
         if verdict is Verdict.STEP_OVER:
+            if blank:
+                reason = "the next file is lost or does not begin with a record"
             yield Damage(expected, following, reason)
         offset = resume = following
     yield End(resume, stop_text(STOP_END))

@@ -1,0 +1,183 @@
+"""Consume queues compared with the log, and made to agree with it.
+
+The log is right. A unit that differs from what its record says is written anew, a missing one is
+added, and what points beyond the log's end goes. Only differing units are written, so repairing a
+whole store writes nothing.
+
+Three things a log alone does not tell, and how each is decided:
+
+* A record's queue offset is ahead of its queue. If a damaged range lies between, the missing offsets
+  belonged to damaged records: their units stay where they point into the range, and otherwise become
+  placeholders that point at it, so that a pull reports the damage at that offset alone. Without a
+  damaged range between, the offset itself is wrong (no checksum of a broker's covers it), and the
+  record takes its place in the order of the log, as its unit did before.
+* A queue begins again at 0: its topic was deleted and made again; the earlier records left the queue.
+* A tag code may be an address in the extension file: a unit that agrees in all else is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.consume_queue import UNIT_DTYPE, ConsumeQueue, QueueTable, Units, as_units
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.log_walk import ROWS_MAX, Damage, Records
+from storage.queue_units import UnitBuilder
+
+EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address
+SMALLEST_RECORD: Final = 91
+SIZE_MAX: Final = 0x7FFFFFFE
+
+
+@dataclass(slots=True)
+class _State:
+    queue: ConsumeQueue
+    next_offset: int
+    damage: list[Damage] = field(default_factory=list)  # since the queue's last record
+
+
+class QueueRepair:
+    """Takes the log in order; ``finish`` makes every queue end where the log says.
+
+    ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
+    from there on is believed; without it, they are right below that commit offset.
+    """
+
+    def __init__(self, queues: QueueTable, *, begin_offset: int, complete: bool) -> None:
+        self.units_written = 0
+        self._queues = queues
+        self._begin_offset = begin_offset
+        self._complete = complete
+        self._states: dict[tuple[str, int], _State] = {}
+        self._damage: list[Damage] = []
+        self._builder = UnitBuilder(ROWS_MAX)
+
+    @property
+    def queue_counts(self) -> dict[str, int]:
+        """How many queues each topic that was met needs."""
+        counts: dict[str, int] = {}
+        for topic, queue_id in self._states:
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        return counts
+
+    def take_damage(self, damage: Damage) -> None:
+        """Hear of a range without intact records; called in the log's order."""
+        self._damage.append(damage)
+        for state in self._states.values():
+            state.damage.append(damage)
+
+    def take(self, records: Records) -> None:
+        """Compare and correct the units of a run of records."""
+        for topic, queue_id, units, queue_offsets in self._builder.build(
+            records.data, records.rows, len(records.rows), records.data_offset
+        ):
+            state = self._states.get((topic, queue_id))
+            if state is None:
+                state = self._states[topic, queue_id] = self._first_met(
+                    topic, queue_id, as_units(units), queue_offsets
+                )
+            self._place(state, as_units(units), queue_offsets)
+            state.damage.clear()
+
+    def _first_met(
+        self, topic: str, queue_id: int, units: Units, queue_offsets: npt.NDArray[np.int64]
+    ) -> _State:
+        queue = self._queues.get(topic, queue_id)
+        if not self._complete:
+            return _State(queue, queue.find_end(self._begin_offset), list(self._damage))
+        next_offset = max(int(queue_offsets[0]), 0)
+        if len(units) == 1 or queue_offsets[1] != next_offset + 1:
+            # One record's word alone: where its unit stands already counts for more.
+            held = self._offset_of(queue, int(units[0]["offset"]), next_offset)
+            next_offset = next_offset if held is None else held
+        if self._damage and self._begin_offset == 0:
+            next_offset = 0  # what came before was damaged, not cleaned away
+        self._prefill(queue, next_offset)
+        return _State(queue, next_offset, list(self._damage))
+
+    @staticmethod
+    def _offset_of(queue: ConsumeQueue, commit_offset: int, likely: int) -> int | None:
+        """Return the queue offset at which the files already hold a record's unit."""
+        if queue.unit(likely)[0] == commit_offset:
+            return likely
+        for start in queue.file_starts:
+            first = start // UNIT_SIZE
+            units = as_units(queue.read(first, queue.units_per_file))
+            found = np.flatnonzero((units["offset"] == commit_offset) & (units["size"] > 0))
+            if len(found):
+                return first + int(found[0])
+        return None
+
+    @staticmethod
+    def _prefill(queue: ConsumeQueue, queue_offset: int) -> None:
+        """Fill a missing first file up to the first unit, as a broker does."""
+        begin = queue_offset - queue_offset % queue.units_per_file
+        if begin * UNIT_SIZE not in queue.file_starts and queue_offset > begin:
+            units = np.zeros(queue_offset - begin, UNIT_DTYPE)
+            units["size"] = PREFILL_SIZE
+            queue.write(begin, units.tobytes())
+
+    def _place(self, state: _State, units: Units, queue_offsets: npt.NDArray[np.int64]) -> None:
+        breaks = np.flatnonzero(np.diff(queue_offsets) != 1) + 1
+        for begin, end in zip([0, *breaks], [*breaks, len(units)], strict=True):
+            run = units[begin:end]
+            first = int(queue_offsets[begin])
+            if first > state.next_offset:
+                self._fill_gap(state, first)
+            elif first == 0 < state.next_offset and self._begins_again(state.queue, run):
+                state.next_offset = 0
+            self._correct(state.queue, state.next_offset, run)
+            state.next_offset += len(run)
+
+    @staticmethod
+    def _begins_again(queue: ConsumeQueue, run: Units) -> bool:
+        return len(run) > 1 or queue.unit(0)[0] == int(run[0]["offset"])
+
+    def _fill_gap(self, state: _State, first: int) -> None:
+        missing = first - state.next_offset
+        room = sum(damage.end_offset - damage.begin_offset for damage in state.damage)
+        if missing * SMALLEST_RECORD > room:
+            return
+        held = as_units(state.queue.read(state.next_offset, missing)).copy()
+        inside = np.zeros(missing, np.bool_)
+        for damage in state.damage:
+            inside |= (held["offset"] >= damage.begin_offset) & (held["offset"] < damage.end_offset)
+        inside &= held["size"] > 0
+        last = state.damage[-1]
+        placeholder = np.zeros(1, UNIT_DTYPE)
+        placeholder["offset"] = last.begin_offset
+        placeholder["size"] = min(last.end_offset - last.begin_offset, SIZE_MAX)
+        held[~inside] = placeholder
+        self._correct(state.queue, state.next_offset, held)
+        state.next_offset = first
+
+    def _correct(self, queue: ConsumeQueue, queue_offset: int, units: Units) -> None:
+        held = as_units(queue.read(queue_offset, len(units)))
+        same = (held["offset"] == units["offset"]) & (held["size"] == units["size"])
+        same &= (held["tag"] == units["tag"]) | (held["tag"] <= EXTENSION_ADDRESS_MAX)
+        wrong = np.flatnonzero(~same)
+        if not len(wrong):
+            return
+        begin, end = int(wrong[0]), int(wrong[-1]) + 1
+        corrected = held[begin:end].copy()
+        corrected[~same[begin:end]] = units[begin:end][~same[begin:end]]
+        queue.write(queue_offset + begin, corrected.tobytes())
+        self.units_written += len(wrong)
+
+    def finish(self, end_offset: int) -> None:
+        """End every queue behind its last unit of a record below ``end_offset``.
+
+        Queues that the log does not mention keep what points before the taken part, so that their
+        offsets go on where they were.
+        """
+        for topic, queue_id in list(self._queues.on_disk()):
+            state = self._states.get((topic, queue_id))
+            if state is not None:
+                state.queue.truncate(state.next_offset)
+                continue
+            queue = self._queues.get(topic, queue_id)
+            queue.truncate(queue.find_end(min(self._begin_offset, end_offset)))

@@ -1,0 +1,60 @@
+"""The tables of recovery: every combination of facts has exactly one outcome."""
+
+from itertools import product
+
+import pytest
+from storage.recovery_cases import (
+    SCAN_CASES,
+    START_CASES,
+    Found,
+    Start,
+    Stopped,
+    Verdict,
+    decide_start,
+    decide_stop,
+)
+
+
+def matching(cases, facts):
+    return [
+        outcome
+        for pattern, outcome in cases
+        if all(want is None or want == fact for want, fact in zip(pattern, facts, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("facts", product((False, True), repeat=len(Found._fields)))
+def test_every_directory_has_exactly_one_start(facts):
+    assert len(matching(START_CASES, facts)) == 1
+
+
+@pytest.mark.parametrize("facts", product((False, True), repeat=len(Stopped._fields)))
+def test_every_stop_of_the_scan_has_exactly_one_verdict(facts):
+    assert len(matching(SCAN_CASES, facts)) == 1
+
+
+def test_every_outcome_is_used():
+    assert {outcome for _, outcome in START_CASES} == set(Start)
+    assert {outcome for _, outcome in SCAN_CASES} == set(Verdict)
+
+
+def test_queues_without_a_log_are_never_taken_for_an_empty_store():
+    """A broker deletes the queues when the log is not there, as with a mount that failed."""
+    for slot, inside, clean in product((False, True), repeat=3):
+        found = Found(log=False, queues=True, slot=slot, inside=inside, clean=clean)
+
+        assert decide_start(found) is Start.REFUSE
+
+
+def test_only_a_trusted_slot_inside_the_log_spares_the_full_scan():
+    for slot, inside, clean in product((False, True), repeat=3):
+        start = decide_start(Found(log=True, queues=True, slot=slot, inside=inside, clean=clean))
+
+        assert (start is Start.FULL) == (not (slot and inside))
+
+
+def test_damage_before_an_intact_record_never_ends_the_log():
+    for blank, adjacent in product((False, True), repeat=2):
+        verdict = decide_stop(Stopped(blank=blank, intact_follows=True, adjacent=adjacent))
+
+        assert verdict is not Verdict.CUT
