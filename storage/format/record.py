@@ -136,6 +136,7 @@ class Verdict(IntEnum):
     COMMIT_OFFSET = 9
     TOPIC = 10
     TRUNCATED = 11
+    PROPERTIES = 17
 
 
 class MalformedRecord(ValueError):
@@ -279,8 +280,8 @@ def decode_record(buffer: Buffer, position: int = 0) -> Record:
 def check_record(buffer: Buffer, position: int = 0, commit_offset: int | None = None) -> Verdict:
     """Judge the bytes at ``position`` by every check that there is.
 
-    Order: framing, body CRC, topic, property CRC where the trailer is there, and, unless
-    ``commit_offset`` is None, the record's own commit offset.
+    Order: framing, body CRC, topic, a property block that ends in zeros, property CRC where the
+    trailer is there, and, unless ``commit_offset`` is None, the record's own commit offset.
     """
     verdict, size, body_at, topic_at, topic_end = _frame(buffer, position)
     if verdict is not Verdict.GOOD:
@@ -293,6 +294,8 @@ def check_record(buffer: Buffer, position: int = 0, commit_offset: int | None = 
     if not topic_is_safe(bytes(buffer[topic_at:topic_end])):
         return Verdict.TOPIC
     end = position + size
+    if topic_end + 2 < end and not buffer[end - 1]:
+        return Verdict.PROPERTIES  # zeros where the tail was torn off, a property CRC maybe with it
     if has_property_crc(buffer[topic_end + 2 : end]):
         crc = crc32(memoryview(buffer)[position : end - PROPERTY_CRC_SIZE]) & CRC_MASK
         if bytes(buffer[end - PROPERTY_CRC_SIZE : end]) != property_crc_trailer(crc):

@@ -35,6 +35,7 @@ from storage.kernels.columns import (
     STOP_END,
     STOP_LENGTHS,
     STOP_MAGIC,
+    STOP_PROPERTIES,
     STOP_PROPERTY_CRC,
     STOP_ROWS_FULL,
     STOP_SIZE,
@@ -131,6 +132,8 @@ def check_record(
         return STOP_BODY_CRC
     if not topic_is_safe(data, topic_position, topic_length):
         return STOP_TOPIC
+    if checks & CHECK_PROPERTY_CRC and properties_length > 0 and not read_u8(data, record_end - 1):
+        return STOP_PROPERTIES  # zeros where the tail was torn off, a property CRC maybe with it
     rows[row, POSITION] = position
     rows[row, SIZE] = size
     rows[row, QUEUE_ID] = read_i32(data, position + 12)

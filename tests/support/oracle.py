@@ -35,11 +35,11 @@ def oracle_problem() -> str:
 
 def oracle_required() -> bool:
     """Whether a missing oracle is a failure (set in CI that must have it) and not a skip."""
-    return os.environ.get(REQUIRED, "") not in ("", "0")
+    return os.getenv(REQUIRED, "") not in ("", "0")
 
 
 def _home() -> Path:
-    return Path(os.environ.get("ORACLE_HOME") or Path.home() / ".cache" / "penstock-oracle")
+    return Path(os.getenv("ORACLE_HOME") or Path.home() / ".cache" / "penstock-oracle")
 
 
 @dataclass(frozen=True, slots=True)
