@@ -1,4 +1,190 @@
-"""Placeholder."""
+"""``penstock pub TOPIC``: one message, or the lines of a file through the streaming producer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
 import typer
+
+from cli.failures import CommandFailed, ExitCode
+from cli.session import Session, read_lines, session_of
+from cli.topics import name_values
+
+if TYPE_CHECKING:
+    from penstock import Client
+
+PANEL: Final = "Topics and messages"
+PROGRESS_STEP: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message as the command line was given it."""
+
+    body: bytes
+    keys: tuple[str, ...] = ()
+    tag: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    queue_id: int | None = None
+    unique_key: str = ""
+
+
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
+    app.command("pub", rich_help_panel=PANEL)(pub)
+
+
+def pub(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="Topic to store into; it must exist.")],
+    body: Annotated[str | None, typer.Argument(help="Body of one message.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option("--key", "-k", help="Business key; may be repeated.")
+    ] = None,
+    tag: Annotated[str, typer.Option("--tag", "-t", help="Tag.")] = "",
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="NAME=VALUE", help="May be repeated."),
+    ] = None,
+    queue: Annotated[
+        int | None, typer.Option("--queue", "-q", help="Queue; none: one after the other.")
+    ] = None,
+    lines: Annotated[
+        str | None, typer.Option(metavar="FILE|-", help="One message a line: the body.")
+    ] = None,
+    json_lines: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|-",
+            help="One JSON object a line: body (text, or any JSON), keys, tag, properties, queue.",
+        ),
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="File that is the body of one message.")] = None,
+) -> None:
+    """Store one message, or one a line; --key, --tag and so on apply to all that name none."""
+    session = session_of(context)
+    given = [source for source in (body, lines, json_lines, file) if source is not None]
+    if len(given) != 1:
+        raise CommandFailed("give one of BODY, --file, --lines and --json-lines", ExitCode.USAGE)
+    common = Outgoing(
+        b"", tuple(key or ()), tag, name_values(properties, "--property"), queue
+    )
+    with session.client() as client:
+        if lines is not None:
+            _stream(session, client, topic, _of_lines(lines, common))
+        elif json_lines is not None:
+            _stream(session, client, topic, _of_json_lines(json_lines, common))
+        else:
+            content = file.read_bytes() if file is not None else (body or "").encode()
+            _one(session, client, topic, content, common)
+
+
+def _one(session: Session, client: Client, topic: str, body: bytes, common: Outgoing) -> None:
+    stored = client.produce(
+        topic,
+        body,
+        keys=common.keys,
+        tag=common.tag,
+        properties=common.properties,
+        queue_id=common.queue_id,
+    )
+    session.say(
+        f"stored in queue [cyan]{stored.queue_id}[/] at offset [cyan]{stored.queue_offset}[/],"
+        f" id {stored.message_id}",
+        {
+            "topic": stored.topic,
+            "queue": stored.queue_id,
+            "queue_offset": stored.queue_offset,
+            "commit_offset": stored.commit_offset,
+            "message_id": stored.message_id,
+            "unique_key": stored.unique_key,
+            "store_timestamp_ms": stored.store_timestamp_ms,
+        },
+    )
+
+
+def _stream(session: Session, client: Client, topic: str, messages: Iterator[Outgoing]) -> None:
+    began = time.monotonic()
+    count = 0
+    with session.progress("storing", None) as advance, client.producer() as producer:
+        for message in messages:
+            producer.send(
+                topic,
+                message.body,
+                keys=message.keys,
+                tag=message.tag,
+                properties=message.properties,
+                queue_id=message.queue_id,
+                unique_key=message.unique_key,
+            )
+            count += 1
+            if count % PROGRESS_STEP == 0:
+                advance(PROGRESS_STEP)
+        producer.flush()
+        advance(count % PROGRESS_STEP)
+    seconds = time.monotonic() - began
+    session.say(
+        f"stored [cyan]{count:,}[/] messages in {seconds:.2f} s ({count / seconds:,.0f}/s)",
+        {"stored": count, "seconds": round(seconds, 3)},
+    )
+
+
+def _of_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:
+    for line in read_lines(path):
+        yield Outgoing(
+            line.encode(), common.keys, common.tag, common.properties, common.queue_id
+        )
+
+
+def _of_json_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield _message(json.loads(line), common)
+        except (ValueError, TypeError) as error:
+            raise CommandFailed(f"{path}, line {number}: {error}", ExitCode.USAGE) from error
+
+
+def _message(value: Any, common: Outgoing) -> Outgoing:
+    """Return one object as a message; ValueError says what is wrong with it."""
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  one kind of error for a line
+    if "body" not in value and "body_base64" not in value:
+        raise ValueError('no "body"')
+    keys = value.get("keys", common.keys)
+    properties = value.get("properties", common.properties)
+    queue = value.get("queue", common.queue_id)
+    tag = value.get("tag", common.tag)
+    if isinstance(keys, str):
+        keys = [keys]
+    if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
+        raise ValueError('"keys" is not a list of texts')
+    if not isinstance(properties, Mapping) or not all(
+        isinstance(part, str) for pair in properties.items() for part in pair
+    ):
+        raise ValueError('"properties" is not an object of texts')
+    if queue is not None and (not isinstance(queue, int) or isinstance(queue, bool)):
+        raise ValueError('"queue" is not a number')
+    if not isinstance(tag, str):
+        raise ValueError('"tag" is not a text')
+    return Outgoing(_body(value), tuple(keys), tag, properties, queue)
+
+
+def _body(value: dict[str, Any]) -> bytes:
+    if "body_base64" in value:
+        try:
+            return base64.b64decode(value["body_base64"], validate=True)
+        except binascii.Error as error:
+            raise ValueError(f'"body_base64": {error}') from error
+    body = value["body"]
+    if isinstance(body, str):
+        return body.encode()
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()

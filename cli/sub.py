@@ -1,4 +1,111 @@
-"""Placeholder."""
+"""``penstock sub TOPIC``: read a topic, from where one likes, to its end or on and on."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
 import typer
+
+from cli.failures import ExitCode
+from cli.records import body_text, damage_json, record_json, time_text
+from cli.session import Session, print_json, session_of
+from cli.times import parse_time_ms
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from penstock import Record
+    from storage.message import Damage
+
+PANEL: Final = "Topics and messages"
+OFFSET_DIGITS_MAX: Final = 12  # a longer number is Unix milliseconds
+
+
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
+    app.command("sub", rich_help_panel=PANEL)(sub)
+
+
+def sub(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="Topic to read.")],
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="earliest, latest, a queue offset, or a time: 15m (ago), ISO 8601, Unix ms."
+            " What a group has committed goes before this.",
+        ),
+    ] = "earliest",
+    queue: Annotated[
+        list[int] | None, typer.Option("--queue", "-q", help="Only this queue; may be repeated.")
+    ] = None,
+    tag: Annotated[str, typer.Option(help="Only these tags: 'a' or 'a || b'.")] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end.")] = False,
+    group: Annotated[
+        str, typer.Option("--group", "-g", help="Resume where this group is; commit as it goes.")
+    ] = "",
+    most: Annotated[int, typer.Option("--max", "-n", help="Stop after so many; 0: never.")] = 0,
+    bodies: Annotated[bool, typer.Option("--bodies", help="Print bodies only, one a line.")] = False,
+) -> None:
+    """Print the messages of a topic. Exit code 7 if a damaged one was met."""
+    session = session_of(context)
+    damaged = 0
+
+    def on_damaged(_topic: str, queue_id: int, damage: Damage) -> None:
+        nonlocal damaged
+        damaged += 1
+        if session.as_json:
+            print_json(damage_json(damage, topic=topic, queue_id=queue_id))
+        else:
+            session.console(sys.stderr).print(
+                f"[red]damaged[/] queue {queue_id} offset {damage.queue_offset}: {damage.reason}"
+            )
+
+    with (
+        session.client() as client,
+        client.consume(
+            topic,
+            group=group,
+            queues=queue,
+            start=_start(start),
+            tag=tag,
+            follow=follow,
+            on_damaged=on_damaged,
+        ) as records,
+    ):
+        console = session.console()
+        for record in itertools.islice(records, most or None):
+            _print(session, console, record, bodies=bodies)
+            if follow:
+                sys.stdout.flush()
+    if damaged:
+        raise typer.Exit(ExitCode.DAMAGED)
+
+
+def _start(text: str) -> str | int | datetime:
+    if text in ("earliest", "latest"):
+        return text
+    if text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX:
+        return int(text)
+    return datetime.fromtimestamp(parse_time_ms(text) / 1000, UTC)
+
+
+def _print(session: Session, console: Console, record: Record, *, bodies: bool) -> None:
+    if session.as_json:
+        print_json(record_json(record))
+    elif bodies:
+        sys.stdout.write(record.body.decode(errors="backslashreplace") + "\n")
+    else:
+        console.print(
+            f"[dim]{time_text(record.store_timestamp_ms)}[/]"
+            f" [cyan]{record.queue_id}[/]/[cyan]{record.queue_offset}[/]",
+            end=" ",
+        )
+        labels = [part for part in (record.tag, " ".join(record.keys)) if part]
+        if labels:
+            console.print(f"({', '.join(labels)})", style="yellow", markup=False, end=" ")
+        console.print(body_text(record.body), markup=False, soft_wrap=True)

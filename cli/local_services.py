@@ -1,0 +1,77 @@
+"""The three services on this machine for as long as somebody needs them, as one child process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cli.failures import CommandFailed
+
+NAMES: Final = ("writer", "reader", "indexer")
+START_SECONDS_MAX: Final = 60.0
+STOP_SECONDS_MAX: Final = 30.0
+_POLL_SECONDS: Final = 0.02
+_SERVING: Final = re.compile(r"^(writer|reader|indexer) serves on (\S+)$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class LocalServices:
+    """``penstock serve`` in a session of its own, so that Ctrl-C reaches only who started it."""
+
+    process: subprocess.Popen[bytes]
+    addresses: Mapping[str, str]
+    log: Path
+
+    @classmethod
+    def start(
+        cls, store: Path, log: Path, *, options: Sequence[str] = (), addresses: Mapping[str, str]
+    ) -> LocalServices:
+        """Start the services and return once all three serve; their output goes to ``log``."""
+        listens = [f"--{name}-listen={address}" for name, address in addresses.items()]
+        with log.open("wb") as output:
+            process = subprocess.Popen(  # noqa: S603  our own program
+                [sys.executable, "-m", "cli.main", "serve", f"--store={store}", *listens, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        services = cls(process, {}, log)
+        try:
+            services._wait_until_serving()
+        except BaseException:
+            services.stop()
+            raise
+        return services
+
+    def _wait_until_serving(self) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            text = self.log.read_text(errors="replace")
+            found = dict(_SERVING.findall(text))
+            if len(found) == len(NAMES):
+                self.addresses = found
+                return
+            if self.process.poll() is not None:
+                last = text.strip().splitlines()[-1:] or ["no output"]
+                raise CommandFailed(f"the services did not start: {last[0]}")
+            time.sleep(_POLL_SECONDS)
+        raise CommandFailed(f"the services did not start in {START_SECONDS_MAX:.0f} s; see {self.log}")
+
+    def stop(self) -> None:
+        """Drain and stop; kill what does not stop by itself."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
