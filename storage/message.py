@@ -19,7 +19,7 @@ class Message:
     body: bytes
     keys: tuple[str, ...] = ()
     tag: str = ""
-    properties: Mapping[str, str] = field(default=NO_PROPERTIES)
+    properties: Mapping[str, str] = field(default_factory=lambda: NO_PROPERTIES)
     queue_id: int | None = None
     unique_key: str = ""
     flag: int = 0

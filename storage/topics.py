@@ -38,8 +38,8 @@ class TopicConfig:
     read_queue_count: int
     write_queue_count: int
     perm: int = PERM_READ | PERM_WRITE
-    attributes: Mapping[str, str] = field(default=NO_ATTRIBUTES)
-    other_fields: Mapping[str, object] = field(default=_DEFAULT_FIELDS)
+    attributes: Mapping[str, str] = field(default_factory=lambda: NO_ATTRIBUTES)
+    other_fields: Mapping[str, object] = field(default_factory=lambda: _DEFAULT_FIELDS)
 
     @property
     def queue_count(self) -> int:
