@@ -17,7 +17,7 @@ from storage.errors import InvalidMessage
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import FileSystem
 from storage.format.config_json import decode_config, encode_config, integer_keyed
-from storage.format.names import group_problem
+from storage.format.names import group_name_problem
 
 OFFSETS_FILE: Final = "consumerOffset.json"
 LIGHT_OFFSETS_FILE: Final = "lmqConsumerOffset.json"  # of a broker with light queues, instead
@@ -67,7 +67,7 @@ class ConsumerOffsets:
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set progress in memory. Raises InvalidMessage, and StoreLocked if another commits here."""
-        problem = group_problem(group)
+        problem = group_name_problem(group)
         if problem:
             raise InvalidMessage("group", problem)
         with self._guard:

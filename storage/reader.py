@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal
@@ -30,19 +31,17 @@ from storage.errors import (
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
 from storage.format.names import parse_file_name
+from storage.index_file import IndexShape
 from storage.kernels.columns import STOP_END, Stop
 from storage.key_query import KeyIndex, query_by_key
+from storage.layout import StorePaths, check_is_store, load_settings
 from storage.message import KeyQueryResult, PullResult, PullStatus
-from storage.positions import CHECKPOINT_FILE, CheckpointFile, DurablePositions, Role
+from storage.positions import CheckpointFile, DurablePositions, Role
 from storage.pull import MATCH_ALL, PENSTOCK, PullPolicy, TagFilter, pull_queue
 from storage.time_search import Boundary, exact
 from storage.topics import TopicTable
 
 QUEUES_MAX: Final = 4_096  # queue views kept; each may map a file
-COMMIT_LOG: Final = "commitlog"
-CONSUME_QUEUE: Final = "consumequeue"
-CONFIG: Final = "config"
-INDEX: Final = "index"
 
 
 class StoreReader:
@@ -58,6 +57,7 @@ class StoreReader:
         trust_positions: bool,
     ) -> None:
         self.directory = directory
+        paths = self._paths = StorePaths(directory)
         self._filesystem = filesystem
         self._trust_positions = trust_positions
         self._guard = threading.RLock()
@@ -69,11 +69,12 @@ class StoreReader:
         self._generation = 0
         self._closed = False
         self.log = CommitLogView(
-            filesystem, directory / COMMIT_LOG, mapped_files_max=config.mapped_files_max
+            filesystem, paths.commit_log, mapped_files_max=config.mapped_files_max
         )
-        self.topics = TopicTable(filesystem, directory / CONFIG)
-        self.consumer_offsets = ConsumerOffsets(filesystem, directory / CONFIG, clock)
-        self.index = KeyIndex(filesystem, directory / INDEX, config)
+        self.topics = TopicTable(filesystem, paths.config)
+        self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock)
+        shape = IndexShape(config.index_slot_count, config.index_entry_count)
+        self.index = KeyIndex(filesystem, paths.index, shape)
         self._update()
 
     @classmethod
@@ -88,15 +89,20 @@ class StoreReader:
     ) -> StoreReader:
         """Open a store for reading. Raises NotAStore if there is no store in ``directory``.
 
-        ``config`` matters for the index alone; sizes of other files are told by the files. With
+        ``config`` matters for the index alone, and only where neither the store's settings nor the
+        index files themselves tell how they were made; sizes of other files are told by the files. With
         ``trust_positions`` off everything that is in the files is visible.
         """
         directory = Path(directory)
         filesystem = filesystem or OsFileSystem()
+        if not filesystem.exists(directory):
+            raise NotAStore(f"{directory} does not exist")
         check_is_store(filesystem, directory)
+        settings = load_settings(filesystem, StorePaths(directory))
+        config = replace(config or StoreConfig(), **settings.sizes)  # type: ignore[arg-type]
         return cls(
             directory,
-            config or StoreConfig(),
+            config,
             filesystem,
             clock or SystemClock(),
             trust_positions=trust_positions,
@@ -199,7 +205,7 @@ class StoreReader:
             if self._positions is None:
                 with suppress(FileNotFoundError):
                     self._positions = CheckpointFile.open(
-                        self._filesystem, self.directory / CHECKPOINT_FILE, Role.READER
+                        self._filesystem, self._paths.checkpoint, Role.READER
                     )
                     self._durable = self._positions.load_durable()
             return self._positions
@@ -223,7 +229,7 @@ class StoreReader:
         with self._guard:
             queue = self._queues.get(key)
             if queue is None:
-                directory = self.directory / CONSUME_QUEUE / topic / str(queue_id)
+                directory = self._paths.consume_queue / topic / str(queue_id)
                 queue = self._queues[key] = ConsumeQueueView(self._filesystem, directory)
                 while len(self._queues) > QUEUES_MAX:
                     self._queues.popitem(last=False)
@@ -234,10 +240,10 @@ class StoreReader:
     def queues_on_disk(self) -> list[tuple[str, int]]:
         """Return topic and id of every queue that has a directory, sorted."""
         found: list[tuple[str, int]] = []
-        for topic in self._filesystem.list_directory(self.directory / CONSUME_QUEUE):
+        for topic in self._filesystem.list_directory(self._paths.consume_queue):
             if topic.is_directory:
                 for queue in self._filesystem.list_directory(
-                    self.directory / CONSUME_QUEUE / topic.name
+                    self._paths.consume_queue / topic.name
                 ):
                     queue_id = parse_file_name(queue.name)
                     if queue.is_directory and queue_id is not None:
@@ -254,11 +260,11 @@ class StoreReader:
         elif (
             "/" in topic
             or topic in ("", ".", "..")
-            or not self._filesystem.exists(self.directory / CONSUME_QUEUE / topic)
+            or not self._filesystem.exists(self._paths.consume_queue / topic)
         ):
             raise TopicNotFound(topic)
         if queue_id >= 0 and self._filesystem.exists(
-            self.directory / CONSUME_QUEUE / topic / str(queue_id)
+            self._paths.consume_queue / topic / str(queue_id)
         ):
             return self.queue_view(topic, queue_id)
         return None
@@ -375,7 +381,7 @@ class StoreReader:
         """
         self._update()
         if topic not in self.topics and not self._filesystem.exists(
-            self.directory / CONSUME_QUEUE / topic
+            self._paths.consume_queue / topic
         ):
             raise TopicNotFound(topic)
         return query_by_key(
@@ -406,18 +412,3 @@ class StoreReader:
     def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return a group's progress in a queue, None if it has none."""
         return self.consumer_offsets.fetch(group, topic, queue_id)
-
-
-def check_is_store(filesystem: FileSystem, directory: Path) -> None:
-    """Raise NotAStore unless the directory looks like a store, or a new one's place."""
-    try:
-        entries = filesystem.list_directory(directory)
-        if not filesystem.exists(directory):
-            raise NotAStore(f"{directory} does not exist")
-    except NotADirectoryError as error:
-        raise NotAStore(f"{directory} is not a directory") from error
-    except PermissionError as error:
-        raise NotAStore(f"{directory} cannot be read: {error.strerror}") from error
-    names = {entry.name for entry in entries}
-    if names and not names & {COMMIT_LOG, CONSUME_QUEUE, CONFIG, CHECKPOINT_FILE}:
-        raise NotAStore(f"{directory} holds no store: no {COMMIT_LOG} directory is there")

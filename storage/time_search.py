@@ -11,6 +11,7 @@ from enum import Enum
 
 from storage.commit_log_view import CommitLogView
 from storage.consume_queue_view import ConsumeQueueView
+from storage.files.mapped_file_queue import FileEntry
 from storage.kernels.pull import UNIT_SIZE
 
 NO_TIME = -1
@@ -67,7 +68,7 @@ def as_a_broker(
     max_offset = queue.max_offset(log.visible_offset)
     min_offset = queue.broker_min_offset(log.min_offset, max_offset)
     files = [f for f in queue.files if f.start_offset < max_offset * UNIT_SIZE]
-    chosen = _choose_file(log, queue, timestamp_ms, boundary, files, max_offset)
+    chosen = _choose_file(log, queue, timestamp_ms, boundary, files)
     found = 0
     if chosen is not None:
         first = files[chosen].start_offset // UNIT_SIZE
@@ -83,8 +84,7 @@ def _choose_file(
     queue: ConsumeQueueView,
     timestamp_ms: int,
     boundary: Boundary,
-    files: list,  # type: ignore[type-arg]
-    max_offset: int,
+    files: list[FileEntry],
 ) -> int | None:
     if boundary is Boundary.LOWER:
         for index, file in enumerate(files[:-1]):
