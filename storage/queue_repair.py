@@ -17,7 +17,9 @@ Three things a log alone does not tell, and how each is decided:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -31,6 +33,7 @@ from storage.queue_units import UnitBuilder
 EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address
 SMALLEST_RECORD: Final = 91
 SIZE_MAX: Final = 0x7FFFFFFE
+NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -45,13 +48,22 @@ class QueueRepair:
 
     ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
     from there on is believed; without it, they are right below that commit offset.
+    ``deleted_topics`` tells from which commit offset on a topic's records count again.
     """
 
-    def __init__(self, queues: QueueTable, *, begin_offset: int, complete: bool) -> None:
+    def __init__(
+        self,
+        queues: QueueTable,
+        *,
+        begin_offset: int,
+        complete: bool,
+        deleted_topics: Mapping[str, int] = NOTHING_DELETED,
+    ) -> None:
         self.units_written = 0
         self._queues = queues
         self._begin_offset = begin_offset
         self._complete = complete
+        self._deleted_topics = deleted_topics
         self._states: dict[tuple[str, int], _State] = {}
         self._damage: list[Damage] = []
         self._builder = UnitBuilder(ROWS_MAX)
@@ -75,12 +87,18 @@ class QueueRepair:
         for topic, queue_id, units, queue_offsets in self._builder.build(
             records.data, records.rows, len(records.rows), records.data_offset
         ):
+            alive = as_units(units)
+            if topic in self._deleted_topics:
+                kept = alive["offset"] >= self._deleted_topics[topic]
+                alive, queue_offsets = alive[kept], queue_offsets[kept]
+                if not len(alive):
+                    continue
             state = self._states.get((topic, queue_id))
             if state is None:
                 state = self._states[topic, queue_id] = self._first_met(
-                    topic, queue_id, as_units(units), queue_offsets
+                    topic, queue_id, alive, queue_offsets
                 )
-            self._place(state, as_units(units), queue_offsets)
+            self._place(state, alive, queue_offsets)
             state.damage.clear()
 
     def _first_met(

@@ -8,7 +8,7 @@ checkpoint is raised only afterwards, by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ from storage.consume_queue import QueueTable
 from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.log_walk import Damage, End, Records, walk_log
-from storage.queue_repair import QueueRepair
+from storage.queue_repair import NOTHING_DELETED, QueueRepair
 from storage.recovery_cases import Found, Start, decide_start
 
 if TYPE_CHECKING:
@@ -55,11 +55,13 @@ def recover(
     abort_found: bool,
     unflushed_bytes_max: int,
     leftovers: Iterable[tuple[int, ByteArray]] = (),
+    deleted_topics: Mapping[str, int] = NOTHING_DELETED,
 ) -> Recovered:
     """Bring log and queues to agree and make them durable.
 
-    ``leftovers`` are what the pool held: ``(commit_offset, bytes)``, whole records. Raises NotAStore
-    when queues exist and the log does not.
+    ``leftovers`` are what the pool held: ``(commit_offset, bytes)``, whole records. Of a topic in
+    ``deleted_topics`` records before that commit offset get no units. Raises NotAStore when queues
+    exist and the log does not.
     """
     _mend_file_lengths(files)
     leftovers = list(leftovers)
@@ -91,7 +93,10 @@ def recover(
         if complete
         else min(files.end_offset, durable.flushed_offset + 2 * unflushed_bytes_max)
     )
-    return _walk(files, queues, start, begin, search_limit)
+    repair = QueueRepair(
+        queues, begin_offset=begin, complete=complete, deleted_topics=deleted_topics
+    )
+    return _walk(files, queues, repair, start, begin, search_limit)
 
 
 def _nothing(start: Start, end_offset: int, min_offset: int = 0) -> Recovered:
@@ -102,9 +107,13 @@ def _nothing(start: Start, end_offset: int, min_offset: int = 0) -> Recovered:
 
 
 def _walk(
-    files: MappedFileQueue, queues: QueueTable, start: Start, begin: int, search_limit: int
+    files: MappedFileQueue,
+    queues: QueueTable,
+    repair: QueueRepair,
+    start: Start,
+    begin: int,
+    search_limit: int,
 ) -> Recovered:
-    repair = QueueRepair(queues, begin_offset=begin, complete=start is Start.FULL)
     damages: list[Damage] = []
     record_count = last_timestamp_ms = 0
     end_offset = begin

@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+
 from storage.recovery_cases import (
     SCAN_CASES,
     START_CASES,
@@ -23,12 +24,12 @@ def matching(cases, facts):
     ]
 
 
-@pytest.mark.parametrize("facts", product((False, True), repeat=len(Found._fields)))
+@pytest.mark.parametrize("facts", list(product((False, True), repeat=len(Found._fields))))
 def test_every_directory_has_exactly_one_start(facts):
     assert len(matching(START_CASES, facts)) == 1
 
 
-@pytest.mark.parametrize("facts", product((False, True), repeat=len(Stopped._fields)))
+@pytest.mark.parametrize("facts", list(product((False, True), repeat=len(Stopped._fields))))
 def test_every_stop_of_the_scan_has_exactly_one_verdict(facts):
     assert len(matching(SCAN_CASES, facts)) == 1
 

@@ -1,0 +1,170 @@
+"""Recovery of directories that a real broker left: nothing intact is lost, nothing right is touched."""
+
+import hashlib
+import shutil
+
+import numpy as np
+import pytest
+from golden import CLEAN, STORES, golden_copy, golden_dump, golden_spec, torn_dumps
+
+from storage.consume_queue import QueueTable, as_units
+from storage.files.filesystem import OsFileSystem
+from storage.files.mapped_file_queue import MappedFileQueue
+from storage.positions import DurablePositions
+from storage.recovery import recover
+from storage.recovery_cases import Start
+
+NO_SLOT = DurablePositions(False, False, b"", 0, 0)
+INTACT = 3636  # records of the damaged stores' base
+LOST_WITH_THE_DAMAGE = {
+    "torn-last-record": 1, "cut-length": 1, "zeroed-tail": 5, "flip-last-body": 1,
+    "flip-last-magic": 1, "flip-near-end-body": 1, "flip-early-body": 1, "flip-early-magic": 1,
+    "no-abort-torn": 1, "lost-middle-commitlog-file": 537,
+}  # fmt: skip
+VARIANTS = sorted(torn_dumps())
+
+
+def open_and_recover(directory, spec):
+    filesystem = OsFileSystem()
+    files = MappedFileQueue(
+        filesystem,
+        directory / "commitlog",
+        file_size=spec.get("mappedFileSizeCommitLog", 1 << 30),
+    )
+    queues = QueueTable(
+        filesystem,
+        directory / "consumequeue",
+        file_size=spec.get("mappedFileSizeConsumeQueue", 6_000_000),
+    )
+    recovered = recover(
+        files,
+        queues,
+        NO_SLOT,
+        abort_found=(directory / "abort").exists(),
+        unflushed_bytes_max=1 << 28,
+    )
+    return files, queues, recovered
+
+
+def digests(directory):
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def queue_digests(directory):
+    return {k: v for k, v in digests(directory).items() if k.startswith("consumequeue/")}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_a_cleanly_stopped_store_is_not_changed_by_one_byte(name, tmp_path):
+    store = golden_copy(name, tmp_path)
+    before = digests(store)
+
+    _, _, recovered = open_and_recover(store, golden_spec(name)["store"])
+
+    summary = next(line for line in golden_dump(name) if line["type"] == "commitlog")
+    assert recovered.start is Start.FULL
+    assert (recovered.min_offset, recovered.end_offset) == (summary["start"], summary["end"])
+    assert recovered.record_count == summary["records"]
+    assert recovered.damage == ()
+    assert recovered.units_written == 0
+    assert digests(store) == before
+
+
+@pytest.mark.parametrize("name", [n for n in STORES if n not in ("ext", "cleaned", "defaults")])
+def test_queues_rebuilt_from_the_log_alone_are_the_brokers_byte_for_byte(name, tmp_path):
+    """Tags, delivery times, light queues and all; killed stores are first brought up to their log."""
+    spec = golden_spec(name)["store"]
+    store = golden_copy(name, tmp_path)
+    open_and_recover(store, spec)
+    expected = queue_digests(store)
+    shutil.rmtree(store / "consumequeue")
+
+    _, _, recovered = open_and_recover(store, spec)
+
+    assert recovered.units_written > 0
+    assert queue_digests(store) == expected
+
+
+def test_rebuilt_queues_of_a_cleaned_log_are_filled_up_to_their_first_record(tmp_path):
+    spec = golden_spec("cleaned")["store"]
+    store = golden_copy("cleaned", tmp_path)
+    kept = {path.relative_to(store): path.read_bytes() for path in store.glob("consumequeue/*/*/*")}
+    shutil.rmtree(store / "consumequeue")
+
+    _, _, recovered = open_and_recover(store, spec)
+
+    prefilled = 0
+    for path in store.glob("consumequeue/*/*/*"):
+        units = as_units(path.read_bytes())
+        original = as_units(kept[path.relative_to(store)])
+        differing = units[units != original]
+        assert np.all(differing["offset"] == 0)
+        assert np.all(differing["size"] == 0x7FFFFFFF)
+        assert np.all(original[units != original]["offset"] < recovered.min_offset)
+        prefilled += len(differing)
+    assert prefilled > 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_intact_record_of_a_damaged_store_is_in_its_queue(variant, tmp_path):
+    """Those too which the broker drops: after a flipped bit, without queues, with a short file."""
+    store = golden_copy(f"torn/{variant}", tmp_path)
+
+    _, queues, recovered = open_and_recover(store, golden_spec("torn")["store"])
+
+    assert recovered.record_count == INTACT - LOST_WITH_THE_DAMAGE.get(variant, 0)
+    served = 0
+    for topic, queue_id in queues.on_disk():
+        queue = queues.get(topic, queue_id)
+        units = as_units(queue.read(0, queue.next_offset))
+        assert np.all(units["size"] > 0)
+        damaged = np.zeros(len(units), bool)
+        for damage in recovered.damage:
+            damaged |= (units["offset"] >= damage.begin_offset) & (
+                units["offset"] < damage.end_offset
+            )
+        assert np.all(units["offset"] < recovered.end_offset)
+        served += int(np.count_nonzero(~damaged))
+    assert served == recovered.record_count
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_recovering_twice_changes_nothing_more(variant, tmp_path):
+    store = golden_copy(f"torn/{variant}", tmp_path)
+    spec = golden_spec("torn")["store"]
+    open_and_recover(store, spec)
+    after_once = digests(store)
+
+    _, _, recovered = open_and_recover(store, spec)
+
+    assert recovered.units_written == 0
+    assert digests(store) == after_once
+
+
+def test_queue_offsets_of_damaged_records_without_queues_get_placeholders_at_the_damage(tmp_path):
+    store = golden_copy("torn/flip-early-body", tmp_path)
+    shutil.rmtree(store / "consumequeue")
+
+    _, queues, recovered = open_and_recover(store, golden_spec("torn")["store"])
+
+    (damage,) = recovered.damage
+    pointing = 0
+    for topic, queue_id in queues.on_disk():
+        queue = queues.get(topic, queue_id)
+        units = as_units(queue.read(0, queue.next_offset))
+        pointing += int(np.count_nonzero(units["offset"] == damage.begin_offset))
+    assert pointing == 1
+
+
+def test_nothing_is_left_behind_the_end(tmp_path):
+    """An old record behind the end would be met again when the log has grown up to it."""
+    store = golden_copy("torn/stale-tail", tmp_path)
+
+    files, _, recovered = open_and_recover(store, golden_spec("torn")["store"])
+
+    last = files.find(recovered.end_offset)
+    assert not np.any(last.array[recovered.end_offset - last.start_offset :])
