@@ -64,7 +64,11 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
             return bytes(lz4.frame.decompress(body))
         import zstandard
 
-        # Java's streaming encoder leaves the content size out of the frame, so decompress as a stream.
-        return zstandard.ZstdDecompressor().decompressobj().decompress(body)
+        # Java streams into the frame, which then lacks the content size: decompress as a stream, too.
+        stream = zstandard.ZstdDecompressor().decompressobj()
+        unpacked = stream.decompress(body)
+        if not stream.eof:
+            raise ValueError("it ends too early")
+        return unpacked
     except Exception as error:
         raise ValueError(f"the body is no {compression} stream: {error}") from error

@@ -1,0 +1,262 @@
+"""Consume queue units, extension entries, index files, the checkpoint's broker part, bodies."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.format.checkpoint import (
+    BROKER_SIZE,
+    BrokerFields,
+    IndexerSlot,
+    UnknownVersion,
+    WriterSlot,
+)
+from storage.format.compression import Compression, compress, compression_of, decompress
+from storage.format.consume_entry import (
+    PREFILL_UNIT,
+    ConsumeEntry,
+    decode_unit,
+    encode_unit,
+    record_tag_code,
+    tag_code,
+)
+from storage.format.extension_entry import (
+    ExtensionEntry,
+    decode_address,
+    decode_extension,
+    encode_address,
+    is_address,
+)
+from storage.format.hashing import java_hash
+from storage.format.index import (
+    IndexEntry,
+    IndexHeader,
+    entry_position,
+    file_size,
+    key_hash,
+    slot_position,
+    time_delta_s,
+)
+
+SMALLEST_HASH = ("t", "7mebviu")
+i32 = st.integers(-(2**31), 2**31 - 1)
+i64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def test_unit_vectors() -> None:
+    """The specification's units come out: a plain one, one with a negative hash, a prefill one."""
+    assert encode_unit(4096, 180, tag_code("TagA")).hex() == (
+        "0000000000001000" + "000000b4" + "000000000027a807"
+    )
+    assert encode_unit(0, 1, -1829193424).hex()[-16:] == "ffffffff92f8b930"
+    assert PREFILL_UNIT.hex() == "0000000000000000" + "7fffffff" + "0000000000000000"
+    assert decode_unit(PREFILL_UNIT).is_prefill
+    assert decode_unit(PREFILL_UNIT).is_valid
+    assert not decode_unit(bytes(20)).is_valid
+    assert not ConsumeEntry(-1, 5, 0).is_valid
+
+
+@given(i64, i32, i64)
+def test_units_both_ways(offset: int, size: int, code: int) -> None:
+    """Units decode to what they were made of, wherever they stand."""
+    encoded = encode_unit(offset, size, code)
+    assert decode_unit(b"x" * 7 + encoded, 7) == ConsumeEntry(offset, size, code)
+
+
+@pytest.mark.parametrize("position", [-1, 1, 20])
+def test_units_do_not_leave_the_buffer(position: int) -> None:
+    """Fewer than 20 bytes are no unit, nor is a negative position."""
+    with pytest.raises(ValueError, match="20 bytes"):
+        decode_unit(bytes(20), position)
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "code"),
+    [
+        ("t", {}, 0),
+        ("t", {"TAGS": ""}, 0),
+        ("t", {"TAGS": "TagA"}, 2598919),
+        ("t", {"TAGS": "TagA", "DELAY": "3"}, 2598919),
+        ("t", {"TAGS": "Tag😀"}, 82337373),
+        ("SCHEDULE_TOPIC_XXXX", {"TAGS": "TagA", "DELAY": "1"}, 1_000_000 + 1_000),
+        ("SCHEDULE_TOPIC_XXXX", {"DELAY": "18"}, 1_000_000 + 7_200_000),
+        ("SCHEDULE_TOPIC_XXXX", {"DELAY": "30"}, 1_000_000 + 7_200_000),
+        ("SCHEDULE_TOPIC_XXXX", {"TAGS": "TagA", "DELAY": "0"}, 2598919),
+        ("SCHEDULE_TOPIC_XXXX", {"TAGS": "TagA", "DELAY": "x"}, 2598919),
+    ],
+)
+def test_tag_codes(topic: str, properties: dict[str, str], code: int) -> None:
+    """A unit holds the tag's hash, or of a parked message when it is due."""
+    assert record_tag_code(topic, properties, 1_000_000) == code
+
+
+@given(i64, i64, st.binary(max_size=40))
+def test_extension_entries_both_ways(code: int, timestamp: int, bitmap: bytes) -> None:
+    """Extension entries decode to what they were made of; every truncation is refused."""
+    entry = ExtensionEntry(code, timestamp, bitmap)
+    encoded = entry.encode()
+    assert len(encoded) == entry.size
+    assert decode_extension(encoded + b"rest") == entry
+    for length in range(len(encoded)):
+        with pytest.raises(ValueError):
+            decode_extension(encoded[:length])
+
+
+def test_extension_end_and_contradictions() -> None:
+    """The end mark and unused space are no entry; contradicting lengths are an error."""
+    assert decode_extension(b"\xff\xff") is None
+    assert decode_extension(bytes(40)) is None
+    bad = bytearray(ExtensionEntry(1, 2, b"ab").encode())
+    bad[19] = 3
+    with pytest.raises(ValueError, match="bitmap"):
+        decode_extension(bad)
+    with pytest.raises(ValueError, match="at most"):
+        ExtensionEntry(1, 2, bytes(32_748)).encode()
+
+
+def test_bitmap_counts_from_the_lowest_bit() -> None:
+    """Position p is bit p mod 8 of byte p div 8."""
+    entry = ExtensionEntry(0, 0, bytes([0b0000_0010, 0b1000_0000]))
+    assert [p for p in range(20) if entry.bitmap_has(p)] == [1, 15]
+
+
+@given(st.integers(0, 2**62))
+def test_extension_addresses(position: int) -> None:
+    """An address is told from any hash and any delivery time, and names its position."""
+    address = encode_address(position)
+    assert is_address(address)
+    assert decode_address(address) == position
+    assert not is_address(-(2**31))
+    assert not is_address(1_700_000_000_000)
+
+
+def test_index_vectors() -> None:
+    """Hashes, slots and positions of the specification."""
+    assert key_hash("TopicTest", "order-1") == 1829193424
+    assert slot_position(1829193424 % 5_000_000) == 0xFFF268
+    assert file_size(5_000_000, 20_000_000) == 420_000_040
+    assert entry_position(5_000_000, 0) == 20_000_040
+    assert entry_position(5_000_000, 1) == 20_000_060
+    assert key_hash("", "") == ord("#")
+
+
+def test_smallest_hash_is_zero() -> None:
+    """The one hash without a positive counterpart is stored as 0."""
+    topic, key = SMALLEST_HASH
+    assert java_hash(f"{topic}#{key}") == -(2**31)
+    assert key_hash(topic, key) == 0
+
+
+@given(st.tuples(i64, i64, i64, i64, i32, st.integers(1, 2**31 - 1)))
+def test_index_headers_both_ways(values: tuple[int, ...]) -> None:
+    """Headers decode to what they were made of."""
+    header = IndexHeader(*values)
+    assert IndexHeader.decode(header.encode()) == header
+
+
+def test_new_index_file_begins_at_entry_one() -> None:
+    """An all-zero header, or a negative count, reads as a file without entries."""
+    assert IndexHeader.decode(bytes(40)) == IndexHeader() == IndexHeader(next_entry=1)
+    assert IndexHeader.decode(bytes(36) + b"\xff" * 4).next_entry == 1
+    with pytest.raises(ValueError, match="40 bytes"):
+        IndexHeader.decode(bytes(39))
+
+
+@given(st.tuples(i32, i64, i32, i32))
+def test_index_entries_both_ways(values: tuple[int, ...]) -> None:
+    """Entries decode to what they were made of."""
+    entry = IndexEntry(*values)
+    assert IndexEntry.decode(b"xx" + entry.encode(), 2) == entry
+    with pytest.raises(ValueError, match="20 bytes"):
+        IndexEntry.decode(entry.encode(), 1)
+
+
+@pytest.mark.parametrize(
+    ("store", "begin", "delta"),
+    [(5_999, 1_000, 4), (1_000, 0, 0), (1_000, -5, 0), (999, 1_000, 0), (2**62, 1, 2**31 - 1)],
+)
+def test_time_deltas(store: int, begin: int, delta: int) -> None:
+    """Whole seconds, never negative, capped, and 0 where the file has no begin yet."""
+    assert time_delta_s(store, begin) == delta
+
+
+@given(st.tuples(i64, i64, i64, i64, i64))
+def test_broker_fields_both_ways(values: tuple[int, ...]) -> None:
+    """A broker's 40 bytes decode to what they were made of; a short page reads as zeros."""
+    fields = BrokerFields(*values)
+    assert len(fields.encode()) == BROKER_SIZE
+    assert BrokerFields.decode(fields.encode() + bytes(4056)) == fields
+    short = BrokerFields.decode(fields.encode()[:24])
+    assert (short.index_timestamp_ms, short.confirm_offset) == (values[2], 0)
+
+
+def test_recovery_time_of_a_broker() -> None:
+    """Three seconds before the earlier of both times, never negative."""
+    assert BrokerFields(10_000, 9_000).recovery_timestamp_ms == 6_000
+    assert BrokerFields(10_000, 2_000).recovery_timestamp_ms == 0
+
+
+SLOTS = [
+    WriterSlot(True, 7, bytes(range(16)), 100, 90, bytes(range(32)), bytes(32)),
+    IndexerSlot(False, 8, bytes(range(16)), 80, 20231114221320123, bytes(range(40))),
+]
+
+
+@pytest.mark.parametrize("slot", SLOTS, ids=["writer", "indexer"])
+def test_slots_both_ways_and_damaged(slot: WriterSlot | IndexerSlot) -> None:
+    """A slot decodes where it stands; with any bit flipped or any byte missing it is absent."""
+    encoded = slot.encode()
+    assert type(slot).decode(b"x" * 9 + encoded, 9) == slot
+    for length in range(len(encoded)):
+        assert type(slot).decode(encoded[:length], 0) is None
+    for bit in range(8 * len(encoded)):
+        flipped = bytearray(encoded)
+        flipped[bit // 8] ^= 1 << bit % 8
+        assert type(slot).decode(bytes(flipped), 0) is None
+    assert type(slot).decode(bytes(len(encoded)), 0) is None
+
+
+@pytest.mark.parametrize("slot", SLOTS, ids=["writer", "indexer"])
+def test_slot_of_a_newer_version(slot: WriterSlot | IndexerSlot) -> None:
+    """An intact slot of a version to come is an error of its own, never taken for absent."""
+    from zlib import crc32
+
+    covered = bytearray(slot.encode()[:-4])
+    covered[8] += 1
+    newer = bytes(covered) + crc32(covered).to_bytes(4, "little")
+    with pytest.raises(UnknownVersion):
+        type(slot).decode(newer, 0)
+
+
+@pytest.mark.parametrize("compression", ["none", "zlib", "lz4", "zstd"])
+@pytest.mark.parametrize("body", [b"", b"a", b"hello " * 1000, bytes(range(256))])
+def test_bodies_both_ways(compression: Compression, body: bytes) -> None:
+    """Each compression undoes itself and says what it was in the system flag."""
+    packed, bits = compress(body, compression)
+    assert decompress(packed, bits) == body
+    assert compression_of(bits) == compression
+    assert bits == {"none": 0, "zlib": 0x301, "lz4": 0x101, "zstd": 0x201}[compression]
+
+
+def test_old_clients_zlib() -> None:
+    """Compressed without a type means zlib."""
+    packed, _ = compress(b"body", "zlib")
+    assert decompress(packed, 0x1) == b"body"
+
+
+@pytest.mark.parametrize("bits", [0x101, 0x201, 0x301, 0x1, 0x401, 0x701])
+def test_body_that_does_not_decompress(bits: int) -> None:
+    """Damaged streams and codes without a meaning are a ValueError."""
+    with pytest.raises(ValueError):
+        decompress(b"no such stream", bits)
+
+
+@pytest.mark.parametrize("compression", ["zlib", "lz4", "zstd"])
+def test_truncated_body(compression: Compression) -> None:
+    """A stream cut short is an error, not a shorter body."""
+    packed, bits = compress(b"hello " * 1000, compression)
+    for length in (0, 1, len(packed) // 2, len(packed) - 1):
+        with pytest.raises(ValueError):
+            decompress(packed[:length], bits)
