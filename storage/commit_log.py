@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage.config import BLANK_SIZE
 from storage.errors import InvalidMessage
-from storage.format.record import encode_blank
+from storage.format.record import BLANK_SIZE, encode_blank
 from storage.kernels.batch import place_records
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class Batch(NamedTuple):
 
     data: ByteArray
     rows: npt.NDArray[np.int64]
-    count: int
+    record_count: int
     group_of: npt.NDArray[np.int64]
     next_queue_offsets: npt.NDArray[np.int64]
     placed_rows: npt.NDArray[np.int64]
@@ -101,7 +100,7 @@ class CommitLog:
         position = file.appended_position
         commit_offset = file.start_offset + position
         end = place_records(
-            file.write_array, position, batch.data, batch.rows, batch.count, batch.group_of,
+            file.write_array, position, batch.data, batch.rows, batch.record_count, batch.group_of,
             batch.next_queue_offsets, commit_offset, store_timestamp_ms, self._store_host,
             self._append_property_crc, batch.placed_rows,
         )  # fmt: skip

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 UNIT_DTYPE: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 PREFILL_SIZE: Final = 0x7FFFFFFF
 OPEN_FILES_MAX: Final = 512
+PROBE_SIZE: Final = 4096
 
 Units = npt.NDArray[np.void]  # of UNIT_DTYPE
 
@@ -84,6 +85,11 @@ class ConsumeQueue:
     def first_offset(self) -> int:
         """Queue offset at which the oldest file starts."""
         return min(self._starts, default=0) // UNIT_SIZE
+
+    @property
+    def units_per_file(self) -> int:
+        """How many units a file holds."""
+        return self._file_size // UNIT_SIZE
 
     @property
     def exists(self) -> bool:
@@ -157,6 +163,18 @@ class ConsumeQueue:
             if low:
                 return start // UNIT_SIZE + low
         return self.first_offset
+
+    def find_first(self, min_commit_offset: int) -> int:
+        """Return the queue offset of the first unit whose record the log still has."""
+        low, high = self.first_offset, self.next_offset
+        while low < high:
+            middle = (low + high) // 2
+            commit_offset, size, _ = self.unit(middle)
+            if commit_offset < min_commit_offset or size == PREFILL_SIZE:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def truncate(self, queue_offset: int) -> None:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""
@@ -284,7 +302,7 @@ class QueueTable:
     def zero_tail(self, queue: ConsumeQueue, start: int, position: int) -> None:
         """Make the file at ``start`` read as zeros from ``position`` on, if it does not already."""
         file = self.open_for_reading(queue, start)
-        if not any(file.pread(self.file_size - position, position)):
+        if not np.frombuffer(file.pread(self.file_size - position, position), np.uint8).any():
             return
         file = self.open_for_writing(queue, start)
         file.zero(position, self.file_size - position)

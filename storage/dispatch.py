@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from storage.config import UNIT_SIZE
 from storage.consume_queue import QueueTable, placeholder_units
 from storage.errors import StoreFull
+from storage.format.consume_entry import UNIT_SIZE
 from storage.kernels import columns, scan
 from storage.log_walk import Records
 from storage.queue_units import UnitBuilder
@@ -111,7 +111,7 @@ class Dispatcher(LogFollower):
                     queue.next_offset = first
             built = queue.next_offset - first
             if built < len(queue_offsets):
-                queue.append(memoryview(units)[built * UNIT_SIZE :])
+                queue.append(units[built * UNIT_SIZE :].data)
 
     def skip_damage(self, begin: int, end: int) -> None:
         """Remember where the records of a coming gap in queue offsets were."""
@@ -164,9 +164,12 @@ class DispatchThread:
         """Block until everything before ``commit_offset`` is dispatched; False when time is up."""
         self._wake.set()
         with self._progress:
-            return self._progress.wait_for(
-                lambda: self.position >= commit_offset or not self._thread.is_alive(), timeout_s
-            ) and self.position >= commit_offset
+            return (
+                self._progress.wait_for(
+                    lambda: self.position >= commit_offset or not self._thread.is_alive(), timeout_s
+                )
+                and self.position >= commit_offset
+            )
 
     def stop(self) -> None:
         """Finish what is confirmed and end the thread."""

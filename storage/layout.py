@@ -19,9 +19,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage.config import UNIT_SIZE, StoreConfig
+from storage.config import StoreConfig
 from storage.errors import NotAStore, UnsupportedFormat
 from storage.files.mapped_file_queue import FileEntry, list_files
+from storage.format.consume_entry import UNIT_SIZE
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem

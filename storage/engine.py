@@ -1,0 +1,369 @@
+"""The parts behind a writer: opened in order, wired, and stopped in reverse."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage.commit_log import CommitLog
+from storage.consume_queue import QueueTable
+from storage.dispatch import Dispatcher, DispatchThread
+from storage.errors import NotAStore, StoreError, StoreFailed
+from storage.files.allocator import MappedFileAllocator
+from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.files.mapped_file import MappedFile
+from storage.files.mapped_file_queue import MappedFileQueue
+from storage.files.transient_store_pool import TransientStorePool
+from storage.flush import CommitService, FlushService
+from storage.format.hosts import encode_host
+from storage.keeper import CheckpointKeeper, Progress
+from storage.layout import (
+    StorePaths,
+    StoreSettings,
+    check_is_store,
+    effective_config,
+    load_settings,
+    save_settings,
+)
+from storage.positions import CheckpointFile, Role
+from storage.recovery import Recovered, recover
+from storage.topics import TopicTable
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.config import StoreConfig
+    from storage.files.filesystem import FileSystem
+
+LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
+DRAIN_TIMEOUT_S: Final = 60.0
+
+
+class Engine:
+    """Everything a writer needs, recovered and running. ``open_engine`` makes one."""
+
+    def __init__(
+        self,
+        *,
+        filesystem: FileSystem,
+        paths: StorePaths,
+        config: StoreConfig,
+        settings: StoreSettings,
+        lock: DirectoryLock,
+        topics: TopicTable,
+        positions: CheckpointFile,
+        files: MappedFileQueue,
+        queues: QueueTable,
+        pool: TransientStorePool | None,
+        recovered: Recovered,
+        clock: Clock,
+    ) -> None:
+        self.config = config
+        self.topics = topics
+        self.queues = queues
+        self.recovered = recovered
+        self.failure: StoreError | None = None
+        self.store_host = encode_host(config.store_host)
+        self.last_timestamp_ms = recovered.last_timestamp_ms
+        self._filesystem = filesystem
+        self._paths = paths
+        self._settings = settings
+        self._lock = lock
+        self._positions = positions
+        self._files = files
+        self._pool = pool
+        self._sync = config.flush_mode == "sync"
+        end_offset = recovered.end_offset
+        self._allocator = MappedFileAllocator(
+            filesystem,
+            paths.commit_log,
+            file_size=config.commit_log_file_size,
+            warm_ahead_bytes=config.warm_ahead_bytes,
+            pool=pool,
+        )
+        self.log = CommitLog(
+            files,
+            end_offset=end_offset,
+            store_host=self.store_host,
+            append_property_crc=config.append_property_crc,
+            next_file=self._next_file,
+        )
+        self.flusher = FlushService(
+            self.log, mode=config.flush_mode, interval_ms=config.flush_interval_ms
+        )
+        self.committer = (
+            None if pool is None else CommitService(self.log, interval_ms=config.commit_interval_ms)
+        )
+        self.dispatch = DispatchThread(
+            Dispatcher(files, queues, end_offset),
+            limit=lambda: positions.confirm_offset,
+            publish=self._dispatched,
+            fail=self._fail,
+            clock=clock,
+        )
+        self.keeper = CheckpointKeeper(
+            positions,
+            queues,
+            store_id=settings.store_id,
+            interval_ms=config.queue_flush_interval_ms,
+            progress=self._progress,
+            fail=self._fail,
+        )
+        self._kept_offset = end_offset
+        self._generation = 1
+
+    def start(self) -> None:
+        """Publish the session and start the threads."""
+        end_offset = self.recovered.end_offset
+        self.keeper.keep(always=True)
+        self._positions.start_writer(
+            min_commit_offset=self.log.min_offset,
+            end_offset=end_offset,
+            dispatched_offset=end_offset,
+            config_generation=self._generation,
+        )
+        self.flusher.add_listener(self._flushed)
+        self.flusher.add_failure_listener(self._fail)
+        self._allocator.start()
+        tail = self.log.tail
+        if tail is not None:
+            if self._pool is not None:
+                tail.borrow(self._pool.borrow(tail.start_offset, position=tail.appended_position))
+            self._allocator.follow(tail)
+        self._allocator.prepare(end_offset if tail is None else tail.end_offset)
+        self.flusher.start(end_offset)
+        if self.committer is not None:
+            self.committer.add_listener(self._committed)
+            self.committer.add_failure_listener(self._fail)
+            self.committer.start(end_offset)
+        self.dispatch.start()
+        self.keeper.start()
+
+    # ---- events, each told by the thread that made it happen
+
+    def appended(self, store_timestamp_ms: int) -> None:
+        """Hear of an append; runs under the append lock."""
+        offset = self.log.appended_offset
+        positions = self._positions
+        self.last_timestamp_ms = store_timestamp_ms
+        positions.publish_appended(offset)
+        self._allocator.advance()
+        if self.committer is not None:
+            self.committer.request(offset)
+            return
+        positions.publish_committed(offset)
+        if self._sync:
+            self.flusher.request(offset)
+        else:
+            positions.publish_confirm(offset)
+            self.dispatch.wake()
+
+    def _committed(self, offset: int) -> None:
+        self._positions.publish_committed(offset)
+        if self._sync:
+            self.flusher.request(offset)
+        else:
+            self._positions.publish_confirm(offset)
+            self.dispatch.wake()
+
+    def _flushed(self, offset: int) -> None:
+        self._positions.publish_flushed(offset)
+        if self._sync:
+            self._positions.publish_confirm(offset)
+            self.dispatch.wake()
+
+    def _dispatched(self, offset: int) -> None:
+        self._positions.publish_dispatched(offset)
+        if offset - self._kept_offset >= self.config.queue_flush_bytes:
+            self._kept_offset = offset
+            self.keeper.hurry()
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = (
+                error
+                if isinstance(error, StoreFailed)
+                else StoreFailed(f"the store failed: {error}")
+            )
+            self._positions.publish_writable(False)
+
+    def _progress(self) -> Progress:
+        # The time is read first: one that is too old for its offset only makes a broker look at more.
+        timestamp_ms = self.last_timestamp_ms
+        appended_offset = self.log.appended_offset
+        dispatched_offset = self.dispatch.position
+        return Progress(appended_offset, timestamp_ms, self.log.flushed_offset, dispatched_offset)
+
+    def _next_file(self, start_offset: int) -> MappedFile:
+        mapped = self._allocator.take(start_offset)
+        self._files.add(mapped)
+        return mapped
+
+    # ---- topics
+
+    def topics_changed(self) -> None:
+        """Tell other processes that the topic table on disk changed."""
+        self._generation += 1
+        self._positions.publish_config_generation(self._generation)
+
+    def delete_topic(self, name: str, *, now_ms: int) -> None:
+        """Remove a topic, its queues, and its earlier records' claim to ever be in them again.
+
+        Runs under the append lock. The order is by what a crash in between leaves: a deletion that
+        is noted twice is harmless, a queue that comes back is not.
+        """
+        self.topics.get(name)
+        if self.committer is not None:
+            self.committer.run_once()
+        self.flusher.run_once()
+        end_offset = self.log.appended_offset
+        if not self.dispatch.wait(end_offset, DRAIN_TIMEOUT_S):
+            raise StoreFailed(f"dispatch is stuck: {self.dispatch.problem or 'no progress'}")
+        self._settings = replace(
+            self._settings,
+            deleted_topics={**self._settings.deleted_topics, name: end_offset},
+        )
+        self._settings = save_settings(self._filesystem, self._paths, self._settings, self.config)
+        self.topics.delete(name, now_ms=now_ms)
+        self.queues.remove_topic(name)
+        self.keeper.keep(always=True)
+        self.topics_changed()
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Stop in the order in which bytes travel, so that each thread finishes its part."""
+        clean = self.failure is None
+        try:
+            clean = self._drain() and clean
+        finally:
+            self._positions.publish_writable(False)
+            self._allocator.close()
+            if self._pool is not None:
+                self._pool.close()
+            self._files.close()
+            self.queues.close()
+            if clean:
+                with suppress(FileNotFoundError):
+                    self._filesystem.unlink(self._paths.abort)
+                self._filesystem.sync_directory(self._paths.root)
+            self._positions.close()
+            self._lock.release()
+
+    def _drain(self) -> bool:
+        steps: list[Callable[[], None]] = [self.flusher.close, self.dispatch.stop, self.keeper.stop]
+        if self.committer is not None:
+            steps.insert(0, self.committer.close)
+        complete = True
+        for step in steps:
+            try:
+                step()
+            except StoreError:
+                complete = False
+        if complete and self.failure is None:
+            log = self.log
+            if log.flushed_offset == log.appended_offset == self.dispatch.position:
+                try:
+                    self.keeper.keep(clean=True)
+                except (OSError, StoreError):
+                    return False
+                return True
+        return False
+
+
+def open_engine(
+    directory: Path, config: StoreConfig, filesystem: FileSystem, clock: Clock
+) -> Engine:
+    """Lock, recover and start the store in ``directory``, creating it if it is empty."""
+    paths = StorePaths(directory)
+    try:
+        filesystem.make_directory(directory)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotAStore(f"{directory} is not a directory") from error
+    except PermissionError as error:
+        raise NotAStore(f"{directory} cannot be created: {error.strerror}") from error
+    check_is_store(filesystem, directory)
+    try:
+        lock = DirectoryLock.acquire(filesystem, directory, LockRole.WRITER)
+    except PermissionError as error:
+        raise NotAStore(f"{directory} cannot be written to: {error.strerror}") from error
+    try:
+        engine = _recover_and_wire(paths, config, filesystem, clock, lock)
+        engine.start()
+    except BaseException:
+        lock.release()
+        raise
+    return engine
+
+
+def _recover_and_wire(
+    paths: StorePaths, config: StoreConfig, filesystem: FileSystem, clock: Clock,
+    lock: DirectoryLock,
+) -> Engine:  # fmt: skip
+    settings = load_settings(filesystem, paths)
+    config = effective_config(filesystem, paths, config, settings)
+    for path in (paths.commit_log, paths.consume_queue, paths.config):
+        filesystem.make_directory(path)
+    positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
+    durable = positions.load_durable()
+    if durable.store_id != settings.store_id:
+        durable = durable._replace(trusted=False)
+    if not settings.present:
+        settings = save_settings(filesystem, paths, settings, config)
+    topics = TopicTable(filesystem, paths.config)
+    files = MappedFileQueue(
+        filesystem,
+        paths.commit_log,
+        file_size=config.commit_log_file_size,
+        mapped_files_max=config.mapped_files_max,
+    )
+    queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
+    pool = TransientStorePool(
+        filesystem,
+        Path(config.transient_pool_directory),
+        store_id=settings.store_id,
+        boot_id=positions.boot_id,
+        file_size=config.commit_log_file_size,
+        buffer_count=config.transient_pool_size,
+    )
+    written = config.unflushed_bytes_max
+    if positions.writer_is_current:
+        written = max(written, positions.appended_offset - durable.flushed_offset)
+    recovered = recover(
+        files,
+        queues,
+        durable,
+        abort_found=filesystem.exists(paths.abort),
+        unflushed_bytes_max=written,
+        leftovers=pool.leftover(),
+    )
+    pool.discard_leftover()
+    queues.end_commit_offset = recovered.end_offset
+    _restore_topics(topics, recovered, settings, clock)
+    _mark_running(filesystem, paths)
+    return Engine(
+        filesystem=filesystem, paths=paths, config=config, settings=settings, lock=lock,
+        topics=topics, positions=positions, files=files, queues=queues,
+        pool=pool if config.transient_pool else None, recovered=recovered, clock=clock,
+    )  # fmt: skip
+
+
+def _restore_topics(
+    topics: TopicTable, recovered: Recovered, settings: StoreSettings, clock: Clock
+) -> None:
+    """Make topics of which the log has records and the table knows nothing: it was lost."""
+    for name, queue_count in sorted(recovered.queue_counts.items()):
+        if name in topics or name in settings.deleted_topics or name.startswith(LIGHT_QUEUE_PREFIX):
+            continue
+        topics.create(name, queue_count=queue_count, attributes={}, now_ms=clock.now_ms())
+
+
+def _mark_running(filesystem: FileSystem, paths: StorePaths) -> None:
+    """Leave the file by which a broker, too, sees that the stop was not orderly; durable."""
+    backup = paths.abort.with_name("abort.bak")
+    if not filesystem.exists(paths.abort) and not filesystem.exists(backup):
+        filesystem.create(backup, 0, allocate=False).close()
+    filesystem.write_atomically(paths.abort, str(os.getpid()).encode(), backup=True)

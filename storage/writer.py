@@ -1,0 +1,376 @@
+"""The writing half of a store: the one process that appends.
+
+Threads: callers append under ``_append_lock``; the flush thread (and with the pool the commit thread)
+moves positions; dispatch builds queues behind the confirmed offset; the keeper raises the durable
+checkpoint. What an acknowledgement means is decided by ``acknowledged_offset`` alone:
+
+=====  =====  ==============================================================
+mode   pool   acknowledged when the record is
+=====  =====  ==============================================================
+sync   any    on the device
+async  no     in the page cache: survives the process, not the machine
+async  yes    in the pool's shared memory: the same, replayed at the next start
+=====  =====  ==============================================================
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.batches import BatchPreparer, Prepared, QueueKey
+from storage.clock import Clock, SystemClock
+from storage.commit_log import Batch
+from storage.config import StoreConfig
+from storage.engine import Engine, open_engine
+from storage.errors import (
+    InvalidMessage,
+    QueueNotFound,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFailed,
+)
+from storage.files.filesystem import OsFileSystem
+from storage.format.message_id import encode_message_id
+from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET
+from storage.message import BatchResult, Message, PutResult, QueueRange
+from storage.structured import MessageEncoder
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import FileSystem
+    from storage.recovery import Recovered
+    from storage.topics import TopicConfig
+
+BUSY_RETRY_MS: Final = 20
+LOCAL_HOST: Final = "127.0.0.1:0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterStatus:
+    """How far the writer is. All offsets are ends; ``problem`` says why it is not writable."""
+
+    min_commit_offset: int
+    appended_offset: int
+    committed_offset: int
+    flushed_offset: int
+    dispatched_offset: int
+    writable: bool
+    problem: str
+    flush_mode: str
+    transient_pool: bool
+
+
+class StoreWriter:
+    """Appends to one store directory. All methods are safe to call from several threads."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._config = engine.config
+        self._append_lock = threading.Lock()
+        self._next_offsets: dict[QueueKey, int] = {}
+        self._closed = False
+        host_bytes = engine.store_host
+        self._preparer = BatchPreparer(
+            body_size_max=self._config.body_size_max,
+            store_host_size=len(host_bytes),
+            append_crc=self._config.append_property_crc,
+        )
+        self._encoder = MessageEncoder(
+            engine.topics,
+            clock,
+            store_host=self._config.store_host,
+            body_size_max=self._config.body_size_max,
+            property_crc=self._config.append_property_crc,
+        )
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        config: StoreConfig | None = None,
+        *,
+        filesystem: FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> StoreWriter:
+        """Open a store for writing, creating it in an empty directory, after its recovery.
+
+        Raises StoreLocked, NotAStore, UnsupportedFormat, StoreFull.
+        """
+        clock = clock or SystemClock()
+        engine = open_engine(
+            Path(directory), config or StoreConfig(), filesystem or OsFileSystem(), clock
+        )
+        return cls(engine, clock)
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- appending
+
+    def put(self, messages: Sequence[Message], *, born_host: str = LOCAL_HOST) -> list[PutResult]:
+        """Append messages, all or none, and return where each is; does not wait for durability.
+
+        Raises InvalidMessage, TopicNotFound, QueueNotFound, StoreBusy, StoreFull, StoreFailed.
+        """
+        self._check_open()
+        if not messages:
+            return []
+        encoded = [self._encoder.encode(message, born_host) for message in messages]
+        prepared = self._preparer.prepare(b"".join([record for record, _, _ in encoded]))
+        _, store_timestamp_ms, _ = self._append(prepared)
+        placed = prepared.placed_rows[
+            : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
+        ].tolist()
+        host = self._engine.store_host
+        return [
+            PutResult(
+                topic=message.topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                commit_offset=commit_offset,
+                message_id=encode_message_id(host, commit_offset),
+                unique_key=unique_key,
+                store_timestamp_ms=store_timestamp_ms,
+            )
+            for message, (_, unique_key, queue_id), (queue_offset, commit_offset) in zip(
+                messages, encoded, placed, strict=True
+            )
+        ]
+
+    def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
+        """Append records that a client encoded, all or none; does not wait for durability.
+
+        Raises InvalidBatch with the index of the first bad record, TopicNotFound, QueueNotFound,
+        InvalidMessage when the batch is longer than a file, StoreBusy, StoreFull, StoreFailed.
+        """
+        self._check_open()
+        prepared = self._preparer.prepare(records)
+        commit_offset, store_timestamp_ms, firsts = self._append(prepared)
+        return BatchResult(
+            commit_offset=commit_offset,
+            end_commit_offset=commit_offset + prepared.placed_size,
+            record_count=prepared.record_count,
+            store_timestamp_ms=store_timestamp_ms,
+            ranges=tuple(
+                QueueRange(
+                    topic=topic.decode(), queue_id=queue_id, first_queue_offset=first, count=size
+                )
+                for (topic, queue_id), first, size in zip(
+                    prepared.queues, firsts, prepared.sizes, strict=True
+                )
+            ),
+        )
+
+    def _append(self, prepared: Prepared) -> tuple[int, int, list[int]]:
+        engine = self._engine
+        log = engine.log
+        log.check_size(prepared.placed_size)
+        with self._append_lock:
+            self._check_open()
+            unflushed = log.appended_offset - log.flushed_offset
+            # A store that holds nothing unflushed takes any batch, however small the bound.
+            if unflushed and unflushed + prepared.placed_size > self._config.unflushed_bytes_max:
+                engine.flusher.request(log.appended_offset)
+                raise StoreBusy(
+                    f"{unflushed} bytes wait to be flushed", retry_delay_ms=BUSY_RETRY_MS
+                )
+            firsts = [self._next_offset(key) for key in prepared.queues]
+            next_queue_offsets = np.array(firsts, np.int64)
+            store_timestamp_ms = self._clock.now_ms()
+            commit_offset = log.append(
+                Batch(
+                    prepared.data, prepared.rows, prepared.record_count, prepared.group_of,
+                    next_queue_offsets, prepared.placed_rows, prepared.placed_size,
+                ),
+                store_timestamp_ms,
+            )  # fmt: skip
+            self._next_offsets.update(
+                zip(prepared.queues, next_queue_offsets.tolist(), strict=True)
+            )
+            engine.appended(store_timestamp_ms)
+        return commit_offset, store_timestamp_ms, firsts
+
+    def _next_offset(self, key: QueueKey) -> int:
+        topic_name, queue_id = key[0].decode(), key[1]
+        topic = self._engine.topics.get(topic_name)
+        if not topic.writable:
+            raise InvalidMessage(
+                "topic", f"{topic_name!r} may not be written to: perm {topic.perm}"
+            )
+        if queue_id >= topic.write_queue_count:
+            raise QueueNotFound(topic_name, queue_id, topic.write_queue_count)
+        offset = self._next_offsets.get(key)
+        if offset is None:
+            # Nothing of this queue was appended since recovery, so what is on disk is all of it.
+            offset = self._engine.queues.get(topic_name, queue_id).next_offset
+        return offset
+
+    # ---- acknowledging
+
+    @property
+    def appended_offset(self) -> int:
+        """End of what was appended."""
+        return self._engine.log.appended_offset
+
+    @property
+    def acknowledged_offset(self) -> int:
+        """End of what an acknowledgement may rely on (see the module)."""
+        if self._config.flush_mode == "sync":
+            return self._engine.log.flushed_offset
+        return self._engine.log.appended_offset
+
+    def wait_acknowledged(self, end_commit_offset: int, timeout_s: float | None = None) -> bool:
+        """Wait until everything before the offset may be acknowledged; False when time is up.
+
+        Raises StoreFailed if it never will be.
+        """
+        if self.acknowledged_offset >= end_commit_offset:
+            return True
+        return self._engine.flusher.wait(end_commit_offset, timeout_s)
+
+    def add_ack_listener(self, callback: Callable[[int], None]) -> None:
+        """Call back, from the flush thread, each time the offset rises or never will again."""
+        self._engine.flusher.add_listener(callback)
+        self._engine.flusher.add_failure_listener(lambda _: callback(self.acknowledged_offset))
+
+    def wait_dispatched(self, end_commit_offset: int, timeout_s: float) -> bool:
+        """Wait until consumers can see everything before the offset; False when time is up."""
+        return self._engine.dispatch.wait(end_commit_offset, timeout_s)
+
+    def failure(self) -> StoreError | None:
+        """Return why nothing more will be acknowledged, if that is so."""
+        return self._engine.failure or self._engine.flusher.failure
+
+    # ---- topics
+
+    def create_topic(
+        self, name: str, queue_count: int, *, attributes: Mapping[str, str] | None = None
+    ) -> TopicConfig:
+        """Create a topic; durable on return. Raises TopicExists, InvalidMessage."""
+        with self._append_lock:
+            self._check_open()
+            topic = self._engine.topics.create(
+                name,
+                queue_count=queue_count,
+                attributes=attributes or {},
+                now_ms=self._clock.now_ms(),
+            )
+            self._engine.topics_changed()
+            return topic
+
+    def update_topic(
+        self,
+        name: str,
+        *,
+        queue_count: int | None = None,
+        read_queue_count: int | None = None,
+        perm: int | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> TopicConfig:
+        """Change a topic; durable on return. ``queue_count`` sets read and write queues alike.
+
+        Queues that go out of use keep their messages and go on where they were when they return.
+        """
+        with self._append_lock:
+            self._check_open()
+            topic = self._engine.topics.update(
+                name,
+                read_queue_count=queue_count if read_queue_count is None else read_queue_count,
+                write_queue_count=queue_count,
+                perm=perm,
+                attributes=attributes or {},
+                now_ms=self._clock.now_ms(),
+            )
+            self._engine.topics_changed()
+            return topic
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and its queues; its records stay in the log. Durable on return."""
+        with self._append_lock:
+            self._check_open()
+            self._engine.delete_topic(name, now_ms=self._clock.now_ms())
+            topic = name.encode()
+            for key in [key for key in self._next_offsets if key[0] == topic]:
+                del self._next_offsets[key]
+
+    def list_topics(self) -> list[TopicConfig]:
+        """Return all topics by name."""
+        return list(self._engine.topics)
+
+    def describe_topic(self, name: str) -> tuple[TopicConfig, list[tuple[int, int]]]:
+        """Return a topic and, for each of its queues, the first and the next queue offset."""
+        topic = self._engine.topics.get(name)
+        offsets = []
+        for queue_id in range(topic.queue_count):
+            queue = self._engine.queues.get(name, queue_id)
+            first = queue.find_first(self._engine.log.min_offset)
+            offsets.append((first, queue.next_offset))
+        return topic, offsets
+
+    # ---- state
+
+    @property
+    def config(self) -> StoreConfig:
+        """The configuration in force, with the sizes of this store."""
+        return self._config
+
+    @property
+    def recovered(self) -> Recovered:
+        """What recovery found when the store was opened."""
+        return self._engine.recovered
+
+    def status(self) -> WriterStatus:
+        """Return how far the writer is, and whether it can write."""
+        log = self._engine.log
+        failure = self.failure()
+        if self._closed:
+            problem = "the store is closed"
+        else:
+            problem = str(failure or self._engine.dispatch.problem)
+        return WriterStatus(
+            min_commit_offset=log.min_offset,
+            appended_offset=log.appended_offset,
+            committed_offset=log.committed_offset,
+            flushed_offset=log.flushed_offset,
+            dispatched_offset=self._engine.dispatch.position,
+            writable=failure is None and not self._closed,
+            problem=problem,
+            flush_mode=self._config.flush_mode,
+            transient_pool=self._config.transient_pool,
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        failure = self.failure()
+        if failure is not None:
+            if isinstance(failure, StoreFailed):
+                raise failure
+            raise StoreFailed(str(failure)) from failure
+
+    def close(self) -> None:
+        """Drain, make everything durable, and mark the stop as orderly. Safe to call twice.
+
+        After a failure the stop is not marked, so that the next start verifies.
+        """
+        with self._append_lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._engine.close()
