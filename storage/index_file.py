@@ -235,7 +235,6 @@ class IndexDirectory:
         self.misfits = [path for _, size, path in listed if size != shape.file_size]
         self.paths = [path for _, size, path in listed if size == shape.file_size]
         self._last: IndexFile | None = None
-        self._unsynced: list[IndexFile] = []
 
     @property
     def last(self) -> IndexFile | None:
@@ -262,24 +261,25 @@ class IndexDirectory:
             file.close()
 
     def put(
-        self, hashes: Int64s, commit_offsets: Int64s, store_timestamps: Int64s, count: int
-    ) -> list[IndexFile]:
-        """Put ``count`` keys, opening new files as they fill; return the files that are full now.
+        self,
+        hashes: Int64s,
+        commit_offsets: Int64s,
+        store_timestamps: Int64s,
+        start: int,
+        count: int,
+    ) -> tuple[int, IndexFile | None]:
+        """Put keys from ``start`` on into the last file until it is full or ``count`` is reached.
 
-        As with a broker, a full file gets its successor with the next record, keyed or not.
-        Raises StoreFull; keys put before it stay, and putting the same again is harmless, as
-        long as the record is put as a whole: a record's place tells what is in already.
+        Returns the first key not put, and the file that was found full when its successor had to be
+        opened first, else None. As with a broker, a full file gets its successor with the next
+        record, keyed or not. Raises StoreFull, and has put nothing then; try again when there is
+        room.
         """
-        filled: list[IndexFile] = []
-        done = 0
-        while done < count:
-            last = self.last
-            if last is None or last.is_full:
-                if last is not None:
-                    filled.append(last)
-                last = self._roll(last)
-            done = last.put(hashes, commit_offsets, store_timestamps, done, count)
-        return filled
+        last = self.last
+        filled = None
+        if last is None or last.is_full:
+            filled, last = last, self._roll(last)
+        return last.put(hashes, commit_offsets, store_timestamps, start, count), filled
 
     def _roll(self, full: IndexFile | None) -> IndexFile:
         header = full.header if full is not None else IndexHeader()

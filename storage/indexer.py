@@ -1,0 +1,532 @@
+"""The indexer: follows the commit log and keeps the index files, in a process or thread of its own.
+
+It shares nothing with the writer but the files: how far it may read is the confirmed offset of the
+checkpoint page, how far it has come it publishes there, and both sides sleep on a word of that page.
+
+What is durable: every interval the last file is synced, then the checkpoint gets the offset up to
+which the index is complete together with that file's header. After an unclean end the file is taken
+back to that header and the log is indexed again from that offset, so restarts cost one interval, and
+nothing is lost or found twice. A file that has become full is synced before the broker's own mark at
+byte 16 of the checkpoint is raised to its end time.
+
+Index files that are not ours (no slot, or another store's) are taken over as ``take_over`` says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.dispatch import LogFollower
+from storage.errors import NotAStore, StoreClosed, StoreFailed, StoreFull
+from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+from storage.format.index import IndexHeader
+from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
+from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
+from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
+from storage.kernels.scan import scan_records
+from storage.layout import StorePaths, effective_config, load_settings
+from storage.positions import CheckpointFile, DurableIndex, Role
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.config import StoreConfig
+    from storage.files.filesystem import ByteArray, FileSystem
+    from storage.log_walk import Records
+
+DURABLE_INTERVAL_MS: Final = 5_000
+IDLE_WAIT_S: Final = 0.25  # how long a stop may have to wait for the thread
+FULL_RETRY_S: Final = 0.2
+KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
+
+
+class LogReader:
+    """The commit log of a live store: lists the directory again when an offset is not found."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
+        self._files = ReadOnlyMappedFileQueue(
+            filesystem, directory, file_size=0, mapped_files_max=4
+        )
+
+    def view(self, offset: int, length: int) -> ByteArray | None:
+        """Return up to ``length`` bytes from ``offset``, not past their file's end."""
+        view = self._files.view(offset, length)
+        if view is None and self._files.refresh():
+            view = self._files.view(offset, length)
+        return view
+
+    def next_start(self, offset: int) -> int | None:
+        """Return the start of the first file after ``offset``."""
+        start = self._files.next_start(offset)
+        if start is None and self._files.refresh():
+            start = self._files.next_start(offset)
+        return start
+
+    @property
+    def first_offset(self) -> int:
+        """Start of the oldest file."""
+        return self._files.first_offset
+
+    def record_at(self, commit_offset: int) -> tuple[int, int] | None:
+        """Return ``(size, store_timestamp_ms)`` of the record there, None if there is none."""
+        data = self.view(commit_offset, 1 << 62)
+        if data is None:
+            return None
+        row = new_rows(1)
+        count, _, _ = scan_records(data, 0, len(data), commit_offset, CHECK_COMMIT_OFFSET, row)
+        return (int(row[0, SIZE]), int(row[0, STORE_TIMESTAMP])) if count else None
+
+    def close(self) -> None:
+        """Let go of the maps."""
+        self._files.close()
+
+
+class IndexFollower(LogFollower):
+    """Puts the keys of every record it meets; a failed step goes on where it failed."""
+
+    def __init__(
+        self,
+        files: LogReader,
+        position: int,
+        directory: IndexDirectory,
+        *,
+        on_filled: Callable[[IndexFile], None],
+    ) -> None:
+        super().__init__(files, position)
+        self._directory = directory
+        self._on_filled = on_filled
+        self._hashes = np.empty(KEYS_MAX, np.int64)
+        self._commit_offsets = np.empty(KEYS_MAX, np.int64)
+        self._store_timestamps = np.empty(KEYS_MAX, np.int64)
+        self._resume = (-1, 0, 0)  # begin offset, row, key within the keys hashed from that row
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a run is only partly put, so that ``position`` does not tell what is in."""
+        return self._resume[0] >= 0
+
+    def take(self, records: Records) -> None:
+        """Put the keys of a run; raises StoreFull, and is then to be called with the run again."""
+        begin, row, key = self._resume
+        if begin != records.begin_offset:
+            row = key = 0
+        while row < len(records.rows):
+            count, next_row = key_hashes(
+                records.data, records.rows, row, len(records.rows), records.data_offset,
+                self._hashes, self._commit_offsets, self._store_timestamps,
+            )  # fmt: skip
+            while key < count:
+                self._resume = (records.begin_offset, row, key)
+                key, filled = self._directory.put(
+                    self._hashes, self._commit_offsets, self._store_timestamps, key, count
+                )
+                self._resume = (records.begin_offset, row, key)
+                if filled is not None:
+                    self._on_filled(filled)
+            row, key = next_row, 0
+        self._resume = (-1, 0, 0)
+
+
+class _KeySeeker(LogFollower):
+    """Looks whether any record in a range has a key."""
+
+    def __init__(self, files: LogReader, position: int) -> None:
+        super().__init__(files, position)
+        self.found = False
+        self._arrays = tuple(np.empty(KEYS_OF_A_RECORD_MAX, np.int64) for _ in range(3))
+
+    def take(self, records: Records) -> None:
+        row = 0
+        while row < len(records.rows) and not self.found:
+            count, row = key_hashes(
+                records.data, records.rows, row, len(records.rows), records.data_offset,
+                *self._arrays,
+            )  # fmt: skip
+            self.found = bool((self._arrays[0][:count] != NO_KEY).any())
+
+
+def keys_in(files: LogReader, begin: int, end: int) -> bool:
+    """Whether any record that starts in ``[begin, end)`` has a key to index."""
+    seeker = _KeySeeker(files, begin)
+    while not seeker.found and seeker.step(end):
+        pass
+    return seeker.found
+
+
+def _behind(files: LogReader, commit_offset: int) -> int:
+    record = files.record_at(commit_offset)
+    return commit_offset + (record[0] if record is not None else 0)
+
+
+def covers_log(files: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> bool:
+    """Whether index files reach back to the log's start and have no hole between them."""
+    covered = min_commit_offset
+    for header in headers:
+        if header.next_entry > 1:
+            begin = header.begin_commit_offset
+            if covered < begin and keys_in(files, covered, begin):
+                return False
+            covered = max(covered, _behind(files, header.end_commit_offset))
+    return True
+
+
+def take_over(
+    directory: IndexDirectory,
+    files: LogReader,
+    *,
+    min_commit_offset: int,
+    end_commit_offset: int,
+    index_timestamp_ms: int,
+    unclean: bool,
+) -> int:
+    """Decide what to keep of index files that we have no slot for; return where to index from.
+
+    After an ``unclean`` end, files that end later than ``index_timestamp_ms`` (the checkpoint's
+    byte 16) go, as with a broker: they were never known to be durable. Then the last record that
+    is in them is indexed once more, again as with a broker. Where a broker would leave older keys
+    unfindable, because the kept files begin late or leave a hole, all are made again instead, and
+    so they are when one has the wrong size or covers what the log has no more.
+    """
+    misfits = bool(directory.misfits)
+    directory.drop_misfits()
+    headers = directory.headers()
+    kept = len(headers)
+    if unclean:
+        while kept and headers[kept - 1].end_timestamp_ms > index_timestamp_ms:
+            kept -= 1
+    if (
+        misfits
+        or not kept
+        or headers[kept - 1].end_commit_offset > end_commit_offset
+        or not covers_log(files, headers[:kept], min_commit_offset)
+    ):
+        kept = 0
+    if kept < len(headers):
+        directory.drop_from(kept)
+    if not kept:
+        return min_commit_offset
+    position = headers[kept - 1].end_commit_offset
+    if not unclean:
+        position = _behind(files, position)
+    return max(position, min_commit_offset)
+
+
+def catch_up(
+    filesystem: FileSystem,
+    paths: StorePaths,
+    shape: IndexShape,
+    *,
+    end_commit_offset: int,
+    index_timestamp_ms: int,
+    unclean: bool,
+    now_ms: Callable[[], int],
+    new_name: Callable[[], str] | None = None,
+) -> None:
+    """Bring a broker's index files to cover the log up to ``end_commit_offset``; nothing is synced.
+
+    For a directory that nobody has open, or a private view of one; arguments as of ``take_over``.
+    """
+    log = LogReader(filesystem, paths.commit_log)
+    directory = IndexDirectory(
+        filesystem, paths.root / INDEX_DIRECTORY, shape, now_ms=now_ms, new_name=new_name
+    )
+    position = take_over(
+        directory,
+        log,
+        min_commit_offset=log.first_offset,
+        end_commit_offset=end_commit_offset,
+        index_timestamp_ms=index_timestamp_ms,
+        unclean=unclean,
+    )
+    follower = IndexFollower(log, position, directory, on_filled=IndexFile.close)
+    while follower.step(end_commit_offset):
+        pass
+    directory.close()
+    log.close()
+
+
+class StoreIndexer:
+    """Keeps the index of one store directory up to date; at most one per directory."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        shape: IndexShape,
+        *,
+        filesystem: FileSystem,
+        clock: Clock,
+        lock: DirectoryLock,
+        checkpoint: CheckpointFile,
+        unclean: bool,
+        durable_interval_ms: int,
+        new_name: Callable[[], str] | None,
+    ) -> None:
+        self.problem = ""
+        self._clock = clock
+        self._lock = lock
+        self._checkpoint = checkpoint
+        self._unclean = unclean
+        self._durable_interval_ms = durable_interval_ms
+        self._log = LogReader(filesystem, paths.commit_log)
+        self._directory = IndexDirectory(
+            filesystem, paths.root / INDEX_DIRECTORY, shape, now_ms=clock.now_ms, new_name=new_name
+        )
+        self._follower: IndexFollower | None = None
+        self._session = 0
+        self._store_id = b""
+        self._index_timestamp_ms: int | None = None
+        self._durable_offset = -1
+        self._durable_at = clock.monotonic()
+        self._failure: BaseException | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-indexer", daemon=True)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        config: StoreConfig,
+        *,
+        filesystem: FileSystem,
+        clock: Clock,
+        unclean: bool = True,
+        durable_interval_ms: int = DURABLE_INTERVAL_MS,
+        new_name: Callable[[], str] | None = None,
+    ) -> StoreIndexer:
+        """Take the indexer's lock and get ready; ``start`` begins the work.
+
+        ``unclean`` tells how a broker that owned the directory before ended; it matters only for
+        index files that are not ours. Raises StoreLocked if another indexer has the directory, and
+        NotAStore as long as no writer has opened it.
+        """
+        paths = StorePaths(Path(directory))
+        if not filesystem.exists(paths.checkpoint):
+            raise NotAStore(
+                f"{directory}: no writer has opened this directory yet; start one first"
+            )
+        settings = load_settings(filesystem, paths)
+        sizes = effective_config(filesystem, paths, config, settings)
+        lock = DirectoryLock.acquire(filesystem, paths.root, LockRole.INDEXER)
+        try:
+            checkpoint = CheckpointFile.open(filesystem, paths.checkpoint, Role.INDEXER)
+            return cls(
+                paths,
+                IndexShape(sizes.index_slot_count, sizes.index_entry_count),
+                filesystem=filesystem,
+                clock=clock,
+                lock=lock,
+                checkpoint=checkpoint,
+                unclean=unclean,
+                durable_interval_ms=durable_interval_ms,
+                new_name=new_name,
+            )
+        except FileNotFoundError as error:
+            lock.release()
+            raise NotAStore(f"{directory}: no writer has opened this directory yet") from error
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def indexed_offset(self) -> int:
+        """End of the records whose keys can be found."""
+        return self._follower.position if self._follower is not None else 0
+
+    @property
+    def confirm_offset(self) -> int:
+        """End of the records that may be indexed now; 0 while no writer has run since boot."""
+        return self._checkpoint.confirm_offset if self._checkpoint.writer_is_current else 0
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the work for good, None while all is well."""
+        return self._failure
+
+    @property
+    def file_count(self) -> int:
+        """How many index files there are."""
+        return len(self._directory.paths)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wait_indexed(self, commit_offset: int, timeout_s: float) -> bool:
+        """Block until everything before ``commit_offset`` is found by key; False when time is up.
+
+        Raises StoreFailed when the indexer has failed.
+        """
+        deadline = self._clock.monotonic() + timeout_s
+        while True:
+            word = self._checkpoint.indexer_word
+            if self._failure is not None:
+                raise StoreFailed(f"the indexer failed: {self._failure}") from self._failure
+            if self.indexed_offset >= commit_offset:
+                return True
+            left_s = deadline - self._clock.monotonic()
+            if left_s <= 0:
+                return False
+            self._checkpoint.wait_for_indexer(word, min(left_s, IDLE_WAIT_S))
+
+    def step(self) -> bool:
+        """Index what is confirmed, one chunk of the log at most; return whether there was any.
+
+        For callers without the thread. Raises StoreFull when the disk has no room; call it again.
+        """
+        if self._stopping.is_set():
+            raise StoreClosed("the indexer is closed")
+        if not self._checkpoint.writer_is_current:
+            return False
+        limit = self._checkpoint.confirm_offset
+        if self._follower is None or self._session != self._checkpoint.writer_session:
+            self._prepare(limit)
+        follower = self._follower
+        assert follower is not None
+        moved = follower.step(limit)
+        if moved:
+            self._checkpoint.publish_indexed(follower.position)
+        age_ms = (self._clock.monotonic() - self._durable_at) * 1000
+        if self._index_timestamp_ms is not None or age_ms >= self._durable_interval_ms:
+            self.sync()
+        return moved
+
+    def sync(self, *, clean: bool = False) -> None:
+        """Make the index durable up to ``indexed_offset`` and say so in the checkpoint."""
+        self._durable_at = self._clock.monotonic()
+        follower = self._follower
+        if follower is None or follower.is_interrupted:
+            return
+        if follower.position == self._durable_offset and not clean:
+            return
+        self._directory.sync()
+        last = self._directory.last
+        self._checkpoint.store_durable_index(
+            store_id=self._store_id,
+            indexed_offset=follower.position,
+            file_name=last.number if last is not None else 0,
+            file_header=last.header_bytes if last is not None else bytes(40),
+            index_timestamp_ms=self._index_timestamp_ms,
+            clean=clean,
+        )
+        self._durable_offset = follower.position
+        self._index_timestamp_ms = None
+
+    def close(self) -> None:
+        """Finish the chunk in hand, make everything durable, give up the lock."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        try:
+            if self._failure is None and self._follower is not None:
+                self.sync(clean=True)
+                self._checkpoint.stop_indexer()
+        finally:
+            self._directory.close()
+            self._log.close()
+            self._checkpoint.close()
+            self._lock.release()
+
+    def __enter__(self) -> StoreIndexer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _prepare(self, end_commit_offset: int) -> None:
+        """Find out where to index from: at the start, and when a writer has recovered the log."""
+        self._session = self._checkpoint.writer_session
+        self._store_id = self._checkpoint.load_durable().store_id
+        if (
+            self._follower is not None
+            and self._follower.position <= end_commit_offset
+            and self._ends_like_the_log()
+        ):
+            return
+        position = self._resume_own(end_commit_offset)
+        if position < 0:
+            position = take_over(
+                self._directory,
+                self._log,
+                min_commit_offset=max(self._checkpoint.min_commit_offset, self._log.first_offset),
+                end_commit_offset=end_commit_offset,
+                index_timestamp_ms=self._checkpoint.broker_fields.index_timestamp_ms,
+                unclean=self._unclean,
+            )
+        self._follower = IndexFollower(self._log, position, self._directory, on_filled=self._filled)
+        # From here on the files may be ahead of a slot that says clean.
+        self._durable_offset = -1
+        self.sync()
+        self._checkpoint.start_indexer(indexed_offset=position)
+
+    def _ends_like_the_log(self) -> bool:
+        last = self._directory.last
+        return last is None or self._agrees(last.header)
+
+    def _agrees(self, header: IndexHeader) -> bool:
+        """Whether the last record that was indexed still stands in the log where it stood."""
+        if header.end_commit_offset == 0 and header.next_entry <= 1:
+            return True
+        if header.end_commit_offset < self._log.first_offset:
+            return True
+        record = self._log.record_at(header.end_commit_offset)
+        return record is not None and record[1] == header.end_timestamp_ms
+
+    def _resume_own(self, end_commit_offset: int) -> int:
+        """Take the files back to the newest slot; return where it goes on, -1 if there is no way."""
+        slot = self._checkpoint.load_durable_index()
+        if (
+            not slot.present
+            or slot.store_id != self._store_id
+            or slot.indexed_offset > end_commit_offset
+            or self._directory.misfits
+        ):
+            return -1
+        if slot.file_name == 0:
+            self._directory.drop_from(0)
+            return slot.indexed_offset
+        numbers = [int(path.name) for path in self._directory.paths]
+        header = IndexHeader.decode(slot.file_header)
+        if slot.file_name not in numbers or not self._agrees(header):
+            return -1
+        kept = numbers.index(slot.file_name) + 1
+        if kept < len(numbers):
+            self._directory.drop_from(kept)
+        if not self._is_untouched(slot):
+            self._directory.truncate_last(header)
+        return slot.indexed_offset
+
+    def _is_untouched(self, slot: DurableIndex) -> bool:
+        last = self._directory.last
+        return slot.clean and last is not None and last.header_bytes == slot.file_header
+
+    def _filled(self, file: IndexFile) -> None:
+        """A file is full: force it; the mark for brokers follows with the next slot."""
+        file.sync()
+        self._index_timestamp_ms = file.header.end_timestamp_ms
+        file.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                word = self._checkpoint.writer_word
+                try:
+                    moved = self.step()
+                    self.problem = ""
+                except StoreFull as error:
+                    self.problem = str(error)
+                    self._stopping.wait(FULL_RETRY_S)
+                    continue
+                if not moved:
+                    self._checkpoint.wait_for_writer(word, self._idle_s())
+        except BaseException as error:  # noqa: BLE001  whatever it is, the indexer must say so
+            self._failure = error
+            self.problem = f"indexing failed: {error}"
+
+    def _idle_s(self) -> float:
+        left_s = self._durable_interval_ms / 1000 - (self._clock.monotonic() - self._durable_at)
+        return min(max(left_s, 0.01), IDLE_WAIT_S)
