@@ -1,0 +1,233 @@
+"""The asyncio streaming producer: two tasks around `ProducerState`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from penstock import wire
+from penstock.batch import NO_PROPERTIES, Keys
+from penstock.errors import (
+    ClientClosed,
+    DeadlineExceeded,
+    PenstockError,
+    ServiceFailed,
+    Unavailable,
+    from_rpc_error,
+)
+from penstock.producing import Batch, ProducerOptions, ProducerState
+from penstock.values import Stored
+
+if TYPE_CHECKING:
+    from penstock.aio import AsyncClient
+
+_CONNECT_ATTEMPT_S = 1.0
+_OVERDUE_CHECK_S = 0.25
+
+
+class AsyncHandle:
+    """What became, or is to become, of one message; await it for the `Stored` or the error."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._batch.done
+
+    def __await__(self) -> Generator[Any, None, Stored]:
+        if not self._batch.done:
+            waiter = asyncio.get_running_loop().create_future()
+            self._batch.waiters.append(waiter)
+            yield from waiter
+        outcome = self._batch.outcome(self._index)
+        if isinstance(outcome, Stored):
+            return outcome
+        raise outcome
+
+
+class AsyncProducer:
+    """A stream of messages to the writer, batched in the background; made by `AsyncClient.producer`.
+
+    It behaves as `Producer` does; where that blocks, this awaits. Use it as an async context
+    manager, within one event loop.
+    """
+
+    def __init__(self, client: AsyncClient, options: ProducerOptions) -> None:
+        self._client = client
+        self._options = options
+        self._state = ProducerState(options)
+        self._changed = asyncio.Condition()
+        self._wake_sender = asyncio.Event()
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            await self.close()
+        except PenstockError:
+            if kind is None:
+                raise
+
+    @property
+    def in_flight_count(self) -> int:
+        """Batches sent and not answered yet."""
+        return self._state.in_flight_count
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        keys: Keys = (),
+        tag: str = "",
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        unique_key: str = "",
+        queue_id: int | None = None,
+    ) -> AsyncHandle:
+        """Take a message for sending; waits while ``max_in_flight`` batches are not answered."""
+        queue_count = 0 if queue_id is not None else await self._client.queue_count(topic)
+        if not self._state.has_room:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._state.has_room or self._closing)
+        if self._closing:
+            raise ClientClosed("the producer is closed")
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        if queue_id is None:
+            queue_id = self._state.choose_queue(topic, queue_count)
+        batch, index = self._state.add(
+            topic,
+            body,
+            queue_id=queue_id,
+            now=self._client.clock.monotonic(),
+            now_ms=self._client.clock.now_ms(),
+            keys=keys,
+            tag=tag,
+            properties=properties,
+            unique_key=unique_key,
+        )
+        if index == 0 or batch.size >= self._options.batch_bytes:
+            self._wake_sender.set()
+        return AsyncHandle(batch, index)
+
+    async def flush(self) -> None:
+        """Send what is here without lingering and wait for every outcome.
+
+        Raises DeliveryFailed with the errors since the last flush.
+        """
+        self._state.flush()
+        self._wake_sender.set()
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._state.is_idle)
+        failed = self._state.take_failures()
+        if failed is not None:
+            raise failed
+
+    async def close(self) -> None:
+        """Flush, then end the stream; closing twice does nothing. Raises as `flush` does."""
+        if self._closing:
+            return
+        try:
+            await self.flush()
+        finally:
+            self._closing = True
+            if self._task is not None:
+                self._task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await self._task
+            await self._settle(ClientClosed("the producer was closed"), everything=True)
+
+    async def _run(self) -> None:
+        attempt = 0
+        while not self._closing:
+            await self._wake_sender.wait()
+            try:
+                if await self._client.wait_connected("writer", _CONNECT_ATTEMPT_S):
+                    error = await self._talk()
+                    attempt = 0
+                else:
+                    error = Unavailable("the writer is not reachable")
+            except PenstockError as failure:
+                error = failure
+            await self._settle(error, everything=isinstance(error, ClientClosed))
+            attempt += 1
+            await asyncio.sleep(self._client.retry.backoff_ms(attempt) / 1000)
+            if self._state.is_idle:
+                self._wake_sender.clear()
+
+    async def _talk(self) -> PenstockError:
+        """Open a stream, send and read until it ends; return why it did."""
+        stream = self._client.stream(wire.PRODUCE_STREAM)()
+        sender = asyncio.create_task(self._send_frames(stream))
+        watch = asyncio.create_task(self._watch(stream))
+        try:
+            while True:
+                response = await stream.read()
+                if response is grpc.aio.EOF:  # type: ignore[attr-defined]
+                    return ServiceFailed("the writer ended the stream")
+                done = self._state.answer(response, self._client.clock.monotonic())
+                await self._announce(done)
+        except grpc.aio.AioRpcError as error:
+            failure = from_rpc_error(error)
+            failure.__cause__ = error
+            return failure
+        except PenstockError as failure:
+            return failure
+        except asyncio.CancelledError:
+            if not watch.done():  # it is this task that is cancelled, not the stream
+                raise
+            return DeadlineExceeded("the writer did not answer within the delivery timeout")
+        finally:
+            stream.cancel()
+            sender.cancel()
+            watch.cancel()
+            await asyncio.gather(sender, watch, return_exceptions=True)
+
+    async def _watch(self, stream: Any) -> None:
+        """Give up a stream whose writer stopped answering."""
+        while not self._state.is_overdue(self._client.clock.monotonic()):
+            await asyncio.sleep(_OVERDUE_CHECK_S)
+        stream.cancel()
+
+    async def _send_frames(self, stream: Any) -> None:
+        while True:
+            now = self._client.clock.monotonic()
+            self._wake_sender.clear()
+            batch = self._state.next_frame(now)
+            if batch is not None:
+                await stream.write(batch.frame())
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._state.next_due_s(now)):
+                    await self._wake_sender.wait()
+
+    async def _announce(self, done: Iterable[Batch]) -> None:
+        for batch in done:
+            for waiter in batch.waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            batch.waiters.clear()
+        self._wake_sender.set()
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _settle(self, error: PenstockError, *, everything: bool) -> None:
+        now = self._client.clock.monotonic()
+        done = self._state.broken(error)
+        limit = float("inf") if everything else now - self._options.delivery_timeout_s
+        done += self._state.fail_unsent(error, born_before=limit)
+        if everything:
+            self._closing = True
+        await self._announce(done)

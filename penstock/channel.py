@@ -1,0 +1,58 @@
+"""How a client reaches the three services: addresses, channel settings, health names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from grpc_health.v1 import health_pb2
+
+from penstock.wire import Service
+
+DEFAULT_WRITER: Final = "127.0.0.1:7401"
+DEFAULT_READER: Final = "127.0.0.1:7402"
+DEFAULT_INDEXER: Final = "127.0.0.1:7403"
+
+HEALTH_PATH: Final = "/grpc.health.v1.Health/Check"
+HEALTH_NAMES: Final[Mapping[Service, str]] = {
+    "writer": "penstock.v1.Writer",
+    "reader": "penstock.v1.Reader",
+    "indexer": "penstock.v1.Indexer",
+}
+READY_POLL_S: Final = 0.05
+
+CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """``host:port`` of each service."""
+
+    writer: str = DEFAULT_WRITER
+    reader: str = DEFAULT_READER
+    indexer: str = DEFAULT_INDEXER
+
+    def of(self, service: Service) -> str:
+        """Return the address of one service."""
+        return {"writer": self.writer, "reader": self.reader, "indexer": self.indexer}[service]
+
+
+def health_request(service: Service) -> bytes:
+    """Return the serialized health request for a service."""
+    request = health_pb2.HealthCheckRequest(service=HEALTH_NAMES[service])
+    return bytes(request.SerializeToString())
+
+
+def is_serving(answer: bytes) -> bool:
+    """Whether a serialized health answer says SERVING."""
+    status = health_pb2.HealthCheckResponse.FromString(answer).status
+    return bool(status == health_pb2.HealthCheckResponse.SERVING)

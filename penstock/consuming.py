@@ -1,0 +1,407 @@
+"""What an iterator over queues, or over the answer to a query, holds and decides; no I/O.
+
+A shell asks `Consumption.due` what to pull, hands results to `on_result` and errors to `on_error`,
+and takes records with `next_record`. One pull a queue is under way while the records of the one
+before are handed out, so a queue buffers at most two responses.
+
+A record counts as finished once the next one is asked for. What is committed for a queue is
+therefore never beyond the record that the caller still has in its hands, unless it says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock import calls
+from penstock.calls import Call, KeyPage, Plan, Position
+from penstock.errors import (
+    DataLoss,
+    OffsetOutOfRange,
+    PenstockError,
+    ResourceExhausted,
+    Unavailable,
+)
+from penstock.record import Record
+from penstock.retry import RetryPolicy
+from penstock.values import Damage, PullResult, PullStatus
+
+_log = logging.getLogger(__name__)
+
+OnDamaged = Callable[[str, int, Damage], None]
+"""Called with the topic, the queue id and the damage; the record is then skipped."""
+
+_AT_THE_END: Final = frozenset(
+    {
+        PullStatus.OFFSET_OVERFLOW_ONE,
+        PullStatus.NO_MESSAGE_IN_QUEUE,
+        PullStatus.NO_MATCHED_LOGIC_QUEUE,  # the reader has not met the queue's first record yet
+    }
+)
+_PARALLEL_PULLS_MAX: Final = 32
+_STALLED_DELAY_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeOptions:
+    """What to consume, from where, and how."""
+
+    topic: str
+    group: str = ""
+    queues: tuple[int, ...] | None = None
+    start: Position | int = "earliest"
+    tag: str = ""
+    follow: bool = True
+    auto_commit: bool = True
+    commit_interval_ms: int = 1_000
+    max_bytes: int = 0
+    wait_ms: int = 10_000
+    timeout_s: float = 10.0
+    on_damaged: OnDamaged | None = None
+
+
+class QueueProgress:
+    """How far one queue was fetched, handed out and committed."""
+
+    __slots__ = (
+        "attempts",
+        "committed",
+        "ended",
+        "failing_since",
+        "fetch_offset",
+        "finished",
+        "launched_at",
+        "not_before",
+        "pulling",
+        "queue_id",
+        "waiting_batches",
+    )
+
+    def __init__(self, queue_id: int, *, queue_offset: int) -> None:
+        self.queue_id = queue_id
+        self.fetch_offset = queue_offset
+        self.finished = queue_offset
+        self.committed = queue_offset
+        self.pulling = False
+        self.waiting_batches = 0
+        self.ended = False
+        self.not_before = 0.0
+        self.launched_at = 0.0
+        self.attempts = 0
+        self.failing_since: float | None = None
+
+
+Item = Record | PenstockError
+
+
+class Consumption:
+    """Several queues of one topic as one sequence of records; order is kept within a queue."""
+
+    def __init__(
+        self, options: ConsumeOptions, queues: Sequence[QueueProgress], policy: RetryPolicy
+    ) -> None:
+        self.options = options
+        self.queues = {queue.queue_id: queue for queue in queues}
+        self._policy = policy
+        self._turn = deque(queues)
+        self._batches: deque[tuple[QueueProgress, Iterator[Item], int]] = deque()
+        self._current: tuple[QueueProgress, Iterator[Item], int] | None = None
+        self._last: Record | None = None
+        self._failed: PenstockError | None = None
+        many = len(queues) > _PARALLEL_PULLS_MAX
+        self._wait_ms = (min(options.wait_ms, 250) if many else options.wait_ms) * options.follow
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no record will come any more."""
+        return (
+            self._current is None
+            and not self._batches
+            and all(queue.ended for queue in self.queues.values())
+        )
+
+    def due(self, now: float) -> list[tuple[QueueProgress, Call[PullResult]]]:
+        """Return the pulls to start now; each counts as under way from here on."""
+        running = sum(queue.pulling for queue in self.queues.values())
+        started = []
+        for _ in range(len(self._turn)):
+            if running >= _PARALLEL_PULLS_MAX:
+                break
+            queue = self._turn[0]
+            self._turn.rotate(-1)
+            if queue.pulling or queue.ended or queue.waiting_batches or now < queue.not_before:
+                continue
+            queue.pulling = True
+            queue.launched_at = now
+            running += 1
+            call = calls.pull(
+                self.options.topic,
+                queue_id=queue.queue_id,
+                queue_offset=queue.fetch_offset,
+                max_messages=_ALL,
+                max_bytes=self.options.max_bytes,
+                tag=self.options.tag,
+                wait_ms=self._wait_ms,
+            )
+            started.append((queue, call))
+        return started
+
+    def next_due_s(self, now: float) -> float | None:
+        """Return the seconds until another pull may start by itself, None if none waits for time."""
+        if sum(queue.pulling for queue in self.queues.values()) >= _PARALLEL_PULLS_MAX:
+            return None
+        waits = [
+            queue.not_before - now
+            for queue in self.queues.values()
+            if not queue.pulling and not queue.ended and not queue.waiting_batches
+        ]
+        return max(0.0, min(waits)) if waits else None
+
+    def on_result(self, queue: QueueProgress, result: PullResult, now: float) -> None:
+        """Take the answer to a pull."""
+        queue.pulling = False
+        queue.attempts = 0
+        queue.failing_since = None
+        before, after = queue.fetch_offset, result.next_offset
+        if result.records or result.damaged:
+            after = max(after, before + 1)
+            items = self._items(queue, result, after)
+            self._batches.append((queue, items, after))
+            queue.waiting_batches += 1
+        elif result.status in _AT_THE_END:
+            after = before
+            self._at_the_end(queue, now)
+        elif result.status is PullStatus.OFFSET_OVERFLOW_BADLY:
+            after = result.next_offset if result.next_offset < before else result.max_offset
+            error = OffsetOutOfRange(
+                topic=self.options.topic,
+                queue_id=queue.queue_id,
+                queue_offset=before,
+                next_offset=after,
+            )
+            self._batches.append((queue, iter((error,)), after))
+            queue.waiting_batches += 1
+        elif after <= before and result.min_offset > before:
+            after = result.min_offset
+        elif after <= before:
+            queue.not_before = now + _STALLED_DELAY_S
+            if not self.options.follow:
+                queue.ended = True
+        queue.fetch_offset = after
+        if not self.options.follow and after >= result.max_offset:
+            queue.ended = True
+        handing_out = self._current is not None and self._current[0] is queue
+        if not queue.waiting_batches and not handing_out:
+            queue.finished = max(queue.finished, after)
+
+    def _at_the_end(self, queue: QueueProgress, now: float) -> None:
+        if not self.options.follow:
+            queue.ended = True
+        elif now - queue.launched_at < self._wait_ms / 2000:
+            queue.not_before = now + _STALLED_DELAY_S
+
+    def on_error(self, queue: QueueProgress, error: PenstockError, now: float) -> None:
+        """Take the failure of a pull: go on later if that can help, else raise it in its turn.
+
+        A consumer that follows outlasts a reader that is away; one that does not gives up.
+        """
+        queue.pulling = False
+        if queue.failing_since is None:
+            queue.failing_since = now
+        lasting = now - queue.failing_since >= self.options.timeout_s
+        passing = isinstance(error, Unavailable) or (
+            isinstance(error, ResourceExhausted) and error.retry_delay_ms > 0
+        )
+        if passing and (self.options.follow or not lasting):
+            if queue.attempts == 0:
+                _log.warning("pull of %s/%d: %s", self.options.topic, queue.queue_id, error)
+            delay_ms = error.retry_delay_ms or self._policy.backoff_ms(queue.attempts)
+            queue.attempts += 1
+            queue.not_before = now + delay_ms / 1000
+            return
+        self._failed = error
+
+    def _items(self, queue: QueueProgress, result: PullResult, after: int) -> Iterator[Item]:
+        if not result.damaged:
+            return iter(result.records)
+        items: list[Record | Damage] = [*result.records, *result.damaged]
+        items.sort(key=lambda item: item.queue_offset)
+        return self._judged(queue, items, after)
+
+    def _judged(
+        self, queue: QueueProgress, items: list[Record | Damage], after: int
+    ) -> Iterator[Item]:
+        for item in items:
+            if isinstance(item, Record):
+                yield item
+            elif self.options.on_damaged is not None:
+                self.options.on_damaged(self.options.topic, queue.queue_id, item)
+            else:
+                behind = item.queue_offset + 1 if item.queue_offset >= 0 else after
+                yield damage_error(
+                    item, topic=self.options.topic, queue_id=queue.queue_id, next_offset=behind
+                )
+
+    def next_record(self) -> Record | None:
+        """Return the next record, None if none is here; the one before it is finished now.
+
+        Raises DataLoss for a damaged record and OffsetOutOfRange, both once: the next call goes on
+        behind. Any other failure of a pull is raised once too; the next call pulls again.
+        """
+        self._last = None
+        while True:
+            if self._current is None:
+                if not self._batches:
+                    if self._failed is not None:
+                        failed, self._failed = self._failed, None
+                        raise failed
+                    return None
+                self._current = self._batches.popleft()
+                self._current[0].waiting_batches -= 1
+            queue, items, after = self._current
+            for item in items:
+                if isinstance(item, Record):
+                    self._last = item
+                    return item
+                if isinstance(item, DataLoss) and item.damage is not None:
+                    queue.finished = max(queue.finished, item.damage.queue_offset)
+                raise item
+            queue.finished = after if queue.waiting_batches else max(after, queue.fetch_offset)
+            self._current = None
+
+    def positions(self, *, with_current: bool) -> dict[int, int]:
+        """Return by queue id the next offset to consume.
+
+        ``with_current`` counts the record handed out last as consumed.
+        """
+        found = {queue.queue_id: queue.finished for queue in self.queues.values()}
+        if self._last is not None and self._current is not None:
+            found[self._current[0].queue_id] = self._last.queue_offset + with_current
+        return found
+
+    def commits(self, *, with_current: bool) -> list[tuple[QueueProgress, int, Call[None]]]:
+        """Return the commits that bring the group's offsets up to date."""
+        if not self.options.group:
+            return []
+        positions = self.positions(with_current=with_current)
+        return [
+            (
+                queue,
+                positions[queue.queue_id],
+                calls.commit_offset(
+                    self.options.group,
+                    self.options.topic,
+                    queue_id=queue.queue_id,
+                    queue_offset=positions[queue.queue_id],
+                ),
+            )
+            for queue in self.queues.values()
+            if positions[queue.queue_id] != queue.committed
+        ]
+
+
+_ALL: Final = (1 << 31) - 1  # messages a pull: bytes bound it, not their number
+
+
+def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consumption]:
+    """Find the queues and where to start in each: the group's committed offset goes first."""
+    queue_ids = options.queues
+    if queue_ids is None:
+        described = yield calls.describe_topic(options.topic)
+        queue_ids = tuple(range(described.topic.read_queue_count))
+    committed: dict[int, int] = {}
+    if options.group:
+        found = yield calls.offsets(options.group, options.topic)
+        committed = {each.queue_id: each.queue_offset for each in found if each.queue_offset >= 0}
+    queues = []
+    for queue_id in queue_ids:
+        start: int | None = committed.get(queue_id)
+        if start is None and isinstance(options.start, int):
+            start = options.start
+        elif start is None:
+            answer = yield calls.offset(options.topic, queue_id=queue_id, position=options.start)
+            start = answer.queue_offset
+        queues.append(QueueProgress(queue_id, queue_offset=start))
+    return Consumption(options, queues, policy)
+
+
+class KeyQuery:
+    """Every page of a query by key as one sequence of records."""
+
+    def __init__(
+        self,
+        topic: str,
+        key: str,
+        *,
+        unique: bool,
+        begin_ms: int,
+        end_ms: int | None,
+        page_size: int,
+        on_damaged: OnDamaged | None,
+    ) -> None:
+        self._topic = topic
+        self._key = key
+        self._unique = unique
+        self._begin_ms = begin_ms
+        self._end_ms = end_ms
+        self._page_size = page_size
+        self._on_damaged = on_damaged
+        self._page_token: str | None = ""
+        self._items: deque[Item] = deque()
+        self.indexed_offset = 0
+
+    def next_call(self) -> Call[KeyPage] | None:
+        """Return the call for the next page, None when there is none."""
+        if self._page_token is None:
+            return None
+        return calls.query_by_key(
+            self._topic,
+            self._key,
+            unique=self._unique,
+            begin_ms=self._begin_ms,
+            end_ms=self._end_ms,
+            page_size=self._page_size,
+            page_token=self._page_token,
+        )
+
+    def on_page(self, page: KeyPage) -> None:
+        """Take a page in; records that only share the key's hash are left out."""
+        self._page_token = page.next_page_token or None
+        self.indexed_offset = page.indexed_offset
+        self._items.extend(record for record in page.records if self._matches(record))
+        for damage in page.damaged:
+            if self._on_damaged is not None:
+                self._on_damaged(self._topic, -1, damage)
+            else:
+                self._items.append(damage_error(damage, topic=self._topic))
+
+    def _matches(self, record: Record) -> bool:
+        if self._unique:
+            return record.unique_key == self._key
+        return self._key in record.keys
+
+    def next_record(self) -> Record | None:
+        """Return the next record that is here, None if none is; raises DataLoss once a damage."""
+        if not self._items:
+            return None
+        item = self._items.popleft()
+        if isinstance(item, Record):
+            return item
+        raise item
+
+
+def damage_error(
+    damage: Damage, *, topic: str, queue_id: int = -1, next_offset: int = -1
+) -> DataLoss:
+    """Return the exception for one damaged record."""
+    where = f"queue {queue_id} of topic {topic!r}, offset {damage.queue_offset}"
+    return DataLoss(
+        f"the record at commit offset {damage.commit_offset} ({where}) is damaged: {damage.reason}",
+        topic=topic,
+        queue_id=queue_id,
+        damage=damage,
+        next_offset=next_offset,
+    )

@@ -1,0 +1,329 @@
+"""What a client call can raise, as a tree::
+
+    PenstockError
+    ├── the request was refused; nothing was stored
+    │   ├── InvalidArgument      ``field`` or ``record_index`` names what is wrong
+    │   │   └── QueueNotFound    the topic has fewer queues
+    │   ├── NotFound
+    │   │   ├── TopicNotFound    create it first
+    │   │   └── MessageNotFound  nothing is stored under that id
+    │   ├── TopicExists          a topic of that name exists
+    │   ├── ResourceExhausted    full or busy; try again after ``retry_delay_ms`` if that is above 0
+    │   ├── OffsetOutOfRange     a consumer stands beyond the end of its queue
+    │   └── Unimplemented        not served by this version
+    ├── FailedPrecondition       the store is read-only after a failed write: nothing is acknowledged
+    ├── the service did not answer
+    │   ├── Unavailable          not reachable
+    │   ├── DeadlineExceeded     no answer in time
+    │   └── Cancelled            given up by either side
+    ├── UnknownOutcome           a produce was sent and not answered: stored or not, nobody knows
+    ├── DataLoss                 a stored record is damaged; ``next_offset`` is behind it
+    ├── BatchFull                the record does not fit into the batch any more
+    ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
+    ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
+    └── ClientClosed             used after close
+
+Each carries ``code`` (the gRPC status), ``message``, ``reason`` (a machine-readable word, if the
+service gave one) and, as ``__cause__``, the error of the transport.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.v1 import common_pb2
+    from storage.message import Damage
+
+_DETAILS_KEY: Final = "grpc-status-details-bin"
+_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class PenstockError(Exception):
+    """Base of everything the client raises about a call."""
+
+    code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: grpc.StatusCode | None = None,
+        reason: str = "",
+        field: str = "",
+        record_index: int = -1,
+        retry_delay_ms: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        self.reason = reason
+        self.field = field
+        self.record_index = record_index
+        self.retry_delay_ms = retry_delay_ms
+
+
+class InvalidArgument(PenstockError):
+    """The request breaks a rule; ``field`` or ``record_index`` says where, the message what to do."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class QueueNotFound(InvalidArgument):
+    """The queue is not one of the topic's."""
+
+
+class NotFound(PenstockError):
+    """What was asked for does not exist."""
+
+    code = grpc.StatusCode.NOT_FOUND
+
+
+class TopicNotFound(NotFound):
+    """The topic does not exist."""
+
+
+class MessageNotFound(NotFound):
+    """No message is stored under that id."""
+
+
+class TopicExists(PenstockError):
+    """A topic of that name exists already."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class ResourceExhausted(PenstockError):
+    """The store is full or busy; worth another try after ``retry_delay_ms`` when that is above 0."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class FailedPrecondition(PenstockError):
+    """The service cannot do this in its state, such as writing after a failed sync.
+
+    What was in flight when the sync failed was not acknowledged, but may turn up after a restart.
+    """
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class OffsetOutOfRange(PenstockError):
+    """A consumer stands beyond the end of its queue; going on resumes at ``next_offset``."""
+
+    code = grpc.StatusCode.OUT_OF_RANGE
+
+    def __init__(self, *, topic: str, queue_id: int, queue_offset: int, next_offset: int) -> None:
+        super().__init__(
+            f"offset {queue_offset} lies beyond the end of queue {queue_id} of topic {topic!r};"
+            f" going on resumes at {next_offset}"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.next_offset = next_offset
+
+
+class Unimplemented(PenstockError):
+    """The service does not do this (yet)."""
+
+    code = grpc.StatusCode.UNIMPLEMENTED
+
+
+class Unavailable(PenstockError):
+    """The service could not be reached, or is shutting down."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+
+
+class DeadlineExceeded(PenstockError):
+    """No answer came in time."""
+
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class Cancelled(PenstockError):
+    """The call was given up."""
+
+    code = grpc.StatusCode.CANCELLED
+
+
+class UnknownOutcome(PenstockError):
+    """A produce was sent but not answered: the messages may have been stored, or not.
+
+    The client never repeats such a produce by itself; doing so may store the messages twice.
+    """
+
+
+class DataLoss(PenstockError):
+    """The bytes of a stored record are not what was stored.
+
+    From an iterator it is about the one record in ``damage``, and both calling ``next`` again and a
+    new pull at ``next_offset`` go on behind it.
+    """
+
+    code = grpc.StatusCode.DATA_LOSS
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        topic: str = "",
+        queue_id: int = -1,
+        damage: Damage | None = None,
+        next_offset: int = -1,
+    ) -> None:
+        super().__init__(message, reason=reason)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.damage = damage
+        self.next_offset = next_offset
+
+
+class BatchFull(PenstockError):
+    """The record does not fit into the batch; send the batch and start another one."""
+
+    code = grpc.StatusCode.OUT_OF_RANGE
+
+
+class DeliveryFailed(PenstockError):
+    """Some messages sent through a producer were not (or not certainly) stored."""
+
+    def __init__(self, errors: Sequence[PenstockError], message_count: int) -> None:
+        first = errors[0]
+        super().__init__(
+            f"{message_count} messages were not acknowledged; first: {first.message}",
+            code=first.code,
+            reason=first.reason,
+        )
+        self.errors = tuple(errors)
+        self.message_count = message_count
+
+
+class ServiceFailed(PenstockError):
+    """The service failed in a way it does not explain; its log has the request id."""
+
+    code = grpc.StatusCode.INTERNAL
+
+
+class ClientClosed(PenstockError):
+    """The client or producer was used after it had been closed."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+_BY_CODE: Final[dict[grpc.StatusCode, type[PenstockError]]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.ALREADY_EXISTS: TopicExists,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
+    grpc.StatusCode.FAILED_PRECONDITION: FailedPrecondition,
+    grpc.StatusCode.UNIMPLEMENTED: Unimplemented,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.CANCELLED: Cancelled,
+}
+
+_BY_REASON: Final[dict[str, type[PenstockError]]] = {
+    "TOPIC_NOT_FOUND": TopicNotFound,
+    "QUEUE_NOT_FOUND": QueueNotFound,
+    "RECORD_NOT_FOUND": MessageNotFound,
+}
+
+# Said by the service about the request itself; anything else leaves the outcome open.
+_SAYS_WHAT_HAPPENED: Final = (
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    FailedPrecondition,
+    Unimplemented,
+)
+
+
+class RpcError(Protocol):
+    """What the errors of grpc and of grpc.aio have in common."""
+
+    def code(self) -> grpc.StatusCode:
+        """Return the status."""
+        ...
+
+    def details(self) -> str | None:
+        """Return the status message."""
+        ...
+
+    def trailing_metadata(self) -> Iterable[Any] | None:
+        """Return what came with the status."""
+        ...
+
+
+def from_rpc_error(error: RpcError, *, not_found: type[NotFound] = NotFound) -> PenstockError:
+    """Return the exception for a failed call; ``not_found`` is what NOT_FOUND means to that call."""
+    status = status_pb2.Status()
+    for key, value in error.trailing_metadata() or ():
+        if key == _DETAILS_KEY and isinstance(value, bytes):
+            status.MergeFromString(value)
+    return _build(error.code(), error.details() or "", status, not_found)
+
+
+def from_failure(failure: common_pb2.Failure) -> PenstockError:
+    """Return the exception for one refused frame of a produce stream."""
+    code = _CODES.get(failure.code, grpc.StatusCode.UNKNOWN)
+    kind = TopicNotFound if code is grpc.StatusCode.NOT_FOUND else _BY_CODE.get(code, ServiceFailed)
+    return kind(
+        failure.message,
+        code=code,
+        record_index=failure.record_index,
+        retry_delay_ms=failure.retry_delay_ms,
+    )
+
+
+def produce_error(error: PenstockError) -> PenstockError:
+    """Return what a failed produce is to be reported as: refused, or of unknown outcome."""
+    if isinstance(error, _SAYS_WHAT_HAPPENED):
+        return error
+    unknown = UnknownOutcome(
+        f"the messages may or may not have been stored: {error.message}",
+        code=error.code,
+        reason=error.reason,
+    )
+    unknown.__cause__ = error
+    return unknown
+
+
+def _build(
+    code: grpc.StatusCode, message: str, status: status_pb2.Status, not_found: type[NotFound]
+) -> PenstockError:
+    reason, field, record_index, retry_delay_ms = "", "", -1, 0
+    for detail in status.details:
+        info = error_details_pb2.ErrorInfo()
+        retry = error_details_pb2.RetryInfo()
+        bad = error_details_pb2.BadRequest()
+        if detail.Unpack(info):
+            reason = info.reason
+            record_index = int(info.metadata.get("record_index", record_index))
+            field = info.metadata.get("field", field)
+        elif detail.Unpack(retry):
+            retry_delay_ms = retry.retry_delay.ToMilliseconds()
+        elif detail.Unpack(bad) and bad.field_violations:
+            field = bad.field_violations[0].field
+    if code is grpc.StatusCode.DATA_LOSS:
+        return DataLoss(message, reason=reason)
+    kind = _BY_REASON.get(reason) or _BY_CODE.get(code, ServiceFailed)
+    if kind is NotFound:
+        kind = not_found
+    return kind(
+        message,
+        code=code,
+        reason=reason,
+        field=field,
+        record_index=record_index,
+        retry_delay_ms=retry_delay_ms,
+    )

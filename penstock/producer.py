@@ -1,0 +1,279 @@
+"""The synchronous streaming producer: two threads around `ProducerState`.
+
+grpc's own thread takes frames from `_frames` and sends them; ours opens the stream and reads the
+answers. Both and the callers meet under ``_changed``, the one lock of the state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from penstock import wire
+from penstock.batch import NO_PROPERTIES, Keys
+from penstock.errors import (
+    Cancelled,
+    ClientClosed,
+    DeadlineExceeded,
+    PenstockError,
+    ServiceFailed,
+    Unavailable,
+    from_rpc_error,
+)
+from penstock.producing import Batch, ProducerOptions, ProducerState
+from penstock.values import Stored
+
+if TYPE_CHECKING:
+    from penstock.client import Client
+
+_CONNECT_ATTEMPT_S = 1.0
+_OVERDUE_CHECK_S = 0.25
+
+
+class Handle:
+    """What became, or is to become, of one message that was sent."""
+
+    __slots__ = ("_batch", "_index", "_producer")
+
+    def __init__(self, producer: Producer, batch: Batch, index: int) -> None:
+        self._producer = producer
+        self._batch = batch
+        self._index = index
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._batch.done
+
+    def result(self, timeout_s: float | None = None) -> Stored:
+        """Wait for the outcome: return where the message is stored, or raise why it is not.
+
+        Raises UnknownOutcome if it may have been stored, DeadlineExceeded if the wait took longer
+        than ``timeout_s`` (the message is still on its way then).
+        """
+        outcome = self._outcome(timeout_s)
+        if isinstance(outcome, Stored):
+            return outcome
+        raise outcome
+
+    def exception(self, timeout_s: float | None = None) -> PenstockError | None:
+        """Wait for the outcome: return the error, None if the message is stored."""
+        outcome = self._outcome(timeout_s)
+        return None if isinstance(outcome, Stored) else outcome
+
+    def _outcome(self, timeout_s: float | None) -> Stored | PenstockError:
+        if not self._batch.done and not self._producer.wait_done(self._batch, timeout_s):
+            raise DeadlineExceeded(f"no outcome within {timeout_s} s")
+        return self._batch.outcome(self._index)
+
+
+class Producer:
+    """A stream of messages to the writer, batched in the background; made by `Client.producer`.
+
+    ``send`` may be called from several threads. Leaving the context manager waits for every outcome
+    and raises DeliveryFailed if any message was not stored and no ``flush`` has said so.
+    """
+
+    def __init__(self, client: Client, options: ProducerOptions) -> None:
+        self._client = client
+        self._options = options
+        self._state = ProducerState(options)
+        self._changed = threading.Condition()
+        self._stream: Any = None
+        self._generation = 0
+        self._closing = False
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="penstock-producer", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except PenstockError:
+            if kind is None:
+                raise
+
+    @property
+    def in_flight_count(self) -> int:
+        """Batches sent and not answered yet."""
+        with self._changed:
+            return self._state.in_flight_count
+
+    def send(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        keys: Keys = (),
+        tag: str = "",
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        unique_key: str = "",
+        queue_id: int | None = None,
+    ) -> Handle:
+        """Take a message for sending; blocks while ``max_in_flight`` batches are not answered.
+
+        Without ``queue_id`` the topic's queues are taken in turn, a batch each. InvalidArgument is
+        raised at once for a message that breaks a rule.
+        """
+        queue_count = 0 if queue_id is not None else self._client.queue_count(topic)
+        with self._changed:
+            if not self._state.has_room:
+                self._wait_for(lambda: self._state.has_room or self._closing)
+            if self._closing:
+                raise ClientClosed("the producer is closed")
+            if queue_id is None:
+                queue_id = self._state.choose_queue(topic, queue_count)
+            batch, index = self._state.add(
+                topic,
+                body,
+                queue_id=queue_id,
+                now=self._client.clock.monotonic(),
+                now_ms=self._client.clock.now_ms(),
+                keys=keys,
+                tag=tag,
+                properties=properties,
+                unique_key=unique_key,
+            )
+            if index == 0 or batch.size >= self._options.batch_bytes:
+                self._changed.notify_all()
+            return Handle(self, batch, index)
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Send what is here without lingering and wait for every outcome.
+
+        Raises DeliveryFailed with the errors since the last flush, DeadlineExceeded after
+        ``timeout_s``.
+        """
+        with self._changed:
+            self._state.flush()
+            self._changed.notify_all()
+            if not self._wait_for(lambda: self._state.is_idle, timeout_s):
+                raise DeadlineExceeded(f"not everything has an outcome within {timeout_s} s")
+            failed = self._state.take_failures()
+        if failed is not None:
+            raise failed
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Flush, then end the stream; closing twice does nothing. Raises as `flush` does."""
+        with self._changed:
+            if self._closing:
+                return
+        try:
+            self.flush(timeout_s)
+        finally:
+            with self._changed:
+                self._closing = True
+                stream = self._stream
+                self._changed.notify_all()
+            if stream is not None and not self._state.is_idle:
+                stream.cancel()
+            self._thread.join()
+
+    def wait_done(self, batch: Batch, timeout_s: float | None) -> bool:
+        """Wait until a batch has its outcome; False after ``timeout_s``."""
+        with self._changed:
+            return self._wait_for(lambda: batch.done, timeout_s)
+
+    def _wait_for(self, predicate: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Wait, under the lock, and give up a stream whose writer stopped answering."""
+        clock = self._client.clock
+        deadline = float("inf") if timeout_s is None else clock.monotonic() + timeout_s
+        while not predicate():
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                return False
+            if not self._changed.wait(min(left, _OVERDUE_CHECK_S)):
+                stream = self._stream
+                if stream is not None and self._state.is_overdue(clock.monotonic()):
+                    stream.cancel()
+        return True
+
+    def _run(self) -> None:
+        attempt = 0
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or not self._state.is_idle)
+                if self._closing:
+                    break
+            try:
+                connected = self._client.wait_connected("writer", _CONNECT_ATTEMPT_S)
+                error: PenstockError = Unavailable("the writer is not reachable")
+                if connected:
+                    error = self._talk()
+                    attempt = 0
+            except PenstockError as failure:
+                error = failure
+            except ValueError as failure:  # grpc: the channel was closed under us
+                error = ClientClosed(str(failure))
+            if self._after_break(error):
+                break
+            attempt += 1
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._closing, self._client.retry.backoff_ms(attempt) / 1000
+                )
+        with self._changed:
+            self._stopped = True
+            self._state.broken(ClientClosed("the producer was closed"))
+            self._state.fail_unsent(
+                ClientClosed("the producer was closed before sending"), born_before=float("inf")
+            )
+            self._changed.notify_all()
+
+    def _after_break(self, error: PenstockError) -> bool:
+        """Settle what the break decides; True if the producer cannot go on."""
+        final = isinstance(error, ClientClosed)
+        now = self._client.clock.monotonic()
+        with self._changed:
+            self._stream = None
+            self._generation += 1
+            self._state.broken(error)
+            limit = float("inf") if final else now - self._options.delivery_timeout_s
+            self._state.fail_unsent(error, born_before=limit)
+            if final:
+                self._closing = True
+            self._changed.notify_all()
+            return self._closing
+
+    def _talk(self) -> PenstockError:
+        """Open a stream and read its answers until it ends; return why it did."""
+        with self._changed:
+            generation = self._generation
+        stream = self._client.stream(wire.PRODUCE_STREAM)(self._frames(generation))
+        with self._changed:
+            self._stream = stream
+        try:
+            for response in stream:
+                with self._changed:
+                    self._state.answer(response, self._client.clock.monotonic())
+                    self._changed.notify_all()
+        except grpc.RpcError as error:
+            failure = from_rpc_error(error)  # type: ignore[arg-type]
+            failure.__cause__ = error
+            if isinstance(failure, Cancelled) and self._closing:
+                return ClientClosed("the producer was closed")
+            return failure
+        except PenstockError as failure:
+            stream.cancel()
+            return failure
+        return ServiceFailed("the writer ended the stream")
+
+    def _frames(self, generation: int) -> Iterator[bytes]:
+        while True:
+            with self._changed:
+                while True:
+                    if self._generation != generation or (self._closing and self._state.is_idle):
+                        return
+                    now = self._client.clock.monotonic()
+                    batch = self._state.next_frame(now)
+                    if batch is not None:
+                        break
+                    self._changed.wait(self._state.next_due_s(now))
+                frame = batch.frame()
+            yield frame

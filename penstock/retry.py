@@ -1,0 +1,45 @@
+"""Which failed calls are tried again, and after how long; pure decisions, no sleeping."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.errors import DeadlineExceeded, PenstockError, ResourceExhausted, Unavailable
+
+
+class Repeat(Enum):
+    """What a second attempt of a call could do."""
+
+    SAFE = "nothing that the first attempt did not do: repeat when unreachable"
+    DUPLICATES = "store again what was stored: repeat only when it certainly was not"
+    NEVER = "fail for another reason than the first attempt: never repeat"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to wait between attempts; a service's own ``retry_delay_ms`` goes first.
+
+    ``retry_unknown`` also repeats a produce whose outcome is unknown, which may store it twice.
+    """
+
+    first_delay_ms: int = 20
+    delay_ms_max: int = 2_000
+    retry_unknown: bool = False
+
+    def delay_ms(self, error: PenstockError, repeat: Repeat, attempt: int) -> int | None:
+        """Return how long to wait before attempt number ``attempt`` + 1, or None: give up."""
+        if repeat is Repeat.NEVER:
+            return None
+        if isinstance(error, ResourceExhausted):
+            return error.retry_delay_ms or None
+        if not isinstance(error, Unavailable | DeadlineExceeded):
+            return None
+        again = isinstance(error, Unavailable) if repeat is Repeat.SAFE else self.retry_unknown
+        return self.backoff_ms(attempt) if again else None
+
+    def backoff_ms(self, attempt: int) -> int:
+        """Return a delay that doubles with each attempt, shortened by up to a half at random."""
+        longest = min(self.delay_ms_max, self.first_delay_ms << min(attempt, 16))
+        return int(longest * random.uniform(0.5, 1))  # noqa: S311  spreads load, keeps no secret

@@ -1,0 +1,150 @@
+"""What calls return, as frozen values; times are Unix milliseconds, sizes bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage.message import Damage, Message, PullStatus, QueueRange
+
+if TYPE_CHECKING:
+    from penstock.record import Records
+
+__all__ = [
+    "Damage",
+    "GroupOffset",
+    "IndexerStatus",
+    "Message",
+    "OffsetRange",
+    "PullResult",
+    "PullStatus",
+    "QueueRange",
+    "ReaderStatus",
+    "Stored",
+    "StoredBatch",
+    "Topic",
+    "TopicDescription",
+    "WriterStatus",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Where one message was stored.
+
+    ``message_id`` and ``unique_key`` are empty for messages of a record batch: the writer does not
+    tell them per record. ``commit_offset`` finds such a message too; it is -1 when the writer
+    stored the batch with other record sizes than the client sent.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_offset: int
+    store_timestamp_ms: int
+    message_id: str = ""
+    unique_key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBatch:
+    """Where a record batch was stored: ``[commit_offset, end_commit_offset)``."""
+
+    commit_offset: int
+    end_commit_offset: int
+    record_count: int
+    store_timestamp_ms: int
+    ranges: tuple[QueueRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullResult:
+    """Answer to a pull: the records met, and where to go on.
+
+    ``damaged`` tells of records whose bytes are not what was stored; they are not in ``records``.
+    """
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: Records
+    damaged: tuple[Damage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """A queue offset that was asked for, and the range the queue holds."""
+
+    queue_offset: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffset:
+    """How far a consumer group came in one queue; ``queue_offset`` is the next one to consume."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    min_offset: int
+    max_offset: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic; ``perm`` is 2 for writing plus 4 for reading."""
+
+    name: str
+    read_queue_count: int
+    write_queue_count: int
+    perm: int
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic and the ``[min_offset, max_offset)`` of each of its queues, by queue id."""
+
+    topic: Topic
+    queues: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterStatus:
+    """The writer's positions in the commit log, and whether it takes writes."""
+
+    min_commit_offset: int
+    appended_offset: int
+    committed_offset: int
+    flushed_offset: int
+    dispatched_offset: int
+    writable: bool
+    problem: str
+    flush_mode: str
+    transient_pool: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderStatus:
+    """What the reader sees of the store."""
+
+    min_commit_offset: int
+    visible_offset: int
+    indexed_offset: int
+    writer_alive: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexerStatus:
+    """How far the index is."""
+
+    indexed_offset: int
+    confirm_offset: int
+    durable_offset: int
+    file_count: int
+    key_count: int
+    problem: str

@@ -1,0 +1,175 @@
+"""The contract's methods and the raw framing around them; no I/O.
+
+Record bytes are never copied into or out of protobuf objects here: a produce batch is framed by
+hand (``ProduceBatchRequest.records`` is its only field), and a response whose last field is
+``records`` is split so that protobuf parses the small front part and the records stay a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
+
+from google.protobuf.message import Message as ProtoMessage
+
+from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+
+Service = Literal["writer", "reader", "indexer"]
+Request = TypeVar("Request")
+
+_LENGTH_DELIMITED: Final = 2
+_SCALAR_SIZES: Final = {1: 8, 5: 4}  # fixed64 and fixed32 by wire type
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One RPC: who serves it, its path, and how its messages become bytes and back."""
+
+    service: Service
+    path: str
+    serialize: Callable[[Any], bytes]
+    deserialize: Callable[[bytes], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WithRecords:
+    """A response split in two: what protobuf parsed, and the records as they came."""
+
+    front: Any
+    records: memoryview
+
+
+def frame_batch(records: bytes | bytearray | memoryview) -> bytes:
+    """Return a serialized ``ProduceBatchRequest`` around encoded records, copying them once."""
+    return b"".join((b"\x0a", _varint(len(records)), records))
+
+
+def frame_batch_parts(parts: list[bytes], size: int) -> bytes:
+    """Return a serialized ``ProduceBatchRequest`` around ``size`` bytes of records given in parts."""
+    return b"".join((b"\x0a", _varint(size), *parts))
+
+
+def split_records(response: bytes, kind: type[ProtoMessage], field_number: int) -> WithRecords:
+    """Return a serialized response split at its records field, when that comes last.
+
+    A response in another field order is valid protobuf too and is parsed whole.
+    """
+    wanted = field_number << 3 | _LENGTH_DELIMITED
+    position = 0
+    end = len(response)
+    while position < end:
+        start = position
+        key, position = _read_varint(response, position)
+        wire_type = key & 7
+        if wire_type == _LENGTH_DELIMITED:
+            length, position = _read_varint(response, position)
+            if key == wanted and position + length == end:
+                front = kind.FromString(response[:start])
+                return WithRecords(front, memoryview(response)[position:])
+            position += length
+        elif wire_type == 0:
+            _, position = _read_varint(response, position)
+        elif wire_type in _SCALAR_SIZES:
+            position += _SCALAR_SIZES[wire_type]
+        else:
+            break
+    whole = kind.FromString(response)
+    return WithRecords(whole, memoryview(getattr(whole, "records")))  # noqa: B009  kind is generic
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def _pull_response(data: bytes) -> WithRecords:
+    return split_records(data, reader_pb2.PullResponse, 8)
+
+
+def _query_response(data: bytes) -> WithRecords:
+    return split_records(data, reader_pb2.QueryByKeyResponse, 6)
+
+
+def _method(
+    service: Service,
+    name: str,
+    request: type[ProtoMessage],
+    response: type[ProtoMessage],
+) -> Method:
+    path = f"/penstock.v1.{service.capitalize()}/{name}"
+    return Method(service, path, request.SerializeToString, response.FromString)
+
+
+_w, _r, _i = writer_pb2, reader_pb2, indexer_pb2
+
+PRODUCE: Final = _method("writer", "Produce", _w.ProduceRequest, _w.ProduceResponse)
+PRODUCE_BATCH: Final = Method(
+    "writer", "/penstock.v1.Writer/ProduceBatch", frame_batch, _w.ProduceBatchResponse.FromString
+)
+PRODUCE_STREAM: Final = Method(
+    "writer",
+    "/penstock.v1.Writer/ProduceStream",
+    bytes,  # frames come serialized
+    _w.ProduceStreamResponse.FromString,
+)
+CREATE_TOPIC: Final = _method("writer", "CreateTopic", _w.CreateTopicRequest, common_pb2.Topic)
+UPDATE_TOPIC: Final = _method("writer", "UpdateTopic", _w.UpdateTopicRequest, common_pb2.Topic)
+DELETE_TOPIC: Final = _method(
+    "writer", "DeleteTopic", _w.DeleteTopicRequest, _w.DeleteTopicResponse
+)
+DESCRIBE_TOPIC: Final = _method(
+    "writer", "DescribeTopic", _w.DescribeTopicRequest, _w.DescribeTopicResponse
+)
+LIST_TOPICS: Final = _method("writer", "ListTopics", _w.ListTopicsRequest, _w.ListTopicsResponse)
+WRITER_STATUS: Final = _method(
+    "writer", "GetWriterStatus", _w.GetWriterStatusRequest, _w.WriterStatus
+)
+PULL: Final = Method(
+    "reader", "/penstock.v1.Reader/Pull", _r.PullRequest.SerializeToString, _pull_response
+)
+PULL_STREAM: Final = Method(
+    "reader",
+    "/penstock.v1.Reader/PullStream",
+    _r.PullStreamRequest.SerializeToString,
+    _pull_response,
+)
+QUERY_BY_KEY: Final = Method(
+    "reader",
+    "/penstock.v1.Reader/QueryByKey",
+    _r.QueryByKeyRequest.SerializeToString,
+    _query_response,
+)
+GET_MESSAGE: Final = _method("reader", "GetMessage", _r.GetMessageRequest, _r.GetMessageResponse)
+QUERY_OFFSET: Final = _method(
+    "reader", "QueryOffset", _r.QueryOffsetRequest, _r.QueryOffsetResponse
+)
+COMMIT_OFFSET: Final = _method(
+    "reader", "CommitOffset", _r.CommitOffsetRequest, _r.CommitOffsetResponse
+)
+FETCH_OFFSETS: Final = _method(
+    "reader", "FetchOffsets", _r.FetchOffsetsRequest, _r.FetchOffsetsResponse
+)
+LIST_GROUPS: Final = _method("reader", "ListGroups", _r.ListGroupsRequest, _r.ListGroupsResponse)
+READER_STATUS: Final = _method(
+    "reader", "GetReaderStatus", _r.GetReaderStatusRequest, _r.ReaderStatus
+)
+INDEXER_STATUS: Final = _method(
+    "indexer", "GetIndexerStatus", _i.GetIndexerStatusRequest, _i.IndexerStatus
+)
+WAIT_INDEXED: Final = _method("indexer", "WaitIndexed", _i.WaitIndexedRequest, _i.IndexerStatus)
