@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,15 +16,21 @@ _LOOK_SECONDS: Final = 0.05
 _SIGNS: Final = ("checkpoint", "commitlog", "consumequeue", "config")
 
 
-async def wait_for_store(directory: Path, stop: asyncio.Event, *, timeout_seconds: float) -> bool:
-    """Return True once there is a store to open or a reason to fail; False if told to stop.
+async def wait_for_store(
+    directory: Path,
+    stop: asyncio.Event,
+    *,
+    timeout_seconds: float,
+    wanted: Sequence[str] = (),
+) -> bool:
+    """Return True once there is a store with all files ``wanted``; False if told to stop.
 
-    Raises NotAStore if nothing has appeared in time.
+    Raises NotAStore if the directory holds something else, or nothing in time.
     """
     until = time.monotonic() + timeout_seconds
     said = False
     while not stop.is_set():
-        problem = _what_is_missing(directory)
+        problem = _what_is_missing(directory, wanted)
         if not problem:
             return True
         if time.monotonic() >= until:
@@ -35,7 +42,7 @@ async def wait_for_store(directory: Path, stop: asyncio.Event, *, timeout_second
     return False
 
 
-def _what_is_missing(directory: Path) -> str:
+def _what_is_missing(directory: Path, wanted: Sequence[str]) -> str:
     try:
         names = {entry.name for entry in directory.iterdir()}
     except FileNotFoundError:
@@ -46,4 +53,6 @@ def _what_is_missing(directory: Path) -> str:
         return f"{directory} is empty: no writer has made a store there"
     if not names.intersection(_SIGNS):
         raise NotAStore(f"{directory} is not a store: it has no commitlog, and it is not empty")
+    if not all((directory / name).exists() for name in wanted):
+        return f"{directory}: no writer has opened this store yet"
     return ""

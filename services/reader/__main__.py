@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from penstock.v1 import reader_pb2
 from services import process
-from services.reader.arrivals import Arrivals
+from services.arrivals import Arrivals
 from services.reader.pulls import Pulls
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
@@ -29,7 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-async def serve(settings: ReaderSettings, stop: asyncio.Event) -> None:
+def _announce(address: str) -> None:
+    process.announce(SERVICE, address)
+
+
+async def serve(
+    settings: ReaderSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
+) -> None:
     """Wait for the store, serve it until ``stop`` is set, drain, let go of it."""
     if not await wait_for_store(settings.store, stop, timeout_seconds=settings.store_wait_seconds):
         return
@@ -48,7 +54,7 @@ async def serve(settings: ReaderSettings, stop: asyncio.Event) -> None:
         server = RpcServer(service, servicer, settings, draining)
         address = await server.start(settings.listen)
         await server.set_serving(serving=True)
-        process.announce(SERVICE, address)
+        ready(address)
         await stop.wait()
         draining.set()
         arrivals.close()

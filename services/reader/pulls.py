@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from penstock.v1 import reader_pb2
 from services import wire
-from services.reader.arrivals import Announcing, Arrivals
+from services.arrivals import Announcing, Arrivals
 from services.reader.records import decode_slices
 from services.server import Context, Draining
 from services.status import InvalidArgument

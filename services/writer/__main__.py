@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.v1 import writer_pb2
@@ -29,7 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-async def serve(settings: WriterSettings, stop: asyncio.Event) -> None:
+def _announce(address: str) -> None:
+    process.announce(SERVICE, address)
+
+
+async def serve(
+    settings: WriterSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
+) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     store = await asyncio.to_thread(open_engine, settings.store, settings.store_config())
     try:
@@ -42,7 +48,7 @@ async def serve(settings: WriterSettings, stop: asyncio.Event) -> None:
         server = RpcServer(service, servicer, settings, draining)
         address = await server.start(settings.listen)
         await server.set_serving(serving=store.status().writable)
-        process.announce(SERVICE, address)
+        ready(address)
         while not stop.is_set():
             await process.sleep_until(stop, _LOOK_SECONDS)
             acks.wake()

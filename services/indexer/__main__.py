@@ -1,0 +1,100 @@
+"""Runs the indexer: settings, index, servicer, server; stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from penstock.v1 import indexer_pb2
+from services import process
+from services.arrivals import Arrivals
+from services.indexer.servicer import IndexerServicer
+from services.server import RpcServer
+from services.settings import IndexerSettings, load
+from services.waiting import wait_for_store
+from storage.clock import SystemClock
+from storage.config import StoreConfig
+from storage.errors import StoreFailed
+from storage.files.filesystem import OsFileSystem
+from storage.indexer import StoreIndexer
+from storage.positions import CHECKPOINT_FILE, CheckpointFile, Role
+
+SERVICE: Final = "indexer"
+WRITER_HAS_MADE: Final = ("checkpoint", "config/penstock.json")
+_LOOK_SECONDS: Final = 0.2
+
+
+class Progress:
+    """The indexer's word in the checkpoint page, to wait on."""
+
+    def __init__(self, store: Path) -> None:
+        self._checkpoint = CheckpointFile.open(
+            OsFileSystem(), store / CHECKPOINT_FILE, Role.READER
+        )
+
+    @property
+    def change_word(self) -> int:
+        """Differs after every step of the indexer."""
+        return self._checkpoint.indexer_word
+
+    def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
+        """Sleep until the indexer has made a step."""
+        return self._checkpoint.wait_for_indexer(seen_word, timeout_s)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until told to stop; return the exit code."""
+    settings = load(IndexerSettings, argv, prog=f"penstock {SERVICE}")
+    return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
+
+
+def _announce(address: str) -> None:
+    process.announce(SERVICE, address)
+
+
+async def serve(
+    settings: IndexerSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
+) -> None:
+    """Wait for the store, index and serve until ``stop`` is set, drain, make the index durable."""
+    if not await wait_for_store(
+        settings.store,
+        stop,
+        timeout_seconds=settings.store_wait_seconds,
+        wanted=WRITER_HAS_MADE,
+    ):
+        return
+    store = await asyncio.to_thread(
+        StoreIndexer.open,
+        settings.store,
+        StoreConfig(),
+        filesystem=OsFileSystem(),
+        clock=SystemClock(),
+    )
+    draining = asyncio.Event()
+    arrivals = Arrivals(Progress(settings.store))
+    try:
+        store.start()
+        servicer = IndexerServicer(store, arrivals, draining)
+        service = indexer_pb2.DESCRIPTOR.services_by_name["Indexer"]
+        server = RpcServer(service, servicer, settings, draining)
+        address = await server.start(settings.listen)
+        await server.set_serving(serving=True)
+        ready(address)
+        while not stop.is_set() and store.failure is None:
+            await process.sleep_until(stop, _LOOK_SECONDS)
+        await server.set_serving(serving=store.failure is None)
+        draining.set()
+        arrivals.close()
+        await server.drain()
+        if store.failure is not None:  # a new start rebuilds what this one could not write
+            raise StoreFailed(store.problem) from store.failure
+    finally:
+        arrivals.close()
+        await asyncio.to_thread(store.close)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

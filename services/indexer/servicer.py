@@ -1,0 +1,75 @@
+"""The indexer's methods: how far it is, and waiting until it is far enough."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+from penstock.v1 import indexer_pb2
+from services.arrivals import Arrivals
+from services.server import Context, Draining
+from services.status import InvalidArgument
+from storage.errors import StoreFailed
+
+_LOOK_SECONDS: Final = 1.0
+
+
+class IndexerStore(Protocol):
+    """What the indexer service needs of the engine; ``storage.indexer.StoreIndexer`` has it."""
+
+    @property
+    def indexed_offset(self) -> int: ...
+    @property
+    def confirm_offset(self) -> int: ...
+    @property
+    def durable_offset(self) -> int: ...
+    @property
+    def file_count(self) -> int: ...
+    @property
+    def key_count(self) -> int: ...
+    @property
+    def failure(self) -> BaseException | None: ...
+    @property
+    def problem(self) -> str: ...
+
+
+class IndexerServicer:
+    """The methods of penstock.v1.Indexer."""
+
+    def __init__(self, store: IndexerStore, arrivals: Arrivals, draining: asyncio.Event) -> None:
+        self._store = store
+        self._arrivals = arrivals
+        self._draining = draining
+
+    async def get_indexer_status(
+        self, _request: indexer_pb2.GetIndexerStatusRequest, _context: Context
+    ) -> indexer_pb2.IndexerStatus:
+        """Return how far the index is."""
+        return self._status()
+
+    async def wait_indexed(
+        self, request: indexer_pb2.WaitIndexedRequest, _context: Context
+    ) -> indexer_pb2.IndexerStatus:
+        """Return once everything before the offset is found by key; the caller's deadline bounds it."""
+        if request.commit_offset < 0:
+            raise InvalidArgument("commit_offset", "must not be negative")
+        while True:
+            word = self._arrivals.word
+            if self._store.indexed_offset >= request.commit_offset:
+                return self._status()
+            if self._store.failure is not None:
+                raise StoreFailed(self._store.problem)
+            if self._draining.is_set():
+                raise Draining
+            await self._arrivals.wait(word, _LOOK_SECONDS)
+
+    def _status(self) -> indexer_pb2.IndexerStatus:
+        store = self._store
+        return indexer_pb2.IndexerStatus(
+            indexed_offset=store.indexed_offset,
+            confirm_offset=store.confirm_offset,
+            durable_offset=max(0, store.durable_offset),
+            file_count=store.file_count,
+            key_count=store.key_count,
+            problem=store.problem,
+        )

@@ -1,0 +1,207 @@
+"""What every service does around its methods: health, reflection, errors, limits, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+from background_loop import BackgroundLoop
+from fake_writer_store import FakeWriterStore
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
+from services.server import RpcServer, server_options
+from services.writer.acks import Acks
+from services.writer.servicer import WriterServicer
+from storage.errors import StoreBusy
+
+STORE = FakeWriterStore()
+
+
+@pytest.fixture(scope="module")
+def grpc_service() -> Any:
+    return writer_pb2.DESCRIPTOR.services_by_name["Writer"]
+
+
+@pytest.fixture(scope="module")
+def grpc_servicer_factory() -> Callable[[asyncio.Event], Any]:
+    return lambda draining: WriterServicer(STORE, Acks(STORE), draining, stream_batches_max=4)
+
+
+@pytest.fixture(scope="module")
+def grpc_stub_cls() -> Any:
+    return writer_pb2_grpc.WriterStub
+
+
+@pytest.fixture(autouse=True)
+def healthy_store() -> None:
+    STORE.error = None
+
+
+ONE = writer_pb2.ProduceRequest(messages=[common_pb2.Message(topic="t", body=b"x")])
+
+
+def test_health_is_told_for_the_service_and_for_the_whole(
+    grpc_channel: grpc.Channel, grpc_server: RpcServer, background: BackgroundLoop
+) -> None:
+    stub = health_pb2_grpc.HealthStub(grpc_channel)
+
+    def states() -> list[int]:
+        names = ("", "penstock.v1.Writer")
+        return [stub.Check(health_pb2.HealthCheckRequest(service=n)).status for n in names]
+
+    serving, not_serving = (
+        health_pb2.HealthCheckResponse.SERVING,
+        health_pb2.HealthCheckResponse.NOT_SERVING,
+    )
+    assert states() == [serving, serving]
+    background.run(grpc_server.set_serving(serving=False))
+    assert states() == [not_serving, not_serving]
+    background.run(grpc_server.set_serving(serving=True))
+    assert states() == [serving, serving]
+
+
+def test_reflection_lists_the_services(grpc_channel: grpc.Channel) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(grpc_channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    (answer,) = stub.ServerReflectionInfo(iter([request]))
+    names = {service.name for service in answer.list_services_response.service}
+    assert {"penstock.v1.Writer", "grpc.health.v1.Health"} <= names
+
+
+def test_a_callers_request_id_comes_back_with_a_refusal(grpc_stub: Any, refusal: Any) -> None:
+    STORE.error = StoreBusy("the pool is full", retry_delay_ms=25)
+    refused = refusal(grpc_stub.Produce, ONE, metadata=[("x-request-id", "mine-1")])
+    assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert refused.message == "the pool is full"
+    assert refused.trailing["x-request-id"] == "mine-1"
+    assert refused.info.metadata["request_id"] == "mine-1"
+    assert refused.retry.retry_delay.ToMilliseconds() == 25
+
+
+def test_without_one_a_request_id_is_made(grpc_stub: Any, refusal: Any) -> None:
+    STORE.error = StoreBusy("the pool is full", retry_delay_ms=25)
+    first, second = (refusal(grpc_stub.Produce, ONE).trailing["x-request-id"] for _ in range(2))
+    assert first and first != second
+
+
+def test_a_refusal_is_logged_with_its_request_id(grpc_stub: Any, refusal: Any) -> None:
+    STORE.error = StoreBusy("the pool is full", retry_delay_ms=25)
+    with structlog.testing.capture_logs() as events:
+        refusal(grpc_stub.Produce, ONE, metadata=[("x-request-id", "mine-2")])
+    (event,) = [event for event in events if event["event"] == "call"]
+    assert (event["request_id"], event["method"]) == ("mine-2", "Produce")
+    assert event["code"] == "RESOURCE_EXHAUSTED"
+
+
+def test_an_unexpected_error_shows_no_internals(grpc_stub: Any, refusal: Any) -> None:
+    STORE.error = RuntimeError("secret detail")
+    refused = refusal(grpc_stub.Produce, ONE)
+    assert refused.code is grpc.StatusCode.INTERNAL
+    assert "secret" not in refused.message
+    assert refused.trailing["x-request-id"]
+
+
+@pytest.mark.parametrize("method", ["Produce", "ProduceBatch", "CreateTopic"])
+def test_bytes_that_are_no_request_are_an_invalid_argument(
+    grpc_channel: grpc.Channel, refusal: Any, method: str
+) -> None:
+    call = grpc_channel.unary_unary(f"/penstock.v1.Writer/{method}")
+    refused = refusal(call, b"\x0a\xff\xff\xff\xff\xff")
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert method in refused.message
+
+
+def test_a_request_above_the_limit_is_refused_unread(grpc_stub: Any, refusal: Any) -> None:
+    before = len(STORE.stored)
+    body = b"x" * ((1 << 20) + 1)
+    request = writer_pb2.ProduceRequest(messages=[common_pb2.Message(topic="t", body=body)])
+    refused = refusal(grpc_stub.Produce, request)
+    assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert len(STORE.stored) == before
+
+
+def test_an_unknown_method_is_unimplemented(grpc_channel: grpc.Channel, refusal: Any) -> None:
+    refused = refusal(grpc_channel.unary_unary("/penstock.v1.Writer/Nothing"), b"")
+    assert refused.code is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_limits_are_all_set(grpc_settings: Any) -> None:
+    names = {name for name, _ in server_options(grpc_settings)}
+    assert {
+        "grpc.max_receive_message_length",
+        "grpc.max_connection_idle_ms",
+        "grpc.server_handshake_timeout_ms",
+        "grpc.max_allowed_incoming_connections",
+        "grpc.max_concurrent_streams",
+        "grpc.keepalive_time_ms",
+    } <= names
+
+
+class _Slow:
+    """One method that ends when it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.let_go = asyncio.Event()
+
+    async def list_topics(self, _request: Any, _context: Any) -> Any:
+        self.entered.set()
+        await self.let_go.wait()
+        return writer_pb2.ListTopicsResponse()
+
+    def __getattr__(self, _name: str) -> Any:
+        return self.list_topics
+
+
+def test_a_drain_lets_calls_end_and_takes_no_new_ones(
+    background: BackgroundLoop, grpc_service: Any, grpc_settings: Any
+) -> None:
+    async def start() -> tuple[RpcServer, _Slow, str]:
+        slow = _Slow()
+        server = RpcServer(grpc_service, slow, grpc_settings, asyncio.Event())
+        return server, slow, await server.start("127.0.0.1:0")
+
+    server, slow, address = background.run(start())
+    with grpc.insecure_channel(address) as channel, grpc.insecure_channel(address) as late:
+        under_way = writer_pb2_grpc.WriterStub(channel).ListTopics.future(
+            writer_pb2.ListTopicsRequest(), timeout=20
+        )
+        assert slow.entered.wait(10)
+        drained = threading.Thread(target=lambda: background.run(server.drain()))
+        drained.start()
+        time.sleep(0.2)
+        with pytest.raises(grpc.RpcError) as refused:
+            writer_pb2_grpc.WriterStub(late).ListTopics(writer_pb2.ListTopicsRequest(), timeout=5)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        background.call(slow.let_go.set)
+        assert under_way.result() == writer_pb2.ListTopicsResponse()
+        drained.join(10)
+        assert not drained.is_alive()
+
+
+def test_logs_are_json_lines_with_the_service_and_the_fields(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from services import logs
+
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        logs.configure(service="writer", level="info", log_format="json")
+        logging.getLogger("storage.somewhere").warning("disk is slow")
+        line = json.loads(capsys.readouterr().err.splitlines()[-1])
+        assert (line["event"], line["service"], line["level"]) == ("disk is slow", "writer", "warning")
+        assert line["time"].endswith("Z")
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)

@@ -1,0 +1,69 @@
+"""Raw framing of batches and answers is the protobuf of the contract, byte for byte in meaning."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.v1 import common_pb2, reader_pb2, writer_pb2
+from services import wire
+from services.status import NotServed
+from storage.message import PullStatus
+
+
+@given(st.binary(max_size=40_000))
+def test_a_batch_request_is_viewed_without_a_copy(records: bytes) -> None:
+    request = writer_pb2.ProduceBatchRequest(records=records).SerializeToString()
+    view = wire.batch_records(request)
+    assert view == records
+    assert not records or view.obj is request
+
+
+def test_unusual_but_valid_requests_are_read_like_protobuf_does() -> None:
+    two_values = (
+        writer_pb2.ProduceBatchRequest(records=b"first").SerializeToString()
+        + writer_pb2.ProduceBatchRequest(records=b"last").SerializeToString()
+    )
+    unknown_field = b"\x50\x01" + writer_pb2.ProduceBatchRequest(records=b"x").SerializeToString()
+    assert wire.batch_records(two_values) == b"last"
+    assert wire.batch_records(unknown_field) == b"x"
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_request_or_a_decode_error_as_for_protobuf(data: bytes) -> None:
+    try:
+        expected = writer_pb2.ProduceBatchRequest.FromString(data).records
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            wire.batch_records(data)
+    else:
+        assert wire.batch_records(data) == expected
+
+
+@given(st.lists(st.binary(max_size=300), max_size=5), st.integers(0, 1 << 60))
+def test_answers_with_slices_are_valid_protobuf(pieces: list[bytes], next_offset: int) -> None:
+    slices = [memoryview(piece) for piece in pieces]
+    head = reader_pb2.PullResponse(status=reader_pb2.FOUND, next_offset=next_offset)
+    pull = reader_pb2.PullResponse.FromString(wire.pull_response(head, slices))
+    assert (pull.records, pull.next_offset) == (b"".join(pieces), next_offset)
+    query_head = reader_pb2.QueryByKeyResponse(next_page_token="t")
+    query = reader_pb2.QueryByKeyResponse.FromString(wire.query_response(query_head, slices))
+    assert (query.records, query.next_page_token) == (b"".join(pieces), "t")
+
+
+@given(st.integers(0, 1 << 62))
+def test_varints_are_protobufs(value: int) -> None:
+    message = reader_pb2.PullResponse(next_offset=value).SerializeToString()
+    assert message == (b"\x10" + wire.varint(value) if value else b"")
+
+
+def test_every_pull_status_has_its_number() -> None:
+    names = set(reader_pb2.PullStatus.keys()) - {"PULL_STATUS_UNSPECIFIED"}
+    assert {status.name for status in PullStatus} == names == {s.name for s in wire.PULL_STATUS_OF}
+
+
+def test_a_delay_level_is_not_served_yet() -> None:
+    with pytest.raises(NotServed, match="delay_level"):
+        wire.message_of(common_pb2.Message(topic="t", delay_level=3))

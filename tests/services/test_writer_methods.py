@@ -1,0 +1,247 @@
+"""The writer's methods over an engine in memory: acknowledgements, their order, and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from fake_writer_store import FakeWriterStore
+
+from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
+from services.writer.acks import Acks
+from services.writer.servicer import WriterServicer
+from storage import errors
+
+IN_FLIGHT = 4
+
+
+@pytest.fixture(scope="module")
+def store() -> FakeWriterStore:
+    return FakeWriterStore(acknowledges_itself=False)
+
+
+@pytest.fixture(scope="module")
+def grpc_service() -> Any:
+    return writer_pb2.DESCRIPTOR.services_by_name["Writer"]
+
+
+@pytest.fixture(scope="module")
+def grpc_servicer_factory(store: FakeWriterStore) -> Callable[[asyncio.Event], Any]:
+    return lambda draining: WriterServicer(
+        store, Acks(store), draining, stream_batches_max=IN_FLIGHT
+    )
+
+
+@pytest.fixture(scope="module")
+def grpc_stub_cls() -> Any:
+    return writer_pb2_grpc.WriterStub
+
+
+@pytest.fixture(autouse=True)
+def fresh(store: FakeWriterStore) -> Iterator[None]:
+    store.error = store._failure = None
+    store.stored.clear()
+    store.acknowledge()
+    yield
+    store._failure = None
+    store.acknowledge()
+
+
+def request(*bodies: bytes) -> writer_pb2.ProduceRequest:
+    return writer_pb2.ProduceRequest(
+        messages=[common_pb2.Message(topic="t", body=body) for body in bodies]
+    )
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def test_produce_answers_only_after_the_acknowledgement(
+    grpc_stub: Any, store: FakeWriterStore
+) -> None:
+    call = grpc_stub.Produce.future(request(b"a", b"b"), timeout=20)
+    until(lambda: len(store.stored) == 2)
+    time.sleep(0.05)
+    assert not call.done()
+    store.acknowledge(store.appended_offset - 1)
+    time.sleep(0.05)
+    assert not call.done()
+    store.acknowledge()
+    assert [r.topic for r in call.result().results] == ["t", "t"]
+
+
+def test_one_acknowledgement_answers_everybody_it_covers(
+    grpc_stub: Any, store: FakeWriterStore
+) -> None:
+    calls = [grpc_stub.Produce.future(request(b"x"), timeout=20) for _ in range(30)]
+    until(lambda: len(store.stored) == 30)
+    store.acknowledge()
+    assert all(len(call.result().results) == 1 for call in calls)
+
+
+def test_a_failed_sync_acknowledges_nothing(
+    grpc_stub: Any, store: FakeWriterStore, refusal: Any
+) -> None:
+    call = grpc_stub.Produce.future(request(b"x"), timeout=20)
+    until(lambda: len(store.stored) == 1)
+    store.fail(errors.StoreFailed("fsync failed; restart the writer"))
+    refused = refusal(call.result_or_raise) if hasattr(call, "result_or_raise") else None
+    with pytest.raises(grpc.RpcError) as caught:
+        call.result()
+    assert refused is None
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "fsync failed" in caught.value.details()
+
+
+def test_a_cancelled_caller_leaves_the_others_waiting(
+    grpc_stub: Any, store: FakeWriterStore
+) -> None:
+    gone = grpc_stub.Produce.future(request(b"gone"), timeout=20)
+    until(lambda: len(store.stored) == 1)
+    stays = grpc_stub.Produce.future(request(b"stays"), timeout=20)
+    until(lambda: len(store.stored) == 2)
+    gone.cancel()
+    time.sleep(0.05)
+    store.acknowledge()
+    assert len(stays.result().results) == 1
+
+
+def test_a_deadline_ends_a_wait_for_an_acknowledgement(grpc_stub: Any) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        grpc_stub.Produce(request(b"x"), timeout=0.2)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_an_empty_request_is_refused(
+    grpc_stub: Any, refusal: Any, store: FakeWriterStore
+) -> None:
+    for refused in (
+        refusal(grpc_stub.Produce, writer_pb2.ProduceRequest()),
+        refusal(grpc_stub.ProduceBatch, writer_pb2.ProduceBatchRequest()),
+    ):
+        assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "at least one" in refused.message
+    assert not store.stored
+
+
+class Stream:
+    """A stream of batches whose two directions a test moves by hand."""
+
+    def __init__(self, stub: Any) -> None:
+        self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.answers = stub.ProduceStream(self._requests(), timeout=20)
+
+    def _requests(self) -> Iterator[writer_pb2.ProduceBatchRequest]:
+        while (records := self._frames.get()) is not None:
+            yield writer_pb2.ProduceBatchRequest(records=records)
+
+    def send(self, records: bytes) -> None:
+        self._frames.put(records)
+
+    def close(self) -> None:
+        self._frames.put(None)
+
+
+def test_stream_answers_follow_in_order_when_acknowledged(
+    grpc_stub: Any, store: FakeWriterStore
+) -> None:
+    stream = Stream(grpc_stub)
+    base = store.appended_offset
+    for size in (10, 20, 30):
+        stream.send(b"r" * size)
+    until(lambda: len(store.stored) == 3)
+    store.acknowledge(base + 30)
+    assert next(stream.answers).stored.end_commit_offset == base + 10
+    assert next(stream.answers).stored.end_commit_offset == base + 30
+    stream.close()
+    store.acknowledge()
+    assert [a.stored.end_commit_offset for a in stream.answers] == [base + 60]
+
+
+def test_a_refused_frame_is_answered_in_its_place_and_the_stream_goes_on(
+    grpc_stub: Any, store: FakeWriterStore
+) -> None:
+    stream = Stream(grpc_stub)
+    stream.send(b"first")
+    until(lambda: len(store.stored) == 1)
+    store.error = errors.StoreBusy("the pool is full", retry_delay_ms=7)
+    stream.send(b"refused")
+    stream.send(b"")
+    time.sleep(0.1)
+    store.error = None
+    stream.send(b"last")
+    stream.close()
+    until(lambda: len(store.stored) == 2)
+    store.acknowledge()
+    first, busy, empty, last = list(stream.answers)
+    assert first.WhichOneof("outcome") == last.WhichOneof("outcome") == "stored"
+    assert busy.failure.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+    assert (busy.failure.retry_delay_ms, busy.failure.record_index) == (7, -1)
+    assert empty.failure.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert store.stored == [b"first", b"last"]
+
+
+def test_unanswered_frames_of_a_stream_are_bounded(
+    grpc_stub: Any, store: FakeWriterStore
+) -> None:
+    stream = Stream(grpc_stub)
+    for _ in range(4 * IN_FLIGHT):
+        stream.send(b"x")
+    time.sleep(0.3)
+    assert len(store.stored) == IN_FLIGHT
+    stream.close()
+    for _ in range(200):
+        store.acknowledge()
+        if len(store.stored) == 4 * IN_FLIGHT:
+            break
+        time.sleep(0.02)
+    store.acknowledge()
+    assert len(list(stream.answers)) == 4 * IN_FLIGHT
+
+
+def test_a_failed_store_ends_the_stream_with_its_status(
+    grpc_stub: Any, store: FakeWriterStore
+) -> None:
+    stream = Stream(grpc_stub)
+    stream.send(b"never safe")
+    until(lambda: len(store.stored) == 1)
+    store.fail(errors.StoreFailed("fsync failed"))
+    with pytest.raises(grpc.RpcError) as caught:
+        list(stream.answers)
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    stream.close()
+
+
+def test_a_cancelled_stream_frees_the_service(grpc_stub: Any, store: FakeWriterStore) -> None:
+    stream = Stream(grpc_stub)
+    stream.send(b"x")
+    until(lambda: len(store.stored) == 1)
+    stream.answers.cancel()
+    stream.close()
+    store.acknowledge()
+    assert grpc_stub.ListTopics(writer_pb2.ListTopicsRequest(), timeout=5) is not None
+
+
+def test_a_draining_service_answers_what_it_stored_and_ends_the_stream(
+    grpc_stub: Any, store: FakeWriterStore, grpc_server: Any, background: Any
+) -> None:
+    stream = Stream(grpc_stub)
+    stream.send(b"stored")
+    until(lambda: len(store.stored) == 1)
+    background.call(grpc_server.draining.set)
+    time.sleep(0.1)
+    store.acknowledge()
+    assert next(stream.answers).stored.record_count == 1
+    with pytest.raises(grpc.RpcError) as caught:
+        next(stream.answers)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    stream.close()

@@ -1,0 +1,28 @@
+"""Settings of services in tests: small files, a free port, quiet logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from services.settings import IndexerSettings, ReaderSettings, WriterSettings
+
+SMALL_FILES: dict[str, Any] = {
+    "commit_log_file_size": 8 << 20,
+    "consume_queue_file_size": 20 * 1000,
+    "index_slot_count": 1000,
+    "index_entry_count": 4000,
+}
+_COMMON: dict[str, Any] = {"listen": "127.0.0.1:0", "drain_grace_seconds": 2.0}
+
+
+def writer_settings(store: Path, **changes: Any) -> WriterSettings:
+    return WriterSettings(**{"store": store, **_COMMON, **SMALL_FILES, **changes})
+
+
+def reader_settings(store: Path, **changes: Any) -> ReaderSettings:
+    return ReaderSettings(**{"store": store, **_COMMON, **changes})
+
+
+def indexer_settings(store: Path, **changes: Any) -> IndexerSettings:
+    return IndexerSettings(**{"store": store, **_COMMON, **changes})
