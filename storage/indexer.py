@@ -352,6 +352,16 @@ class StoreIndexer:
         """How many index files there are."""
         return len(self._directory.paths)
 
+    @property
+    def key_count(self) -> int:
+        """How many index entries there are in all files."""
+        return sum(max(0, header.next_entry - 1) for header in self._directory.headers())
+
+    @property
+    def durable_offset(self) -> int:
+        """End of what is indexed and synced; -1 before the first sync."""
+        return self._durable_offset
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
