@@ -59,12 +59,14 @@ class Engine:
         queues: QueueTable,
         pool: TransientStorePool | None,
         recovered: Recovered,
+        abort_found: bool,
         clock: Clock,
     ) -> None:
         self.config = config
         self.topics = topics
         self.queues = queues
         self.recovered = recovered
+        self.abort_found = abort_found
         self.failure: StoreError | None = None
         self.store_host = encode_host(config.store_host)
         self.last_timestamp_ms = recovered.last_timestamp_ms
@@ -332,11 +334,12 @@ def _recover_and_wire(
     written = config.unflushed_bytes_max
     if positions.writer_is_current:
         written = max(written, positions.appended_offset - durable.flushed_offset)
+    abort_found = filesystem.exists(paths.abort)
     recovered = recover(
         files,
         queues,
         durable,
-        abort_found=filesystem.exists(paths.abort),
+        abort_found=abort_found,
         unflushed_bytes_max=written,
         leftovers=pool.leftover(),
     )
@@ -347,7 +350,7 @@ def _recover_and_wire(
     return Engine(
         filesystem=filesystem, paths=paths, config=config, settings=settings, lock=lock,
         topics=topics, positions=positions, files=files, queues=queues,
-        pool=pool if config.transient_pool else None, recovered=recovered, clock=clock,
+        pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found, clock=clock,
     )  # fmt: skip
 
 

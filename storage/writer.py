@@ -335,6 +335,11 @@ class StoreWriter:
         """What recovery found when the store was opened."""
         return self._engine.recovered
 
+    @property
+    def stopped_unclean(self) -> bool:
+        """Whether whoever had the store before, a broker or ours, did not stop in order."""
+        return self._engine.abort_found
+
     def status(self) -> WriterStatus:
         """Return how far the writer is, and whether it can write."""
         log = self._engine.log
