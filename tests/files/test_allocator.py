@@ -1,0 +1,136 @@
+"""Files ahead of need."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from storage.errors import StoreBusy, StoreFull
+from storage.files.allocator import MappedFileAllocator
+from storage.files.filesystem import OsFileSystem
+from storage.files.transient_store_pool import TransientStorePool
+
+SIZE = 1 << 16
+
+
+class CountingFileSystem(OsFileSystem):
+    """Tells when files were created and by whom, and fails when told to."""
+
+    def __init__(self) -> None:
+        self.created = threading.Condition()
+        self.creators: dict[str, str] = {}
+        self.full = False
+
+    def create(self, path, size, *, allocate, mode=0o644):
+        if self.full:
+            raise StoreFull("injected")
+        assert allocate
+        file = super().create(path, size, allocate=allocate, mode=mode)
+        with self.created:
+            self.creators[path.name] = threading.current_thread().name
+            self.created.notify_all()
+        return file
+
+    def wait_for(self, *offsets):
+        with self.created:
+            assert self.created.wait_for(
+                lambda: all(f"{offset:020d}" in self.creators for offset in offsets), 30
+            )
+
+
+@pytest.fixture
+def filesystem():
+    return CountingFileSystem()
+
+
+@pytest.fixture
+def allocator(filesystem, tmp_path):
+    allocator = MappedFileAllocator(
+        filesystem, tmp_path / "log", file_size=SIZE, warm_ahead_bytes=SIZE
+    )
+    allocator.start()
+    yield allocator
+    allocator.close()
+
+
+def test_the_next_two_files_are_created_before_they_are_asked_for(allocator, filesystem):
+    allocator.take(0)
+    filesystem.wait_for(SIZE, 2 * SIZE)
+    mapped = allocator.take(SIZE)
+    assert mapped.start_offset == SIZE
+    assert filesystem.creators[f"{0:020d}"] == threading.current_thread().name
+    assert filesystem.creators[f"{SIZE:020d}"] == "penstock-allocate"
+    filesystem.wait_for(3 * SIZE)
+
+
+def test_files_that_nobody_took_are_deleted_at_close(allocator, filesystem, tmp_path):
+    allocator.take(0)
+    filesystem.wait_for(SIZE, 2 * SIZE)
+    allocator.close()
+    assert [path.name for path in (tmp_path / "log").iterdir()] == [f"{0:020d}"]
+
+
+def test_failing_ahead_of_need_is_forgotten_and_asking_tries_again(allocator, filesystem):
+    filesystem.full = True
+    for _ in range(2):
+        with pytest.raises(StoreFull):
+            allocator.take(0)
+    filesystem.full = False
+    assert allocator.take(0).size == SIZE
+
+
+def test_without_threads_everything_happens_at_the_request(filesystem, tmp_path):
+    """How a simulator with a scheduler of its own uses it."""
+    allocator = MappedFileAllocator(filesystem, tmp_path / "log", file_size=SIZE)
+    assert [allocator.take(index * SIZE).start_offset for index in range(3)] == [0, SIZE, 2 * SIZE]
+    assert set(filesystem.creators.values()) == {threading.current_thread().name}
+    allocator.close()
+
+
+def test_prepare_creates_the_first_file_after_opening(allocator, filesystem):
+    allocator.prepare(5 * SIZE)
+    filesystem.wait_for(5 * SIZE)
+    assert allocator.take(5 * SIZE).start_offset == 5 * SIZE
+
+
+def test_the_warmer_reaches_into_the_file_after(filesystem, tmp_path):
+    """A roll must not meet cold pages."""
+    allocator = MappedFileAllocator(
+        filesystem, tmp_path / "log", file_size=SIZE, warm_ahead_bytes=SIZE
+    )
+    mapped = allocator.take(0)
+    following = allocator._create(SIZE)
+    allocator._prepared[SIZE] = following
+    mapped.mark_appended(SIZE // 2)
+    while allocator._warm_step():
+        pass
+    assert mapped.warm_position == SIZE
+    assert following.warm_position == SIZE // 2
+    assert not mapped.array.any()
+    allocator.close()
+
+
+def test_no_free_buffer_is_busy_and_the_file_is_kept_for_the_retry(filesystem, tmp_path):
+    pool_files = OsFileSystem()
+    (tmp_path / "pool").mkdir()
+    pool = TransientStorePool(
+        pool_files,
+        tmp_path / "pool",
+        store_id=b"s" * 16,
+        boot_id=b"b" * 16,
+        file_size=SIZE,
+        buffer_count=1,
+    )
+    allocator = MappedFileAllocator(filesystem, tmp_path / "log", file_size=SIZE, pool=pool)
+    first = allocator.take(0)
+    assert first.is_buffered
+    for _ in range(2):
+        with pytest.raises(StoreBusy) as raised:
+            allocator.take(SIZE)
+        assert raised.value.retry_delay_ms > 0
+    first.mark_appended(SIZE)
+    first.commit()
+    assert allocator.take(SIZE).is_buffered
+    assert sorted(filesystem.creators) == [f"{0:020d}", f"{SIZE:020d}"]
+    allocator.close()

@@ -1,0 +1,158 @@
+"""Locks: between processes, inside one, and with a broker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from storage.errors import StoreLocked
+from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.files.filesystem import OsFileSystem
+
+FILESYSTEM = OsFileSystem()
+
+
+def python(program: str) -> str:
+    """Run a program in another process and return what it printed."""
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return result.stdout.strip()
+
+
+def attempt(directory, role: str) -> str:
+    return python(f"""
+        from pathlib import Path
+        from storage.errors import StoreLocked
+        from storage.files.directory_lock import DirectoryLock, LockRole
+        from storage.files.filesystem import OsFileSystem
+        try:
+            DirectoryLock.acquire(OsFileSystem(), Path({str(directory)!r}), LockRole.{role})
+            print("taken")
+        except StoreLocked:
+            print("locked")
+    """)
+
+
+def test_a_role_is_held_by_one_process_and_free_after_release(tmp_path):
+    lock = DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
+    lock.release()
+    lock.release()
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        assert attempt(tmp_path, "WRITER") == "locked"
+        assert attempt(tmp_path, "INDEXER") == "taken"
+        assert attempt(tmp_path, "CONSUMER_OFFSETS") == "taken"
+    assert attempt(tmp_path, "WRITER") == "taken"
+
+
+def test_the_lock_file_reads_lock(tmp_path):
+    """A broker writes these four bytes and never removes them."""
+    DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER).release()
+    assert (tmp_path / "lock").read_bytes() == b"lock"
+
+
+def test_one_process_cannot_hold_a_role_twice(tmp_path):
+    """The kernel would allow it: two stores over one directory in one process."""
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        with pytest.raises(StoreLocked, match="this process"):
+            DirectoryLock.acquire(OsFileSystem(), tmp_path / ".", LockRole.WRITER)
+        assert attempt(tmp_path, "WRITER") == "locked"
+
+
+def test_releasing_one_role_keeps_the_others(tmp_path):
+    """Closing any descriptor of the file would drop them all."""
+    writer = DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
+    indexer = DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.INDEXER)
+    with pytest.raises(StoreLocked):
+        DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.INDEXER)
+    indexer.release()
+    assert attempt(tmp_path, "WRITER") == "locked"
+    assert attempt(tmp_path, "INDEXER") == "taken"
+    writer.release()
+
+
+def test_a_failed_attempt_keeps_the_roles_held(tmp_path):
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        with pytest.raises(StoreLocked):
+            DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
+        assert attempt(tmp_path, "WRITER") == "locked"
+
+
+def test_a_running_broker_is_respected(tmp_path):
+    """Java's FileChannel.tryLock(0, 1, false) is a POSIX record lock on byte 0."""
+    program = textwrap.dedent(f"""
+        import fcntl, os, sys
+        fd = os.open({str(tmp_path / "lock")!r}, os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        os.write(fd, b"lock"); print("held", flush=True); sys.stdin.read()
+    """)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout.readline() == b"held\n"
+        with pytest.raises(StoreLocked, match="broker"):
+            DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
+        DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.INDEXER).release()
+        broker.communicate()
+    DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER).release()
+
+
+def test_a_broker_finds_byte_0_taken_by_our_writer(tmp_path):
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        assert (
+            python(f"""
+            import fcntl, os
+            fd = os.open({str(tmp_path / "lock")!r}, os.O_RDWR)
+            try:
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+                print("broker started")
+            except OSError:
+                print("already started")
+        """)
+            == "already started"
+        )
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    assert attempt(tmp_path, "WRITER") == "taken"
+    assert attempt(tmp_path, "WRITER") == "taken"
+
+
+def test_a_forked_child_holds_nothing(tmp_path):
+    """Locks are not inherited; a child that believed so would let two writers in."""
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        child = os.fork()
+        if child == 0:
+            try:
+                DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
+            except StoreLocked as error:
+                os._exit(0 if "another process" in str(error.__cause__) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert attempt(tmp_path, "WRITER") == "locked"
+
+
+def test_a_directory_that_cannot_be_written_is_an_os_error(tmp_path):
+    with pytest.raises(OSError):
+        DirectoryLock.acquire(FILESYSTEM, tmp_path / "missing", LockRole.WRITER)
+
+
+def test_the_lock_on_a_byte_is_exclusive_and_one_byte_long(tmp_path):
+    """Length 0 would lock to the end of the file, and so the other roles."""
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.INDEXER):
+        answer = python(f"""
+            import fcntl, os
+            fd = os.open({str(tmp_path / "lock")!r}, os.O_RDWR)
+            def free(start):
+                try: fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start); return "1"
+                except OSError: return "0"
+            print(free(0) + free(1) + free(2))
+        """)
+    assert answer == "101"
