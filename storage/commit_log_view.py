@@ -124,7 +124,7 @@ class CommitLogView:
         if span is None or size < 0 or commit_offset + size > span.end_offset:
             return None
         position = commit_offset - span.start_offset
-        return memoryview(span.array)[position : position + size]
+        return span.array.data[position : position + size]
 
     def check(self, commit_offset: int) -> tuple[int, int]:
         """Check the record at ``commit_offset``: ``(size, stop)`` as ``check_one`` gives them."""

@@ -98,10 +98,14 @@ def damage_reason(state: int) -> str:
         return "the queue's unit points outside the commit log"
     if state == kernels.DAMAGED_PLACE:
         return "the record there belongs to another topic or queue"
-    stop = Stop(state - kernels.DAMAGED)
-    if stop in (Stop.END, Stop.TRUNCATED):
+    if state - kernels.DAMAGED in (Stop.END, Stop.TRUNCATED):
         return "its size is not the one in the queue's unit"
-    return stop.text
+    return stop_text(state - kernels.DAMAGED)
+
+
+def stop_text(stop: int) -> str:
+    """Say in words why the check of a record stopped."""
+    return str(Stop(stop).text)  # type: ignore[call-arg]
 
 
 def pull_queue(
@@ -305,9 +309,9 @@ def join_pieces(
         position = 0
         for array, ranges in pieces:
             position = kernels.gather_ranges(joined, position, array, ranges, len(ranges))
-        return (memoryview(joined).toreadonly(),)
+        return (joined.data.toreadonly(),)
     return tuple(
-        memoryview(array)[begin:end].toreadonly()
+        array.data[begin:end].toreadonly()
         for array, ranges in pieces
         for begin, end in ranges.tolist()
     )

@@ -32,12 +32,12 @@ from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
 from storage.format.names import parse_file_name
 from storage.index_file import IndexShape
-from storage.kernels.columns import STOP_END, Stop
+from storage.kernels.columns import STOP_END
 from storage.key_query import KeyIndex, query_by_key
 from storage.layout import StorePaths, check_is_store, load_settings
 from storage.message import KeyQueryResult, PullResult, PullStatus
 from storage.positions import CheckpointFile, DurablePositions, Role
-from storage.pull import MATCH_ALL, PENSTOCK, PullPolicy, TagFilter, pull_queue
+from storage.pull import MATCH_ALL, PENSTOCK, PullPolicy, TagFilter, pull_queue, stop_text
 from storage.time_search import Boundary, exact
 from storage.topics import TopicTable
 
@@ -54,12 +54,12 @@ class StoreReader:
         filesystem: FileSystem,
         clock: Clock,
         *,
-        trust_positions: bool,
+        bounds: tuple[int, int] | None,
     ) -> None:
         self.directory = directory
         paths = self._paths = StorePaths(directory)
         self._filesystem = filesystem
-        self._trust_positions = trust_positions
+        self._fixed_bounds = bounds
         self._guard = threading.RLock()
         self._queues: OrderedDict[tuple[str, int], ConsumeQueueView] = OrderedDict()
         self._filters: dict[str, TagFilter] = {"": MATCH_ALL}
@@ -85,13 +85,13 @@ class StoreReader:
         *,
         filesystem: FileSystem | None = None,
         clock: Clock | None = None,
-        trust_positions: bool = True,
+        bounds: tuple[int, int] | None = None,
     ) -> StoreReader:
         """Open a store for reading. Raises NotAStore if there is no store in ``directory``.
 
         ``config`` matters for the index alone, and only where neither the store's settings nor the
-        index files themselves tell how they were made; sizes of other files are told by the files. With
-        ``trust_positions`` off everything that is in the files is visible.
+        index files themselves tell how they were made; sizes of other files are told by the files.
+        ``bounds`` (commit offsets) fix what is visible, instead of the writer's positions.
         """
         directory = Path(directory)
         filesystem = filesystem or OsFileSystem()
@@ -105,7 +105,7 @@ class StoreReader:
             config,
             filesystem,
             clock or SystemClock(),
-            trust_positions=trust_positions,
+            bounds=bounds,
         )
 
     def __enter__(self) -> StoreReader:
@@ -175,8 +175,8 @@ class StoreReader:
         """Take over what the writer has published since."""
         if self._closed:
             raise StoreClosed("the reader is closed")
-        if not self._trust_positions:
-            self.log.set_bounds(0, EVERYTHING)
+        if self._fixed_bounds is not None:
+            self.log.set_bounds(*self._fixed_bounds)
             return
         positions = self._positions
         if positions is None:
@@ -353,7 +353,7 @@ class StoreReader:
         self._update()
         size, stop = self.log.check(commit_offset)
         if size and stop != STOP_END:
-            raise DamagedRecord(commit_offset, size, Stop(stop).text)
+            raise DamagedRecord(commit_offset, size, stop_text(stop))
         record = self.log.bytes_at(commit_offset, size) if size else None
         if record is None:
             raise RecordNotFound(commit_offset)

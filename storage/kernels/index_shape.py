@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from storage.kernels.big_endian import read_i32, read_i64
-from storage.kernels.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from storage.kernels.jit import BYTES, i64, inner, int64, kernel
 
 

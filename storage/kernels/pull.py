@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.big_endian import read_i32, read_i64, read_u8
 from storage.kernels.columns import (
     CHECK_ALL,
@@ -48,12 +49,13 @@ from storage.kernels.jit import (
     WRITABLE_BYTES,
     WRITABLE_INT64S,
     WRITABLE_ROWS,
+    i64,
     inner,
     int64,
     kernel,
     results,
 )
-from storage.kernels.properties import NAME_END, NAME_TAGS, PROPERTY_END, matches
+from storage.kernels.properties import NAME_TAGS, matches
 from storage.kernels.scan import check_record
 
 UNIT_SIZE: Final = 20
@@ -100,8 +102,8 @@ def new_chosen(capacity: int) -> npt.NDArray[np.int64]:
 @inner
 def among(sorted_values: Any, value: int) -> bool:
     """Whether ``value`` is in a sorted array."""
-    low = np.int64(0)
-    high = np.int64(sorted_values.size)
+    low = i64(0)
+    high = i64(sorted_values.size)
     while low < high:
         middle = (low + high) >> 1
         if sorted_values[middle] < value:
@@ -114,8 +116,8 @@ def among(sorted_values: Any, value: int) -> bool:
 @inner
 def range_index(starts: Any, ends: Any, offset: int) -> int:
     """Index of the half-open range that holds ``offset``, -1 if none does; starts are sorted."""
-    low = np.int64(0)
-    high = np.int64(starts.size)
+    low = i64(0)
+    high = i64(starts.size)
     while low < high:
         middle = (low + high) >> 1
         if starts[middle] <= offset:
@@ -124,7 +126,7 @@ def range_index(starts: Any, ends: Any, offset: int) -> int:
             high = middle
     if low > 0 and offset < ends[low - 1]:
         return low - 1
-    return np.int64(-1)
+    return i64(-1)
 
 
 @kernel(int64(BYTES, int64, int64, int64))
@@ -135,8 +137,8 @@ def units_end(units: Any, begin: int, end: int, visible_commit_offset: int) -> i
     before ``visible_commit_offset``; pre-fill units count as there.
     """
     if begin < 0 or end * UNIT_SIZE > units.size:
-        return np.int64(begin)
-    index = np.int64(begin)
+        return i64(begin)
+    index = i64(begin)
     while index < end:
         position = index * UNIT_SIZE
         commit_offset = read_i64(units, position)
@@ -158,15 +160,15 @@ def first_unit_from(units: Any, begin: int, end: int, commit_offset: int) -> int
     Pre-fill units are never real.
     """
     if begin < 0 or end * UNIT_SIZE > units.size:
-        return np.int64(end)
+        return i64(end)
     for index in range(begin, end):
         position = index * UNIT_SIZE
         if (
             read_i64(units, position) >= commit_offset
             and read_i32(units, position + 8) != PREFILL_SIZE
         ):
-            return np.int64(index)
-    return np.int64(end)
+            return i64(index)
+    return i64(end)
 
 
 @kernel(
@@ -196,18 +198,18 @@ def select_units(
     Returns ``(chosen_count, next_index, byte_count, last_event)``; the event is what was last met
     while nothing had been chosen: NOTHING, UNMATCHED or REMOVED.
     """
-    count = np.int64(0)
-    byte_count = np.int64(0)
-    event = np.int64(NOTHING)
+    count = i64(0)
+    byte_count = i64(0)
+    event = i64(NOTHING)
     if begin < 0 or end * UNIT_SIZE > units.size or limits.size < LIMIT_COUNT:
-        return count, np.int64(begin), byte_count, event
-    resume_at = np.int64(-(1 << 62))
+        return count, i64(begin), byte_count, event
+    resume_at = i64(-(1 << 62))
     examined_end = begin + limits[EXAMINED_MAX]
-    index = np.int64(begin)
+    index = i64(begin)
     while index < end and index < examined_end and count < chosen.shape[0]:
         position = index * UNIT_SIZE
         commit_offset = read_i64(units, position)
-        size = np.int64(read_i32(units, position + 8))
+        size = i64(read_i32(units, position + 8))
         records = limits[RECORDS_BEFORE] + count
         total = limits[BYTES_BEFORE] + byte_count
         if records > 0:
@@ -223,19 +225,19 @@ def select_units(
         index += 1
         if commit_offset < resume_at:
             continue
-        resume_at = np.int64(-(1 << 62))
+        resume_at = i64(-(1 << 62))
         if has_filter:
             tag_code = read_i64(units, position + 12)
             if tag_code > EXTENSION_CODE_MAX:
                 low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
                 if not among(tag_codes, low):
                     if records == 0:
-                        event = np.int64(UNMATCHED)
+                        event = i64(UNMATCHED)
                     continue
         log = range_index(log_starts, log_ends, commit_offset)
         if log < 0 or size == PREFILL_SIZE:
             if records == 0:
-                event = np.int64(REMOVED)
+                event = i64(REMOVED)
             if limits[SKIP_BEHIND_HOLES]:
                 resume_at = commit_offset
                 for start in log_starts:
@@ -258,12 +260,12 @@ def select_units(
 @inner
 def property_value(data: Any, position: int, length: int, name: Any) -> tuple[int, int]:
     """Position and length of the value of the last property called ``name``; (-1, 0) if none is."""
-    found = np.int64(-1)
-    found_length = np.int64(0)
+    found = i64(-1)
+    found_length = i64(0)
     end = position + length
     begin = position
     while begin < end:
-        separator = np.int64(-1)
+        separator = i64(-1)
         at = begin
         while at < end and data[np.uintp(at)] != PROPERTY_END:
             if separator < 0 and data[np.uintp(at)] == NAME_END:
@@ -279,7 +281,7 @@ def property_value(data: Any, position: int, length: int, name: Any) -> tuple[in
 @inner
 def is_one_of(data: Any, position: int, length: int, texts: Any, text_ends: Any) -> bool:
     """Whether the bytes equal one of the texts, which stand end to end in ``texts``."""
-    begin = np.int64(0)
+    begin = i64(0)
     for i in range(text_ends.size):
         if text_ends[i] - begin == length and bytes_equal(data, position, texts, begin, length):
             return True
@@ -316,10 +318,10 @@ def verify_chosen(
     Returns ``(next_row, range_count, good_count, good_bytes)``; ``next_row < end`` when the row's
     record lies in another file or ``ranges`` is full.
     """
-    range_count = np.int64(0)
-    good_count = np.int64(0)
-    good_bytes = np.int64(0)
-    row = np.int64(begin)
+    range_count = i64(0)
+    good_count = i64(0)
+    good_bytes = i64(0)
+    row = i64(begin)
     if begin < 0 or end > chosen.shape[0] or log_end - log_start > log.size:
         return row, range_count, good_count, good_bytes
     scratch = np.empty((1, COLUMN_COUNT), np.int64)
@@ -338,7 +340,7 @@ def verify_chosen(
             continue
         stop = check_record(log, position, position + size, commit_offset, CHECK_ALL, scratch, 0)
         if stop == STOP_END and scratch[0, SIZE] != size:
-            stop = np.int64(STOP_TRUNCATED)
+            stop = i64(STOP_TRUNCATED)
         if stop != STOP_END:
             chosen[row, STATE] = DAMAGED + stop
             row += 1
@@ -384,10 +386,10 @@ def gather_ranges(dst: Any, dst_position: int, src: Any, ranges: Any, range_coun
         begin = ranges[i, 0]
         size = ranges[i, 1] - begin
         if begin < 0 or size < 0 or begin > src.size - size or dst_position > dst.size - size:
-            return np.int64(-1)
+            return i64(-1)
         copy_bytes(dst, dst_position, src, begin, size)
         dst_position += size
-    return np.int64(dst_position)
+    return i64(dst_position)
 
 
 @inner
@@ -439,7 +441,7 @@ def match_keys(
     ``states`` get GOOD, KEY_ABSENT (also: another topic, stored outside the times, no record), or
     DAMAGED + stop; rows outside the file are left alone. Returns how many are GOOD.
     """
-    good_count = np.int64(0)
+    good_count = i64(0)
     if log_end - log_start > log.size or states.size < commit_offsets.size:
         return good_count
     scratch = np.empty((1, COLUMN_COUNT), np.int64)
@@ -450,7 +452,7 @@ def match_keys(
         position = commit_offset - log_start
         end = log_end - log_start
         stop = check_record(log, position, end, commit_offset, CHECK_ALL, scratch, 0)
-        sizes[i] = np.int64(0)
+        sizes[i] = i64(0)
         if stop != STOP_END or position == end:
             # What was never a record, or moved, is a stale entry; bad content is damage.
             states[i] = KEY_ABSENT
@@ -483,11 +485,11 @@ def check_one(data: Any, position: int, end: int, commit_offset: int) -> tuple[i
     A record that stands at its own commit offset and is bad has its size and the stop.
     """
     if position < 0 or end > data.size or position >= end:
-        return np.int64(0), np.int64(STOP_TRUNCATED)
+        return i64(0), i64(STOP_TRUNCATED)
     scratch = np.empty((1, COLUMN_COUNT), np.int64)
-    stop = np.int64(check_record(data, position, end, commit_offset, CHECK_ALL, scratch, 0))
+    stop = i64(check_record(data, position, end, commit_offset, CHECK_ALL, scratch, 0))
     if stop == STOP_END:
         return scratch[0, SIZE], stop
     if is_damage(data, position, end, commit_offset, stop):
-        return np.int64(read_i32(data, position)), stop
-    return np.int64(0), stop
+        return i64(read_i32(data, position)), stop
+    return i64(0), stop

@@ -1,0 +1,104 @@
+"""A store directory recovered in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from storage.config import StoreConfig
+from storage.consume_queue import QueueTable
+from storage.errors import NotAStore
+from storage.files.filesystem import FileSystem
+from storage.files.mapped_file_queue import MappedFileQueue
+from storage.files.overlay import OverlayFileSystem
+from storage.index_file import IndexShape
+from storage.index_shape import find_index_shape
+from storage.layout import StorePaths, check_is_store, effective_config, load_settings
+from storage.positions import CheckpointFile, DurablePositions, Role
+from storage.reader import StoreReader
+from storage.recovery import Recovered, recover
+
+SPEC_FIELDS: Final = {
+    "mappedFileSizeCommitLog": "commit_log_file_size",
+    "mappedFileSizeConsumeQueue": "consume_queue_file_size",
+    "maxHashSlotNum": "index_slot_count",
+    "maxIndexNum": "index_entry_count",
+}
+"""A broker's names of what cannot always be told from its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineStore:
+    """What recovery made of a directory, ready to be read."""
+
+    paths: StorePaths
+    filesystem: FileSystem
+    config: StoreConfig
+    recovered: Recovered
+    reader: StoreReader
+    durable: DurablePositions
+    abort_found: bool
+
+
+@contextmanager
+def open_offline(
+    directory: Path | str, spec: dict[str, Any] | Path | None = None
+) -> Iterator[OfflineStore]:
+    """Recover a copy-on-write view of a directory and open it for reading.
+
+    ``spec`` is a broker's configuration, or a file of it, under ``"store"``: needed only where the
+    index files do not tell how many slots they have. Raises NotAStore.
+    """
+    root = Path(directory).absolute()
+    if not root.is_dir():
+        raise NotAStore(f"{root} is not a directory")
+    filesystem = OverlayFileSystem(root)
+    check_is_store(filesystem, root)
+    paths = StorePaths(root)
+    settings = load_settings(filesystem, paths)
+    config = effective_config(filesystem, paths, spec_config(root, spec), settings)
+    shape = find_index_shape(
+        filesystem, paths.index, IndexShape(config.index_slot_count, config.index_entry_count)
+    )
+    config = replace(config, index_slot_count=shape.slot_count, index_entry_count=shape.entry_count)
+    abort_found = filesystem.exists(paths.abort)
+    durable = _durable(filesystem, paths)
+    files = MappedFileQueue(filesystem, paths.commit_log, file_size=config.commit_log_file_size)
+    queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
+    recovered = recover(
+        files, queues, durable,
+        abort_found=abort_found, unflushed_bytes_max=config.unflushed_bytes_max,
+    )  # fmt: skip
+    with StoreReader.open(
+        root,
+        config,
+        filesystem=filesystem,
+        bounds=(recovered.min_offset, recovered.end_offset),
+    ) as reader:
+        yield OfflineStore(paths, filesystem, config, recovered, reader, durable, abort_found)
+
+
+def spec_config(directory: Path, spec: dict[str, Any] | Path | None) -> StoreConfig:
+    """Return the sizes that a spec gives; without one ``NAME.spec.json`` beside ``NAME`` is used."""
+    if spec is None:
+        beside = directory.parent / f"{directory.name}.spec.json"
+        spec = beside if beside.is_file() else {}
+    document = json.loads(spec.read_text(encoding="utf-8")) if isinstance(spec, Path) else spec
+    sizes = document.get("store") or {}
+    given = {name: int(sizes[key]) for key, name in SPEC_FIELDS.items() if key in sizes}
+    return replace(StoreConfig(), **given)  # type: ignore[arg-type]
+
+
+def _durable(filesystem: FileSystem, paths: StorePaths) -> DurablePositions:
+    try:
+        checkpoint = CheckpointFile.open(filesystem, paths.checkpoint, Role.READER)
+    except FileNotFoundError:
+        return DurablePositions(False, False, b"", 0, 0)
+    try:
+        return checkpoint.load_durable()
+    finally:
+        checkpoint.close()
