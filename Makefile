@@ -49,6 +49,9 @@ format: setup ## Format the code and fix what the linter can
 protos: $(STAMPS)/installed ## Generate penstock/v1 from protos/
 	@$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=.
 
+docs: setup ## Write the settings table of docs/operations.md anew
+	@$(BIN)/python -m cli.settings_table
+
 lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock
 	@env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --all-extras --strip-extras \
 	  --no-emit-find-links --output-file=requirements.lock pyproject.toml
@@ -86,4 +89,4 @@ $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 	@$(BIN)/python -m storage.kernels
 	@touch $@
 
-.PHONY: help setup demo test check format protos lock conformance bench compose-test clean
+.PHONY: help setup demo test check format protos docs lock conformance bench compose-test clean

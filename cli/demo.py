@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,11 +66,13 @@ class Demo:
             task = bar.add_task(f"  {description}", total=total)
             yield lambda count: bar.advance(task, count)
         seconds = time.monotonic() - began
-        self.console.print(f"  {total:,} messages in {seconds:.2f} s: {total / seconds:,.0f} a second")
+        self.console.print(
+            f"  {total:,} messages in {seconds:.2f} s: {total / seconds:,.0f} a second"
+        )
 
     def run(self, client: Client, flights: Flights, store: Path) -> None:
         """Store the flights, read them back in every way, and look at the files."""
-        client.create_topic(TOPIC, queue_count=QUEUE_COUNT)
+        client.create_topic(TOPIC, queues=QUEUE_COUNT)
         end = self.produce(client, flights)
         self.read_back(client, flights)
         self.find_aircraft(client, flights, end)
@@ -123,7 +125,7 @@ class Demo:
         """Find the flights of one aircraft by key, and those from one airport by tag."""
         self.step(f"Find the flights of aircraft {AIRCRAFT}")
         began = time.monotonic()
-        client.wait_indexed(end)
+        client.wait_indexed(end, timeout_s=60)
         waited_ms = (time.monotonic() - began) * 1000
         began = time.monotonic()
         found = sorted(record.body for record in client.query_by_key(TOPIC, AIRCRAFT))
@@ -178,7 +180,9 @@ def pull_all(client: Client, queue_id: int, *, tag: str = "") -> Iterator[list[R
             TOPIC, queue_id, offset, max_messages=1 << 20, max_bytes=PULL_BYTES, tag=tag
         )
         if answer.damaged:
-            raise CommandFailed(f"queue {queue_id} has a damaged record: {answer.damaged[0].reason}")
+            raise CommandFailed(
+                f"queue {queue_id} has a damaged record: {answer.damaged[0].reason}"
+            )
         if len(answer.records):
             yield list(answer.records)
         if answer.next_offset <= offset or answer.next_offset >= answer.max_offset:
@@ -227,16 +231,14 @@ def free_addresses() -> dict[str, str]:
 def print_invitation(console: Console, services: LocalServices, home: Path) -> None:
     """Print commands that work against the services which stay up."""
     command = str(Path(sys.executable).parent / "penstock")
-    try:
+    with suppress(ValueError):
         command = str(Path(command).relative_to(Path.cwd()))
-    except ValueError:
-        pass
     usual = services.addresses == {
         "writer": DEFAULT_WRITER, "reader": DEFAULT_READER, "indexer": DEFAULT_INDEXER,
     }  # fmt: skip
     if not usual:
         command += "".join(f" --{name} {address}" for name, address in services.addresses.items())
-    console.print(f"\n[bold]The services stay up.[/] Try:\n", highlight=False)
+    console.print("\n[bold]The services stay up.[/] Try:\n", highlight=False)
     for line in (
         "topic describe flights",
         f"query flights {AIRCRAFT}",
@@ -270,7 +272,11 @@ def run(*, stay: bool) -> int:
         console.print(f"  three services on an empty store: {at}")
         from penstock import Client
 
-        with Client(**services.addresses) as client:
+        with Client(
+            writer=services.addresses["writer"],
+            reader=services.addresses["reader"],
+            indexer=services.addresses["indexer"],
+        ) as client:
             demo.run(client, flights, store)
         leave = stay and not demo.failures
         if leave:

@@ -65,7 +65,8 @@ def _file() -> Path:
 def _json_lines(frame: pd.DataFrame) -> list[bytes]:
     text = frame.to_json(orient="records", lines=True)
     assert text is not None
-    return text.encode().splitlines()
+    lines: list[bytes] = text.encode().splitlines()
+    return lines
 
 
 def _keys(frame: pd.DataFrame) -> list[tuple[str, ...]]:

@@ -35,7 +35,7 @@ def offsets(
             queue, equals, offset = reset.partition("=")
             if not (group and topic and equals and queue.isdecimal() and offset.isdecimal()):
                 raise CommandFailed("--reset QUEUE=OFFSET needs GROUP and --topic", ExitCode.USAGE)
-            client.commit_offset(group, topic, queue_id=int(queue), queue_offset=int(offset))
+            client.commit_offset(group, topic, int(queue), int(offset))
         groups = [group] if group else client.groups()
         rows = [
             {

@@ -19,7 +19,7 @@ NAMES: Final = ("writer", "reader", "indexer")
 START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
 _POLL_SECONDS: Final = 0.02
-_SERVING: Final = re.compile(r"^(writer|reader|indexer) serves on (\S+)$", re.MULTILINE)
+_SERVING: Final = re.compile(r"^penstock: (writer|reader|indexer) serves on (\S+)", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -64,7 +64,9 @@ class LocalServices:
                 last = text.strip().splitlines()[-1:] or ["no output"]
                 raise CommandFailed(f"the services did not start: {last[0]}")
             time.sleep(_POLL_SECONDS)
-        raise CommandFailed(f"the services did not start in {START_SECONDS_MAX:.0f} s; see {self.log}")
+        raise CommandFailed(
+            f"the services did not start in {START_SECONDS_MAX:.0f} s; see {self.log}"
+        )
 
     def stop(self) -> None:
         """Drain and stop; kill what does not stop by itself."""

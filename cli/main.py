@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -15,7 +16,9 @@ from cli.session import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER, Session
 
 GLOBAL_FLAGS = ("--json", "--debug")
 GLOBAL_VALUES = ("--writer", "--reader", "--indexer")
-PASSED_THROUGH = frozenset(serving.SERVICES)  # these commands parse everything behind them themselves
+PASSED_THROUGH = frozenset(
+    serving.SERVICES
+)  # these commands parse everything behind them themselves
 
 
 class PenstockGroup(TyperGroup):
@@ -33,7 +36,7 @@ class PenstockGroup(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except BrokenPipeError:  # the reader of a pipe has seen enough
-            sys.stdout = None  # type: ignore[assignment]  # or the interpreter flushes it once more
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  what is flushed at exit goes there
             raise typer.Exit(ExitCode.DONE) from None
         except Exception as error:
             if is_for_typer(error) or (isinstance(ctx.obj, Session) and ctx.obj.debug):
@@ -55,6 +58,15 @@ app = typer.Typer(
 )
 
 
+def print_version(wanted: bool) -> None:
+    """Print the version and leave, if that is what was asked for."""
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"penstock {version('penstock')}")  # noqa: T201
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     context: typer.Context,
@@ -69,16 +81,12 @@ def options(
     ] = DEFAULT_INDEXER,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True)
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version),
     ] = False,
 ) -> None:
     """A message store with RocketMQ's files: writer, reader and indexer over one directory."""
-    if version:
-        from importlib.metadata import version as version_of
-
-        print(f"penstock {version_of('penstock')}")  # noqa: T201
-        raise typer.Exit
     context.obj = Session(
         writer=writer, reader=reader, indexer=indexer, as_json=as_json, debug=debug
     )

@@ -73,9 +73,7 @@ def pub(
     given = [source for source in (body, lines, json_lines, file) if source is not None]
     if len(given) != 1:
         raise CommandFailed("give one of BODY, --file, --lines and --json-lines", ExitCode.USAGE)
-    common = Outgoing(
-        b"", tuple(key or ()), tag, name_values(properties, "--property"), queue
-    )
+    common = Outgoing(b"", tuple(key or ()), tag, name_values(properties, "--property"), queue)
     with session.client() as client:
         if lines is not None:
             _stream(session, client, topic, _of_lines(lines, common))
@@ -138,9 +136,7 @@ def _stream(session: Session, client: Client, topic: str, messages: Iterator[Out
 
 def _of_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:
     for line in read_lines(path):
-        yield Outgoing(
-            line.encode(), common.keys, common.tag, common.properties, common.queue_id
-        )
+        yield Outgoing(line.encode(), common.keys, common.tag, common.properties, common.queue_id)
 
 
 def _of_json_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:
@@ -156,7 +152,7 @@ def _of_json_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:
 def _message(value: Any, common: Outgoing) -> Outgoing:
     """Return one object as a message; ValueError says what is wrong with it."""
     if not isinstance(value, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004  one kind of error for a line
+        raise ValueError("not a JSON object")
     if "body" not in value and "body_base64" not in value:
         raise ValueError('no "body"')
     keys = value.get("keys", common.keys)

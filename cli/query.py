@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.records import body_text, record_json, record_rows, time_text
+from cli.records import body_text, damage_json, record_json, record_rows, time_text
 from cli.session import print_json, session_of
 from cli.times import parse_time_ms
 
 if TYPE_CHECKING:
     from penstock import Record
+    from storage.message import Damage
 
 PANEL: Final = "Topics and messages"
+MESSAGE_ID_LENGTH_MIN: Final = 32  # hexadecimal digits; anything shorter is a commit offset
 
 
 def register(app: typer.Typer) -> None:
@@ -39,16 +42,30 @@ def query(
     session = session_of(context)
     begin_ms = parse_time_ms(since)
     end_ms = None if until is None else parse_time_ms(until)
+    damaged: list[Damage] = []
     with session.client() as client:
         found = client.query_by_key(
-            topic, key, unique=unique, begin_ms=begin_ms, end_ms=end_ms
+            topic,
+            key,
+            unique=unique,
+            begin=begin_ms,
+            end=end_ms,
+            on_damaged=lambda _topic, _queue, damage: damaged.append(damage),
         )
         records: list[Record] = list(itertools.islice(found, most or None))
         if session.as_json:
             for record in records:
                 print_json(record_json(record))
+            for damage in damaged:
+                print_json(damage_json(damage, topic=topic))
         else:
             session.show(record_rows(records), empty=f"no message of {topic} has the key {key}")
+            for damage in damaged:
+                session.console(sys.stderr).print(
+                    f"[red]damaged[/] commit offset {damage.commit_offset}: {damage.reason}"
+                )
+    if damaged:
+        raise typer.Exit(ExitCode.DAMAGED)
     if not records:
         raise typer.Exit(ExitCode.NOT_FOUND)
 
@@ -63,7 +80,9 @@ def message(
     session = session_of(context)
     with session.client() as client:
         try:
-            by: str | int = int(identifier) if len(identifier) < 20 else identifier  # noqa: PLR2004
+            by: str | int = (
+                identifier if len(identifier) >= MESSAGE_ID_LENGTH_MIN else int(identifier)
+            )
         except ValueError:
             raise CommandFailed(
                 f"{identifier!r} is neither a message id nor a commit offset", ExitCode.USAGE

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from penstock import Record
     from storage.message import Damage
 
-OWN_FIELDS: Final = frozenset({"KEYS", "TAGS", "UNIQ_KEY", "WAIT"})  # shown under names of their own
+OWN_FIELDS: Final = frozenset(
+    {"KEYS", "TAGS", "UNIQ_KEY", "WAIT"}
+)  # shown under names of their own
 BODY_SHOWN_MAX: Final = 100  # characters of a body in a table
 
 

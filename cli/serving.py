@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import typer
@@ -36,7 +37,7 @@ def register(app: typer.Typer) -> None:
     app.command("health", rich_help_panel=PANEL)(health)
 
 
-def _runner(module: str) -> object:
+def _runner(module: str) -> Callable[[typer.Context], None]:
     def run(context: typer.Context) -> None:
         entry = importlib.import_module(module).main
         code = entry(list(context.args))
@@ -63,7 +64,7 @@ def health(
                 health_pb2.HealthCheckRequest(service=service), timeout=timeout
             )
         except grpc.RpcError as error:
-            code = error.code()  # type: ignore[attr-defined]
+            code = error.code()
             if code is grpc.StatusCode.NOT_FOUND:
                 raise CommandFailed(
                     f"{address} has no service {service!r}", ExitCode.NOT_FOUND

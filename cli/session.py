@@ -69,7 +69,9 @@ class Session:
         from rich import box
         from rich.table import Table
 
-        table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+        table = Table(
+            title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False
+        )
         for name in rows[0]:
             right = name in numbers or all(isinstance(r[name], int | float) for r in rows)
             table.add_column(name.replace("_", " "), justify="right" if right else "left")
@@ -145,9 +147,7 @@ def read_lines(path: str) -> Iterator[str]:
     try:
         with contextlib.ExitStack() as stack:
             stream = (
-                sys.stdin
-                if path == "-"
-                else stack.enter_context(open(path, encoding="utf-8"))  # noqa: PTH123  "-" too
+                sys.stdin if path == "-" else stack.enter_context(open(path, encoding="utf-8"))  # noqa: PTH123  "-" too
             )
             for line in stream:
                 yield line.rstrip("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -44,12 +44,16 @@ def sub(
         list[int] | None, typer.Option("--queue", "-q", help="Only this queue; may be repeated.")
     ] = None,
     tag: Annotated[str, typer.Option(help="Only these tags: 'a' or 'a || b'.")] = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more at the end.")
+    ] = False,
     group: Annotated[
         str, typer.Option("--group", "-g", help="Resume where this group is; commit as it goes.")
     ] = "",
     most: Annotated[int, typer.Option("--max", "-n", help="Stop after so many; 0: never.")] = 0,
-    bodies: Annotated[bool, typer.Option("--bodies", help="Print bodies only, one a line.")] = False,
+    bodies: Annotated[
+        bool, typer.Option("--bodies", help="Print bodies only, one a line.")
+    ] = False,
 ) -> None:
     """Print the messages of a topic. Exit code 7 if a damaged one was met."""
     session = session_of(context)
@@ -82,12 +86,15 @@ def sub(
             _print(session, console, record, bodies=bodies)
             if follow:
                 sys.stdout.flush()
+        if group:
+            sys.stdout.flush()
+            records.commit()  # what was printed is consumed, the last one too
     if damaged:
         raise typer.Exit(ExitCode.DAMAGED)
 
 
-def _start(text: str) -> str | int | datetime:
-    if text in ("earliest", "latest"):
+def _start(text: str) -> Literal["earliest", "latest"] | int | datetime:
+    if text == "earliest" or text == "latest":
         return text
     if text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX:
         return int(text)

@@ -32,7 +32,7 @@ def create(
     session = session_of(context)
     with session.client() as client:
         topic = client.create_topic(
-            name, queue_count=queues, attributes=name_values(attribute, "--attribute")
+            name, queues=queues, attributes=name_values(attribute, "--attribute")
         )
     session.say(f"topic [bold]{topic.name}[/] with {topic.write_queue_count} queues", _json(topic))
 
@@ -94,11 +94,13 @@ def update(
     """Change a topic's queues, permission or attributes."""
     session = session_of(context)
     if queues is None and perm is None and not attribute:
-        raise CommandFailed("nothing to change: give --queues, --perm or --attribute", ExitCode.USAGE)
+        raise CommandFailed(
+            "nothing to change: give --queues, --perm or --attribute", ExitCode.USAGE
+        )
     with session.client() as client:
         topic = client.update_topic(
             name,
-            queue_count=queues,
+            queues=queues,
             perm=perm,
             attributes=name_values(attribute, "--attribute"),
         )
