@@ -27,6 +27,7 @@ from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.index import IndexHeader
 from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
+from storage.index_shape import find_index_shape
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
 from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
 from storage.kernels.scan import scan_records
@@ -311,12 +312,13 @@ class StoreIndexer:
             )
         settings = load_settings(filesystem, paths)
         sizes = effective_config(filesystem, paths, config, settings)
+        shape = IndexShape(sizes.index_slot_count, sizes.index_entry_count)
         lock = DirectoryLock.acquire(filesystem, paths.root, LockRole.INDEXER)
         try:
             checkpoint = CheckpointFile.open(filesystem, paths.checkpoint, Role.INDEXER)
             return cls(
                 paths,
-                IndexShape(sizes.index_slot_count, sizes.index_entry_count),
+                find_index_shape(filesystem, paths.index, shape),
                 filesystem=filesystem,
                 clock=clock,
                 lock=lock,

@@ -6,6 +6,34 @@ from typing import Any, Final
 
 import numpy as np
 
+from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
+from storage.format.names import topic_name_problem
+from storage.format.properties import (
+    DELAY,
+    NAME_END,
+    PROPERTIES_SIZE_MAX,
+    PROPERTY_END,
+    STORE_ONLY,
+    TRANSIENT_PREFIX,
+)
+from storage.format.record import (
+    BODY_CRC_POSITION,
+    COMMIT_OFFSET_POSITION,
+    CRC_MASK,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    PROPERTY_CRC_SIZE,
+    QUEUE_OFFSET_POSITION,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_COMPRESSED,
+    SYS_FLAG_LZ4,
+    SYS_FLAG_MULTI_TAGS,
+    SYS_FLAG_POSITION,
+    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_ZLIB,
+    SYS_FLAG_ZSTD,
+    TOPIC_SIZE_MAX_V1,
+)
 from storage.kernels.big_endian import (
     read_u8,
     read_u32,
@@ -46,7 +74,7 @@ from storage.kernels.columns import (
     TOPIC_POSITION,
     UNIQ_KEY_POSITION,
 )
-from storage.kernels.crc import CRC_MASK, bytes_equal, copy_bytes, masked_crc
+from storage.kernels.crc import bytes_equal, copy_bytes, masked_crc
 from storage.kernels.jit import (
     BYTES,
     INT64S,
@@ -64,43 +92,36 @@ from storage.kernels.jit import (
     uintp,
 )
 from storage.kernels.properties import (
-    CRC_TRAILER_SIZE,
     NAME_DELAY,
-    NAME_END,
     NAME_TAGS,
-    PROPERTY_END,
     is_utf8,
     matches,
     write_crc_trailer,
 )
-from storage.kernels.scan import MAGIC_V2, STORE_HOST_V6, check_record
+from storage.kernels.scan import check_record
 
-TOPIC_LENGTH_V1_MAX: Final = 127
-PROPERTIES_SIZE_MAX: Final = 32_767
-IPV4_HOST_SIZE: Final = 8
-IPV6_HOST_SIZE: Final = 20
 ZERO_DIGIT: Final = 0x30
 BAR: Final = 0x7C
 
 # Compressed, multi-tag, IPv6 hosts, and compression types 0 to 3; everything else is the store's.
-CLIENT_SYS_FLAGS: Final = 0x1 | 0x2 | 0x10 | 0x20 | 0x300
+CLIENT_SYS_FLAGS: Final = (
+    SYS_FLAG_COMPRESSED
+    | SYS_FLAG_MULTI_TAGS
+    | SYS_FLAG_BORN_HOST_V6
+    | SYS_FLAG_STORE_HOST_V6
+    | SYS_FLAG_LZ4
+    | SYS_FLAG_ZSTD
+    | SYS_FLAG_ZLIB
+)
 
-_TOPIC_CHARACTERS: Final = b"%|-_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-LEGAL_IN_TOPIC: Final = np.zeros(256, np.uint8)
-LEGAL_IN_TOPIC[list(_TOPIC_CHARACTERS)] = 1
+LEGAL_IN_TOPIC: Final = np.array(
+    [topic_name_problem(chr(byte)) is None for byte in range(256)], np.uint8
+)
 
-# Names by which the store itself steers or which it never stores. KEYS, TAGS, UNIQ_KEY and what a
-# client says of its own sending are a client's to set.
-_RESERVED_NAMES: Final = (
-    b"REAL_TOPIC", b"REAL_QID", b"TRAN_MSG", b"TRANSACTION_CHECK_TIMES",
-    b"TRAN_PREPARED_QUEUE_OFFSET", b"MIN_OFFSET", b"MAX_OFFSET", b"POP_CK", b"POP_CK_OFFSET",
-    b"1ST_POP_TIME", b"INNER_NUM", b"INNER_BASE", b"INNER_MULTI_DISPATCH",
-    b"INNER_MULTI_QUEUE_OFFSET", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS",
-    b"TIMER_OUT_MS", b"TIMER_ENQUEUE_MS", b"TIMER_DEQUEUE_MS", b"TIMER_ROLL_TIMES",
-    b"TIMER_DEL_UNIQKEY", b"TIMER_DELAY_LEVEL", b"RETRY_TOPIC", b"ORIGIN_MESSAGE_ID",
-    b"DLQ_ORIGIN_TOPIC", b"DLQ_ORIGIN_MESSAGE_ID", b"__CRC32#",
-)  # fmt: skip
-TRANSIENT_PREFIX: Final = np.frombuffer(b"__RMQ.TRANSIENT.", np.uint8)
+# Names that only a store writes. KEYS, TAGS, UNIQ_KEY and what a client says of its own sending are a
+# client's to set; DELAY has a stop of its own.
+_RESERVED_NAMES: Final = sorted(name.encode() for name in STORE_ONLY - {DELAY})
+NAME_TRANSIENT: Final = np.frombuffer(TRANSIENT_PREFIX.encode(), np.uint8)
 RESERVED_LENGTHS: Final = np.array([len(name) for name in _RESERVED_NAMES], np.int64)
 RESERVED_STARTS: Final = np.concatenate(([0], np.cumsum(RESERVED_LENGTHS)[:-1])).astype(np.int64)
 RESERVED_BYTES: Final = np.frombuffer(b"".join(_RESERVED_NAMES), np.uint8)
@@ -119,7 +140,7 @@ def name_is_reserved(data: Any, position: int, length: int) -> bool:
                     break
             if equal:
                 return True
-    return length >= TRANSIENT_PREFIX.size and matches(data, position, TRANSIENT_PREFIX)
+    return length >= NAME_TRANSIENT.size and matches(data, position, NAME_TRANSIENT)
 
 
 @inner
@@ -173,8 +194,8 @@ def check_client_record(data: Any, position: int, end: int, rows: Any, row: int)
         return stop
     topic_length = rows[row, TOPIC_LENGTH]
     topic_position = rows[row, TOPIC_POSITION]
-    is_long = topic_length > TOPIC_LENGTH_V1_MAX
-    if is_long != (read_u32(data, position + 4) == MAGIC_V2):
+    is_long = topic_length > TOPIC_SIZE_MAX_V1
+    if is_long != (read_u32(data, position + MAGIC_POSITION) == MAGIC_V2):
         return STOP_VERSION
     for i in range(topic_length):
         if LEGAL_IN_TOPIC[read_u8(data, topic_position + i)] == 0:
@@ -183,12 +204,12 @@ def check_client_record(data: Any, position: int, end: int, rows: Any, row: int)
         return STOP_QUEUE
     if rows[row, SYS_FLAG] & ~CLIENT_SYS_FLAGS:
         return STOP_SYS_FLAG
-    if rows[row, BODY_LENGTH] == 0 and read_u32(data, position + 8) & CRC_MASK:
+    if rows[row, BODY_LENGTH] == 0 and read_u32(data, position + BODY_CRC_POSITION) & CRC_MASK:
         return STOP_BODY_CRC
     properties_position = rows[row, PROPERTIES_POSITION]
     properties_end = properties_position + rows[row, PROPERTIES_LENGTH]
     if rows[row, FEATURES] & HAS_PROPERTY_CRC:
-        properties_end -= CRC_TRAILER_SIZE
+        properties_end -= PROPERTY_CRC_SIZE
     return check_properties(data, properties_position, properties_end)
 
 
@@ -291,14 +312,14 @@ def trailer_growth(data: Any, rows: Any, row: int, append_property_crc: bool) ->
         return i64(0)
     length = rows[row, PROPERTIES_LENGTH]
     if length > 0 and read_u8(data, rows[row, PROPERTIES_POSITION] + length - 1) != PROPERTY_END:
-        return i64(CRC_TRAILER_SIZE + 1)
-    return i64(CRC_TRAILER_SIZE)
+        return i64(PROPERTY_CRC_SIZE + 1)
+    return i64(PROPERTY_CRC_SIZE)
 
 
 @inner
 def host_size_of(rows: Any, row: int) -> int:
     """Bytes of the record's own store host."""
-    if rows[row, SYS_FLAG] & STORE_HOST_V6:
+    if rows[row, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6:
         return i64(IPV6_HOST_SIZE)
     return i64(IPV4_HOST_SIZE)
 
@@ -372,13 +393,13 @@ def place_record(
     placed_rows[row, SIZE] = placed_size
 
     if host_shift != 0:
-        sys_flag = rows[row, SYS_FLAG] ^ STORE_HOST_V6
+        sys_flag = rows[row, SYS_FLAG] ^ SYS_FLAG_STORE_HOST_V6
         placed_rows[row, SYS_FLAG] = sys_flag
-        write_i32(dst, dst_position + 36, sys_flag)
+        write_i32(dst, dst_position + SYS_FLAG_POSITION, sys_flag)
     if growth > 0:
         properties_length = rows[row, PROPERTIES_LENGTH]
         properties_position = placed_rows[row, PROPERTIES_POSITION]
-        if growth > CRC_TRAILER_SIZE:
+        if growth > PROPERTY_CRC_SIZE:
             dst[uintp(properties_position + properties_length)] = u8(PROPERTY_END)
         write_i16(dst, properties_position - 2, properties_length + growth)
         placed_rows[row, PROPERTIES_LENGTH] = properties_length + growth
@@ -443,14 +464,14 @@ def place_records(
         queue_offset = next_queue_offsets[group_of[i]]
         next_queue_offsets[group_of[i]] = queue_offset + 1
         record_offset = commit_offset + (position - dst_position)
-        write_i64(dst, position + 20, queue_offset)
-        write_i64(dst, position + 28, record_offset)
+        write_i64(dst, position + QUEUE_OFFSET_POSITION, queue_offset)
+        write_i64(dst, position + COMMIT_OFFSET_POSITION, record_offset)
         write_i64(dst, placed_rows[i, STORE_TIMESTAMP_POSITION], store_timestamp)
         placed_rows[i, QUEUE_OFFSET] = queue_offset
         placed_rows[i, COMMIT_OFFSET] = record_offset
         placed_rows[i, STORE_TIMESTAMP] = store_timestamp
         if placed_rows[i, FEATURES] & HAS_PROPERTY_CRC:
-            covered = size - CRC_TRAILER_SIZE
+            covered = size - PROPERTY_CRC_SIZE
             write_crc_trailer(dst, position + covered, masked_crc(dst, position, covered))
         position += size
     return i64(position)

@@ -17,9 +17,8 @@ from isal import isal_zlib
 from numba import types
 from numba.extending import overload
 
+from storage.format.record import CRC_MASK
 from storage.kernels.jit import BYTES, i64, int64, kernel, uintp
-
-CRC_MASK = 0x7FFFFFFF  # a broker keeps 31 bits
 
 _ISAL = ctypes.CDLL(isal_zlib.__file__)
 llvmlite.binding.add_symbol(

@@ -12,6 +12,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from storage.format.index import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    KEY_SEPARATOR,
+    SLOT_SIZE,
+    TIME_DELTA_MAX_S,
+)
+from storage.format.properties import KEY_SEPARATOR as KEYS_SEPARATOR
+from storage.format.record import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from storage.kernels.big_endian import read_i32, read_i64, read_u8, write_i32, write_i64
 from storage.kernels.columns import (
     COLUMN_COUNT,
@@ -41,14 +50,9 @@ from storage.kernels.jit import (
     results,
 )
 from storage.kernels.properties import hash_step, java_hash
-from storage.kernels.queue import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
-HEADER_SIZE: Final = 40
-SLOT_SIZE: Final = 4
-ENTRY_SIZE: Final = 20
-TIME_DELTA_MAX_S: Final = 0x7FFFFFFF
-KEY_SEPARATOR: Final = 0x23  # "#"
-SPACE: Final = 0x20
+SEPARATOR: Final = ord(KEY_SEPARATOR)
+SPACE: Final = ord(KEYS_SEPARATOR)
 NO_KEY: Final = -1  # in place of a hash: a record that has no key, or none that is indexed
 KEYS_OF_A_RECORD_MAX: Final = 16_400  # more than 32,767 bytes of properties can hold
 
@@ -89,9 +93,9 @@ def key_hashes(
         before = key_count
         commit_offset = commit_offset_base + rows[row, POSITION]
         store_timestamp = rows[row, STORE_TIMESTAMP]
-        if rows[row, SYS_FLAG] & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+        if rows[row, SYS_FLAG] & SYS_FLAG_TRANSACTION_MASK != SYS_FLAG_ROLLBACK:
             topic = java_hash(data, rows[row, TOPIC_POSITION], rows[row, TOPIC_LENGTH], i64(0))
-            topic = hash_step(topic, i64(KEY_SEPARATOR))
+            topic = hash_step(topic, i64(SEPARATOR))
             if rows[row, FEATURES] & HAS_UNIQ_KEY:
                 hashed = java_hash(
                     data, rows[row, UNIQ_KEY_POSITION], rows[row, UNIQ_KEY_LENGTH], topic

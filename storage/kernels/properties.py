@@ -15,6 +15,17 @@ from typing import Any, Final
 
 import numpy as np
 
+from storage.format.properties import (
+    CRC32,
+    DELAY,
+    INNER_MULTI_DISPATCH,
+    KEYS,
+    NAME_END,
+    PROPERTY_END,
+    TAGS,
+    UNIQ_KEY,
+)
+from storage.format.record import PROPERTY_CRC_DIGITS, PROPERTY_CRC_SIZE
 from storage.kernels.big_endian import read_u8
 from storage.kernels.columns import (
     FEATURES,
@@ -32,20 +43,15 @@ from storage.kernels.columns import (
 )
 from storage.kernels.jit import i64, inner, u8, uintp
 
-NAME_END: Final = 1
-PROPERTY_END: Final = 2
 REPLACEMENT: Final = 0xFFFD
 
-CRC_TRAILER_SIZE: Final = 20  # "__CRC32#", 0x01, ten digits, 0x02
-CRC_NAME_LENGTH: Final = 8
-CRC_DIGITS: Final = 10
-
-NAME_TAGS: Final = np.frombuffer(b"TAGS", np.uint8)
-NAME_KEYS: Final = np.frombuffer(b"KEYS", np.uint8)
-NAME_UNIQ_KEY: Final = np.frombuffer(b"UNIQ_KEY", np.uint8)
-NAME_DELAY: Final = np.frombuffer(b"DELAY", np.uint8)
-NAME_MULTI_DISPATCH: Final = np.frombuffer(b"INNER_MULTI_DISPATCH", np.uint8)
-NAME_CRC: Final = np.frombuffer(b"__CRC32#", np.uint8)
+NAME_TAGS: Final = np.frombuffer(TAGS.encode(), np.uint8)
+NAME_KEYS: Final = np.frombuffer(KEYS.encode(), np.uint8)
+NAME_UNIQ_KEY: Final = np.frombuffer(UNIQ_KEY.encode(), np.uint8)
+NAME_DELAY: Final = np.frombuffer(DELAY.encode(), np.uint8)
+NAME_MULTI_DISPATCH: Final = np.frombuffer(INNER_MULTI_DISPATCH.encode(), np.uint8)
+NAME_CRC: Final = np.frombuffer(CRC32.encode(), np.uint8)
+CRC_NAME_LENGTH: Final = len(CRC32)
 
 
 @inner
@@ -144,11 +150,11 @@ def is_utf8(data: Any, position: int, end: int) -> bool:
 @inner
 def has_crc_trailer(data: Any, position: int, length: int) -> bool:
     """Whether the property block ends with a property CRC trailer, whatever its digits are."""
-    if length < CRC_TRAILER_SIZE:
+    if length < PROPERTY_CRC_SIZE:
         return False
-    trailer = position + length - CRC_TRAILER_SIZE
+    trailer = position + length - PROPERTY_CRC_SIZE
     return (
-        read_u8(data, trailer + CRC_TRAILER_SIZE - 1) == PROPERTY_END
+        read_u8(data, trailer + PROPERTY_CRC_SIZE - 1) == PROPERTY_END
         and read_u8(data, trailer + CRC_NAME_LENGTH) == NAME_END
         and matches(data, trailer, NAME_CRC)
     )
@@ -160,16 +166,16 @@ def write_crc_trailer(data: Any, position: int, crc: int) -> None:
     for i in range(CRC_NAME_LENGTH):
         data[uintp(position + i)] = NAME_CRC[i]
     data[uintp(position + CRC_NAME_LENGTH)] = u8(NAME_END)
-    for i in range(CRC_DIGITS):
+    for i in range(PROPERTY_CRC_DIGITS):
         data[uintp(position + CRC_NAME_LENGTH + 1 + i)] = u8(0x30 + crc % 10)
         crc //= 10
-    data[uintp(position + CRC_TRAILER_SIZE - 1)] = u8(PROPERTY_END)
+    data[uintp(position + PROPERTY_CRC_SIZE - 1)] = u8(PROPERTY_END)
 
 
 @inner
 def crc_trailer_tells(data: Any, position: int, crc: int) -> bool:
     """Whether the digits of the trailer at ``position`` are those of ``crc``."""
-    for i in range(CRC_DIGITS):
+    for i in range(PROPERTY_CRC_DIGITS):
         if read_u8(data, position + CRC_NAME_LENGTH + 1 + i) != 0x30 + crc % 10:
             return False
         crc //= 10

@@ -6,8 +6,14 @@ count from the start of the array.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.record import (
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_TRANSACTION_MASK,
+)
 from storage.kernels.big_endian import read_i32, read_i64, write_i32, write_i64
 from storage.kernels.columns import (
     COLUMN_COUNT,
@@ -31,18 +37,12 @@ from storage.kernels.jit import (
     kernel,
 )
 
-UNIT_SIZE: Final = 20
-PREFILL_SIZE: Final = 0x7FFFFFFF
-TRANSACTION_MASK: Final = 0xC
-TRANSACTION_PREPARED: Final = 0x4
-TRANSACTION_ROLLBACK: Final = 0xC
-
 
 @inner
 def has_unit(sys_flag: int) -> bool:
     """Whether a record with these flags is in its queue: not prepared, not rolled back."""
-    transaction = sys_flag & TRANSACTION_MASK
-    return transaction != TRANSACTION_PREPARED and transaction != TRANSACTION_ROLLBACK
+    transaction = sys_flag & SYS_FLAG_TRANSACTION_MASK
+    return transaction != SYS_FLAG_PREPARED and transaction != SYS_FLAG_ROLLBACK
 
 
 @kernel(int64(ROWS, int64, INT64S, int64, int64, WRITABLE_BYTES, WRITABLE_INT64S))

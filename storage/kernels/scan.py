@@ -7,10 +7,30 @@ not be a directory name.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
+from storage.format.record import (
+    AFTER_HOSTS,
+    BLANK_SIZE,
+    BODY_CRC_POSITION,
+    BORN_HOST_POSITION,
+    COMMIT_OFFSET_POSITION,
+    CRC_MASK,
+    MAGIC_BLANK,
+    MAGIC_POSITION,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTY_CRC_SIZE,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+    RECORD_SIZE_MIN,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_POSITION,
+    SYS_FLAG_STORE_HOST_V6,
+)
 from storage.kernels.big_endian import read_i16, read_i32, read_i64, read_u8, read_u32
 from storage.kernels.columns import (
     BODY_LENGTH,
@@ -48,17 +68,11 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.crc import CRC_MASK, masked_crc
+from storage.kernels.crc import masked_crc
 from storage.kernels.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
-from storage.kernels.properties import CRC_TRAILER_SIZE, crc_trailer_tells, walk_properties
+from storage.kernels.properties import crc_trailer_tells, walk_properties
 
-MAGIC_V1: Final = 0xDAA320A7
-MAGIC_V2: Final = 0xDAA320AB
-MAGIC_BLANK: Final = 0xCBD43194
-BLANK_SIZE: Final = 8
-SMALLEST_RECORD: Final = 91  # V1, IPv4 hosts, everything empty
-BORN_HOST_V6: Final = 0x10
-STORE_HOST_V6: Final = 0x20
+AFTER_HOSTS_SIZE = AFTER_HOSTS.size
 
 
 @inner
@@ -87,28 +101,27 @@ def check_record(
     if end - position < BLANK_SIZE:
         return STOP_END if end == position else STOP_TRUNCATED
     size = read_i32(data, position)
-    magic = read_u32(data, position + 4)
+    magic = read_u32(data, position + MAGIC_POSITION)
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         if magic == MAGIC_BLANK:
             return STOP_BLANK
         if size == 0 and magic == 0:
             return STOP_ZERO
         return STOP_MAGIC
-    if size < SMALLEST_RECORD:
+    if size < RECORD_SIZE_MIN:
         return STOP_SIZE
     if size > end - position:
         return STOP_TRUNCATED
     record_end = position + size
-    sys_flag = read_i32(data, position + 36)
-    born_host_length = 20 if sys_flag & BORN_HOST_V6 else 8
-    store_host_length = 20 if sys_flag & STORE_HOST_V6 else 8
-    store_timestamp_position = position + 48 + born_host_length
-    body_length_position = store_timestamp_position + 8 + store_host_length + 12
+    sys_flag = read_i32(data, position + SYS_FLAG_POSITION)
+    born_host_length = IPV6_HOST_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else IPV4_HOST_SIZE
+    store_host_length = IPV6_HOST_SIZE if sys_flag & SYS_FLAG_STORE_HOST_V6 else IPV4_HOST_SIZE
+    store_timestamp_position = position + BORN_HOST_POSITION + born_host_length
+    body_position = store_timestamp_position + 8 + store_host_length + AFTER_HOSTS_SIZE
     topic_length_size = 2 if magic == MAGIC_V2 else 1
-    body_position = body_length_position + 4
     if body_position + topic_length_size + 2 > record_end:
         return STOP_LENGTHS
-    body_length = read_i32(data, body_length_position)
+    body_length = read_i32(data, body_position - 4)
     topic_length_position = body_position + body_length
     if body_length < 0 or topic_length_position + topic_length_size + 2 > record_end:
         return STOP_LENGTHS
@@ -127,7 +140,8 @@ def check_record(
     if (
         checks & CHECK_BODY_CRC
         and body_length > 0
-        and masked_crc(data, body_position, body_length) != read_u32(data, position + 8) & CRC_MASK
+        and masked_crc(data, body_position, body_length)
+        != read_u32(data, position + BODY_CRC_POSITION) & CRC_MASK
     ):
         return STOP_BODY_CRC
     if not topic_is_safe(data, topic_position, topic_length):
@@ -136,9 +150,9 @@ def check_record(
         return STOP_PROPERTIES  # zeros where the tail was torn off, a property CRC maybe with it
     rows[row, POSITION] = position
     rows[row, SIZE] = size
-    rows[row, QUEUE_ID] = read_i32(data, position + 12)
-    rows[row, QUEUE_OFFSET] = read_i64(data, position + 20)
-    rows[row, COMMIT_OFFSET] = read_i64(data, position + 28)
+    rows[row, QUEUE_ID] = read_i32(data, position + QUEUE_ID_POSITION)
+    rows[row, QUEUE_OFFSET] = read_i64(data, position + QUEUE_OFFSET_POSITION)
+    rows[row, COMMIT_OFFSET] = read_i64(data, position + COMMIT_OFFSET_POSITION)
     rows[row, SYS_FLAG] = sys_flag
     rows[row, STORE_TIMESTAMP] = read_i64(data, store_timestamp_position)
     rows[row, STORE_TIMESTAMP_POSITION] = store_timestamp_position
@@ -150,8 +164,8 @@ def check_record(
     rows[row, PROPERTIES_LENGTH] = properties_length
     walk_properties(data, properties_position, properties_length, rows, row)
     if checks & CHECK_PROPERTY_CRC and rows[row, FEATURES] & HAS_PROPERTY_CRC:
-        trailer = record_end - CRC_TRAILER_SIZE
-        crc = masked_crc(data, position, size - CRC_TRAILER_SIZE)
+        trailer = record_end - PROPERTY_CRC_SIZE
+        crc = masked_crc(data, position, size - PROPERTY_CRC_SIZE)
         if not crc_trailer_tells(data, trailer, crc):
             return STOP_PROPERTY_CRC
     if checks & CHECK_COMMIT_OFFSET and rows[row, COMMIT_OFFSET] != commit_offset:
@@ -198,11 +212,11 @@ def find_record(data: Any, begin: int, end: int, commit_offset_of_begin: int) ->
     if begin < 0 or end > data.size or begin > end:
         return i64(-1)
     row = np.empty((1, COLUMN_COUNT), np.int64)
-    for position in range(begin, end - SMALLEST_RECORD + 1):
+    for position in range(begin, end - RECORD_SIZE_MIN + 1):
         if read_u8(data, position + 4) != 0xDA or read_u8(data, position + 5) != 0xA3:
             continue
         commit_offset = commit_offset_of_begin + (position - begin)
-        if read_i64(data, position + 28) != commit_offset:
+        if read_i64(data, position + COMMIT_OFFSET_POSITION) != commit_offset:
             continue
         if check_record(data, position, end, commit_offset, CHECK_ALL, row, 0) == STOP_END:
             return i64(position)
