@@ -312,8 +312,9 @@ class OverlayFileSystem(FileSystem):
         """Rename a file in the view, replacing the target."""
         source, target = self._inside(source), self._inside(target)
         with self._guard:
-            self._changed[target] = self._content(source)
+            content = self._content(source)
             self._changed[source] = None
+            self._changed[target] = content
 
     def link(self, source: Path, target: Path) -> None:
         """Give a file of the view a second name."""

@@ -1,0 +1,337 @@
+"""The checkpoint page: what is believed after crashes, flips and a broker's run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from storage.errors import UnsupportedFormat
+from storage.files.filesystem import OsFileSystem
+from storage.format import checkpoint as layout
+from storage.positions import CheckpointFile, Role
+
+FILESYSTEM = OsFileSystem()
+STORE = bytes(range(16))
+BOOT = b"boot-id-of-tests"
+HEADER = bytes(range(100, 140))
+
+
+def open_page(path, role=Role.WRITER, boot_id=BOOT):
+    return CheckpointFile.open(FILESYSTEM, path, role, boot_id=boot_id)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def writer(path):
+    return open_page(path)
+
+
+def store(writer, offset, *, clean=False):
+    writer.store_durable(
+        store_id=STORE,
+        flushed_offset=offset,
+        dispatched_offset=offset - 1,
+        physic_timestamp_ms=1_700_000_000_000 + offset,
+        logics_timestamp_ms=1_700_000_000_000 + offset,
+        confirm_offset=offset - 100,
+        clean=clean,
+    )
+
+
+def test_a_new_page_promises_nothing(writer, path):
+    assert path.stat().st_size == 4096
+    assert writer.load_durable() == (False, False, b"", 0, 0)
+    assert not writer.load_durable_index().present
+    assert not writer.writer_is_current
+
+
+def test_a_short_page_is_lengthened_by_the_writer_alone(path):
+    path.write_bytes(struct.pack(">q", 77))
+    with pytest.raises(FileNotFoundError):
+        open_page(path, Role.READER)
+    assert path.stat().st_size == 8
+    assert open_page(path).broker_fields.physic_timestamp_ms == 77
+    assert path.stat().st_size == 4096
+
+
+def test_opening_changes_nothing(writer, path):
+    store(writer, 1000)
+    before = path.read_bytes()
+    for role in Role:
+        open_page(path, role)
+    assert path.read_bytes() == before
+
+
+def test_durable_positions_come_back_newest_first(writer, path):
+    for offset in (100, 200, 300):
+        store(writer, offset)
+        for page in (writer, open_page(path, Role.READER)):
+            assert page.load_durable() == (True, False, STORE, offset, offset - 1)
+    store(writer, 400, clean=True)
+    assert open_page(path, Role.READER).load_durable().clean
+
+
+def test_the_slot_is_durable_before_it_counts(writer, path, monkeypatch):
+    """A store whose sync fails must raise, so that nobody relies on it."""
+    store(writer, 100)
+
+    def fail():
+        raise OSError("injected")
+
+    monkeypatch.setattr(writer._file, "sync", fail)
+    with pytest.raises(OSError, match="injected"):
+        store(writer, 200)
+
+
+def test_broker_fields_are_big_endian_and_the_index_time_is_left_alone(writer, path):
+    indexer = open_page(path, Role.INDEXER)
+    indexer.store_durable_index(
+        store_id=STORE,
+        indexed_offset=5,
+        file_name=7,
+        file_header=HEADER,
+        index_timestamp_ms=123_456,
+    )
+    store(writer, 1000)
+    fields = struct.unpack_from(">5q", path.read_bytes())
+    assert fields == (1_700_000_001_000, 1_700_000_001_000, 123_456, 0, 900)
+    writer.store_durable(store_id=STORE, flushed_offset=2000, dispatched_offset=2000)
+    assert struct.unpack_from(">5q", path.read_bytes()) == fields
+    assert writer.load_durable().trusted
+
+
+def test_the_indexer_leaves_the_writer_trusted_and_the_other_way_round(writer, path):
+    indexer = open_page(path, Role.INDEXER)
+    for number in range(1, 6):
+        store(writer, number * 100)
+        indexer.store_durable_index(
+            store_id=STORE,
+            indexed_offset=number * 90,
+            file_name=20260101000000000 + number,
+            file_header=HEADER,
+            index_timestamp_ms=number,
+            clean=number == 5,
+        )
+        assert writer.load_durable()[:4] == (True, False, STORE, number * 100)
+        assert indexer.load_durable_index() == (
+            True, number == 5, STORE, number * 90, 20260101000000000 + number, HEADER,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("field", [0, 8, 24, 32])
+def test_a_broker_that_ran_since_makes_the_slots_stale(writer, path, field):
+    store(writer, 1000)
+    page = bytearray(path.read_bytes())
+    struct.pack_into(">q", page, field, 1_800_000_000_000)
+    path.write_bytes(page)
+    durable = open_page(path).load_durable()
+    assert not durable.trusted
+    assert durable.store_id == STORE
+
+
+def test_a_broker_touches_only_its_fields(writer, path):
+    """What a broker writes to index time belongs to the indexer and says nothing of the log."""
+    store(writer, 1000)
+    page = bytearray(path.read_bytes())
+    struct.pack_into(">q", page, 16, 99)
+    path.write_bytes(page)
+    assert open_page(path).load_durable().trusted
+
+
+def test_every_flipped_bit_of_the_page_is_harmless(path):
+    """All 32,768: the promise is the last or the one before, and damage costs trust, not truth."""
+    writer = open_page(path)
+    indexer = open_page(path, Role.INDEXER)
+    indexes = []
+    for offset in (1000, 2000):
+        store(writer, offset)
+        indexer.store_durable_index(
+            store_id=STORE, indexed_offset=offset, file_name=offset, file_header=HEADER
+        )
+        indexes.append(indexer.load_durable_index())
+    whole = path.read_bytes()
+    promises = {(STORE, 1000, 999), (STORE, 2000, 1999)}
+    newest = layout.WRITER_SLOT_POSITIONS[1]
+    newest_slot = range(newest, newest + layout.WRITER_SLOT_LAYOUT.size)
+    reader = open_page(path, Role.READER)
+    fell_back = 0
+    with path.open("r+b", buffering=0) as file:
+        for bit in range(4096 * 8):
+            byte = bit // 8
+            os.pwrite(file.fileno(), bytes([whole[byte] ^ 1 << bit % 8]), byte)
+            durable = reader.load_durable()
+            assert durable[2:] in promises, bit
+            fell_back += durable.flushed_offset == 1000
+            # Without the newest slot nothing vouches for the newest broker fields.
+            writers = byte < 40 and not 16 <= byte < 24
+            assert durable.trusted == (not writers and byte not in newest_slot), bit
+            assert reader.load_durable_index() in indexes, bit
+            os.pwrite(file.fileno(), whole[byte : byte + 1], byte)
+    assert fell_back == layout.WRITER_SLOT_LAYOUT.size * 8
+
+
+def sectors(before: bytes, after: bytes):
+    """Every page that a power cut may leave of two versions, sector by sector, where they differ."""
+    differing = [at for at in range(0, 4096, 512) if before[at : at + 512] != after[at : at + 512]]
+    for choice in range(1 << len(differing)):
+        page = bytearray(before)
+        for index, at in enumerate(differing):
+            if choice >> index & 1:
+                page[at : at + 512] = after[at : at + 512]
+        yield bytes(page)
+
+
+def test_no_power_cut_makes_our_own_page_look_like_a_broker_s(path, tmp_path):
+    """At every sync any mix of old and new sectors may survive: one of the promises always does."""
+    writer = open_page(path)
+    on_disk = [path.read_bytes()]
+    sync = writer._file.sync
+
+    def record():
+        sync()
+        on_disk.append(path.read_bytes())
+
+    writer._file.sync = record
+    durable_after = [0]
+    for offset in range(100, 900, 100):
+        store(writer, offset, clean=offset == 500)
+        durable_after += [offset] * (len(on_disk) - len(durable_after))
+        on_disk.append(path.read_bytes())
+        durable_after.append(offset)
+    cut = tmp_path / "cut"
+    for index in range(3, len(on_disk)):
+        for page in sectors(on_disk[index - 1], on_disk[index]):
+            cut.write_bytes(page)
+            durable = open_page(cut, Role.READER).load_durable()
+            assert durable.trusted
+            assert durable_after[index - 1] - 100 <= durable.flushed_offset <= durable_after[index]
+
+
+def test_a_torn_slot_falls_back_to_the_one_before(writer, path):
+    """Kill -9 may strike while a slot is being stored."""
+    store(writer, 100)
+    before = path.read_bytes()
+    store(writer, 200)
+    after = path.read_bytes()
+    position = next(
+        at for at in layout.WRITER_SLOT_POSITIONS if before[at : at + 8] != after[at : at + 8]
+    )
+    for length in range(layout.WRITER_SLOT_LAYOUT.size):
+        page = bytearray(before)
+        page[position : position + length] = after[position : position + length]
+        path.write_bytes(page)
+        assert open_page(path, Role.READER).load_durable()[:4] == (True, False, STORE, 100)
+
+
+def test_a_newer_format_is_refused(writer, path, monkeypatch):
+    monkeypatch.setattr(layout, "VERSION", 2)
+    store(writer, 100)
+    monkeypatch.undo()
+    with pytest.raises(UnsupportedFormat, match="version 2"):
+        open_page(path, Role.READER).load_durable()
+
+
+def test_live_positions_cross_processes_and_hold_until_a_reboot(writer, path):
+    writer.start_writer(
+        min_commit_offset=5, end_offset=100, dispatched_offset=90, config_generation=3
+    )
+    reader = open_page(path, Role.READER)
+    assert reader.writer_is_current
+    assert reader.writer_is_writable
+    assert reader.writer_process_id == os.getpid()
+    writer.publish_appended(104)
+    writer.publish_committed(103)
+    writer.publish_flushed(102)
+    writer.publish_confirm(101)
+    writer.publish_dispatched(100)
+    writer.publish_min_commit_offset(50)
+    writer.publish_config_generation(4)
+    writer.publish_writable(False)
+    assert (
+        reader.appended_offset, reader.committed_offset, reader.flushed_offset,
+        reader.confirm_offset, reader.dispatched_offset, reader.min_commit_offset,
+        reader.config_generation, reader.writer_is_writable,
+    ) == (104, 103, 102, 101, 100, 50, 4, False)  # fmt: skip
+    assert not open_page(path, Role.READER, b"another boot id!").writer_is_current
+
+
+def test_sessions_tell_restarts_apart(writer, path):
+    sessions = set()
+    for _ in range(3):
+        writer.start_writer(
+            min_commit_offset=0, end_offset=0, dispatched_offset=0, config_generation=0
+        )
+        sessions.add(open_page(path, Role.READER).writer_session)
+    assert len(sessions) == 3
+
+
+def test_the_indexer_has_a_sector_of_its_own(writer, path):
+    indexer = open_page(path, Role.INDEXER)
+    indexer.start_indexer(indexed_offset=10)
+    word = writer.indexer_word
+    indexer.publish_indexed(20)
+    assert writer.indexed_offset == 20
+    assert writer.indexer_word != word
+    assert writer.indexer_is_running
+    indexer.stop_indexer()
+    assert not writer.indexer_is_running
+    assert not writer.writer_is_current
+
+
+def test_positions_are_stored_by_their_owner_alone(writer, path):
+    """One owner a field is what makes a plain store enough."""
+    with pytest.raises(PermissionError):
+        writer.publish_indexed(1)
+    with pytest.raises(PermissionError):
+        open_page(path, Role.INDEXER).publish_confirm(1)
+    with pytest.raises((PermissionError, TypeError)):
+        open_page(path, Role.READER).publish_confirm(1)
+
+
+@pytest.mark.parametrize(
+    "publish", ["publish_confirm", "publish_dispatched", "publish_min_commit_offset",
+                "publish_config_generation", "publish_writable"],
+)  # fmt: skip
+def test_what_readers_wait_for_bumps_the_word(writer, path, publish):
+    reader = open_page(path, Role.READER)
+    word = reader.writer_word
+    getattr(writer, publish)(1)
+    assert reader.wait_for_writer(word, 30) != word
+
+
+def test_positions_never_tear(path):
+    """A reader beside a writer that jumps between two values sees these two and nothing else."""
+    low, high = 0x0101010101010101, 0x7E7E7E7E7E7E7E7E
+    page = open_page(path)
+    page.start_writer(min_commit_offset=0, end_offset=low, dispatched_offset=0, config_generation=0)
+    program = textwrap.dedent(f"""
+        from pathlib import Path
+        from storage.files.filesystem import OsFileSystem
+        from storage.positions import CheckpointFile, Role
+        page = CheckpointFile.open(OsFileSystem(), Path({str(path)!r}), Role.WRITER, boot_id={BOOT!r})
+        while True:
+            page.publish_appended({low}); page.publish_appended({high})
+            page._store_big_endian(0, {low}); page._store_big_endian(0, {high})
+    """)
+    reader = open_page(path, Role.READER)
+    with subprocess.Popen([sys.executable, "-c", program]) as writer:
+        try:
+            seen = set()
+            while len(seen) < 2:
+                seen.add(reader.appended_offset)
+            for _ in range(200_000):
+                seen.add(reader.appended_offset)
+                seen.add(reader._words[0])
+        finally:
+            writer.send_signal(signal.SIGKILL)
+    assert seen <= {0, low, high}
