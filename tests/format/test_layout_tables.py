@@ -9,7 +9,15 @@ from types import ModuleType
 
 import pytest
 
-from storage.format import checkpoint, consume_entry, extension_entry, index, message_id, record
+from storage.format import (
+    checkpoint,
+    consume_entry,
+    extension_entry,
+    index,
+    message_id,
+    pool_header,
+    record,
+)
 from storage.format.hosts import encode_host
 
 FORMAT_OF_TYPE = {"i8": "b", "i16": "h", "u16": "H", "i32": "i", "u32": "I", "i64": "q"}
@@ -49,6 +57,7 @@ STRUCTS = [
     (checkpoint, 2, checkpoint.INDEXER_LIVE_LAYOUT),
     (checkpoint, 3, checkpoint.WRITER_SLOT_LAYOUT),
     (checkpoint, 4, checkpoint.INDEXER_SLOT_LAYOUT),
+    (pool_header, 0, pool_header.LAYOUT),
 ]
 
 
