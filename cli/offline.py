@@ -17,6 +17,13 @@ SEVERITY_STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "d
 KIND_STYLES: Final = {"message": "green", "damaged": "bold red", "gap": "red", "unqueued": "yellow"}
 
 Directory = Annotated[Path, typer.Argument(help="Store directory, ours or a broker's.")]
+Spec = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="JSON with a broker's settings under 'store': only where files do not tell their sizes.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -26,16 +33,16 @@ def register(app: typer.Typer) -> None:
     app.command("ask", rich_help_panel=PANEL)(ask)
 
 
-def dump(context: typer.Context, directory: Directory) -> None:
+def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> None:
     """Print everything a store holds: topics, offsets, queues, messages, files.
 
     The store is recovered in memory first, as the writer would at its next start; nothing on disk
     is changed.
     """
-    from storage import offline
+    from storage.offline import dump as dump_store
 
     session = session_of(context)
-    lines = offline.dump(directory)
+    lines = dump_store(directory, spec)
     if session.as_json:
         for line in lines:
             print_json(line)
@@ -47,12 +54,12 @@ def dump(context: typer.Context, directory: Directory) -> None:
         console.print(_fields(line), markup=False, overflow="ellipsis", no_wrap=True, crop=True)
 
 
-def doctor(context: typer.Context, directory: Directory) -> None:
+def doctor(context: typer.Context, directory: Directory, spec: Spec = None) -> None:
     """Check every file of a store and say what is wrong with it; exit code 7 if anything is damaged."""
-    from storage import offline
+    from storage.offline import doctor as examine
 
     session = session_of(context)
-    findings = list(offline.doctor(directory))
+    findings = list(examine(directory, spec))
     if session.as_json:
         for finding in findings:
             print_json(finding)
@@ -66,9 +73,10 @@ def ask(
     context: typer.Context,
     directory: Directory,
     questions: Annotated[Path, typer.Argument(help="JSON list of questions; see docs/format.md.")],
+    spec: Spec = None,
 ) -> None:
     """Answer questions about a store as a broker would: pulls, keys, ids, times. Prints JSON."""
-    from storage import offline
+    from storage.offline import ask as answers_of
 
     try:
         asked = json.loads(questions.read_text(encoding="utf-8"))
@@ -76,7 +84,7 @@ def ask(
         raise CommandFailed(f"{questions}: not JSON: {error}", ExitCode.USAGE) from error
     if not isinstance(asked, list) or not all(isinstance(question, dict) for question in asked):
         raise CommandFailed(f"{questions}: not a list of questions", ExitCode.USAGE)
-    answers = list(offline.ask(directory, asked))
+    answers = list(answers_of(directory, asked, spec))
     if session_of(context).as_json:
         for answer in answers:
             print_json(answer)
