@@ -160,7 +160,7 @@ class Engine:
         if self._sync:
             self.flusher.request(offset)
         else:
-            positions.publish_confirm(offset)
+            positions.publish_confirm(offset, wake=False)
             self.dispatch.wake()
 
     def _committed(self, offset: int) -> None:
@@ -168,13 +168,13 @@ class Engine:
         if self._sync:
             self.flusher.request(offset)
         else:
-            self._positions.publish_confirm(offset)
+            self._positions.publish_confirm(offset, wake=False)
             self.dispatch.wake()
 
     def _flushed(self, offset: int) -> None:
         self._positions.publish_flushed(offset)
         if self._sync:
-            self._positions.publish_confirm(offset)
+            self._positions.publish_confirm(offset, wake=False)
             self.dispatch.wake()
 
     def _dispatched(self, offset: int) -> None:
