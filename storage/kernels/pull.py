@@ -110,7 +110,7 @@ def among(sorted_values: Any, value: int) -> bool:
             low = middle + 1
         else:
             high = middle
-    return low < sorted_values.size and sorted_values[low] == value
+    return bool(low < sorted_values.size and sorted_values[low] == value)
 
 
 @inner

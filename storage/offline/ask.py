@@ -138,7 +138,7 @@ class _Answerer:
         if record is None:
             return {"found": False}
         fields = record_fields(record)
-        known = {name: fields[name] for name in ID_FIELDS if name in fields}
+        known: Line = {name: fields[name] for name in ID_FIELDS if name in fields}
         return {"found": True, "size": size, **known}
 
     def _get(self, question: Line) -> Line:

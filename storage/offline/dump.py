@@ -41,7 +41,7 @@ def dump(directory: Path | str, spec: dict[str, Any] | Path | None = None) -> It
     """Yield the lines of a store directory; see ``open_offline`` for ``spec``. Raises NotAStore."""
     with open_offline(directory, spec) as store:
         yield from _config(store)
-        queued: set[int] = set()
+        queued: set[int] = set()  # commit offsets that a queue's line, good or damaged, tells of
         for topic, queue_id in _queues(store):
             yield from _queue(store, topic, queue_id, queued)
         yield from _commit_log(store, queued)
@@ -159,6 +159,7 @@ def _queue(store: OfflineStore, topic: str, queue_id: int, queued: set[int]) -> 
             )
             for damage in result.damaged
         ]
+        queued.update(damage.commit_offset for damage in result.damaged)
         for _, line in sorted(lines, key=lambda pair: pair[0]):
             yield line
         if result.next_offset <= at:
@@ -210,12 +211,13 @@ def _commit_log(store: OfflineStore, queued: set[int]) -> Iterator[Line]:
         blanks += _blank(files, resume, step.begin_offset)
         if isinstance(step, Damage):
             damaged += 1
-            yield {
-                "type": "damaged",
-                "commitLogOffset": step.begin_offset,
-                "size": step.end_offset - step.begin_offset,
-                "reason": step.reason,
-            }
+            if step.begin_offset not in queued:
+                yield {
+                    "type": "damaged",
+                    "commitLogOffset": step.begin_offset,
+                    "size": step.end_offset - step.begin_offset,
+                    "reason": step.reason,
+                }
         elif isinstance(step, Records):
             records += len(step.rows)
             for position, size in step.rows[:, (POSITION, SIZE)].tolist():

@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.consume_queue import QueueTable
 from storage.errors import NotAStore
 from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.overlay import OverlayFileSystem
+from storage.format.checkpoint import BrokerFields
 from storage.index_file import IndexShape
 from storage.index_shape import find_index_shape
+from storage.indexer import catch_up
 from storage.layout import StorePaths, check_is_store, effective_config, load_settings
 from storage.positions import CheckpointFile, DurablePositions, Role
 from storage.reader import StoreReader
@@ -73,6 +76,15 @@ def open_offline(
         files, queues, durable,
         abort_found=abort_found, unflushed_bytes_max=config.unflushed_bytes_max,
     )  # fmt: skip
+    catch_up(
+        filesystem,
+        paths,
+        shape,
+        end_commit_offset=recovered.end_offset,
+        index_timestamp_ms=_broker_fields(filesystem, paths).index_timestamp_ms,
+        unclean=abort_found,
+        now_ms=SystemClock().now_ms,
+    )
     with StoreReader.open(
         root,
         config,
@@ -91,6 +103,13 @@ def spec_config(directory: Path, spec: dict[str, Any] | Path | None) -> StoreCon
     sizes = document.get("store") or {}
     given = {name: int(sizes[key]) for key, name in SPEC_FIELDS.items() if key in sizes}
     return replace(StoreConfig(), **given)  # type: ignore[arg-type]
+
+
+def _broker_fields(filesystem: FileSystem, paths: StorePaths) -> BrokerFields:
+    try:
+        return BrokerFields.decode(filesystem.read_bytes(paths.checkpoint))
+    except FileNotFoundError:
+        return BrokerFields()
 
 
 def _durable(filesystem: FileSystem, paths: StorePaths) -> DurablePositions:
