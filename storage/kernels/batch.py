@@ -120,19 +120,24 @@ LEGAL_IN_TOPIC: Final = np.array(
 
 # Names that only a store writes. KEYS, TAGS, UNIQ_KEY and what a client says of its own sending are a
 # client's to set; DELAY has a stop of its own.
-_RESERVED_NAMES: Final = sorted(name.encode() for name in STORE_ONLY - {DELAY})
+_RESERVED_NAMES: Final = sorted((name.encode() for name in STORE_ONLY - {DELAY}), key=len)
 NAME_TRANSIENT: Final = np.frombuffer(TRANSIENT_PREFIX.encode(), np.uint8)
 RESERVED_LENGTHS: Final = np.array([len(name) for name in _RESERVED_NAMES], np.int64)
 RESERVED_STARTS: Final = np.concatenate(([0], np.cumsum(RESERVED_LENGTHS)[:-1])).astype(np.int64)
 RESERVED_BYTES: Final = np.frombuffer(b"".join(_RESERVED_NAMES), np.uint8)
+# Names of length n are those from RESERVED_FROM[n] to RESERVED_FROM[n + 1].
+RESERVED_LENGTH_MAX: Final = int(RESERVED_LENGTHS.max())
+RESERVED_FROM: Final = np.searchsorted(RESERVED_LENGTHS, np.arange(RESERVED_LENGTH_MAX + 2)).astype(
+    np.int64
+)
 
 
 @inner
 def name_is_reserved(data: Any, position: int, length: int) -> bool:
     """Whether the property name is one that only the store sets."""
-    for i in range(RESERVED_LENGTHS.size):
-        if RESERVED_LENGTHS[i] == length:
-            start = RESERVED_STARTS[i]
+    if length <= RESERVED_LENGTH_MAX:
+        for i in range(RESERVED_FROM[uintp(length)], RESERVED_FROM[uintp(length + 1)]):
+            start = RESERVED_STARTS[uintp(i)]
             equal = True
             for j in range(length):
                 if data[uintp(position + j)] != RESERVED_BYTES[uintp(start + j)]:

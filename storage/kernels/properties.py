@@ -139,6 +139,11 @@ def java_hash(data: Any, position: int, length: int, hashed: int) -> int:
 @inner
 def is_utf8(data: Any, position: int, end: int) -> bool:
     """Whether ``data[position:end]`` is well-formed UTF-8."""
+    high = u8(0)
+    for i in range(position, end):
+        high |= data[uintp(i)]
+    if high < 0x80:
+        return True
     while position < end:
         size = sequence_length(data, position, end)
         if size < 0:
