@@ -1,0 +1,347 @@
+"""Reading through the services: every status of a pull, waiting, streams, keys, offsets, damage."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from three_services import ThreeServices, three_services
+
+from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+from storage.format.properties import encode_properties
+from storage.format.record import decode_record, encode_for_batch
+
+COUNT = 300  # messages in queue 0, tags A and B in turn
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices]:
+    with three_services(tmp_path_factory.mktemp("reads") / "store") as running:
+        create(running, "orders", 4)
+        put(running, "orders", *(f"m{i}".encode() for i in range(COUNT)))
+        settled(running)
+        yield running
+
+
+def create(services: ThreeServices, name: str, queues: int) -> None:
+    services.writer.CreateTopic(
+        writer_pb2.CreateTopicRequest(name=name, queue_count=queues), timeout=20
+    )
+
+
+def put(services: ThreeServices, topic: str, *bodies: bytes, queue_id: int = 0) -> Any:
+    messages = [
+        common_pb2.Message(
+            topic=topic,
+            body=body,
+            queue_id=queue_id,
+            tag="AB"[i % 2],
+            keys=[f"key-{i % 10}"],
+        )
+        for i, body in enumerate(bodies)
+    ]
+    return services.writer.Produce(
+        writer_pb2.ProduceRequest(messages=messages), timeout=20
+    ).results
+
+
+def settled(services: ThreeServices) -> None:
+    """Wait until everything is indexed, and so dispatched or about to be."""
+    end = services.appended_offset()
+    services.indexer.WaitIndexed(indexer_pb2.WaitIndexedRequest(commit_offset=end), timeout=20)
+    until = time.monotonic() + 10
+    while True:
+        status = services.reader.GetReaderStatus(reader_pb2.GetReaderStatusRequest(), timeout=10)
+        if status.visible_offset >= end:
+            return
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def pull(services: ThreeServices, **fields: Any) -> reader_pb2.PullResponse:
+    request = reader_pb2.PullRequest(**{"topic": "orders", "max_messages": 1000, **fields})
+    return services.reader.Pull(request, timeout=20)
+
+
+def bodies(response: reader_pb2.PullResponse) -> list[bytes]:
+    found, position = [], 0
+    while position < len(response.records):
+        record = decode_record(response.records, position)
+        found.append(record.body)
+        position += record.total_size
+    assert len(found) == response.record_count
+    return found
+
+
+def test_found_records_come_raw_as_they_are_in_the_log(services: ThreeServices) -> None:
+    response = pull(services)
+    assert response.status == reader_pb2.FOUND
+    assert bodies(response) == [f"m{i}".encode() for i in range(COUNT)]
+    assert (response.next_offset, response.min_offset, response.max_offset) == (COUNT, 0, COUNT)
+
+
+def test_decoded_records_have_all_fields(services: ThreeServices) -> None:
+    response = pull(services, decode=True, queue_offset=2, max_messages=1)
+    (record,) = response.decoded
+    assert (record.body, record.queue_offset, record.tag, list(record.keys)) == (
+        b"m2", 2, "A", ["key-2"],
+    )  # fmt: skip
+    assert record.message_id and record.unique_key and record.properties["TAGS"] == "A"
+    assert not response.records
+
+
+def test_the_defaults_are_32_messages(services: ThreeServices) -> None:
+    assert pull(services, max_messages=0).record_count == 32
+
+
+def test_a_byte_limit_lets_the_first_record_through(services: ThreeServices) -> None:
+    assert pull(services, max_bytes=1).record_count == 1
+
+
+def test_a_tag_filter_passes_only_its_tags(services: ThreeServices) -> None:
+    only_b = pull(services, tag_expression="B || C")
+    assert bodies(only_b) == [f"m{i}".encode() for i in range(1, COUNT, 2)]
+    nothing = pull(services, tag_expression="C")
+    assert nothing.status == reader_pb2.NO_MATCHED_MESSAGE
+    assert nothing.next_offset > 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"queue_offset": COUNT}, reader_pb2.OFFSET_OVERFLOW_ONE),
+        ({"queue_offset": COUNT + 5}, reader_pb2.OFFSET_OVERFLOW_BADLY),
+        ({"queue_id": 3}, reader_pb2.NO_MESSAGE_IN_QUEUE),
+        ({"queue_id": 99}, reader_pb2.NO_MATCHED_LOGIC_QUEUE),
+        ({"queue_id": -1}, reader_pb2.NO_MATCHED_LOGIC_QUEUE),
+    ],
+    ids=["at the end", "beyond it", "empty", "no such queue", "negative queue"],
+)
+def test_a_pull_without_records_says_why(
+    services: ThreeServices, fields: dict[str, Any], status: int
+) -> None:
+    assert pull(services, **fields).status == status
+
+
+def test_a_waiting_pull_is_woken_by_the_message(services: ThreeServices) -> None:
+    create(services, "waited", 1)
+    answers: list[Any] = []
+
+    def wait() -> None:
+        started = time.monotonic()
+        answers.append(
+            (pull(services, topic="waited", wait_ms=15_000), time.monotonic() - started)
+        )
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    time.sleep(0.3)
+    assert not answers
+    put(services, "waited", b"at last")
+    waiter.join(10)
+    ((response, seconds),) = answers
+    assert bodies(response) == [b"at last"]
+    assert seconds < 5
+
+
+def test_a_waiting_pull_ignores_what_its_tag_does_not_match(services: ThreeServices) -> None:
+    create(services, "tagged", 1)
+    call = services.reader.Pull.future(
+        reader_pb2.PullRequest(topic="tagged", tag_expression="B", wait_ms=15_000), timeout=20
+    )
+    put(services, "tagged", b"a")
+    time.sleep(0.3)
+    assert not call.done()
+    put(services, "tagged", b"a again", b"b")
+    assert bodies(call.result()) == [b"b"]
+
+
+def test_a_wait_ends_in_time_and_before_the_callers_deadline(services: ThreeServices) -> None:
+    started = time.monotonic()
+    assert pull(services, queue_offset=COUNT, wait_ms=300).status == reader_pb2.OFFSET_OVERFLOW_ONE
+    assert 0.25 < time.monotonic() - started < 3
+    request = reader_pb2.PullRequest(topic="orders", queue_offset=COUNT, wait_ms=30_000)
+    answer = services.reader.Pull(request, timeout=0.5)
+    assert answer.status == reader_pb2.OFFSET_OVERFLOW_ONE
+
+
+def test_a_stream_brings_everything_and_ends(services: ThreeServices) -> None:
+    request = reader_pb2.PullStreamRequest(topic="orders", max_bytes=4_000)
+    responses = list(services.reader.PullStream(request, timeout=20))
+    found = [body for response in responses for body in bodies(response)]
+    assert found == [f"m{i}".encode() for i in range(COUNT)]
+    assert len(responses) > 5
+    assert responses[-1].next_offset == COUNT
+
+
+def test_a_following_stream_goes_on_with_new_messages(services: ThreeServices) -> None:
+    create(services, "followed", 1)
+    put(services, "followed", b"1", b"2")
+    request = reader_pb2.PullStreamRequest(topic="followed", follow=True)
+    stream = services.reader.PullStream(request, timeout=20)
+    found = iter(body for response in stream for body in bodies(response))
+    assert [next(found), next(found)] == [b"1", b"2"]
+    put(services, "followed", b"3")
+    assert next(found) == b"3"
+    stream.cancel()
+
+
+def test_a_slow_reader_of_a_stream_is_waited_for(services: ThreeServices) -> None:
+    create(services, "flow", 1)
+    big = [bytes([i]) * 200_000 for i in range(20)]
+    put(services, "flow", *big)
+    put(services, "flow", *big)
+    stream = services.reader.PullStream(
+        reader_pb2.PullStreamRequest(topic="flow", max_bytes=400_000), timeout=30
+    )
+    first = next(stream)
+    time.sleep(0.5)
+    rest = [body for response in stream for body in bodies(response)]
+    assert bodies(first) + rest == big + big
+
+
+def test_keys_are_found_page_by_page(services: ThreeServices) -> None:
+    found: list[bytes] = []
+    token, pages = "", 0
+    while True:
+        response = services.reader.QueryByKey(
+            reader_pb2.QueryByKeyRequest(
+                topic="orders", key="key-3", max_messages=7, page_token=token
+            ),
+            timeout=20,
+        )
+        page = bodies(response)
+        offsets = [int(b[1:]) for b in page]
+        assert offsets == sorted(offsets)
+        found += page
+        pages += 1
+        token = response.next_page_token
+        if not token:
+            break
+    assert sorted(found) == sorted(f"m{i}".encode() for i in range(3, COUNT, 10))
+    assert pages >= len(found) // 7
+
+
+def test_a_unique_key_finds_its_message_alone(services: ThreeServices) -> None:
+    (stored,) = put(services, "orders", b"unique", queue_id=1)
+    settled(services)
+    request = reader_pb2.QueryByKeyRequest(
+        topic="orders", key=stored.unique_key, unique=True, decode=True
+    )
+    response = services.reader.QueryByKey(request, timeout=20)
+    assert [record.body for record in response.decoded] == [b"unique"]
+    by_id = services.reader.GetMessage(
+        reader_pb2.GetMessageRequest(message_id=stored.message_id), timeout=20
+    )
+    assert by_id.record == response.decoded[0]
+    unknown = reader_pb2.QueryByKeyRequest(topic="orders", key="nobody")
+    assert services.reader.QueryByKey(unknown, timeout=20).record_count == 0
+
+
+def test_offsets_by_position_and_time(services: ThreeServices) -> None:
+    def ask(position: Any, timestamp_ms: int = 0) -> int:
+        request = reader_pb2.QueryOffsetRequest(
+            topic="orders", queue_id=0, position=position, timestamp_ms=timestamp_ms
+        )
+        return int(services.reader.QueryOffset(request, timeout=20).queue_offset)
+
+    assert ask(reader_pb2.EARLIEST) == 0
+    assert ask(reader_pb2.LATEST) == COUNT
+    assert ask(reader_pb2.TIME_LOWER, 0) == 0
+    assert ask(reader_pb2.TIME_UPPER, 1 << 50) == COUNT - 1
+
+
+def test_groups_keep_their_progress_over_a_restart_of_the_reader(services: ThreeServices) -> None:
+    for queue_offset in (3, 120):
+        services.reader.CommitOffset(
+            reader_pb2.CommitOffsetRequest(
+                group="billing", topic="orders", queue_id=0, queue_offset=queue_offset
+            ),
+            timeout=20,
+        )
+    saved = (services.store / "config" / "consumerOffset.json").read_text()
+    assert '"orders@billing"' in saved and "120" in saved
+    (offset,) = services.reader.FetchOffsets(
+        reader_pb2.FetchOffsetsRequest(group="billing"), timeout=20
+    ).offsets
+    assert (offset.queue_offset, offset.max_offset, offset.lag) == (120, COUNT, COUNT - 120)
+    groups = services.reader.ListGroups(reader_pb2.ListGroupsRequest(), timeout=20).groups
+    assert list(groups) == ["billing"]
+    other = reader_pb2.FetchOffsetsRequest(group="billing", topic="else")
+    assert not services.reader.FetchOffsets(other, timeout=20).offsets
+
+
+def test_the_status_of_each_service(services: ThreeServices) -> None:
+    settled(services)
+    writer = services.writer.GetWriterStatus(writer_pb2.GetWriterStatusRequest(), timeout=10)
+    reader = services.reader.GetReaderStatus(reader_pb2.GetReaderStatusRequest(), timeout=10)
+    indexer = services.indexer.GetIndexerStatus(indexer_pb2.GetIndexerStatusRequest(), timeout=10)
+    assert writer.writable and writer.flush_mode == "async" and not writer.problem
+    assert reader.writer_alive
+    assert reader.visible_offset == reader.indexed_offset == writer.appended_offset
+    assert indexer.indexed_offset == indexer.confirm_offset == writer.appended_offset
+    assert indexer.key_count > 2 * COUNT and indexer.file_count >= 1
+
+
+def test_a_record_batch_is_stored_and_read_back(services: ThreeServices) -> None:
+    create(services, "batched", 2)
+    records = [
+        encode_for_batch(
+            topic="batched",
+            queue_id=i % 2,
+            body=f"b{i}".encode(),
+            properties_bytes=encode_properties({"KEYS": f"bk{i}"}),
+            flag=0,
+            sys_flag=0,
+            born_timestamp_ms=1_700_000_000_000,
+            born_host="127.0.0.1:1",
+        )
+        for i in range(10)
+    ]
+    request = writer_pb2.ProduceBatchRequest(records=b"".join(records))
+    unary = services.writer.ProduceBatch(request, timeout=20)
+    assert unary.record_count == 10
+    assert [(r.queue_id, r.first_queue_offset, r.count) for r in unary.ranges] == [
+        (0, 0, 5),
+        (1, 0, 5),
+    ]
+    answers = list(services.writer.ProduceStream(iter([request] * 3), timeout=20))
+    assert [a.stored.ranges[0].first_queue_offset for a in answers] == [5, 10, 15]
+    assert answers[0].stored.commit_offset == unary.end_commit_offset
+    settled(services)
+    assert bodies(pull(services, topic="batched", queue_id=1)) == [
+        f"b{i}".encode() for i in range(1, 10, 2)
+    ] * 4
+
+
+def test_a_damaged_record_is_data_loss_of_itself_alone(services: ThreeServices) -> None:
+    create(services, "damaged", 1)
+    stored = put(services, "damaged", b"good 1", b"to be damaged", b"good 2")
+    settled(services)
+    log = services.store / "commitlog" / "00000000000000000000"
+    position = log.read_bytes().index(b"to be damaged")
+    with log.open("r+b") as file:
+        file.seek(position)
+        file.write(b"XX")
+    response = pull(services, topic="damaged")
+    assert response.status == reader_pb2.FOUND
+    assert bodies(response) == [b"good 1", b"good 2"]
+    (damage,) = response.damaged
+    assert (damage.queue_offset, damage.commit_offset) == (1, stored[1].commit_offset)
+    assert damage.reason
+    with pytest.raises(grpc.RpcError) as caught:
+        services.reader.GetMessage(
+            reader_pb2.GetMessageRequest(commit_offset=stored[1].commit_offset), timeout=20
+        )
+    assert caught.value.code() is grpc.StatusCode.DATA_LOSS
+
+
+def test_an_empty_queue_answers_where_it_begins(services: ThreeServices) -> None:
+    create(services, "shifted", 1)
+    response = pull(services, topic="shifted", queue_offset=0)
+    assert response.status == reader_pb2.NO_MESSAGE_IN_QUEUE
+    assert pull(services, topic="shifted", queue_offset=7).next_offset == 0
