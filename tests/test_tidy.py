@@ -54,7 +54,9 @@ def test_layout_tables_in_docstrings_fit_the_line() -> None:
     """A table that wraps is not read; shorten its notes."""
     wide = []
     for path in modules():
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")), clean=False) or ""
+        docstring = (
+            ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")), clean=False) or ""
+        )
         for number, line in enumerate(docstring.splitlines(), start=1):
             if len(line) > LINE_LENGTH_MAX:
                 wide.append(f"{path.relative_to(ROOT)}:{number}: {len(line)} columns")
