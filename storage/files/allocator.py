@@ -70,6 +70,8 @@ class MappedFileAllocator:
         with self._changed:
             self._changed.wait_for(lambda: self._creating != start_offset)
             mapped = self._prepared.get(start_offset)
+            if mapped is None and start_offset in self._wanted:
+                self._wanted.remove(start_offset)  # it is made here, not by both
         if mapped is None:
             mapped = self._create(start_offset)
         # Kept until the buffer is there, for the next attempt.

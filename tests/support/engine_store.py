@@ -1,0 +1,70 @@
+"""Small stores for the engine's tests: little files, and everything read back through the files."""
+
+from pathlib import Path
+
+import numpy as np
+
+from storage.config import StoreConfig
+from storage.consume_queue import as_units
+from storage.format.properties import encode_properties
+from storage.format.record import Record, decode_record, encode_for_batch
+from storage.kernels.columns import CHECK_ALL
+from storage.log_walk import Damage, Records, walk_log
+from storage.files.filesystem import OsFileSystem
+from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+
+LOG_FILE_SIZE = 1 << 16
+QUEUE_FILE_SIZE = 100 * 20
+
+
+def small_config(**changes) -> StoreConfig:
+    """Return a configuration whose files roll after a few hundred messages."""
+    fields = {
+        "commit_log_file_size": LOG_FILE_SIZE,
+        "consume_queue_file_size": QUEUE_FILE_SIZE,
+        "index_slot_count": 50,
+        "index_entry_count": 200,
+        "flush_interval_ms": 50,
+        "queue_flush_interval_ms": 50,
+    }
+    return StoreConfig(**(fields | changes))
+
+
+def record(topic="t", queue_id=0, body=b"body", *, tag="", keys="", properties=None, sys_flag=0):
+    """Encode one record as a client puts it in a batch."""
+    block = encode_properties({"KEYS": keys, "TAGS": tag, **(properties or {})})
+    return encode_for_batch(topic, queue_id, body, block, 0, sys_flag, 1_000, "10.0.0.1:5")
+
+
+def records_on_disk(directory: Path) -> list[Record]:
+    """Decode every record of a commit log; a damaged one is an error."""
+    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
+    found = []
+    for step in walk_log(files, files.first_offset, files.end_offset, checks=CHECK_ALL):
+        assert not isinstance(step, Damage), step
+        if isinstance(step, Records):
+            found += [
+                decode_record(step.data, int(position)) for position in step.rows[:, 0]
+            ]
+    return found
+
+
+def queue_units_on_disk(directory: Path, topic: str, queue_id: int) -> list[tuple[int, int, int]]:
+    """Return ``(commit_offset, size, tag_code)`` of every unit that is not zero, file by file."""
+    paths = sorted((directory / "consumequeue" / topic / str(queue_id)).iterdir())
+    units = as_units(b"".join(path.read_bytes() for path in paths))
+    used = np.flatnonzero(units["size"])
+    return [tuple(int(value) for value in units[place]) for place in used]
+
+
+def check_queues_match_log(directory: Path) -> int:
+    """Require that units and records name each other, one to one; return how many there are."""
+    records = records_on_disk(directory)
+    by_queue: dict[tuple[str, int], list[Record]] = {}
+    for each in records:
+        by_queue.setdefault((each.topic, each.queue_id), []).append(each)
+    for (topic, queue_id), members in by_queue.items():
+        units = queue_units_on_disk(directory, topic, queue_id)
+        assert [unit[0] for unit in units] == [each.commit_offset for each in members]
+        assert [each.queue_offset for each in members] == list(range(len(members)))
+    return len(records)
