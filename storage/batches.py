@@ -103,11 +103,16 @@ class BatchPreparer:
             )
         return Prepared(
             data, rows, buffers.placed_rows, int(count), buffers.group_of,
-            [_queue_key(data, rows[row]) for row in buffers.first_row[:group_count]],
+            _queue_keys(data, rows.take(buffers.first_row[:group_count], axis=0)),
             buffers.group_size[:group_count].tolist(), int(size),
         )  # fmt: skip
 
 
-def _queue_key(data: ByteArray, row: npt.NDArray[np.int64]) -> QueueKey:
-    position = int(row[TOPIC_POSITION])
-    return data[position : position + int(row[TOPIC_LENGTH])].tobytes(), int(row[QUEUE_ID])
+def _queue_keys(data: ByteArray, rows: npt.NDArray[np.int64]) -> list[QueueKey]:
+    """Return topic and queue id of each row."""
+    view = memoryview(data)  # type: ignore[arg-type]
+    keys = []
+    for row in rows.tolist():
+        position = row[TOPIC_POSITION]
+        keys.append((bytes(view[position : position + row[TOPIC_LENGTH]]), row[QUEUE_ID]))
+    return keys

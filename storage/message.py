@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -40,8 +40,7 @@ class PutResult:
     store_timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRange:
+class QueueRange(NamedTuple):
     """Queue offsets which the records of one queue in a batch were given."""
 
     topic: str

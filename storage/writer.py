@@ -168,9 +168,7 @@ class StoreWriter:
             record_count=prepared.record_count,
             store_timestamp_ms=store_timestamp_ms,
             ranges=tuple(
-                QueueRange(
-                    topic=topic.decode(), queue_id=queue_id, first_queue_offset=first, count=size
-                )
+                QueueRange(topic.decode(), queue_id, first, size)
                 for (topic, queue_id), first, size in zip(
                     prepared.queues, firsts, prepared.sizes, strict=True
                 )
