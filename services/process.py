@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from services import logs
+from services import logs, loops
 from services.server import CannotListen
 from services.settings import ListenSettings
 from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
@@ -42,7 +42,7 @@ def run(
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     try:
-        asyncio.run(_until_stopped(serve))
+        loops.run(_until_stopped(serve))
     except (StoreError, OSError, ValueError) as error:
         for kind in type(error).__mro__:
             if kind in EXIT_CODE_OF:

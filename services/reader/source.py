@@ -10,7 +10,7 @@ from services.reader.group_commits import Commit
 from services.status import InvalidArgument
 from storage.errors import NotAStore, StoreError
 from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.format.names import group_problem
+from storage.format.names import group_name_problem
 from storage.message import KeyQueryResult, PullResult
 from storage.reader import StoreReader
 
@@ -127,7 +127,7 @@ class Source:
 
     def group_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
         """Return a group's progress by topic and queue id. Raises for a name that cannot be one."""
-        problem = group_problem(group)
+        problem = group_name_problem(group)
         if problem:
             raise InvalidArgument("group", problem)
         return self._reader.consumer_offsets.fetch_group(group)

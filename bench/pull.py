@@ -1,0 +1,72 @@
+"""Pulling from the page cache over gRPC beside an empty server stream of the same size."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from bench import echo, produce
+from penstock.v1 import reader_pb2, reader_pb2_grpc, writer_pb2, writer_pb2_grpc
+from services import loops
+
+QUEUE_MIB: Final = 64  # in each queue pulled
+FRAMES: Final = QUEUE_MIB * 16 * produce.QUEUES
+
+
+async def measure(
+    writer: str, reader: str, transport: str, *, rounds: int
+) -> list[echo.Measure]:
+    """Fill a topic, then time a stream of pulls against a stream of nothing."""
+    async with (
+        grpc.aio.insecure_channel(writer, echo.CLIENT_OPTIONS) as filling,
+        grpc.aio.insecure_channel(reader, echo.CLIENT_OPTIONS) as ours,
+        grpc.aio.insecure_channel(transport, echo.CLIENT_OPTIONS) as limit,
+    ):
+        stub = writer_pb2_grpc.WriterStub(filling)
+        await stub.CreateTopic(
+            writer_pb2.CreateTopicRequest(name=produce.TOPIC, queue_count=produce.QUEUES)
+        )
+        await echo.time_sink(
+            filling, "/penstock.v1.Writer/ProduceStream", produce.batch(), frames=FRAMES, in_flight=32
+        )
+        last = reader_pb2.PullRequest(
+            topic=produce.TOPIC, queue_offset=FRAMES * produce.RECORDS // produce.QUEUES - 1,
+            wait_ms=20_000, max_messages=1,
+        )  # fmt: skip
+        await reader_pb2_grpc.ReaderStub(ours).Pull(last)
+        request = reader_pb2.PullStreamRequest(
+            topic=produce.TOPIC, max_bytes=echo.RESPONSE_BYTES
+        ).SerializeToString()
+        responses = str(QUEUE_MIB).encode()
+        return [
+            await echo.alternate(
+                "pull stream, 1 MiB responses",
+                "MiB/s",
+                0.7,
+                lambda: echo.time_source(ours, "/penstock.v1.Reader/PullStream", request),
+                lambda: echo.time_source(limit, echo.SOURCE, responses),
+                rounds=rounds,
+            )
+        ]
+
+
+def run(*, rounds: int) -> list[echo.Measure]:
+    """Start a writer, a reader and an echo server, and time them."""
+    with (
+        echo.scratch_store() as store,
+        echo.process(
+            "services.writer", "--store", str(store), "--listen", "127.0.0.1:0",
+            "--unflushed-bytes-max", "4GiB",
+        ) as (writer, _),
+        echo.process(
+            "services.reader", "--store", str(store), "--listen", "127.0.0.1:0"
+        ) as (reader, _),
+        echo.process("bench.echo") as (transport, _),
+    ):  # fmt: skip
+        return loops.run(measure(writer, reader, transport, rounds=rounds))
+
+
+if __name__ == "__main__":
+    options = echo.arguments()
+    echo.report(run(rounds=options.rounds), as_json=options.json)
