@@ -20,6 +20,7 @@ from penstock.channel import (
     DEFAULT_READER,
     DEFAULT_WRITER,
     HEALTH_PATH,
+    NOT_CONNECTED,
     READY_POLL_S,
     Addresses,
     health_request,
@@ -458,12 +459,12 @@ class AsyncClient:
         )
 
     async def wait_connected(self, service: Service, timeout_s: float) -> bool:
-        """Wait for a connection; False if there is none in time."""
+        """Wait for a connection; False if there is none in time. Any answer proves one."""
+        check = self._channel(service).unary_unary(HEALTH_PATH, _raw, _raw)
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._channel(service).channel_ready()
-        except TimeoutError:
-            return False
+            await check(health_request(service), timeout=timeout_s, wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            return error.code() not in NOT_CONNECTED
         return True
 
     def _channel(self, service: Service) -> grpc.aio.Channel:

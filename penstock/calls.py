@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from penstock import wire
 from penstock.errors import (
+    DeadlineExceeded,
     MessageNotFound,
     NotFound,
     PenstockError,
@@ -82,6 +83,7 @@ class Attempts:
         self._clock = clock
         self._deadline = clock.monotonic() + timeout_s + call.wait_ms / 1000
         self._count = 0
+        self._previous: PenstockError | None = None
 
     def remaining_s(self) -> float:
         """Return how much of the deadline is left for the next attempt."""
@@ -93,11 +95,14 @@ class Attempts:
         delay_ms = self._policy.delay_ms(failure, self._call.repeat, self._count)
         self._count += 1
         if delay_ms is not None and delay_ms / 1000 < self.remaining_s() - 0.001:
+            failure.__cause__ = error if isinstance(error, BaseException) else None
+            self._previous = failure
             return delay_ms / 1000
+        failure.__cause__ = error if isinstance(error, BaseException) else None
         if self._call.repeat is Repeat.DUPLICATES:
-            failure = produce_error(failure)
-        cause = failure.__cause__ or failure
-        cause.__cause__ = error if isinstance(error, BaseException) else None
+            raise produce_error(failure)
+        if isinstance(failure, DeadlineExceeded) and self._previous is not None:
+            raise self._previous  # says more than that the last attempt had too little time
         raise failure
 
 

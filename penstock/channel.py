@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import grpc
 from grpc_health.v1 import health_pb2
 
 from penstock.wire import Service
@@ -21,6 +22,13 @@ HEALTH_NAMES: Final[Mapping[Service, str]] = {
     "indexer": "penstock.v1.Indexer",
 }
 READY_POLL_S: Final = 0.05
+NOT_CONNECTED: Final = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+    }
+)
 
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 64 << 20),

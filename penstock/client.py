@@ -18,6 +18,7 @@ from penstock.channel import (
     DEFAULT_READER,
     DEFAULT_WRITER,
     HEALTH_PATH,
+    NOT_CONNECTED,
     READY_POLL_S,
     Addresses,
     health_request,
@@ -455,14 +456,12 @@ class Client:
         )
 
     def wait_connected(self, service: Service, timeout_s: float) -> bool:
-        """Wait for a connection; False if there is none in time."""
-        ready = grpc.channel_ready_future(self._channel(service))
+        """Wait for a connection; False if there is none in time. Any answer proves one."""
+        check = self._channel(service).unary_unary(HEALTH_PATH, _raw, _raw)
         try:
-            ready.result(timeout=timeout_s)
-        except grpc.FutureTimeoutError:
-            return False
-        finally:
-            ready.cancel()
+            check(health_request(service), timeout=timeout_s, wait_for_ready=True)
+        except grpc.RpcError as error:
+            return error.code() not in NOT_CONNECTED
         return True
 
     def _channel(self, service: Service) -> grpc.Channel:

@@ -268,8 +268,11 @@ class Consumption:
                     return item
                 if isinstance(item, DataLoss) and item.damage is not None:
                     queue.finished = max(queue.finished, item.damage.queue_offset)
+                elif isinstance(item, OffsetOutOfRange):
+                    queue.finished = queue.committed = item.next_offset
                 raise item
-            queue.finished = after if queue.waiting_batches else max(after, queue.fetch_offset)
+            behind = after if queue.waiting_batches else max(after, queue.fetch_offset)
+            queue.finished = max(queue.finished, behind)
             self._current = None
 
     def positions(self, *, with_current: bool) -> dict[int, int]:
@@ -287,6 +290,10 @@ class Consumption:
         if not self.options.group:
             return []
         positions = self.positions(with_current=with_current)
+        if with_current and self._last is not None and self._current is not None:
+            queue_id = self._current[0].queue_id  # finished now, or a later commit would go back
+            self.queues[queue_id].finished = positions[queue_id]
+            self._last = None
         return [
             (
                 queue,
@@ -299,11 +306,11 @@ class Consumption:
                 ),
             )
             for queue in self.queues.values()
-            if positions[queue.queue_id] != queue.committed
+            if positions[queue.queue_id] > queue.committed
         ]
 
 
-_ALL: Final = (1 << 31) - 1  # messages a pull: bytes bound it, not their number
+_ALL: Final = 1 << 14  # messages a pull: its bytes bound it, not their number
 
 
 def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consumption]:

@@ -254,7 +254,7 @@ class Producer:
                     self._state.answer(response, self._client.clock.monotonic())
                     self._changed.notify_all()
         except grpc.RpcError as error:
-            failure = from_rpc_error(error)  # type: ignore[arg-type]
+            failure = from_rpc_error(error)
             failure.__cause__ = error
             if isinstance(failure, Cancelled) and self._closing:
                 return ClientClosed("the producer was closed")

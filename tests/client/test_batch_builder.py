@@ -1,0 +1,162 @@
+"""Record batches: every field encoded, every rule kept, and as fast as it must be."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import BatchFull, InvalidArgument, RecordBatch
+from storage.format.record import Verdict, check_record, decode_record, set_property_crc
+
+TEXT = st.text(
+    st.characters(codec="utf-8", exclude_characters="\x01\x02 |", exclude_categories=["Zs", "Cc"]),
+    min_size=1,
+    max_size=20,
+)
+
+
+class FixedClock:
+    def now_ms(self) -> int:
+        return 1_700_000_000_123
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+@given(
+    body=st.binary(max_size=200),
+    keys=st.lists(TEXT, max_size=4),
+    tag=st.one_of(st.just(""), TEXT.filter(lambda t: t == t.strip())),
+    properties=st.dictionaries(TEXT.map(lambda t: "user-" + t), TEXT, max_size=3),
+    queue_id=st.integers(0, 100),
+    flag=st.integers(-100, 100),
+)
+def test_a_record_has_what_was_added(
+    body: bytes,
+    keys: list[str],
+    tag: str,
+    properties: dict[str, str],
+    queue_id: int,
+    flag: int,
+) -> None:
+    """What decodes is what was given, and what the writer fills in is zero."""
+    batch = RecordBatch("orders", clock=FixedClock())
+    batch.add(body, keys=keys, tag=tag, properties=properties, queue_id=queue_id, flag=flag)
+
+    record = decode_record(batch.records())
+
+    assert (record.topic, record.queue_id, record.flag) == ("orders", queue_id, flag)
+    assert record.body == body
+    found = record.properties
+    assert found.pop("__CRC32#") == "0" * 10
+    assert found.pop("KEYS", "") == " ".join(keys)
+    assert found.pop("TAGS", "") == tag
+    assert found == properties
+    assert (record.queue_offset, record.commit_offset, record.store_timestamp_ms) == (0, 0, 0)
+    assert record.born_timestamp_ms == 1_700_000_000_123
+    finished = bytearray(batch.records())
+    set_property_crc(finished)
+    assert check_record(finished) is Verdict.GOOD
+
+
+def test_many_added_at_once_are_the_same_bytes_as_one_by_one() -> None:
+    """With and without keys, tags and queues."""
+    bodies = [b"%d" % n for n in range(10)]
+    keys = [[f"k{n}"] if n % 2 else [] for n in range(10)]
+    tags = ["t" if n % 3 else "" for n in range(10)]
+    queues = [n % 4 for n in range(10)]
+    one_by_one = RecordBatch("orders", clock=FixedClock())
+    for body, key, tag, queue in zip(bodies, keys, tags, queues, strict=True):
+        one_by_one.add(body, keys=key, tag=tag, queue_id=queue)
+    together = RecordBatch("orders", clock=FixedClock())
+
+    assert together.add_many(bodies, keys=keys, tags=tags, queue_ids=queues) == 10
+
+    assert together.records() == one_by_one.records()
+    assert (len(together), together.size) == (10, len(one_by_one.records()))
+
+
+def test_a_single_tag_and_queue_are_those_of_all() -> None:
+    """As plain values instead of sequences."""
+    batch = RecordBatch("orders")
+    batch.add_many([b"a", b"b"], tags="t", queue_ids=3)
+
+    records = batch.records()
+    second = decode_record(records, len(records) // 2)
+
+    assert (second.body, second.queue_id, second.properties["TAGS"]) == (b"b", 3, "t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"keys": [""]}, "keys"),
+        ({"keys": ["a", ""]}, "keys"),
+        ({"keys": ["a b"]}, "keys"),
+        ({"keys": ["a\x01"]}, "keys"),
+        ({"keys": ["a\x02"]}, "keys"),
+        ({"keys": ["x" * 32_001]}, "keys"),
+        ({"keys": "text"}, "keys"),
+        ({"keys": ["\ud800"]}, "keys"),
+        ({"tag": "a|b"}, "tag"),
+        ({"tag": " a"}, "tag"),
+        ({"tag": "a\x02b"}, "tag"),
+        ({"properties": {"KEYS": "x"}}, "properties"),
+        ({"properties": {"a": "x\x02y"}}, "properties"),
+        ({"properties": {"": "x"}}, "properties"),
+        ({"properties": {"a": ""}}, "properties"),
+        ({"properties": {"a": "x" * 32_768}}, "properties"),
+        ({"unique_key": "a b"}, "unique_key"),
+    ],
+)
+def test_a_message_that_breaks_a_rule_is_refused_naming_the_field(
+    arguments: dict[str, object], field: str
+) -> None:
+    """And the batch is as it was."""
+    batch = RecordBatch("orders")
+
+    with pytest.raises(InvalidArgument) as caught:
+        batch.add(b"x", **arguments)  # type: ignore[arg-type]
+
+    assert caught.value.field == field
+    assert len(batch) == 0
+
+
+def test_a_full_batch_takes_no_more_and_can_be_filled_anew() -> None:
+    """``add`` raises, ``add_many`` tells how many it took."""
+    batch = RecordBatch("orders", size_max=1000)
+    taken = batch.add_many([b"x" * 100] * 20)
+    assert 0 < taken < 20
+    assert batch.size <= 1000
+
+    with pytest.raises(BatchFull):
+        batch.add(b"x" * 100)
+    assert len(batch) == taken
+    batch.clear()
+    assert (len(batch), batch.size, batch.records()) == (0, 0, b"")
+    batch.add(b"x")
+    assert len(batch) == 1
+
+
+def test_lists_of_different_lengths_are_refused() -> None:
+    """Before anything is added."""
+    batch = RecordBatch("orders")
+    with pytest.raises(ValueError, match="2 bodies"):
+        batch.add_many([b"a", b"b"], keys=[["k"]])
+
+
+def test_small_records_are_encoded_fast() -> None:
+    """A bound far below what is measured, so that only a change of kind fails."""
+    bodies, keys, tags = [b"x" * 100] * 5000, [("N123", "UA1")] * 5000, ["EWR"] * 5000
+    best = float("inf")
+    for _ in range(5):
+        batch = RecordBatch("orders")
+        began = time.perf_counter()
+        batch.add_many(bodies, keys=keys, tags=tags)
+        batch.records()
+        best = min(best, time.perf_counter() - began)
+
+    assert 5000 / best > 100_000

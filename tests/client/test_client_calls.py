@@ -1,0 +1,328 @@
+"""Single calls of the synchronous client against fake services."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import grpc
+import pytest
+from fake_penstock import FakePenstock, rich_status
+
+from penstock import (
+    Client,
+    ClientClosed,
+    DeadlineExceeded,
+    InvalidArgument,
+    Message,
+    MessageNotFound,
+    PullStatus,
+    RecordBatch,
+    ResourceExhausted,
+    RetryPolicy,
+    TopicExists,
+    TopicNotFound,
+    Unavailable,
+    UnknownOutcome,
+)
+
+UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
+BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
+
+
+def test_what_is_produced_can_be_pulled_with_all_its_fields(client: Client) -> None:
+    """Body, keys, tag, properties, unique key and flag come back."""
+    stored = client.produce(
+        "orders",
+        b"pen",
+        keys=["k1", "k2"],
+        tag="new",
+        properties={"colour": "blau"},
+        queue_id=2,
+        unique_key="u1",
+        flag=7,
+    )
+
+    result = client.pull("orders", 2, stored.queue_offset)
+
+    assert result.status is PullStatus.FOUND
+    [record] = result.records
+    assert (record.body, record.keys, record.tag) == (b"pen", ("k1", "k2"), "new")
+    assert (record.topic, record.queue_id, record.queue_offset) == ("orders", 2, 0)
+    assert (record.unique_key, record.flag) == ("u1", 7)
+    assert record.properties["colour"] == "blau"
+    assert record.message_id == stored.message_id
+    assert record.commit_offset == stored.commit_offset
+    assert record.store_timestamp_ms == stored.store_timestamp_ms
+    assert bytes(record.raw) == bytes(result.records.raw)
+    assert "__CRC32#" not in record.properties
+
+
+def test_produce_many_answers_in_the_order_given(client: Client) -> None:
+    """Each message's result stands where the message stood."""
+    messages = [Message(topic="orders", body=b"%d" % n, queue_id=n % 2) for n in range(6)]
+
+    results = client.produce_many(messages)
+
+    assert [each.queue_id for each in results] == [0, 1, 0, 1, 0, 1]
+    assert [each.queue_offset for each in results] == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_batch_is_stored_as_it_was_encoded(client: Client, fake: FakePenstock) -> None:
+    """All records arrive in their queues with keys and tags."""
+    batch = RecordBatch("orders", queue_id=1)
+    batch.add(b"a", keys=["k"], tag="t", properties={"p": "v"}, flag=-3)
+    assert batch.add_many([b"b", b"c"], keys=[["x"], []], tags="u", queue_ids=[1, 3]) == 2
+
+    stored = client.produce_batch(batch)
+
+    assert stored.record_count == 3
+    assert stored.end_commit_offset - stored.commit_offset == batch.size
+    assert fake.store.bodies("orders", 1) == [b"a", b"b"]
+    assert fake.store.bodies("orders", 3) == [b"c"]
+    first, second = client.pull("orders", 1, 0).records
+    assert (first.keys, first.tag, first.flag, first.properties["p"]) == (("k",), "t", -3, "v")
+    assert (second.keys, second.tag) == (("x",), "u")
+
+
+def test_a_message_is_found_by_its_id_and_by_its_commit_offset(client: Client) -> None:
+    """Both ways give the same record, and an unknown one is MessageNotFound."""
+    stored = client.produce("orders", b"pen", queue_id=0, keys=["k"])
+
+    assert client.message(stored.message_id).body == b"pen"
+    assert client.message(stored.commit_offset).message_id == stored.message_id
+    with pytest.raises(MessageNotFound):
+        client.message(10**9)
+
+
+def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: Client) -> None:
+    """Every record with the key comes once, over several pages; a collision does not."""
+    for n in range(10):
+        client.produce("orders", b"%d" % n, queue_id=0, keys=["k", f"n{n}"])
+        client.produce("orders", b"other", queue_id=0, keys=["z"], properties={"collides": "k"})
+
+    found = client.query_by_key("orders", "k", page_size=3)
+
+    assert [record.body for record in found] == [b"%d" % n for n in range(10)]
+    assert found.indexed_offset > 0
+    assert [r.body for r in client.query_by_key("orders", "n4")] == [b"4"]
+
+
+def test_a_query_by_unique_id_uses_that_id(client: Client) -> None:
+    """A business key of the same text is not found."""
+    client.produce("orders", b"yes", queue_id=0, unique_key="u7")
+    client.produce("orders", b"no", queue_id=0, keys=["u7"])
+
+    assert [r.body for r in client.query_by_key("orders", "u7", unique=True)] == [b"yes"]
+
+
+def test_offsets_by_position_and_time(client: Client) -> None:
+    """Earliest, latest, and both boundaries of a time, as number or datetime."""
+    times = [client.produce("orders", b"x", queue_id=0).store_timestamp_ms for _ in range(4)]
+
+    assert client.offset("orders", 0, "earliest").queue_offset == 0
+    assert client.offset("orders", 0).queue_offset == 4
+    assert client.offset("orders", 0, times[2]).queue_offset == 2
+    moment = datetime.fromtimestamp(times[1] / 1000, UTC)
+    assert client.offset("orders", 0, moment, boundary="upper").queue_offset == 1
+
+
+def test_group_offsets_are_kept_and_listed(client: Client) -> None:
+    """A committed offset is told with its lag."""
+    for _ in range(5):
+        client.produce("orders", b"x", queue_id=1)
+    client.commit_offset("billing", "orders", 1, 3)
+
+    [offset] = client.offsets("billing")
+
+    assert (offset.topic, offset.queue_id, offset.queue_offset, offset.lag) == ("orders", 1, 3, 2)
+    assert client.offsets("billing", "other") == []
+    assert client.groups() == ["billing"]
+
+
+def test_topics_are_administered(client: Client) -> None:
+    """Create, describe, update, list, delete, and the two refusals."""
+    assert client.create_topic("t", queues=2).write_queue_count == 2
+    with pytest.raises(TopicExists):
+        client.create_topic("t")
+    assert client.update_topic("t", queues=3).read_queue_count == 3
+    assert set(client.describe_topic("t").queues) == {0, 1, 2}
+    assert [topic.name for topic in client.topics()] == ["orders", "t"]
+    client.delete_topic("t")
+    with pytest.raises(TopicNotFound):
+        client.describe_topic("t")
+
+
+def test_the_services_tell_their_state(client: Client) -> None:
+    """Each status call reaches its service."""
+    client.produce("orders", b"x", queue_id=0)
+    end = client.writer_status().appended_offset
+
+    assert end > 0
+    assert client.reader_status().visible_offset == end
+    assert client.indexer_status().indexed_offset == end
+    assert client.wait_indexed(end).indexed_offset == end
+
+
+def test_wait_ready_returns_when_all_serve_and_names_the_one_that_does_not(
+    client: Client, fake: FakePenstock
+) -> None:
+    """The health of each service counts, not only an open port."""
+    client.wait_ready(5)
+    fake.health.set("penstock.v1.Reader", 2)
+
+    with pytest.raises(Unavailable, match=r"reader.*not serving"):
+        client.wait_ready(0.2)
+
+
+def test_wait_ready_outlasts_a_service_that_starts_late(fake: FakePenstock) -> None:
+    """A refused connection is waited out."""
+    fake.stop()
+    with Client(**fake.addresses) as client:
+        with pytest.raises(Unavailable):
+            client.wait_ready(0.2)
+        fake.start()
+        client.wait_ready(10)
+
+
+@pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        ("Pull", lambda c: c.pull("orders", 0, 0)),
+        ("QueryByKey", lambda c: list(c.query_by_key("orders", "k"))),
+        ("QueryOffset", lambda c: c.offset("orders", 0)),
+        ("CommitOffset", lambda c: c.commit_offset("g", "orders", 0, 1)),
+        ("FetchOffsets", lambda c: c.offsets("g")),
+        ("ListGroups", lambda c: c.groups()),
+        ("ListTopics", lambda c: c.topics()),
+        ("DescribeTopic", lambda c: c.describe_topic("orders")),
+        ("UpdateTopic", lambda c: c.update_topic("orders", queues=5)),
+    ],
+)
+def test_a_call_that_may_be_repeated_is_repeated_when_the_service_is_away(
+    client: Client, fake: FakePenstock, method: str, call: object
+) -> None:
+    """Two failures are outlasted; the third attempt succeeds."""
+    fake.store.fail_next(method, UNAVAILABLE, times=2)
+
+    call(client)  # type: ignore[operator]
+
+    assert fake.store.calls[method] == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "call", "error"),
+    [
+        ("Produce", lambda c: c.produce("orders", b"x", queue_id=0), UnknownOutcome),
+        ("ProduceBatch", lambda c: c.produce_batch(b""), UnknownOutcome),
+        ("CreateTopic", lambda c: c.create_topic("t"), Unavailable),
+        ("DeleteTopic", lambda c: c.delete_topic("orders"), Unavailable),
+    ],
+)
+def test_a_call_that_may_not_be_repeated_is_made_once(
+    client: Client, fake: FakePenstock, method: str, call: object, error: type[Exception]
+) -> None:
+    """One attempt, then the error; a produce says that its outcome is unknown."""
+    fake.store.fail_next(method, UNAVAILABLE)
+
+    with pytest.raises(error) as caught:
+        call(client)  # type: ignore[operator]
+
+    assert fake.store.calls[method] == 1
+    assert caught.value.code is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+    assert fake.store.log == []
+
+
+def test_an_unknown_outcome_chains_the_cause(client: Client, fake: FakePenstock) -> None:
+    """From UnknownOutcome to Unavailable to grpc's own error."""
+    fake.store.fail_next("Produce", UNAVAILABLE)
+
+    with pytest.raises(UnknownOutcome) as caught:
+        client.produce("orders", b"x", queue_id=0)
+
+    cause = caught.value.__cause__
+    assert isinstance(cause, Unavailable)
+    assert isinstance(cause.__cause__, grpc.RpcError)
+
+
+def test_a_produce_of_unknown_outcome_is_repeated_only_if_told_to(fake: FakePenstock) -> None:
+    """``retry_unknown`` is the consent to duplicates."""
+    fake.store.fail_next("Produce", UNAVAILABLE)
+    with Client(**fake.addresses, retry=RetryPolicy(retry_unknown=True)) as client:
+        client.produce("orders", b"x", queue_id=0)
+
+    assert fake.store.calls["Produce"] == 2
+
+
+def test_a_refused_produce_is_repeated_after_the_delay_that_the_writer_names(
+    client: Client, fake: FakePenstock
+) -> None:
+    """RESOURCE_EXHAUSTED means not stored, so it is stored once in the end."""
+    fake.store.fail_next("Produce", BUSY, times=3)
+
+    client.produce("orders", b"x", queue_id=0)
+
+    assert fake.store.calls["Produce"] == 4
+    assert len(fake.store.log) == 1
+
+
+def test_a_refusal_without_a_delay_is_not_repeated(client: Client, fake: FakePenstock) -> None:
+    """A message too large for the transport is such a refusal."""
+    fake.store.fail_next("Produce", rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "too large"))
+
+    with pytest.raises(ResourceExhausted):
+        client.produce("orders", b"x", queue_id=0)
+
+    assert fake.store.calls["Produce"] == 1
+
+
+def test_retries_end_at_the_deadline(fake: FakePenstock) -> None:
+    """The last error is raised, and in time."""
+    fake.store.fail_next("Produce", BUSY, times=1000)
+    with Client(**fake.addresses, timeout_s=0.2) as client, pytest.raises(ResourceExhausted):
+        client.produce("orders", b"x", queue_id=0)
+
+
+def test_a_deadline_that_passes_is_an_error_of_its_own(client: Client, fake: FakePenstock) -> None:
+    """A lock held by the store makes the service too slow."""
+    with fake.store.lock, pytest.raises(DeadlineExceeded):
+        client.pull("orders", 0, 0, timeout_s=0.1)
+
+
+def test_a_long_poll_gets_its_wait_on_top_of_the_timeout(client: Client) -> None:
+    """Waiting for longer than ``timeout_s`` is no failure."""
+    result = client.pull("orders", 0, 0, wait_ms=300, timeout_s=0.2)
+
+    assert result.status is PullStatus.OFFSET_OVERFLOW_ONE
+    assert len(result.records) == 0
+
+
+def test_a_closed_client_says_so(fake: FakePenstock) -> None:
+    """No call goes out any more, and closing again is harmless."""
+    client = Client(**fake.addresses)
+    client.topics()
+    client.close()
+    client.close()
+
+    with pytest.raises(ClientClosed):
+        client.topics()
+
+
+def test_an_error_of_the_service_carries_its_details(client: Client, fake: FakePenstock) -> None:
+    """Code, message, reason, field and record index arrive."""
+    fake.store.fail_next(
+        "ProduceBatch",
+        rich_status(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "record 3: body CRC is wrong",
+            reason="INVALID_BATCH",
+            field_name="records[3]",
+            metadata={"record_index": "3"},
+        ),
+    )
+
+    with pytest.raises(InvalidArgument, match="body CRC") as caught:
+        client.produce_batch(b"")
+
+    assert caught.value.record_index == 3
+    assert caught.value.reason == "INVALID_BATCH"
+    assert caught.value.field == "records[3]"

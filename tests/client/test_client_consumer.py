@@ -1,0 +1,282 @@
+"""Iterating over queues and topics against a fake reader."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import grpc
+import pytest
+from fake_penstock import FakePenstock, rich_status
+
+from penstock import Client, ClientClosed, Damage, DataLoss, OffsetOutOfRange, TopicNotFound
+
+
+def fill(client: Client, count: int, queue_id: int = 0, tag: str = "") -> None:
+    for n in range(count):
+        client.produce("orders", b"%d-%d" % (queue_id, n), queue_id=queue_id, tag=tag)
+
+
+def test_a_topic_is_read_whole_and_each_queue_in_order(client: Client, fake: FakePenstock) -> None:
+    """All queues, several pulls each, then the end."""
+    fake.store.pull_records_max = 7
+    for queue_id in range(4):
+        fill(client, 30, queue_id)
+
+    bodies = [record.body for record in client.consume("orders", follow=False)]
+
+    assert len(bodies) == 120
+    for queue_id in range(4):
+        own = [body for body in bodies if body.startswith(b"%d-" % queue_id)]
+        assert own == [b"%d-%d" % (queue_id, n) for n in range(30)]
+
+
+def test_a_group_goes_on_where_it_stopped(client: Client, fake: FakePenstock) -> None:
+    """Half is consumed and committed; the next consumer gets the other half, nothing twice."""
+    fill(client, 10, 0)
+    fill(client, 10, 1)
+    seen = []
+    with client.consume("orders", group="g", follow=False) as consumer:
+        for record in consumer:
+            seen.append(record.body)
+            if len(seen) == 7:
+                consumer.commit()
+                break
+
+    rest = [record.body for record in client.consume("orders", group="g", follow=False)]
+
+    assert len(seen) + len(rest) == 20
+    assert set(seen).isdisjoint(rest)
+    assert [(o.queue_id, o.queue_offset) for o in client.offsets("g")] == [(0, 10), (1, 10)]
+
+
+def test_the_record_in_hand_is_not_counted_as_consumed_on_close(client: Client) -> None:
+    """A consumer that fails at a record gets that record again."""
+    fill(client, 5)
+    with client.consume("orders", group="g", queues=[0], follow=False) as consumer:
+        next(consumer)
+        next(consumer)
+
+    assert [o.queue_offset for o in client.offsets("g")] == [1]
+    again = next(client.consume("orders", group="g", queues=[0], follow=False))
+    assert again.queue_offset == 1
+
+
+def test_offsets_are_committed_on_the_way(client: Client) -> None:
+    """With a short interval, before the end and without a close."""
+    fill(client, 20)
+    consumer = client.consume("orders", group="g", queues=[0], follow=False, commit_interval_ms=1)
+    for _ in range(10):
+        next(consumer)
+        time.sleep(0.002)
+
+    [offset] = client.offsets("g")
+    assert 5 <= offset.queue_offset <= 9
+    consumer.close()
+
+
+def test_without_auto_commit_nothing_is_committed(client: Client) -> None:
+    """Not at the end and not on close."""
+    fill(client, 3)
+    with client.consume("orders", group="g", follow=False, auto_commit=False) as consumer:
+        assert len(list(consumer)) == 3
+
+    assert client.offsets("g") == []
+
+
+def test_where_to_start(client: Client) -> None:
+    """Earliest, an offset, a time; latest sees only what comes after."""
+    fill(client, 5)
+    third = list(client.pull("orders", 0, 0).records)[2].store_timestamp_ms
+
+    def first(start: object) -> int:
+        return next(
+            client.consume("orders", queues=[0], start=start, follow=False)  # type: ignore[arg-type]
+        ).queue_offset
+
+    assert first("earliest") == 0
+    assert first(3) == 3
+    from datetime import UTC, datetime
+
+    assert first(datetime.fromtimestamp(third / 1000, UTC)) == 2
+    assert list(client.consume("orders", queues=[0], start="latest", follow=False)) == []
+
+
+def test_a_group_s_offset_goes_before_the_start_asked_for(client: Client) -> None:
+    """``start`` is for queues where the group has none."""
+    fill(client, 5)
+    client.commit_offset("g", "orders", 0, 4)
+
+    record = next(client.consume("orders", group="g", queues=[0], start="earliest", follow=False))
+
+    assert record.queue_offset == 4
+
+
+def test_a_tag_filters_and_progress_covers_what_was_filtered_out(client: Client) -> None:
+    """The group's offset goes to the end although the last records did not match."""
+    fill(client, 3, tag="a")
+    fill(client, 3, tag="b")
+
+    with client.consume("orders", group="g", queues=[0], tag="a", follow=False) as consumer:
+        assert len(list(consumer)) == 3
+
+    assert [o.queue_offset for o in client.offsets("g")] == [6]
+
+
+def test_following_gives_records_as_they_come(client: Client, fake: FakePenstock) -> None:
+    """The iterator waits at the end and wakes for each new record, on any queue."""
+    consumer = client.consume("orders", follow=True)
+    got: list[bytes] = []
+
+    def consume() -> None:
+        for record in consumer:
+            got.append(record.body)
+            if len(got) == 6:
+                return
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    for n in range(6):
+        time.sleep(0.02)
+        client.produce("orders", b"%d" % n, queue_id=n % 4)
+    thread.join(10)
+
+    assert sorted(got) == [b"%d" % n for n in range(6)]
+    assert fake.store.calls["Pull"] < 30  # long polls, not a busy loop
+    consumer.close()
+
+
+def test_a_damaged_record_is_raised_and_can_be_gone_past(
+    client: Client, fake: FakePenstock
+) -> None:
+    """The error stands in the record's place, tells where to go on, and iterating on does so."""
+    fill(client, 6)
+    fake.store.damaged["orders", 0, 2] = "body CRC"
+    consumer = client.consume("orders", group="g", queues=[0], follow=False)
+    seen = [next(consumer).queue_offset, next(consumer).queue_offset]
+
+    with pytest.raises(DataLoss, match="body CRC") as caught:
+        next(consumer)
+
+    assert caught.value.next_offset == 3
+    assert caught.value.damage is not None
+    assert caught.value.damage.queue_offset == 2
+    assert (caught.value.topic, caught.value.queue_id) == ("orders", 0)
+    assert consumer.positions == {0: 2}
+    assert seen + [record.queue_offset for record in consumer] == [0, 1, 3, 4, 5]
+    resumed = client.consume("orders", queues=[0], start=caught.value.next_offset, follow=False)
+    assert [record.queue_offset for record in resumed] == [3, 4, 5]
+
+
+def test_a_consumer_that_stops_at_damage_does_not_commit_past_it(
+    client: Client, fake: FakePenstock
+) -> None:
+    """The next consumer of the group meets the damaged record again."""
+    fill(client, 4)
+    fake.store.damaged["orders", 0, 2] = "body CRC"
+    with (
+        pytest.raises(DataLoss),
+        client.consume("orders", group="g", queues=[0], follow=False) as consumer,
+    ):
+        list(consumer)
+
+    assert [o.queue_offset for o in client.offsets("g")] == [2]
+
+
+def test_damaged_records_are_skipped_through_the_callback(
+    client: Client, fake: FakePenstock
+) -> None:
+    """Each is told once, in its place, and the others are given."""
+    fill(client, 5)
+    fake.store.damaged["orders", 0, 0] = "magic"
+    fake.store.damaged["orders", 0, 4] = "body CRC"
+    told: list[tuple[str, int, int]] = []
+
+    def skip(topic: str, queue_id: int, damage: Damage) -> None:
+        told.append((topic, queue_id, damage.queue_offset))
+
+    consumer = client.consume("orders", queues=[0], follow=False, on_damaged=skip)
+
+    assert [record.queue_offset for record in consumer] == [1, 2, 3]
+    assert told == [("orders", 0, 0), ("orders", 0, 4)]
+
+
+def test_a_pull_reports_damage_beside_the_records(client: Client, fake: FakePenstock) -> None:
+    """It does not raise: the caller sees both."""
+    fill(client, 3)
+    fake.store.damaged["orders", 0, 1] = "magic"
+
+    result = client.pull("orders", 0, 0)
+
+    assert [record.queue_offset for record in result.records] == [0, 2]
+    assert [damage.queue_offset for damage in result.damaged] == [1]
+
+
+def test_an_offset_beyond_the_end_is_told(client: Client) -> None:
+    """As after the loss of a log's tail; going on starts at the end."""
+    fill(client, 3)
+    client.commit_offset("g", "orders", 0, 50)
+    consumer = client.consume("orders", group="g", queues=[0], follow=False)
+
+    with pytest.raises(OffsetOutOfRange) as caught:
+        next(consumer)
+
+    assert (caught.value.queue_offset, caught.value.next_offset) == (50, 3)
+    assert list(consumer) == []
+
+
+def test_a_following_consumer_outlasts_a_restart_of_the_reader(
+    client: Client, fake: FakePenstock
+) -> None:
+    """Connections are cut in the middle; no record is lost or doubled."""
+    fill(client, 3)
+    consumer = client.consume("orders", queues=[0], follow=True)
+    seen = [next(consumer).queue_offset for _ in range(3)]
+    fake.stop()
+    fake.start()
+    fill(client, 3)
+
+    seen += [next(consumer).queue_offset for _ in range(3)]
+
+    assert seen == [0, 1, 2, 3, 4, 5]
+    consumer.close()
+
+
+def test_a_consumer_that_does_not_follow_gives_up_in_the_end(fake: FakePenstock) -> None:
+    """It raises the reader's error once its timeout is over."""
+    with Client(**fake.addresses, timeout_s=0.3) as client:
+        client.produce("orders", b"x", queue_id=0)
+        consumer = client.consume("orders", queues=[0], follow=False)
+        fake.store.fail_next("Pull", rich_status(grpc.StatusCode.UNAVAILABLE, "away"), times=10**4)
+        from penstock import Unavailable
+
+        with pytest.raises(Unavailable, match="away"):
+            next(consumer)
+
+
+def test_an_unknown_topic_is_told_at_once(client: Client) -> None:
+    """Where the consumer is made, not where it is first read."""
+    with pytest.raises(TopicNotFound):
+        client.consume("nowhere")
+
+
+def test_a_closed_consumer_says_so(client: Client) -> None:
+    """Closing twice is harmless."""
+    consumer = client.consume("orders")
+    consumer.close()
+    consumer.close()
+
+    with pytest.raises(ClientClosed):
+        next(consumer)
+
+
+def test_records_are_a_sequence(client: Client) -> None:
+    """Length, index, negative index, slice and repeated iteration."""
+    fill(client, 5)
+    records = client.pull("orders", 0, 0).records
+
+    assert len(records) == 5
+    assert records[1].body == b"0-1"
+    assert records[-1].body == b"0-4"
+    assert [record.body for record in records[1:3]] == [b"0-1", b"0-2"]
+    assert [r.body for r in records] == [r.body for r in records]

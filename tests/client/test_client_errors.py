@@ -1,0 +1,131 @@
+"""Every status becomes its exception, as the services write it."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from fake_penstock import FakePenstock, rich_status
+
+import penstock
+from penstock import Client, errors
+from penstock.v1 import common_pb2
+from services import status as service_status
+from storage import errors as store_errors
+
+CASES = {
+    store_errors.StoreFailed("sync failed"): errors.FailedPrecondition,
+    store_errors.StoreFull("no space"): errors.ResourceExhausted,
+    store_errors.StoreBusy("busy", retry_delay_ms=30): errors.ResourceExhausted,
+    store_errors.StoreClosed("closing"): errors.Unavailable,
+    store_errors.TopicNotFound("t"): errors.TopicNotFound,
+    store_errors.TopicExists("t"): errors.TopicExists,
+    store_errors.QueueNotFound("t", 9, 4): errors.QueueNotFound,
+    store_errors.InvalidMessage("keys", "empty"): errors.InvalidArgument,
+    store_errors.InvalidBatch(3, "body CRC"): errors.InvalidArgument,
+    store_errors.RecordNotFound(5): errors.MessageNotFound,
+    store_errors.DamagedRecord(5, 100, "body CRC"): errors.DataLoss,
+    service_status.NotServed("delay levels"): errors.Unimplemented,
+}
+
+
+@pytest.mark.parametrize("error", CASES, ids=lambda error: type(error).__name__)
+def test_what_the_services_refuse_with_arrives_as_the_right_exception(
+    fake: FakePenstock, error: store_errors.StoreError
+) -> None:
+    """Class, code, message, reason, field, index and delay survive the wire."""
+    status = service_status.status_of(error, "request-1")
+    fake.store.fail_next("ListTopics", status, times=100)
+
+    with (
+        Client(**fake.addresses, timeout_s=0.02) as client,
+        pytest.raises(errors.PenstockError) as caught,
+    ):
+        client.topics()
+
+    assert type(caught.value) is CASES[error]
+    assert caught.value.code is service_status.code_of(error)
+    assert str(error) in caught.value.message
+    assert caught.value.reason
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+    if isinstance(error, store_errors.InvalidMessage):
+        assert caught.value.field == error.field
+    if isinstance(error, store_errors.InvalidBatch):
+        assert caught.value.record_index == error.record_index
+    if isinstance(error, store_errors.StoreBusy):
+        assert caught.value.retry_delay_ms == error.retry_delay_ms
+
+
+@pytest.mark.parametrize("error", CASES, ids=lambda error: type(error).__name__)
+def test_a_refused_frame_of_a_stream_raises_the_same_family(error: store_errors.StoreError) -> None:
+    """A frame's failure has less detail, never another meaning."""
+    raised = errors.from_failure(service_status.failure_of(error))
+
+    assert raised.code is service_status.code_of(error)
+    assert isinstance(raised, (CASES[error], CASES[error].__mro__[1]))
+
+
+@pytest.mark.parametrize("code", list(grpc.StatusCode)[1:], ids=lambda code: code.name)
+def test_every_status_without_details_has_an_exception(
+    fake: FakePenstock, code: grpc.StatusCode
+) -> None:
+    """As a proxy or the transport itself would send it."""
+    fake.store.fail_next("CreateTopic", rich_status(code, "why"))
+
+    with Client(**fake.addresses) as client, pytest.raises(errors.PenstockError) as caught:
+        client.create_topic("t")
+
+    assert caught.value.code is code
+    assert "why" in caught.value.message
+    assert type(caught.value) is not errors.PenstockError
+
+
+def test_an_unknown_code_in_a_frame_is_a_failure_of_the_service() -> None:
+    """Codes of the future do not crash the producer."""
+    assert isinstance(errors.from_failure(common_pb2.Failure(code=99)), errors.ServiceFailed)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_unknown"),
+    [
+        (errors.Unavailable("x"), True),
+        (errors.DeadlineExceeded("x"), True),
+        (errors.Cancelled("x"), True),
+        (errors.ServiceFailed("x"), True),
+        (errors.InvalidArgument("x"), False),
+        (errors.TopicNotFound("x"), False),
+        (errors.ResourceExhausted("x"), False),
+        (errors.FailedPrecondition("x"), False),
+        (errors.Unimplemented("x"), False),
+    ],
+)
+def test_a_produce_is_of_unknown_outcome_unless_the_writer_said_what_happened(
+    error: errors.PenstockError, is_unknown: bool
+) -> None:
+    """The table of what may have been stored."""
+    assert isinstance(errors.produce_error(error), errors.UnknownOutcome) is is_unknown
+
+
+def test_the_public_names_are_what_can_be_imported() -> None:
+    """``__all__`` is sorted and equals the package's public classes."""
+    public = {
+        name
+        for name, value in vars(penstock).items()
+        if isinstance(value, type) and not name.startswith("_")
+    }
+
+    assert penstock.__all__ == sorted(penstock.__all__)
+    assert set(penstock.__all__) == public
+
+
+def test_every_exception_is_public_and_drawn_in_the_tree() -> None:
+    """The docstring's tree names each class."""
+    classes = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.PenstockError)
+    ]
+
+    assert errors.__doc__ is not None
+    for each in classes:
+        assert each.__name__ in errors.__doc__
+        assert each.__name__ in penstock.__all__

@@ -1,0 +1,305 @@
+"""The streaming producer against a fake writer: batching, bounds, refusals, broken streams."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import grpc
+import pytest
+from fake_penstock import FakePenstock
+
+from penstock import (
+    Client,
+    ClientClosed,
+    DeadlineExceeded,
+    DeliveryFailed,
+    InvalidArgument,
+    ResourceExhausted,
+    TopicNotFound,
+    Unavailable,
+    UnknownOutcome,
+)
+from penstock.producer import Handle
+from penstock.v1 import common_pb2
+
+BUSY = common_pb2.Failure(
+    code=grpc.StatusCode.RESOURCE_EXHAUSTED.value[0],
+    message="busy",
+    retry_delay_ms=20,
+    record_index=-1,
+)
+
+
+def bad_record(index: int) -> common_pb2.Failure:
+    return common_pb2.Failure(
+        code=grpc.StatusCode.INVALID_ARGUMENT.value[0], message="bad", record_index=index
+    )
+
+
+def test_handles_tell_where_each_message_is(client: Client, fake: FakePenstock) -> None:
+    """Queue offsets count up, and the commit offset finds the message."""
+    with client.producer(linger_ms=50) as producer:
+        handles = [producer.send("orders", b"%d" % n, queue_id=1, keys=["k"]) for n in range(50)]
+
+    for n, handle in enumerate(handles):
+        stored = handle.result()
+        assert (stored.topic, stored.queue_id, stored.queue_offset) == ("orders", 1, n)
+        assert client.message(stored.commit_offset).body == b"%d" % n
+        assert handle.exception() is None
+    assert fake.store.calls["ProduceStream"] == 1
+
+
+def test_messages_without_a_queue_are_spread_over_all_of_them(
+    client: Client, fake: FakePenstock
+) -> None:
+    """Every queue of the topic gets its share, a batch at a time."""
+    with client.producer(batch_bytes=500, linger_ms=1) as producer:
+        for n in range(400):
+            producer.send("orders", b"%d" % n)
+
+    counts = [len(fake.store.bodies("orders", queue_id)) for queue_id in range(4)]
+    assert sum(counts) == 400
+    assert min(counts) > 40
+
+
+def test_a_lone_message_goes_after_the_linger_time(client: Client) -> None:
+    """Nobody flushes, and it arrives all the same."""
+    producer = client.producer(linger_ms=20)
+
+    assert producer.send("orders", b"x", queue_id=0).result(5).queue_offset == 0
+    producer.close()
+
+
+def test_flush_does_not_linger(client: Client) -> None:
+    """With a linger time of a minute a flush still returns at once."""
+    with client.producer(linger_ms=60_000) as producer:
+        handle = producer.send("orders", b"x", queue_id=0)
+        began = time.monotonic()
+        producer.flush()
+
+        assert handle.done
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_no_more_batches_than_allowed_are_unanswered_and_send_blocks(
+    client: Client, fake: FakePenstock, ordered: bool
+) -> None:
+    """The writer withholds its answers: sending stops at the bound and goes on afterwards.
+
+    Four queues have at most one open batch of 1 MiB each besides the three in flight.
+    """
+    fake.store.answers_wait.clear()
+    sent: list[Handle] = []
+    body = b"x" * (250 << 10)
+    blocked = threading.Event()
+
+    def send() -> None:
+        with client.producer(
+            max_in_flight=3, batch_bytes=200, linger_ms=0, ordered=ordered
+        ) as producer:
+            sent.extend(producer.send("orders", body, queue_id=n % 4) for n in range(60))
+        blocked.set()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    deadline = time.monotonic() + 5
+    while fake.store.frames_unanswered_max < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not blocked.wait(0.3)
+    held = len(sent)
+    assert held <= 4 * (3 + 4)
+    fake.store.answers_wait.set()
+    thread.join(10)
+
+    assert blocked.is_set()
+    assert fake.store.frames_unanswered_max == 3
+    assert len(fake.store.log) == 60
+
+
+def test_refused_frames_are_sent_again_and_each_queue_keeps_its_order(
+    client: Client, fake: FakePenstock
+) -> None:
+    """Every third frame is refused; nothing is lost, doubled or overtaken."""
+    fake.store.frame_faults.extend([None, None, BUSY] * 20)
+    with client.producer(batch_bytes=300, linger_ms=0) as producer:
+        handles = [producer.send("orders", b"%03d" % n, queue_id=n % 4) for n in range(200)]
+
+    for queue_id in range(4):
+        expected = [b"%03d" % n for n in range(200) if n % 4 == queue_id]
+        assert fake.store.bodies("orders", queue_id) == expected
+    assert [h.result().queue_offset for h in handles] == [n // 4 for n in range(200)]
+
+
+def test_a_frame_that_stays_refused_fails_after_the_delivery_timeout(
+    client: Client, fake: FakePenstock
+) -> None:
+    """The handle raises what the writer said; flush tells it too."""
+    fake.store.frame_faults.extend([BUSY] * 1000)
+    producer = client.producer(delivery_timeout_s=0.2)
+    handle = producer.send("orders", b"x", queue_id=0)
+
+    with pytest.raises(DeliveryFailed) as caught:
+        producer.flush()
+    with pytest.raises(ResourceExhausted):
+        handle.result()
+    assert caught.value.message_count == 1
+    producer.close()
+
+
+def test_one_bad_record_does_not_fail_its_neighbours(client: Client, fake: FakePenstock) -> None:
+    """The writer refuses the batch naming record 2: that one fails, the others are stored."""
+    fake.store.frame_faults.extend([bad_record(2), bad_record(0)])
+    producer = client.producer(linger_ms=60_000)
+    handles = [producer.send("orders", b"%d" % n, queue_id=0) for n in range(5)]
+
+    with pytest.raises(DeliveryFailed) as caught:
+        producer.flush()
+
+    assert caught.value.message_count == 2
+    assert fake.store.bodies("orders", 0) == [b"1", b"3", b"4"]
+    assert [h.exception() is None for h in handles] == [False, True, False, True, True]
+    assert isinstance(handles[2].exception(), InvalidArgument)
+    assert [handles[n].result().queue_offset for n in (1, 3, 4)] == [0, 1, 2]
+    assert client.message(handles[4].result().commit_offset).body == b"4"
+    producer.flush()
+    producer.close()
+
+
+def test_a_broken_stream_repeats_nothing_that_may_be_stored(
+    client: Client, fake: FakePenstock
+) -> None:
+    """The writer stores the second frame and breaks before answering: unknown, stored once."""
+    fake.store.stream_breaks.append(2)
+    producer = client.producer(batch_bytes=1, linger_ms=0, max_in_flight=1)
+    assert producer.send("orders", b"a", queue_id=0).result(5).queue_offset == 0
+    second = producer.send("orders", b"b", queue_id=0)
+    third = producer.send("orders", b"c", queue_id=1)
+
+    with pytest.raises(UnknownOutcome):
+        second.result(5)
+    assert third.result(5).queue_offset == 0
+    assert fake.store.bodies("orders", 0) == [b"a", b"b"]
+    assert fake.store.bodies("orders", 1) == [b"c"]
+    with pytest.raises(DeliveryFailed) as caught:
+        producer.close()
+    assert [type(error) for error in caught.value.errors] == [UnknownOutcome]
+
+
+def test_every_frame_in_flight_is_unknown_after_a_break_and_none_is_stored_twice(
+    client: Client, fake: FakePenstock
+) -> None:
+    """Four frames are under way on four queues when the stream breaks at the third."""
+    fake.store.answers_wait.clear()
+    fake.store.stream_breaks.append(3)
+    producer = client.producer(batch_bytes=1, linger_ms=0)
+    handles = [producer.send("orders", b"%d" % n, queue_id=n) for n in range(4)]
+    while fake.store.frames_unanswered_max < 4:
+        time.sleep(0.01)
+    fake.store.answers_wait.set()
+    with pytest.raises(DeliveryFailed):
+        producer.close()
+
+    outcomes = [type(handle.exception()) for handle in handles]
+    assert (
+        outcomes.count(UnknownOutcome) >= 2
+    )  # the third and fourth; answers before may be cut off
+    assert outcomes[2:] == [UnknownOutcome, UnknownOutcome]
+    assert [fake.store.bodies("orders", n) for n in range(4)] == [[b"0"], [b"1"], [b"2"], []]
+
+
+def test_messages_wait_for_a_writer_that_is_away(client: Client, fake: FakePenstock) -> None:
+    """What was never sent is sent when the writer is back."""
+    fake.stop()
+    producer = client.producer(linger_ms=0)
+    handle = producer.send("orders", b"x", queue_id=0)
+    fake.start()
+
+    assert handle.result(10).queue_offset == 0
+    producer.close()
+    assert fake.store.bodies("orders", 0) == [b"x"]
+
+
+def test_messages_that_were_never_sent_fail_as_unavailable(fake: FakePenstock) -> None:
+    """Not as unknown: they are certainly not stored."""
+    fake.stop()
+    with Client(**fake.addresses) as client:
+        producer = client.producer(linger_ms=0, delivery_timeout_s=0.3)
+        handle = producer.send("orders", b"x", queue_id=0)
+        with pytest.raises(Unavailable):
+            handle.result(10)
+        with pytest.raises(DeliveryFailed):
+            producer.close()
+
+
+def test_a_writer_that_stops_answering_is_given_up(client: Client, fake: FakePenstock) -> None:
+    """After the delivery timeout the outcome is unknown; nothing waits for ever."""
+    fake.store.answers_wait.clear()
+    producer = client.producer(linger_ms=0, delivery_timeout_s=0.3)
+    handle = producer.send("orders", b"x", queue_id=0)
+
+    with pytest.raises(UnknownOutcome):
+        handle.result(10)
+    with pytest.raises(DeliveryFailed):
+        producer.close()
+
+
+def test_a_wait_for_a_result_can_end_before_the_result(client: Client, fake: FakePenstock) -> None:
+    """The wait fails, the message does not."""
+    fake.store.answers_wait.clear()
+    producer = client.producer(linger_ms=0)
+    handle = producer.send("orders", b"x", queue_id=0)
+
+    with pytest.raises(DeadlineExceeded):
+        handle.result(0.1)
+    fake.store.answers_wait.set()
+    assert handle.result(5).queue_offset == 0
+    producer.close()
+
+
+def test_a_bad_message_is_refused_at_send(client: Client) -> None:
+    """Before it joins a batch; the topic is checked there too."""
+    with client.producer() as producer:
+        with pytest.raises(InvalidArgument):
+            producer.send("orders", b"x", keys=["a b"], queue_id=0)
+        with pytest.raises(TopicNotFound):
+            producer.send("nowhere", b"x")
+
+
+def test_a_closed_producer_takes_nothing(client: Client) -> None:
+    """And closing it twice is harmless."""
+    producer = client.producer()
+    producer.close()
+    producer.close()
+
+    with pytest.raises(ClientClosed):
+        producer.send("orders", b"x", queue_id=0)
+
+
+def test_several_threads_may_send(client: Client, fake: FakePenstock) -> None:
+    """Nothing is lost between them, and each thread's order is kept in its queue."""
+    with client.producer(batch_bytes=2000, linger_ms=1) as producer:
+
+        def send(queue_id: int) -> None:
+            for n in range(500):
+                producer.send("orders", b"%d" % n, queue_id=queue_id)
+
+        threads = [threading.Thread(target=send, args=(q,)) for q in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    for queue_id in range(4):
+        assert fake.store.bodies("orders", queue_id) == [b"%d" % n for n in range(500)]
+
+
+def test_an_error_inside_the_block_is_not_hidden_by_failed_deliveries(
+    client: Client, fake: FakePenstock
+) -> None:
+    """The caller's own exception comes through."""
+    fake.store.frame_faults.append(bad_record(-1))
+    with pytest.raises(KeyError), client.producer() as producer:
+        producer.send("orders", b"x", queue_id=0)
+        raise KeyError
