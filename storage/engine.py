@@ -342,10 +342,11 @@ def _recover_and_wire(
         abort_found=abort_found,
         unflushed_bytes_max=written,
         leftovers=pool.leftover(),
+        deleted_topics=settings.deleted_topics,
     )
     pool.discard_leftover()
     queues.end_commit_offset = recovered.end_offset
-    _restore_topics(topics, recovered, settings, clock)
+    _restore_topics(topics, recovered, clock)
     _mark_running(filesystem, paths)
     return Engine(
         filesystem=filesystem, paths=paths, config=config, settings=settings, lock=lock,
@@ -354,12 +355,10 @@ def _recover_and_wire(
     )  # fmt: skip
 
 
-def _restore_topics(
-    topics: TopicTable, recovered: Recovered, settings: StoreSettings, clock: Clock
-) -> None:
+def _restore_topics(topics: TopicTable, recovered: Recovered, clock: Clock) -> None:
     """Make topics of which the log has records and the table knows nothing: it was lost."""
     for name, queue_count in sorted(recovered.queue_counts.items()):
-        if name in topics or name in settings.deleted_topics or name.startswith(LIGHT_QUEUE_PREFIX):
+        if name in topics or name.startswith(LIGHT_QUEUE_PREFIX):
             continue
         topics.create(name, queue_count=queue_count, attributes={}, now_ms=clock.now_ms())
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from storage.config import StoreConfig
 from storage.consume_queue import as_units
+from storage.files.filesystem import OsFileSystem
+from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.properties import encode_properties
 from storage.format.record import Record, decode_record, encode_for_batch
 from storage.kernels.columns import CHECK_ALL
 from storage.log_walk import Damage, Records, walk_log
-from storage.files.filesystem import OsFileSystem
-from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 
 LOG_FILE_SIZE = 1 << 16
 QUEUE_FILE_SIZE = 100 * 20
@@ -43,9 +43,7 @@ def records_on_disk(directory: Path) -> list[Record]:
     for step in walk_log(files, files.first_offset, files.end_offset, checks=CHECK_ALL):
         assert not isinstance(step, Damage), step
         if isinstance(step, Records):
-            found += [
-                decode_record(step.data, int(position)) for position in step.rows[:, 0]
-            ]
+            found += [decode_record(step.data, int(position)) for position in step.rows[:, 0]]
     return found
 
 
