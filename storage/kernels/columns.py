@@ -63,7 +63,7 @@ HAS_MULTI_DISPATCH: Final = 16  # INNER_MULTI_DISPATCH: the record is in light q
 HAS_DELAY: Final = 32
 
 CHECK_BODY_CRC: Final = 1
-CHECK_PROPERTY_CRC: Final = 2  # of records that have the trailer
+CHECK_PROPERTY_CRC: Final = 2  # of records that have the trailer; none may end in a zero byte
 CHECK_COMMIT_OFFSET: Final = 4  # the record's own commit offset is where it stands
 CHECK_ALL: Final = CHECK_BODY_CRC | CHECK_PROPERTY_CRC | CHECK_COMMIT_OFFSET
 

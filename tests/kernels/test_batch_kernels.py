@@ -1,0 +1,273 @@
+"""Client batches: what is refused and why, and what placing makes of a good one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from record_examples import as_array, client_batches
+
+from storage.format.consume_entry import LAYOUT
+from storage.format.hosts import encode_host
+from storage.format.properties import STORE_ONLY
+from storage.format.record import Verdict, check_record, decode_record, encode_for_batch
+from storage.kernels import batch, columns, queue
+from storage.kernels.columns import Stop, new_rows
+
+COMMIT_OFFSET = 1 << 34
+
+
+def client_record(
+    topic: str = "orders",
+    body: bytes = b"body",
+    block: bytes = b"TAGS\x01a\x02",
+    queue_id: int = 2,
+    sys_flag: int = 0,
+    reserve: bool = True,
+) -> bytes:
+    """A record as a client encodes it."""
+    return encode_for_batch(
+        topic, queue_id, body, block, 5, sys_flag, 1_700_000_000_000, "10.0.0.9:77", reserve
+    )
+
+
+def patched(record: bytes, position: int, data: bytes) -> bytes:
+    return record[:position] + data + record[position + len(data) :]
+
+
+def verdict(record: bytes) -> Stop:
+    """Stop of a batch whose second record is ``record``; the first one is good."""
+    good = client_record()
+    rows = new_rows(8)
+    count, bad_index, stop = batch.validate_batch(as_array(good + record), rows)
+    assert (count, bad_index) == ((2, -1) if stop == Stop.END else (1, 1))
+    return Stop(stop)
+
+
+@pytest.mark.parametrize(
+    ("record", "stop"),
+    [
+        (client_record(), Stop.END),
+        (client_record(body=b"", block=b""), Stop.END),
+        (client_record(reserve=False), Stop.END),
+        (client_record(block=b"TAGS\x01a"), Stop.END),
+        (client_record(block=b"DELAY\x010\x02"), Stop.END),
+        (client_record(sys_flag=0x301), Stop.END),
+        (client_record(topic="%RETRY%" + "g" * 150), Stop.END),
+        (client_record(block="k\x01日本😀\x02".encode()), Stop.END),
+        (patched(client_record(), 4, b"\xda\xa3\x20\xab"), Stop.LENGTHS),
+        (patched(client_record(), 4, b"\xcb\xd4\x31\x94"), Stop.BLANK),
+        (patched(client_record(), 0, bytes(8)), Stop.ZERO),
+        (patched(client_record(), 4, b"\0\0\0\1"), Stop.MAGIC),
+        (client_record()[:-1], Stop.TRUNCATED),
+        (patched(client_record(), 0, b"\0\0\0\x10"), Stop.SIZE),
+        (patched(client_record(), 88, b"B"), Stop.BODY_CRC),
+        (patched(client_record(body=b""), 8, b"\0\0\0\1"), Stop.BODY_CRC),
+        (client_record(topic="a b"), Stop.TOPIC),
+        (client_record(topic="a.b"), Stop.TOPIC),
+        (client_record(topic=""), Stop.TOPIC),
+        (client_record(queue_id=-1), Stop.QUEUE),
+        (client_record(sys_flag=0x4), Stop.SYS_FLAG),
+        (client_record(sys_flag=0x8), Stop.SYS_FLAG),
+        (client_record(sys_flag=0x40), Stop.SYS_FLAG),
+        (client_record(sys_flag=0x80), Stop.SYS_FLAG),
+        (client_record(sys_flag=0x400), Stop.SYS_FLAG),
+        (client_record(sys_flag=0x800), Stop.SYS_FLAG),
+        (client_record(block=b"DELAY\x013\x02"), Stop.DELAY),
+        (client_record(block=b"TAGS\x01a|b\x02"), Stop.TAG),
+        (client_record(block=b"__RMQ.TRANSIENT.x\x01y\x02"), Stop.RESERVED_PROPERTY),
+        (client_record(block=b"__CRC32#\x01123\x02k\x01v\x02"), Stop.RESERVED_PROPERTY),
+        (client_record(block=b"k\x02"), Stop.PROPERTIES),
+        (client_record(block=b"\x01v\x02"), Stop.PROPERTIES),
+        (client_record(block=b"k\x01\x02"), Stop.PROPERTIES),
+        (client_record(block=b"\x02k\x01v\x02"), Stop.PROPERTIES),
+        (client_record(block=b"k\x01\xff\x02"), Stop.PROPERTIES),
+    ],
+)
+def test_a_bad_record_is_named_with_its_index_and_reason(record: bytes, stop: Stop) -> None:
+    assert verdict(record) is stop
+
+
+@pytest.mark.parametrize("name", sorted(STORE_ONLY - {"DELAY"}))
+def test_names_that_only_a_store_writes_are_refused(name: str) -> None:
+    assert verdict(client_record(block=name.encode() + b"\x01v\x02")) is Stop.RESERVED_PROPERTY
+
+
+def test_version_2_is_for_long_topics_only() -> None:
+    short = bytearray(client_record(reserve=False))
+    topic_at = short.index(b"\x06orders")
+    short[topic_at:topic_at] = b"\0"
+    short[0:8] = len(short).to_bytes(4, "big") + b"\xda\xa3\x20\xab"
+
+    assert verdict(bytes(short)) is Stop.VERSION
+
+
+def test_more_records_than_rows_is_told() -> None:
+    rows = new_rows(2)
+
+    assert batch.validate_batch(as_array(client_record() * 3), rows) == (2, 2, Stop.ROWS_FULL)
+
+
+def test_an_empty_batch_has_no_record_and_no_fault() -> None:
+    assert batch.validate_batch(as_array(b""), new_rows(1)) == (0, -1, Stop.END)
+
+
+def place(
+    data: bytes, host: str = "127.0.0.1:10911", append_crc: bool = True
+) -> tuple[bytes, np.ndarray, list[int]]:
+    """The placed bytes, their rows, and the next queue offset of each group (all began at 10)."""
+    src = as_array(data)
+    rows = new_rows(len(data) // 91 + 1)
+    count, bad, stop = batch.validate_batch(src, rows)
+    assert (bad, stop) == (-1, Stop.END)
+    group_of, first_row, sizes = (np.zeros(len(rows), np.int64) for _ in range(3))
+    group_count = batch.group_by_queue(src, rows, count, group_of, first_row, sizes)
+    next_offsets = np.full(group_count, 10, np.int64)
+    store_host = as_array(encode_host(host))
+    size = batch.placed_size(src, rows, count, store_host.size, append_crc, sizes)
+    dst = np.full(size + 20, 0xEE, np.uint8)
+    placed = new_rows(count)
+    end = batch.place_records(
+        dst, 10, src, rows, count, group_of, next_offsets, COMMIT_OFFSET, 1_700_000_000_123,
+        store_host, append_crc, placed,
+    )  # fmt: skip
+    assert end == 10 + size == 10 + sizes[:count].sum()
+    assert (dst[:10] == 0xEE).all() and (dst[end:] == 0xEE).all()
+    return dst[10:end].tobytes(), placed, next_offsets.tolist()
+
+
+@given(client_batches(), st.sampled_from(("10.0.0.5:10911", "[::1]:10911")), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_placed_records_are_whole_and_keep_what_the_client_said(
+    data: bytes, host: str, append_crc: bool
+) -> None:
+    if batch.validate_batch(as_array(data), new_rows(9))[2] != Stop.END:
+        return
+    log, placed, _ = place(data, host, append_crc)
+
+    at = source_at = 0
+    for row in placed.tolist():
+        assert check_record(log, at, COMMIT_OFFSET + at) is Verdict.GOOD
+        record, source = decode_record(log, at), decode_record(data, source_at)
+        assert (record.topic, record.queue_id, record.body) == (
+            source.topic, source.queue_id, source.body,
+        )  # fmt: skip
+        assert (record.flag, record.born_host, record.born_timestamp_ms) == (
+            source.flag, source.born_host, source.born_timestamp_ms,
+        )  # fmt: skip
+        assert (record.store_timestamp_ms, encode_host(record.store_host)) == (
+            1_700_000_000_123, encode_host(host),
+        )  # fmt: skip
+        wanted, had = dict(record.properties), dict(source.properties)
+        assert ("__CRC32#" in wanted) == (append_crc or "__CRC32#" in had)
+        wanted.pop("__CRC32#", None)
+        had.pop("__CRC32#", None)
+        assert wanted == had
+        rescanned = new_rows(1)
+        again = np.frombuffer(bytes(10) + log, np.uint8)
+        stop = batch.check_record(again, row[0], len(again), COMMIT_OFFSET + at, 7, rescanned, 0)
+        assert stop == Stop.END and rescanned[0].tolist() == row
+        at += record.total_size
+        source_at += source.total_size
+    assert (at, source_at) == (len(log), len(data))
+
+
+def test_each_queue_counts_for_itself() -> None:
+    queues = [("a", 0), ("b", 0), ("a", 1), ("a", 0), ("b", 0), ("a", 0)]
+    data = b"".join(client_record(topic=topic, queue_id=queue_id) for topic, queue_id in queues)
+
+    log, placed, next_offsets = place(data)
+
+    assert placed[:, columns.QUEUE_OFFSET].tolist() == [10, 10, 10, 11, 11, 12]
+    assert next_offsets == [13, 12, 11]
+    at = 0
+    for offset in (10, 10, 10, 11, 11, 12):
+        assert decode_record(log, at).queue_offset == offset
+        at += decode_record(log, at).total_size
+
+
+def test_nothing_is_placed_where_not_everything_fits() -> None:
+    data = as_array(client_record() * 2)
+    rows, placed = new_rows(2), new_rows(2)
+    batch.validate_batch(data, rows)
+    dst = np.zeros(len(data) - 1, np.uint8)
+    next_offsets = np.zeros(1, np.int64)
+
+    end = batch.place_records(
+        dst, 0, data, rows, 2, np.zeros(2, np.int64), next_offsets, 0, 0, as_array(bytes(8)), True,
+        placed,
+    )  # fmt: skip
+
+    assert end == -1 and not dst.any() and next_offsets[0] == 0
+
+
+def test_properties_without_room_for_the_trailer_are_named() -> None:
+    full = client_record(block=b"k\x01" + b"v" * 32_764 + b"\x02", reserve=False)
+    data = as_array(client_record() + full)
+    rows = new_rows(2)
+    assert batch.validate_batch(data, rows)[2] == Stop.END
+    sizes = np.zeros(2, np.int64)
+
+    assert batch.placed_size(data, rows, 2, 8, True, sizes) == -2
+    assert batch.placed_size(data, rows, 2, 8, False, sizes) == len(data)
+
+
+def test_ten_thousand_queues_are_told_apart() -> None:
+    queues = [(f"t{n % 100}", n // 100) for n in range(10_000)] * 2
+    data = as_array(b"".join(client_record(topic=t, queue_id=q, body=b"") for t, q in queues))
+    rows = new_rows(20_000)
+    batch.validate_batch(data, rows)
+    group_of, first_row, sizes = (np.zeros(20_000, np.int64) for _ in range(3))
+
+    assert batch.group_by_queue(data, rows, 20_000, group_of, first_row, sizes) == 10_000
+    assert group_of.tolist() == list(range(10_000)) * 2
+    assert (sizes[:10_000] == 2).all()
+
+
+def test_units_stand_by_queue_and_skip_what_is_not_delivered() -> None:
+    flags = [0, 0x4, 0x8, 0xC, 0]
+    rows = np.zeros((5, columns.COLUMN_COUNT), np.int64)
+    rows[:, columns.POSITION] = np.arange(5) * 100
+    rows[:, columns.SIZE] = 100
+    rows[:, columns.SYS_FLAG] = flags
+    rows[:, columns.TAG_CODE] = [-1, 2, 3, 4, -(1 << 31)]
+    rows[:, columns.QUEUE_OFFSET] = [5, 6, 7, 8, 7]
+    group_of = np.array([1, 1, 1, 1, 0], np.int64)
+    units, starts = np.zeros(100, np.uint8), np.zeros(3, np.int64)
+    offsets = np.zeros(5, np.int64)
+
+    assert queue.build_units(rows, 5, group_of, 2, 1 << 40, units, starts) == 3
+    assert starts.tolist() == [0, 1, 3]
+    assert list(LAYOUT.iter_unpack(units[:60].tobytes())) == [
+        ((1 << 40) + 400, 100, -(1 << 31)), (1 << 40, 100, -1), ((1 << 40) + 200, 100, 3),
+    ]  # fmt: skip
+    assert queue.unit_queue_offsets(rows, 5, group_of, 2, starts, offsets) == 2
+    assert offsets[:3].tolist() == [7, 5, 7]
+
+
+def test_units_can_be_read_up_to_the_visible_offset() -> None:
+    packed = [(0, 0x7FFFFFFF, 0), (0, 10, 0), (10, 10, 0), (20, 10, 0), (0, 0, 0)]
+    units = as_array(b"".join(LAYOUT.pack(*unit) for unit in packed))
+
+    for visible, end in ((9, 1), (10, 2), (29, 3), (30, 4), (99, 4)):
+        assert queue.units_end(units, 0, 99, visible) == end
+    assert queue.units_end(units, 1, 2, 99) == 3
+
+
+def test_only_wanted_tags_pass_and_codes_that_are_no_hash() -> None:
+    codes = [5, -7, 1 << 40, 6, -(1 << 63), 5]
+    units = as_array(b"".join(LAYOUT.pack(0, 1, code) for code in codes))
+    found = np.zeros(9, np.int64)
+
+    count = queue.filter_units(units, 0, 9, np.array([-7, 5], np.int32), found)
+
+    assert found[:count].tolist() == [0, 1, 2, 4, 5]
+
+
+def test_adjacent_records_become_one_range() -> None:
+    positions, sizes = np.array([0, 5, 9, 20], np.int64), np.array([5, 4, 1, 7], np.int64)
+    ranges = np.zeros((4, 2), np.int64)
+
+    assert queue.coalesce(positions, sizes, 4, ranges) == 2
+    assert ranges[:2].tolist() == [[0, 10], [20, 27]]

@@ -1,0 +1,262 @@
+"""Every compiled kernel does what its plain Python twin does, on whatever bytes it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from record_examples import (
+    INT64S,
+    as_array,
+    client_batches,
+    damaged,
+    logs,
+    stored_records,
+)
+
+from storage.kernels import batch, columns, crc, queue, scan
+from storage.kernels import index as index_kernels
+
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+BASE = 4096
+ANY_BYTES = st.one_of(
+    st.binary(max_size=200), damaged(logs(BASE)), damaged(client_batches()), logs(BASE)
+)
+few = settings(max_examples=80, deadline=None)
+
+
+def twins(kernel: Any, *arguments: Any) -> tuple[list[Any], list[Any]]:
+    """Results of the kernel and of its twin, followed by the arrays as each left them."""
+    outcomes = []
+    for function in (kernel, kernel.py_func):
+        own = [
+            a.copy() if isinstance(a, np.ndarray) and a.flags.writeable else a for a in arguments
+        ]
+        with np.errstate(over="ignore"):
+            result = function(*own)
+        values = [int(v) for v in result] if isinstance(result, tuple) else [int(result)]
+        outcomes.append(values + [a.tolist() for a in own if isinstance(a, np.ndarray)])
+    return outcomes[0], outcomes[1]
+
+
+def zero_rows(capacity: int) -> Any:
+    return np.zeros((capacity, columns.COLUMN_COUNT), np.int64)
+
+
+def scanned(data: bytes, capacity: int = 8) -> tuple[Any, Any, int]:
+    """The array, the row table and the number of rows of whatever scans out of ``data``."""
+    array = as_array(data)
+    rows = zero_rows(capacity)
+    count, _, _ = scan.scan_records(array, 0, len(data), BASE, 0, rows)
+    return array, rows, int(count)
+
+
+@given(ANY_BYTES, st.integers(0, 300), st.integers(0, 40))
+@few
+def test_crc32(data: bytes, position: int, size: int) -> None:
+    compiled, plain = twins(crc.crc32, as_array(data), position, size)
+
+    assert compiled == plain
+
+
+@given(ANY_BYTES, st.integers(-1, 60), st.integers(-1, 900), st.integers(0, 7), st.integers(0, 3))
+@few
+def test_scan_records(data: bytes, begin: int, end: int, checks: int, capacity: int) -> None:
+    for until in (end, len(data)):
+        compiled, plain = twins(
+            scan.scan_records, as_array(data), begin, until, BASE + begin, checks,
+            zero_rows(capacity),
+        )  # fmt: skip
+
+        assert compiled == plain
+
+
+@given(st.binary(max_size=99), damaged(logs(BASE + 7, 3)))
+@settings(max_examples=40, deadline=None)
+def test_find_record(noise: bytes, log: bytes) -> None:
+    data = noise + log
+    begin_offset = BASE + 7 - len(noise)
+
+    compiled, plain = twins(scan.find_record, as_array(data), 0, len(data), begin_offset)
+
+    assert compiled == plain
+
+
+@given(st.one_of(ANY_BYTES, client_batches()), st.integers(0, 5))
+@few
+def test_validate_batch(data: bytes, capacity: int) -> None:
+    compiled, plain = twins(batch.validate_batch, as_array(data), zero_rows(capacity))
+
+    assert compiled == plain
+
+
+@given(logs(BASE, 8))
+@few
+def test_group_by_queue(data: bytes) -> None:
+    array, rows, count = scanned(data)
+    arrays = [np.zeros(8, np.int64) for _ in range(3)]
+
+    compiled, plain = twins(batch.group_by_queue, array, rows, count, *arrays)
+
+    assert compiled == plain
+
+
+@given(
+    client_batches(), st.booleans(), st.sampled_from((b"\x0a\0\0\5\0\0\x2a\x9f", bytes(20))), INT64S,
+    st.integers(0, 200),
+)  # fmt: skip
+@few
+def test_placing(data: bytes, append_crc: bool, host: bytes, timestamp: int, room: int) -> None:
+    array, rows, count = scanned(data)
+    sizes = np.zeros(8, np.int64)
+
+    compiled, plain = twins(batch.placed_size, array, rows, count, len(host), append_crc, sizes)
+
+    assert compiled == plain
+    for space in (room, compiled[0], compiled[0] + 5):
+        dst = np.full(3 + max(space, 0), 0xEE, np.uint8)
+        compiled_placed, plain_placed = twins(
+            batch.place_records, dst, 3, array, rows, count, np.arange(count, dtype=np.int64),
+            np.arange(count, dtype=np.int64) * 7, BASE, timestamp, as_array(host), append_crc,
+            zero_rows(8),
+        )  # fmt: skip
+
+        assert compiled_placed == plain_placed
+
+
+@given(logs(BASE, 6), st.lists(st.integers(-1, 3), min_size=8, max_size=8), st.integers(0, 3))
+@few
+def test_units(data: bytes, groups: list[int], group_count: int) -> None:
+    _, rows, count = scanned(data)
+    group_of = np.array(groups, np.int64)
+    units = np.zeros(20 * count, np.uint8)
+    starts = np.zeros(group_count + 1, np.int64)
+
+    compiled, plain = twins(
+        queue.build_units, rows, count, group_of, group_count, BASE, units, starts
+    )
+
+    assert compiled == plain
+    queue.build_units(rows, count, group_of, group_count, BASE, units, starts)
+    compiled, plain = twins(
+        queue.unit_queue_offsets, rows, count, group_of, group_count, starts,
+        np.zeros(8, np.int64),
+    )  # fmt: skip
+    assert compiled == plain
+
+
+@given(st.binary(max_size=130), st.integers(-2, 7), st.integers(0, 7), INT64S)
+@few
+def test_units_end(units: bytes, begin: int, count: int, visible: int) -> None:
+    compiled, plain = twins(queue.units_end, as_array(units), begin, count, visible)
+
+    assert compiled == plain
+
+
+@given(
+    st.lists(st.integers(-4, 4) | INT64S, max_size=9), st.lists(st.integers(-4, 4)),
+    st.integers(0, 9),
+)  # fmt: skip
+@few
+def test_filter_units(codes: list[int], wanted: list[int], capacity: int) -> None:
+    units = b"".join(bytes(12) + code.to_bytes(8, "big", signed=True) for code in codes)
+    hashes = np.array(sorted(wanted), np.int32)
+
+    compiled, plain = twins(
+        queue.filter_units, as_array(units), 0, 12, hashes, np.zeros(capacity, np.int64)
+    )
+
+    assert compiled == plain
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3)), max_size=9))
+@few
+def test_coalesce(pieces: list[tuple[int, int]]) -> None:
+    positions, sizes = (np.array([p[i] for p in pieces], np.int64) for i in (0, 1))
+
+    compiled, plain = twins(
+        queue.coalesce, positions, sizes, len(pieces), np.zeros((len(pieces), 2), np.int64)
+    )
+
+    assert compiled == plain
+
+
+@given(logs(BASE, 6), st.integers(0, 30), st.integers(0, 3))
+@few
+def test_key_hashes(data: bytes, capacity: int, first_row: int) -> None:
+    array, rows, count = scanned(data)
+    out = [np.zeros(capacity, np.int64) for _ in range(3)]
+
+    compiled, plain = twins(index_kernels.key_hashes, array, rows, first_row, count, BASE, *out)
+
+    assert compiled == plain
+
+
+SLOTS, ENTRIES = 3, 8
+SIZE = 40 + 4 * SLOTS + 20 * ENTRIES
+INDEX_BYTES = st.one_of(
+    st.just(bytes(SIZE)),
+    st.binary(min_size=SIZE, max_size=SIZE),
+    st.lists(st.integers(0, 9), min_size=SIZE // 4, max_size=SIZE // 4).map(
+        lambda words: b"".join(word.to_bytes(4, "big") for word in words)
+    ),
+    st.binary(max_size=50),
+)
+
+
+@given(
+    INDEX_BYTES, st.integers(-1, 4), st.integers(-1, 9),
+    st.lists(st.tuples(st.integers(-1, 9), INT64S, INT64S), max_size=9), st.integers(0, 3),
+)  # fmt: skip
+@few
+def test_put_keys(
+    data: bytes, slots: int, entries: int, keys: list[tuple[int, int, int]], start: int
+) -> None:
+    file = np.frombuffer(bytearray(data), np.uint8)
+    columns_of = [np.array([key[i] for key in keys], np.int64) for i in range(3)]
+
+    compiled, plain = twins(
+        index_kernels.put_keys, file, slots, entries, *columns_of, start, len(keys)
+    )
+
+    assert compiled == plain
+
+
+@given(INDEX_BYTES, st.integers(-1, 9))
+@few
+def test_rebuild_slots(data: bytes, next_entry: int) -> None:
+    file = np.frombuffer(bytearray(data), np.uint8)
+
+    compiled, plain = twins(index_kernels.rebuild_slots, file, SLOTS, ENTRIES, next_entry)
+
+    assert compiled == plain
+
+
+@given(
+    INDEX_BYTES, st.integers(-1, 9), st.integers(-1, 9), st.integers(-1, 20), INT64S, INT64S,
+    st.booleans(), st.integers(0, 5),
+)  # fmt: skip
+@few
+def test_walk_chain(
+    data: bytes, hashed: int, first: int, limit: int, begin: int, end: int, exact: bool, room: int
+) -> None:
+    compiled, plain = twins(
+        index_kernels.walk_chain, as_array(data), SLOTS, ENTRIES, hashed, first, limit, begin, end,
+        exact, np.zeros(room, np.int64), np.zeros(room, np.int64),
+    )  # fmt: skip
+
+    assert compiled == plain
+
+
+@given(st.lists(stored_records(), max_size=3))
+@settings(max_examples=10, deadline=None)
+def test_writable_and_read_only_arrays_are_the_same_to_a_kernel(records: list[bytes]) -> None:
+    data = b"".join(records)
+    read_only, writable = as_array(data), np.frombuffer(bytearray(data), np.uint8)
+
+    assert scan.scan_records(read_only, 0, len(data), 0, 3, zero_rows(9)) == scan.scan_records(
+        writable, 0, len(data), 0, 3, zero_rows(9)
+    )
