@@ -1,0 +1,187 @@
+"""Full disks, failing syncs, full buffers: what is refused, and what works again afterwards."""
+
+import errno
+import threading
+
+import pytest
+from engine_store import LOG_FILE_SIZE, check_queues_match_log, record, small_config
+
+from storage.clock import SystemClock
+from storage.errors import StoreBusy, StoreFailed, StoreFull
+from storage.files.filesystem import OsFile, OsFileSystem
+from storage.recovery_cases import Start
+from storage.writer import StoreWriter
+
+
+class FullableFileSystem(OsFileSystem):
+    """Creates no log file while ``full`` is set."""
+
+    full = False
+
+    def create(self, path, size, *, allocate, **options):
+        if self.full and "commitlog" in str(path):
+            raise StoreFull(f"no space left for {path}")
+        return super().create(path, size, allocate=allocate, **options)
+
+
+def failing_sync(monkeypatch, name):
+    """Make every sync of files whose path has ``name`` in it fail from now on."""
+    sync = OsFile.sync
+
+    def fail(file):
+        if name in str(file.path):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    monkeypatch.setattr(OsFile, "sync", fail)
+
+
+def test_a_full_disk_refuses_and_is_written_again_when_space_returns(tmp_path):
+    filesystem = FullableFileSystem()
+    batch = record(body=b"x" * 20_000)
+    with StoreWriter.open(tmp_path / "store", small_config(), filesystem=filesystem) as writer:
+        writer.create_topic("t", 1)
+        writer.append_batch(batch)
+        filesystem.full = True
+        stored = 1
+        with pytest.raises(StoreFull):
+            for _ in range(20):
+                writer.append_batch(batch)
+                stored += 1
+        before = writer.appended_offset
+        with pytest.raises(StoreFull):
+            writer.append_batch(batch)
+        assert writer.appended_offset == before
+        assert writer.append_batch(record()).commit_offset == before
+        filesystem.full = False
+        result = writer.append_batch(batch)
+        assert result.ranges[0].first_queue_offset == stored + 1
+        assert writer.status().writable
+    assert check_queues_match_log(tmp_path / "store") == stored + 2
+
+
+def test_a_full_disk_under_the_queues_delays_dispatch_and_loses_nothing(tmp_path, monkeypatch):
+    pwrite = OsFile.pwrite
+    full = threading.Event()
+
+    def refuse(file, data, position):
+        if full.is_set() and "consumequeue" in str(file.path):
+            raise StoreFull("no space left")
+        pwrite(file, data, position)
+
+    monkeypatch.setattr(OsFile, "pwrite", refuse)
+    with StoreWriter.open(tmp_path / "store", small_config()) as writer:
+        writer.create_topic("t", 4)
+        full.set()
+        result = writer.append_batch(b"".join(record(queue_id=i % 4) for i in range(40)))
+        assert not writer.wait_dispatched(result.end_commit_offset, 0.3)
+        assert "no space" in writer.status().problem
+        full.clear()
+        assert writer.wait_dispatched(result.end_commit_offset, 10)
+        assert writer.status().problem == ""
+    assert check_queues_match_log(tmp_path / "store") == 40
+
+
+@pytest.mark.parametrize("flush_mode", ["sync", "async"])
+def test_a_failed_sync_ends_acknowledgements_for_good(tmp_path, monkeypatch, flush_mode):
+    directory = tmp_path / "store"
+    writer = StoreWriter.open(directory, small_config(flush_mode=flush_mode))
+    writer.create_topic("t", 1)
+    result = writer.append_batch(record())
+    assert writer.wait_acknowledged(result.end_commit_offset, 10)
+    heard = threading.Event()
+    writer.add_ack_listener(lambda _: heard.set() if writer.failure() else None)
+    with monkeypatch.context() as patch:
+        failing_sync(patch, "commitlog")
+        lost = writer.append_batch(record())
+        if flush_mode == "sync":
+            with pytest.raises(StoreFailed):
+                writer.wait_acknowledged(lost.end_commit_offset, 10)
+            assert writer.acknowledged_offset < lost.end_commit_offset
+        assert heard.wait(10)
+    with pytest.raises(StoreFailed, match="flush failed"):
+        writer.append_batch(record())
+    status = writer.status()
+    assert not status.writable
+    assert "flush failed" in status.problem
+    writer.close()
+    assert (directory / "abort").exists()
+    with StoreWriter.open(directory, small_config()) as writer:
+        assert writer.recovered.start is Start.BOUNDED
+        assert writer.status().writable
+
+
+def test_a_failed_sync_of_a_queue_is_a_failure_too(tmp_path, monkeypatch):
+    writer = StoreWriter.open(tmp_path / "store", small_config())
+    writer.create_topic("t", 1)
+    with monkeypatch.context() as patch:
+        failing_sync(patch, "consumequeue")
+        writer.append_batch(record())
+        for _ in range(200):
+            if writer.failure():
+                break
+            threading.Event().wait(0.02)
+        with pytest.raises(StoreFailed):
+            writer.append_batch(record())
+        writer.close()
+    assert (tmp_path / "store" / "abort").exists()
+
+
+def test_too_much_unflushed_is_refused_until_a_flush_made_room(tmp_path):
+    config = small_config(unflushed_bytes_max=2_000, flush_interval_ms=100)
+    with StoreWriter.open(tmp_path / "store", config) as writer:
+        writer.create_topic("t", 1)
+        with pytest.raises(StoreBusy) as busy:
+            for _ in range(100):
+                writer.append_batch(record(body=b"x" * 300))
+        assert busy.value.retry_delay_ms > 0
+        assert 0 < writer.appended_offset <= 2_000
+        threading.Event().wait(0.5)
+        writer.append_batch(record(body=b"x" * 300))
+
+
+def test_an_exhausted_pool_is_refused_at_once_and_works_again(tmp_path, monkeypatch):
+    (tmp_path / "shm").mkdir()
+    config = small_config(
+        transient_pool=True, transient_pool_size=2, transient_pool_directory=str(tmp_path / "shm")
+    )
+    batch = record(body=b"x" * 30_000)
+    with StoreWriter.open(tmp_path / "store", config) as writer:
+        writer.create_topic("t", 1)
+        log = writer._engine.log
+        clock = SystemClock()
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "commit", lambda: log.committed_offset)
+            began = clock.monotonic()
+            with pytest.raises(StoreBusy, match="pool"):
+                for _ in range(20):
+                    writer.append_batch(batch)
+            assert clock.monotonic() - began < 5
+            assert writer.appended_offset <= 2 * LOG_FILE_SIZE
+        for _ in range(200):
+            try:
+                writer.append_batch(batch)
+                break
+            except StoreBusy as busy:
+                threading.Event().wait(busy.retry_delay_ms / 1000)
+        else:
+            pytest.fail("the pool never came back")
+
+
+def test_threads_appending_at_once_get_distinct_queue_offsets(tmp_path):
+    with StoreWriter.open(tmp_path / "store", small_config()) as writer:
+        writer.create_topic("t", 2)
+        taken = []
+
+        def produce(queue_id):
+            for _ in range(100):
+                queue = writer.append_batch(record(queue_id=queue_id) * 3).ranges[0]
+                taken.append((queue_id, queue.first_queue_offset))
+
+        threads = [threading.Thread(target=produce, args=(i % 2,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(taken) == [(q, first) for q in range(2) for first in range(0, 600, 3)]
+    assert check_queues_match_log(tmp_path / "store") == 1_200
