@@ -1,0 +1,160 @@
+"""Damaged stores: all that is intact on disk is served, and nothing that can be told to be damaged."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import golden_dump, golden_store, torn_dumps
+
+from storage import offline
+
+VARIANTS = sorted(line["name"] for line in golden_dump("torn") if line["type"] == "variant")
+
+NO_CHECKSUM = {"flip-last-properties", "flip-last-queue-offset"}
+"""One record is served though a bit of it flipped: no checksum of the broker's covers that bit."""
+
+DAMAGED_IN_QUEUE = {
+    "flip-near-end-body": ("orders", 3, 403, "the body does not match its CRC"),
+    "flip-early-body": ("payments", 1, 10, "the body does not match its CRC"),
+    "flip-early-magic": ("payments", 1, 10, "the magic number is none of a record's"),
+}
+"""Records with intact ones behind them keep their queue offset and are reported in their place."""
+
+TORN_TAIL = {
+    "torn-last-record": 1, "cut-length": 1, "zeroed-tail": 5, "flip-last-body": 1,
+    "flip-last-magic": 1, "no-abort-torn": 1,
+}  # fmt: skip
+"""Records at the end with nothing intact behind them: the log ends before them, as with a broker."""
+
+UNLIKE_THE_BROKER = {
+    "flip-near-end-body": "a broker drops 238 intact records behind the damaged one",
+    "flip-early-body": "a broker serves the damaged record",
+    "flip-early-magic": "a broker hands out bytes that no client can decode",
+    "no-consumequeue": "a broker rebuilds queues from its recovery start only: 1,279 records unserved",
+    "lost-first-consumequeue-file": "a broker begins the queue at its next file: 300 records unserved",
+    "short-consumequeue-file": "a broker refuses to start",
+    "short-commitlog-file": "a broker refuses to start",
+}
+"""Variants whose set of served messages differs from the broker's, and how the broker's is worse."""
+
+Served = dict[int, str]  # commit offset -> CRC of the record's bytes
+
+
+def stored() -> Served:
+    """What the broker had stored before anything was damaged."""
+    return {
+        line["commitLogOffset"]: line["recordCrc32"]
+        for line in torn_dumps()["as-left"]
+        if line["type"] == "message"
+    }
+
+
+def sizes() -> dict[int, int]:
+    return {
+        line["commitLogOffset"]: line["size"]
+        for line in torn_dumps()["as-left"]
+        if line["type"] == "message"
+    }
+
+
+def intact_on_disk(directory: Path) -> Served:
+    """Stored records whose bytes are still there, read without any of the engine."""
+    data = {int(path.name): path.read_bytes() for path in (directory / "commitlog").iterdir()}
+    length = sizes()
+    found = {}
+    for offset, crc in stored().items():
+        start = offset - offset % 262_144
+        record = data.get(start, b"")[offset - start :][: length[offset]]
+        if len(record) == length[offset] and f"{zlib.crc32(record):08x}" == crc:
+            found[offset] = crc
+    return found
+
+
+def served(lines: list[dict[str, Any]]) -> Served:
+    return {
+        line["commitLogOffset"]: line["recordCrc32"]
+        for line in lines
+        if line["type"] == "message" and "undecodable" not in line
+    }
+
+
+@pytest.fixture(scope="module")
+def dumps() -> dict[str, list[dict[str, Any]]]:
+    return {name: list(offline.dump(golden_store("torn") / name)) for name in VARIANTS}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_intact_record_is_served_and_no_other(
+    name: str, dumps: dict[str, list[dict[str, Any]]]
+) -> None:
+    intact = intact_on_disk(golden_store("torn") / name)
+    ours = served(dumps[name])
+    assert intact.items() <= ours.items()
+    others = ours.items() - intact.items()
+    assert len(others) == (1 if name in NO_CHECKSUM else 0)
+    assert not [line for line in dumps[name] if line["type"] == "unqueued"]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_differences_from_the_broker_are_the_listed_ones(
+    name: str, dumps: dict[str, list[dict[str, Any]]]
+) -> None:
+    same = served(dumps[name]) == served(torn_dumps()[name])
+    assert same == (name not in UNLIKE_THE_BROKER or name == "flip-early-magic")
+    ours = [line for line in dumps[name] if line["type"] == "queue"]
+    brokers = [line for line in torn_dumps()[name] if line["type"] == "queue"]
+    if name not in UNLIKE_THE_BROKER:
+        assert ours == brokers
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_damage_is_reported_in_its_place(name: str, dumps: dict[str, list[dict[str, Any]]]) -> None:
+    damaged = [line for line in dumps[name] if line["type"] == "damaged"]
+    if name in DAMAGED_IN_QUEUE:
+        (line,) = damaged
+        assert (line["topic"], line["queueId"], line["queueOffset"], line["reason"]) == (
+            DAMAGED_IN_QUEUE[name]
+        )
+    elif name == "lost-middle-commitlog-file":
+        (line,) = damaged
+        assert (line["commitLogOffset"], line["size"]) == (786_432, 262_144)
+    else:
+        assert damaged == []
+
+
+@pytest.mark.parametrize("name", TORN_TAIL)
+def test_a_torn_tail_is_cut(name: str, dumps: dict[str, list[dict[str, Any]]]) -> None:
+    assert len(stored()) - len(served(dumps[name])) == TORN_TAIL[name]
+    end = next(line["end"] for line in dumps[name] if line["type"] == "commitlog")
+    assert end == next(line["end"] for line in torn_dumps()[name] if line["type"] == "commitlog")
+
+
+def test_an_old_record_behind_the_end_is_not_taken_for_the_end(
+    dumps: dict[str, list[dict[str, Any]]],
+) -> None:
+    """A broker accepts it: it does not compare a record's own commit offset with its place."""
+    end = next(line["end"] for line in dumps["stale-tail"] if line["type"] == "commitlog")
+    broker = next(line["end"] for line in torn_dumps()["stale-tail"] if line["type"] == "commitlog")
+    assert (end, broker) == (1_530_691, 1_530_994)
+
+
+@pytest.mark.parametrize("name", ["no-index", "garbage-checkpoint", "no-consumequeue"])
+def test_every_key_is_findable_whatever_was_lost(name: str) -> None:
+    """A broker leaves older keys unfindable where it does not rebuild from the log's start."""
+    messages = [m for m in torn_dumps()["as-left"] if m["type"] == "message"][::40]
+    questions = [
+        {
+            "kind": "key", "topic": m["topic"], "key": m["properties"]["UNIQ_KEY"],
+            "max": 32, "begin": 0, "end": 2**63 - 1,
+        }
+        for m in messages
+        if "UNIQ_KEY" in m["properties"]
+    ]  # fmt: skip
+    answers = offline.ask(golden_store("torn") / name, questions)
+    found = [set(line["answer"]["commitLogOffsets"]) for line in answers]
+    wanted = [m["commitLogOffset"] for m in messages if "UNIQ_KEY" in m["properties"]]
+    assert len(wanted) > 50
+    assert all(offset in offsets for offset, offsets in zip(wanted, found, strict=True))
