@@ -80,7 +80,7 @@ $(BIN)/python:
 
 $(STAMPS)/installed: requirements.lock pyproject.toml | $(BIN)/python
 	@echo "installing the pinned dependencies"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@mkdir -p $(STAMPS) && touch $@
 

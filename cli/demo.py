@@ -268,8 +268,9 @@ def run(*, stay: bool) -> int:
         services = LocalServices.start(
             store, home / "services.log", options=SMALL_FILES, addresses=free_addresses()
         )
-        at = ", ".join(f"{name} {address}" for name, address in services.addresses.items())
-        console.print(f"  three services on an empty store: {at}")
+        console.print("  three services on an empty store:")
+        for name, address in services.addresses.items():
+            console.print(f"    {name:<8}{address}")
         from penstock import Client
 
         with Client(

@@ -12,10 +12,10 @@ from typer.core import TyperGroup
 
 from cli import bench, groups, offline, pub, query, serving, sub, topics
 from cli.failures import ExitCode, describe
-from cli.session import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER, Session
+from cli.session import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_TIMEOUT_S, DEFAULT_WRITER, Session
 
 GLOBAL_FLAGS = ("--json", "--debug")
-GLOBAL_VALUES = ("--writer", "--reader", "--indexer")
+GLOBAL_VALUES = ("--writer", "--reader", "--indexer", "--timeout")
 PASSED_THROUGH = frozenset(
     serving.SERVICES
 )  # these commands parse everything behind them themselves
@@ -79,6 +79,12 @@ def options(
     indexer: Annotated[
         str, typer.Option(envvar="PENSTOCK_INDEXER", help="Address of the indexer.")
     ] = DEFAULT_INDEXER,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            envvar="PENSTOCK_TIMEOUT", min=0.01, help="Seconds for a call, its retries included."
+        ),
+    ] = DEFAULT_TIMEOUT_S,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
     _version: Annotated[
@@ -88,7 +94,12 @@ def options(
 ) -> None:
     """A message store with RocketMQ's files: writer, reader and indexer over one directory."""
     context.obj = Session(
-        writer=writer, reader=reader, indexer=indexer, as_json=as_json, debug=debug
+        writer=writer,
+        reader=reader,
+        indexer=indexer,
+        timeout_s=timeout,
+        as_json=as_json,
+        debug=debug,
     )
 
 

@@ -42,7 +42,7 @@ def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> Non
     from storage.offline import dump as dump_store
 
     session = session_of(context)
-    lines = dump_store(directory, spec)
+    lines = dump_store(existing(directory), spec)
     if session.as_json:
         for line in lines:
             print_json(line)
@@ -59,7 +59,7 @@ def doctor(context: typer.Context, directory: Directory, spec: Spec = None) -> N
     from storage.offline import doctor as examine
 
     session = session_of(context)
-    findings = list(examine(directory, spec))
+    findings = list(examine(existing(directory), spec))
     if session.as_json:
         for finding in findings:
             print_json(finding)
@@ -84,7 +84,7 @@ def ask(
         raise CommandFailed(f"{questions}: not JSON: {error}", ExitCode.USAGE) from error
     if not isinstance(asked, list) or not all(isinstance(question, dict) for question in asked):
         raise CommandFailed(f"{questions}: not a list of questions", ExitCode.USAGE)
-    answers = list(answers_of(directory, asked, spec))
+    answers = list(answers_of(existing(directory), asked, spec))
     if session_of(context).as_json:
         for answer in answers:
             print_json(answer)
@@ -94,6 +94,13 @@ def ask(
         text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
         sys.stdout.write(text + (",\n" if number < len(answers) else "\n"))
     sys.stdout.write("]\n")
+
+
+def existing(directory: Path) -> Path:
+    """Return the directory; an empty one may become a store and is none yet."""
+    if directory.is_dir() and next(directory.iterdir(), None) is None:
+        raise CommandFailed(f"{directory} is empty: no store", ExitCode.NOT_A_STORE)
+    return directory
 
 
 def _fields(line: dict[str, Any]) -> str:

@@ -52,7 +52,6 @@ def health(
     service: Annotated[
         str, typer.Option(help="Name to ask for, such as penstock.v1.Writer; empty: the process.")
     ] = "",
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.")] = 3.0,
 ) -> None:
     """Ask a service how it is; exit code 0 only if it is SERVING."""
     import grpc
@@ -61,7 +60,8 @@ def health(
     with grpc.insecure_channel(address) as channel:
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(service=service), timeout=timeout
+                health_pb2.HealthCheckRequest(service=service),
+                timeout=session_of(context).timeout_s,
             )
         except grpc.RpcError as error:
             code = error.code()

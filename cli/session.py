@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_WRITER = "127.0.0.1:5801"
 DEFAULT_READER = "127.0.0.1:5802"
 DEFAULT_INDEXER = "127.0.0.1:5803"
+DEFAULT_TIMEOUT_S = 10.0
 PIPE_WIDTH = 160  # columns of a table that does not go to a terminal
 
 
@@ -32,6 +33,7 @@ class Session:
     writer: str = DEFAULT_WRITER
     reader: str = DEFAULT_READER
     indexer: str = DEFAULT_INDEXER
+    timeout_s: float = DEFAULT_TIMEOUT_S
     as_json: bool = False
     debug: bool = False
 
@@ -39,7 +41,12 @@ class Session:
         """Return a client of the three addresses; nothing is connected yet."""
         from penstock import Client
 
-        return Client(writer=self.writer, reader=self.reader, indexer=self.indexer)
+        return Client(
+            writer=self.writer,
+            reader=self.reader,
+            indexer=self.indexer,
+            timeout_s=self.timeout_s,
+        )
 
     def console(self, stream: TextIO | None = None) -> Console:
         """Return what tables and colours go through; plain and wide when it is no terminal."""

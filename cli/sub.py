@@ -94,8 +94,10 @@ def sub(
 
 
 def _start(text: str) -> Literal["earliest", "latest"] | int | datetime:
-    if text == "earliest" or text == "latest":
-        return text
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
     if text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX:
         return int(text)
     return datetime.fromtimestamp(parse_time_ms(text) / 1000, UTC)

@@ -121,6 +121,7 @@ class Load:
                 )
             except UnknownOutcome:
                 self.unknown.add(number)
+                self._stop.wait(0.05)
             except PenstockError:
                 self.refused += 1
                 self._stop.wait(0.05)
@@ -214,8 +215,8 @@ def compare(client: Client, load: Load) -> None:
             raise Failed(f"{len(lost)} messages lost {lost[:5]}, {len(twice)} twice {twice[:5]}")
         uncertain = sum(body_of(n) in counts for n in load.unknown)
         print(
-            f"    all there, each once; {uncertain} of {len(load.unknown)} that were not"
-            f" acknowledged are there too; {load.refused} were refused"
+            f"    all there, each once; of {len(load.unknown) + load.refused} others, sent while a"
+            f" service was down, {uncertain} are there too"
         )
     with step(f"find {SAMPLED_KEYS} of them by key"):
         end = client.writer_status().dispatched_offset

@@ -1,0 +1,125 @@
+"""dump, doctor and ask on directories that nobody serves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from golden import GOLDEN, golden_copy, golden_store
+from run_cli import json_lines, penstock
+
+from cli.failures import ExitCode
+
+
+def snapshot(directory: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of every file, to see that nothing was touched."""
+    return {
+        str(path.relative_to(directory)): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in directory.rglob("*")
+    }
+
+
+def test_dump_prints_json_lines_of_every_kind() -> None:
+    """With --json a dump of a broker's store has a line for each thing it holds."""
+    result = penstock("dump", golden_store("slow"), "--json")
+    kinds = [line["type"] for line in json_lines(result)]
+
+    assert result.exit_code == ExitCode.DONE, result.stderr
+    assert kinds.count("message") == 24
+    assert set(kinds) >= {
+        "topic",
+        "consumerOffsets",
+        "delayOffsets",
+        "groups",
+        "queue",
+        "commitlog",
+    }
+
+
+def test_dump_for_people_is_one_line_a_thing() -> None:
+    """Without --json there are as many lines, each beginning with its kind."""
+    machine = penstock("dump", golden_store("slow"), "--json").stdout.splitlines()
+    human = penstock("dump", golden_store("slow")).stdout.splitlines()
+
+    assert [line.split()[0] for line in human] == [json.loads(line)["type"] for line in machine]
+
+
+def test_ask_prints_the_answers_as_a_json_list() -> None:
+    """The list is a broker's answers, question by question."""
+    result = penstock("ask", golden_store("slow"), GOLDEN / "slow.questions.json")
+    expected = json.loads((GOLDEN / "slow.answers.json").read_text())
+    answers = json.loads(result.stdout)
+
+    assert [answer["question"] for answer in answers] == [each["question"] for each in expected]
+    assert [answer["answer"] for answer in answers] == [each["answer"] for each in expected]
+
+
+def test_doctor_finds_a_broker_s_clean_store_sound() -> None:
+    """A sound store is exit code 0 and no damage."""
+    result = penstock("doctor", golden_store("slow"), "--json")
+
+    assert result.exit_code == ExitCode.DONE, result.stdout
+    assert "damage" not in {finding["severity"] for finding in json_lines(result)}
+
+
+def test_doctor_says_which_record_is_damaged(tmp_path: Path) -> None:
+    """A flipped bit in a body is found: exit code 7, and a finding that is damage."""
+    store = golden_copy("basic", tmp_path)
+    log = sorted((store / "commitlog").iterdir())[0]
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)
+    result = penstock("doctor", store, "--json")
+
+    assert result.exit_code == ExitCode.DAMAGED
+    assert "damage" in {finding["severity"] for finding in json_lines(result)}
+    assert penstock("doctor", store).exit_code == ExitCode.DAMAGED
+
+
+@pytest.mark.parametrize("command", ["dump", "doctor"])
+def test_a_store_is_left_as_it_was(tmp_path: Path, command: str) -> None:
+    """Offline commands change no file, not even of a store whose broker was killed."""
+    store = golden_copy("killed", tmp_path)
+    before = snapshot(store)
+    penstock(command, store, "--json")
+
+    assert snapshot(store) == before
+
+
+@pytest.mark.parametrize(
+    "command", [("dump",), ("doctor",), ("ask", GOLDEN / "slow.questions.json")]
+)
+def test_what_is_no_store_is_one_line_and_exit_code_4(
+    tmp_path: Path, command: tuple[object, ...]
+) -> None:
+    """A missing directory, a file and an empty directory are refused alike."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("no store")
+    for name in ("missing", "empty", "file"):
+        result = penstock(command[0], tmp_path / name, *command[1:])
+        assert result.exit_code == ExitCode.NOT_A_STORE, (name, result.stderr)
+        assert len(result.stderr.splitlines()) == 1
+        assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("{", ExitCode.USAGE),
+        ("{}", ExitCode.USAGE),
+        ("[1]", ExitCode.USAGE),
+        (None, ExitCode.NOT_FOUND),
+    ],
+)
+def test_questions_that_are_none_are_refused(
+    tmp_path: Path, text: str | None, code: ExitCode
+) -> None:
+    """A file that is missing, no JSON or no list of objects is one line."""
+    questions = tmp_path / "questions.json"
+    if text is not None:
+        questions.write_text(text)
+    result = penstock("ask", golden_store("slow"), questions)
+
+    assert result.exit_code == code
+    assert len(result.stderr.splitlines()) == 1
