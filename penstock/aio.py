@@ -246,7 +246,7 @@ class AsyncClient:
         page_size: int = 64,
         on_damaged: OnDamaged | None = None,
     ) -> AsyncKeyRecords:
-        """Iterate over the records that carry a key, or with ``unique`` that unique id.
+        """Iterate over the records that carry a key, or with ``unique`` that unique id, newest first.
 
         ``begin`` and ``end`` bound the store time (Unix milliseconds or datetimes, both included).
         Pages are fetched as the iteration goes on.

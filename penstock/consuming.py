@@ -336,7 +336,7 @@ def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consu
 
 
 class KeyQuery:
-    """Every page of a query by key as one sequence of records."""
+    """Every page of a query by key as one sequence of records, the newest first."""
 
     def __init__(
         self,
@@ -378,7 +378,8 @@ class KeyQuery:
         """Take a page in; records that only share the key's hash are left out."""
         self._page_token = page.next_page_token or None
         self.indexed_offset = page.indexed_offset
-        self._items.extend(record for record in page.records if self._matches(record))
+        newest_first = reversed(list(page.records))  # as the pages themselves are
+        self._items.extend(record for record in newest_first if self._matches(record))
         for damage in page.damaged:
             if self._on_damaged is not None:
                 self._on_damaged(self._topic, -1, damage)

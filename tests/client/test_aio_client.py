@@ -65,8 +65,8 @@ async def test_what_is_produced_can_be_pulled(aclient: AsyncClient) -> None:
     assert [record.body for record in result.records] == [b"pen", b"ink"]
     assert (await aclient.message(stored.message_id)).body == b"pen"
     assert [r.body async for r in aclient.query_by_key("orders", "k", page_size=1)] == [
-        b"pen",
         b"ink",
+        b"pen",
     ]
     with pytest.raises(MessageNotFound):
         await aclient.message(10**9)

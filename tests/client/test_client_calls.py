@@ -95,14 +95,14 @@ def test_a_message_is_found_by_its_id_and_by_its_commit_offset(client: Client) -
 
 
 def test_a_query_by_key_pages_and_leaves_out_what_only_shares_the_hash(client: Client) -> None:
-    """Every record with the key comes once, over several pages; a collision does not."""
+    """Every record with the key comes once, newest first over several pages; a collision does not."""
     for n in range(10):
         client.produce("orders", b"%d" % n, queue_id=0, keys=["k", f"n{n}"])
         client.produce("orders", b"other", queue_id=0, keys=["z"], properties={"collides": "k"})
 
     found = client.query_by_key("orders", "k", page_size=3)
 
-    assert [record.body for record in found] == [b"%d" % n for n in range(10)]
+    assert [record.body for record in found] == [b"%d" % n for n in reversed(range(10))]
     assert found.indexed_offset > 0
     assert [r.body for r in client.query_by_key("orders", "n4")] == [b"4"]
 

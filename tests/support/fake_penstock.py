@@ -337,10 +337,10 @@ class FakeReader(reader_pb2_grpc.ReaderServicer):
     def QueryByKey(self, request: Any, context: grpc.ServicerContext) -> Any:
         store = self.store
         store.meet_fault("QueryByKey", context)
-        start = int(request.page_token or 0)
+        newest = int(request.page_token or len(store.log) - 1)
         answer = reader_pb2.QueryByKeyResponse(indexed_offset=store.commit_offset)
-        records = []
-        for number in range(start, len(store.log)):
+        records: list[bytes] = []
+        for number in range(newest, -1, -1):
             record = decode_record(store.log[number])
             name = "UNIQ_KEY" if request.unique else "KEYS"
             collides = record.properties.get("collides") == request.key
@@ -348,7 +348,7 @@ class FakeReader(reader_pb2_grpc.ReaderServicer):
                 if len(records) == request.max_messages:
                     answer.next_page_token = str(number)
                     break
-                records.append(store.log[number])
+                records.insert(0, store.log[number])
         answer.record_count = len(records)
         answer.records = b"".join(records)
         return answer

@@ -1,0 +1,284 @@
+"""Both clients against the real writer, reader and indexer, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from three_services import ThreeServices, three_services
+
+from penstock import (
+    AsyncClient,
+    Client,
+    InvalidArgument,
+    MessageNotFound,
+    PullStatus,
+    QueueNotFound,
+    RecordBatch,
+    TopicExists,
+    TopicNotFound,
+    Unimplemented,
+)
+from penstock.values import Message
+
+
+@pytest.fixture(scope="module", name="services")
+def _services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices]:
+    store: Path = tmp_path_factory.mktemp("store")
+    with three_services(store) as services:
+        yield services
+
+
+@pytest.fixture(scope="module", name="client")
+def _client(services: ThreeServices) -> Iterator[Client]:
+    with Client(
+        writer=services.processes["writer"].address,
+        reader=services.processes["reader"].address,
+        indexer=services.processes["indexer"].address,
+    ) as client:
+        client.wait_ready(20)
+        client.create_topic("orders", queues=4)
+        yield client
+
+
+@pytest_asyncio.fixture(name="aclient")
+async def _aclient(client: Client) -> AsyncIterator[AsyncClient]:
+    addresses = client.addresses
+    async with AsyncClient(
+        writer=addresses.writer, reader=addresses.reader, indexer=addresses.indexer
+    ) as aclient:
+        yield aclient
+
+
+@pytest.fixture(name="topic")
+def _topic(client: Client, request: pytest.FixtureRequest) -> str:
+    """A topic of the test's own, with four queues."""
+    name = request.node.name[:100].replace("[", "-").rstrip("]")
+    client.create_topic(name, queues=4)
+    return name
+
+
+def wait_visible(client: Client) -> None:
+    """Wait until consumers can see all that is stored: the flush mode decides when that is."""
+    end = client.writer_status().appended_offset
+    deadline = time.monotonic() + 10
+    while client.reader_status().visible_offset < end and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def test_a_message_comes_back_by_pull_key_and_id(client: Client, topic: str) -> None:
+    """With all of its fields, and by each way the same record."""
+    stored = client.produce(
+        topic,
+        b"pen",
+        keys=["k1", "k2"],
+        tag="new",
+        properties={"colour": "gr\u00fcn"},
+        queue_id=2,
+        unique_key="unique-1",
+        flag=5,
+    )
+    client.wait_indexed(stored.commit_offset + 1)
+
+    [pulled] = client.pull(topic, 2, 0, wait_ms=5000).records
+    [by_key] = client.query_by_key(topic, "k2")
+    [by_unique] = client.query_by_key(topic, "unique-1", unique=True)
+    by_id = client.message(stored.message_id)
+    by_commit_offset = client.message(stored.commit_offset)
+
+    for record in (pulled, by_key, by_unique, by_id, by_commit_offset):
+        assert (record.topic, record.queue_id, record.queue_offset) == (topic, 2, 0)
+        assert (record.body, record.keys, record.tag) == (b"pen", ("k1", "k2"), "new")
+        assert record.properties["colour"] == "gr\u00fcn"
+        assert (record.unique_key, record.flag) == ("unique-1", 5)
+        assert record.message_id == stored.message_id
+        assert record.commit_offset == stored.commit_offset
+        assert record.store_timestamp_ms == stored.store_timestamp_ms
+        assert record.store_host == pulled.store_host
+        assert record.born_host == pulled.born_host
+        assert dict(record.properties) == dict(pulled.properties)
+
+
+def test_a_batch_is_stored_whole_and_found(client: Client, topic: str) -> None:
+    """Ranges tell the queue offsets; keys of batched records are indexed."""
+    batch = RecordBatch(topic)
+    for n in range(100):
+        batch.add(b"%d" % n, keys=[f"k{n}"], tag="even" if n % 2 == 0 else "odd", queue_id=n % 4)
+    stored = client.produce_batch(batch)
+    client.wait_indexed(stored.end_commit_offset)
+    wait_visible(client)
+
+    assert stored.record_count == 100
+    assert {(r.queue_id, r.first_queue_offset, r.count) for r in stored.ranges} == {
+        (q, 0, 25) for q in range(4)
+    }
+    bodies = sorted(int(r.body) for r in client.consume(topic, follow=False))
+    assert bodies == list(range(100))
+    assert [r.body for r in client.query_by_key(topic, "k42")] == [b"42"]
+    even = client.consume(topic, tag="even", follow=False)
+    assert sorted(int(r.body) for r in even) == list(range(0, 100, 2))
+
+
+def test_a_producer_s_handles_are_true(client: Client, topic: str) -> None:
+    """Queue offset and commit offset of every message lead to that message."""
+    with client.producer(batch_bytes=4000, linger_ms=1) as producer:
+        handles = [(n, producer.send(topic, b"%d" % n, keys=[f"k{n}"])) for n in range(2000)]
+
+    wait_visible(client)
+    by_place = {(r.queue_id, r.queue_offset): r for r in client.consume(topic, follow=False)}
+    assert len(by_place) == 2000
+    for n, handle in handles:
+        stored = handle.result()
+        record = by_place[stored.queue_id, stored.queue_offset]
+        assert record.body == b"%d" % n
+        assert record.commit_offset == stored.commit_offset
+    assert client.message(handles[1234][1].result().commit_offset).body == b"1234"
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_producer_keeps_the_order_of_each_queue(
+    client: Client, topic: str, ordered: bool
+) -> None:
+    """Without refusals both ways do."""
+    with client.producer(batch_bytes=500, linger_ms=0, ordered=ordered) as producer:
+        for n in range(1000):
+            producer.send(topic, b"%d" % n, queue_id=n % 4)
+
+    wait_visible(client)
+    for queue_id in range(4):
+        records = client.consume(topic, queues=[queue_id], follow=False)
+        assert [int(r.body) for r in records] == list(range(queue_id, 1000, 4))
+
+
+def test_a_group_resumes(client: Client, topic: str) -> None:
+    """What one consumer committed, the next one does not see; nothing is left out."""
+    client.produce_many([Message(topic=topic, body=b"%d" % n, queue_id=n % 4) for n in range(40)])
+    wait_visible(client)
+    seen = []
+    with client.consume(topic, group="billing", follow=False) as consumer:
+        for record in consumer:
+            seen.append(record.body)
+            if len(seen) == 13:
+                consumer.commit()
+                break
+    rest = [record.body for record in client.consume(topic, group="billing", follow=False)]
+
+    assert len(seen) + len(rest) == 40
+    assert set(seen).isdisjoint(rest)
+    assert {o.queue_id: o.lag for o in client.offsets("billing", topic)} == dict.fromkeys(
+        range(4), 0
+    )
+    assert "billing" in client.groups()
+
+
+def test_a_follower_is_woken(client: Client, topic: str) -> None:
+    """Records come one at a time while the iterator waits on four empty queues."""
+    got: list[bytes] = []
+    consumer = client.consume(topic, start="latest")
+
+    def consume() -> None:
+        for record in consumer:
+            got.append(record.body)
+            if len(got) == 8:
+                return
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    for n in range(8):
+        client.produce(topic, b"%d" % n, queue_id=n % 4)
+    thread.join(20)
+    consumer.close()
+
+    assert sorted(got) == [b"%d" % n for n in range(8)]
+
+
+def test_offsets_by_time(client: Client, topic: str) -> None:
+    """The time of a record leads back to it."""
+    times = [client.produce(topic, b"x", queue_id=0).store_timestamp_ms for _ in range(3)]
+    wait_visible(client)
+
+    assert client.offset(topic, 0, "earliest").queue_offset == 0
+    assert client.offset(topic, 0, "latest").queue_offset == 3
+    assert client.offset(topic, 0, times[0]).queue_offset == 0
+    assert client.offset(topic, 0, times[2], boundary="upper").queue_offset == 2
+
+
+def test_refusals_name_what_is_wrong(client: Client, topic: str) -> None:
+    """Each is the documented exception."""
+    with pytest.raises(TopicNotFound):
+        client.produce("nowhere", b"x")
+    with pytest.raises(TopicNotFound):
+        client.pull("nowhere", 0, 0)
+    with pytest.raises(TopicExists):
+        client.create_topic(topic)
+    with pytest.raises(InvalidArgument) as caught:
+        client.create_topic("no spaces")
+    with pytest.raises(QueueNotFound):
+        client.produce(topic, b"x", queue_id=99)
+    with pytest.raises(InvalidArgument) as caught:
+        client.produce(topic, b"x", keys=["a b"])
+    assert caught.value.field == "keys"
+    with pytest.raises(MessageNotFound):
+        client.message(1 << 40)
+    with pytest.raises(InvalidArgument):
+        client.message("not an id")
+    with pytest.raises(Unimplemented):
+        client.produce_many([Message(topic=topic, body=b"x", delay_level=3)])
+    good = RecordBatch(topic)
+    good.add(b"one")
+    records = bytearray(good.records() * 3)
+    records[len(records) // 3 + 89] ^= 1
+    with pytest.raises(InvalidArgument) as caught:
+        client.produce_batch(bytes(records))
+    assert caught.value.record_index == 1
+    assert client.pull(topic, 0, 0).status is not PullStatus.FOUND
+
+
+def test_one_bad_record_in_a_stream_does_not_fail_its_neighbours(
+    client: Client, topic: str
+) -> None:
+    """A body beyond the writer's limit passes the client's checks and is refused alone."""
+    from penstock import DeliveryFailed
+
+    producer = client.producer(linger_ms=1000)
+    handles = [
+        producer.send(topic, body, queue_id=0) for body in (b"a", b"x" * (4 << 20) + b"y", b"c")
+    ]
+    with pytest.raises(DeliveryFailed):
+        producer.close()
+
+    assert [handle.exception() is None for handle in handles] == [True, False, True]
+    assert isinstance(handles[1].exception(), InvalidArgument)
+
+
+async def test_asyncio_reads_what_asyncio_writes(
+    aclient: AsyncClient, client: Client, topic: str
+) -> None:
+    """Unary, batch, stream; pull, follow, query and message."""
+    stored = await aclient.produce(topic, b"first", keys=["k"], queue_id=0)
+    batch = RecordBatch(topic)
+    batch.add_many([b"second", b"third"], keys=[["k"], ["k"]])
+    end = (await aclient.produce_batch(batch)).end_commit_offset
+    async with aclient.producer() as producer:
+        handles = [await producer.send(topic, b"%d" % n, queue_id=1) for n in range(500)]
+    assert [(await handle).queue_offset for handle in handles] == list(range(500))
+    await aclient.wait_indexed(end)
+    await asyncio.to_thread(wait_visible, client)
+
+    assert (await aclient.message(stored.message_id)).body == b"first"
+    assert [r.body async for r in aclient.query_by_key(topic, "k", page_size=2)] == [
+        b"third",
+        b"second",
+        b"first",
+    ]
+    bodies = [r.body async for r in aclient.consume(topic, group="async", follow=False)]
+    assert len(bodies) == 503
+    assert [r async for r in aclient.consume(topic, group="async", follow=False)] == []
+    async with aclient.consume(topic, queues=[2]) as consumer:
+        await aclient.produce(topic, b"late", queue_id=2)
+        assert (await anext(consumer)).body == b"late"
