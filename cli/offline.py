@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -42,7 +43,7 @@ def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> Non
     from storage.offline import dump as dump_store
 
     session = session_of(context)
-    lines = dump_store(existing(directory), spec)
+    lines = dump_store(existing(directory), read_spec(spec))
     if session.as_json:
         for line in lines:
             print_json(line)
@@ -59,7 +60,7 @@ def doctor(context: typer.Context, directory: Directory, spec: Spec = None) -> N
     from storage.offline import doctor as examine
 
     session = session_of(context)
-    findings = list(examine(existing(directory), spec))
+    findings = list(examine(existing(directory), read_spec(spec)))
     if session.as_json:
         for finding in findings:
             print_json(finding)
@@ -78,13 +79,10 @@ def ask(
     """Answer questions about a store as a broker would: pulls, keys, ids, times. Prints JSON."""
     from storage.offline import ask as answers_of
 
-    try:
-        asked = json.loads(questions.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CommandFailed(f"{questions}: not JSON: {error}", ExitCode.USAGE) from error
+    asked = read_json(questions)
     if not isinstance(asked, list) or not all(isinstance(question, dict) for question in asked):
         raise CommandFailed(f"{questions}: not a list of questions", ExitCode.USAGE)
-    answers = list(answers_of(existing(directory), asked, spec))
+    answers = list(answers_of(existing(directory), asked, read_spec(spec)))
     if session_of(context).as_json:
         for answer in answers:
             print_json(answer)
@@ -98,9 +96,28 @@ def ask(
 
 def existing(directory: Path) -> Path:
     """Return the directory; an empty one may become a store and is none yet."""
-    if directory.is_dir() and next(directory.iterdir(), None) is None:
-        raise CommandFailed(f"{directory} is empty: no store", ExitCode.NOT_A_STORE)
+    with suppress(OSError):  # what cannot be listed is refused where it is opened
+        if next(directory.iterdir(), None) is None:
+            raise CommandFailed(f"{directory} is empty: no store", ExitCode.NOT_A_STORE)
     return directory
+
+
+def read_spec(path: Path | None) -> dict[str, Any] | None:
+    """Return a broker's settings from a file; nothing given is nothing returned."""
+    if path is None:
+        return None
+    spec = read_json(path)
+    if not isinstance(spec, dict):
+        raise CommandFailed(f"{path}: not a JSON object", ExitCode.USAGE)
+    return spec
+
+
+def read_json(path: Path) -> Any:
+    """Return what a file holds; what is no JSON is a usage error that names the file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CommandFailed(f"{path}: not JSON: {error}", ExitCode.USAGE) from error
 
 
 def _fields(line: dict[str, Any]) -> str:

@@ -63,6 +63,17 @@ def test_doctor_finds_a_broker_s_clean_store_sound() -> None:
     assert "damage" not in {finding["severity"] for finding in json_lines(result)}
 
 
+def test_a_broker_s_settings_are_read_from_a_file(tmp_path: Path) -> None:
+    """--spec takes the golden stores' own files; one that is no JSON is a usage error."""
+    bad = tmp_path / "spec.json"
+    bad.write_text("{")
+
+    good = penstock("dump", golden_store("slow"), "--spec", GOLDEN / "slow.spec.json", "--json")
+    assert good.exit_code == ExitCode.DONE, good.stderr
+    refused = penstock("dump", golden_store("slow"), "--spec", bad, "--json")
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (ExitCode.USAGE, 1)
+
+
 def test_doctor_says_which_record_is_damaged(tmp_path: Path) -> None:
     """A flipped bit in a body is found: exit code 7, and a finding that is damage."""
     store = golden_copy("basic", tmp_path)
