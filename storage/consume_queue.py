@@ -64,6 +64,7 @@ class ConsumeQueue:
         self._table = table
         self._file_size = table.file_size
         self._starts: set[int] = set()
+        self._last_path: tuple[int, Path] | None = None
         self.refresh()
 
     def refresh(self) -> None:
@@ -192,6 +193,16 @@ class ConsumeQueue:
         self._starts = set()
         self.next_offset = 0
 
+    def path_at(self, start: int) -> Path:
+        """Return the path of the file at ``start``: the same object again for the same file.
+
+        Building and hashing a path costs more than writing a unit, so the last one is kept.
+        """
+        last = self._last_path
+        if last is None or last[0] != start:
+            last = self._last_path = (start, file_path(self.directory, start))
+        return last[1]
+
     def _note_file(self, start: int) -> None:
         self._starts.add(start)
 
@@ -239,7 +250,7 @@ class QueueTable:
 
     def open_for_writing(self, queue: ConsumeQueue, start: int) -> File:
         """Return the file at ``start`` of ``queue``, created if need be, and mark it dirty."""
-        path = file_path(queue.directory, start)
+        path = queue.path_at(start)
         file = self._open.get(path)
         if file is None:
             if queue._has_file(start):

@@ -310,11 +310,14 @@ class OsFile:
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data``."""
-        with _full_is_store_full(self._path):
-            view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        try:
             written = os.pwrite(self._descriptor, view, position)
             while written < len(view):
                 written += os.pwrite(self._descriptor, view[written:], position + written)
+        except OSError:
+            with _full_is_store_full(self._path):
+                raise
 
     def allocate(self, position: int, length: int) -> None:
         """Reserve blocks for a range."""
