@@ -1,24 +1,26 @@
-"""POSIX record locks that behave: one registry for the process.
+"""Locks on single bytes of a file, of the kind that a broker's Java takes and that stay held.
 
-The kernel ties a record lock to the process and the file. It grants a second request of the same
-process, and it drops all of a file's locks when the process closes *any* descriptor of the file.
-So each locked file is opened once here, stays open until its last lock is released, and bytes that
-this process holds are refused to itself. Nothing else may open a lock file.
+Java's are POSIX record locks, which the kernel ties to the process: it grants a second one to the same
+process, and drops all of a file's when the process closes *any* descriptor of it, as a copy of the
+directory does. Ours belong to one open file (``F_OFD_SETLK``), conflict with the POSIX kind in other
+processes, and go with that file alone. Where the kernel has none, POSIX locks must do; so each locked
+file is opened once here and a byte that this process holds is refused to it in either case.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreLocked
 
 if TYPE_CHECKING:
     from pathlib import Path
-
 
 _FLOCK: Final = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
@@ -34,7 +36,10 @@ _files: dict[tuple[int, int], _LockedFile] = {}
 
 
 def _forget_in_child() -> None:
-    """A forked child inherits descriptors but no locks."""
+    """Close what a forked child inherited: its parent's lock must not outlive the parent in it."""
+    for locked in _files.values():
+        with suppress(OSError):
+            os.close(locked.descriptor)
     _files.clear()
 
 
@@ -60,9 +65,7 @@ class RecordLock:
                 if position in locked.positions:
                     raise StoreLocked(f"{path} byte {position} is locked by this process already")
                 try:
-                    fcntl.lockf(
-                        locked.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, position, os.SEEK_SET
-                    )
+                    _set_lock(locked.descriptor, fcntl.F_WRLCK, position)
                 except (BlockingIOError, PermissionError) as error:
                     raise StoreLocked(
                         f"{path} byte {position} is locked by another process"
@@ -82,7 +85,7 @@ class RecordLock:
             if locked is None or self._position not in locked.positions:
                 return
             locked.positions.discard(self._position)
-            fcntl.lockf(locked.descriptor, fcntl.LOCK_UN, 1, self._position, os.SEEK_SET)
+            _set_lock(locked.descriptor, fcntl.F_UNLCK, self._position)
             _close_if_unused(self._key, locked)
 
 
@@ -110,6 +113,17 @@ def _is_held(descriptor: int, position: int) -> bool:
     return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
 
+def _set_lock(descriptor: int, kind: int, position: int) -> None:
+    """Lock or unlock one byte without waiting. Raises BlockingIOError or PermissionError if held."""
+    request = struct.pack(_FLOCK, kind, os.SEEK_SET, position, 1, 0)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        fcntl.fcntl(descriptor, fcntl.F_SETLK, request)
+
+
 def _locked_file(path: Path) -> tuple[tuple[int, int], _LockedFile]:
     """Return the registry's one descriptor of the file at ``path``, opening it at first use."""
     try:
@@ -117,7 +131,7 @@ def _locked_file(path: Path) -> tuple[tuple[int, int], _LockedFile]:
     except FileNotFoundError:
         pass
     else:
-        # Looked up by identity before opening: opening and closing a second one loses the locks.
+        # Looked up by identity before opening: closing a second one would lose POSIX locks.
         key = (status.st_dev, status.st_ino)
         if key in _files:
             return key, _files[key]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -83,6 +85,48 @@ def test_a_failed_attempt_keeps_the_roles_held(tmp_path):
         with pytest.raises(StoreLocked):
             DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
         assert attempt(tmp_path, "WRITER") == "locked"
+
+
+def test_reading_the_lock_file_keeps_the_lock(tmp_path):
+    """Copying a live store's directory must not let a second writer in, as with POSIX locks."""
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        assert (tmp_path / "lock").read_bytes() == b"lock"
+        assert attempt(tmp_path, "WRITER") == "locked"
+
+
+def test_without_open_file_locks_posix_locks_do(tmp_path, monkeypatch):
+    """An unknown command is how a kernel without them answers."""
+    monkeypatch.setattr(fcntl, "F_OFD_SETLK", 9999)
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        with pytest.raises(StoreLocked):
+            DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
+        DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.INDEXER).release()
+        assert attempt(tmp_path, "WRITER") == "locked"
+    assert attempt(tmp_path, "WRITER") == "taken"
+
+
+def test_a_lock_does_not_outlive_its_process_in_a_forked_child(tmp_path):
+    """A killed writer's worker, still alive, must not keep the store locked."""
+    child = int(
+        python(f"""
+        import os, signal, sys, time
+        from pathlib import Path
+        from storage.files.directory_lock import DirectoryLock, LockRole
+        from storage.files.filesystem import OsFileSystem
+        lock = DirectoryLock.acquire(OsFileSystem(), Path({str(tmp_path)!r}), LockRole.WRITER)
+        child = os.fork()
+        if child == 0:
+            os.close(1)
+            time.sleep(600)
+            os._exit(0)
+        print(child, flush=True)
+        os._exit(0)
+    """)
+    )
+    try:
+        assert attempt(tmp_path, "WRITER") == "taken"
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_running_broker_is_respected(tmp_path):
