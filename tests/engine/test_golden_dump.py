@@ -11,8 +11,18 @@ from golden import CLEAN, KILLED, golden_dump, golden_spec, golden_store
 from storage import offline
 
 KINDS = frozenset(
-    ("topic", "consumerOffsets", "delayOffsets", "groups", "queue", "message", "gap", "unqueued")
-    + ("commitlog", "index")
+    (
+        "topic",
+        "consumerOffsets",
+        "delayOffsets",
+        "groups",
+        "queue",
+        "message",
+        "gap",
+        "unqueued",
+        "commitlog",
+        "index",
+    )
 )
 """Line kinds that a store tells without a running broker."""
 

@@ -1,0 +1,385 @@
+"""What a reader sees of a live store: statuses, limits, filters, damage, growth, files that go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage import MessageStore, StoreConfig
+from storage.errors import (
+    DamagedRecord,
+    InvalidMessage,
+    NotAStore,
+    QueueNotFound,
+    RecordNotFound,
+    StoreClosed,
+    TopicNotFound,
+)
+from storage.format.record import Record, decode_record
+from storage.message import Message, PullResult, PullStatus, PutResult
+from storage.reader import StoreReader
+
+CONFIG = StoreConfig(
+    commit_log_file_size=1 << 16, consume_queue_file_size=400, index_slot_count=50,
+    index_entry_count=200, flush_interval_ms=10,
+)  # fmt: skip
+UNITS_OF_A_FILE = 20
+
+
+def decoded(result: PullResult) -> list[Record]:
+    """All records of a pull; the slices together hold exactly so many."""
+    records = []
+    for part in result.slices:
+        position = 0
+        while position < len(part):
+            records.append(decode_record(part, position))
+            position += records[-1].total_size
+        assert position == len(part)
+    assert len(records) == result.record_count
+    return records
+
+
+def bodies(result: PullResult) -> list[bytes]:
+    return [record.body for record in decoded(result)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.create_topic("t", 4)
+        yield store
+
+
+def fill(store: MessageStore, count: int, *, queue_id: int = 0, tag: str = "") -> list[PutResult]:
+    return store.put_all(
+        [Message(topic="t", body=b"%d" % n, tag=tag, queue_id=queue_id) for n in range(count)]
+    )
+
+
+def test_records_come_back_in_order_and_next_offset_goes_on(store: MessageStore) -> None:
+    fill(store, 50)
+    at, seen = 0, []
+    while (result := store.pull("t", 0, queue_offset=at, max_messages=7)).record_count:
+        assert result.status is PullStatus.FOUND
+        assert result.record_count <= 7
+        seen += bodies(result)
+        at = result.next_offset
+    assert seen == [b"%d" % n for n in range(50)]
+    assert (result.status, result.next_offset) == (PullStatus.OFFSET_OVERFLOW_ONE, 50)
+
+
+def test_one_pull_crosses_files_of_queue_and_log(store: MessageStore) -> None:
+    for _ in range(3):
+        store.put_all([Message(topic="t", body=bytes(4000), queue_id=1) for _ in range(10)])
+    result = store.pull("t", 1, queue_offset=0, max_messages=100)
+    assert (result.record_count, result.next_offset) == (30, 30)
+    assert len(decoded(result)) == 30
+
+
+def test_adjacent_records_come_as_one_slice_and_read_only(store: MessageStore) -> None:
+    fill(store, 20)
+    result = store.pull("t", 0, queue_offset=0)
+    assert len(result.slices) == 1
+    with pytest.raises(TypeError):
+        result.slices[0][0] = 0
+
+
+def test_records_far_apart_are_joined_into_one_slice(store: MessageStore) -> None:
+    store.put_all([Message(topic="t", body=b"%d" % n, queue_id=n % 4) for n in range(80)])
+    result = store.pull("t", 2, queue_offset=0)
+    assert len(result.slices) == 1
+    assert bodies(result) == [b"%d" % n for n in range(2, 80, 4)]
+
+
+def test_bytes_limit_the_pull_but_never_below_one_record(store: MessageStore) -> None:
+    store.put_all([Message(topic="t", body=bytes(1000), queue_id=0) for _ in range(10)])
+    assert store.pull("t", 0, queue_offset=0, max_bytes=1).record_count == 1
+    assert store.pull("t", 0, queue_offset=0, max_bytes=3500).record_count == 3
+    assert store.pull("t", 0, queue_offset=0, max_bytes=1 << 20).record_count == 10
+
+
+def test_offsets_outside_the_queue_have_their_statuses(store: MessageStore) -> None:
+    fill(store, 5)
+    assert store.pull("t", 0, queue_offset=-1).status is PullStatus.OFFSET_TOO_SMALL
+    assert store.pull("t", 0, queue_offset=-1).next_offset == 0
+    assert store.pull("t", 0, queue_offset=5).status is PullStatus.OFFSET_OVERFLOW_ONE
+    badly = store.pull("t", 0, queue_offset=6)
+    assert (badly.status, badly.next_offset) == (PullStatus.OFFSET_OVERFLOW_BADLY, 5)
+    assert (badly.min_offset, badly.max_offset) == (0, 5)
+
+
+def test_an_empty_queue_and_no_queue_have_their_statuses(store: MessageStore) -> None:
+    assert store.pull("t", 3, queue_offset=0).status is PullStatus.NO_MESSAGE_IN_QUEUE
+    assert store.pull("t", 3, queue_offset=9).status is PullStatus.NO_MESSAGE_IN_QUEUE
+    assert store.pull("t", 4, queue_offset=0).status is PullStatus.NO_MATCHED_LOGIC_QUEUE
+    assert store.pull("t", -1, queue_offset=0).status is PullStatus.NO_MATCHED_LOGIC_QUEUE
+
+
+@pytest.mark.parametrize("topic", ["unknown", "", ".", "..", "../t", "t/0"])
+def test_an_unknown_topic_is_an_error(store: MessageStore, topic: str) -> None:
+    fill(store, 1)
+    with pytest.raises(TopicNotFound):
+        store.pull(topic, 0, queue_offset=0)
+
+
+def test_tags_are_compared_themselves_not_only_their_hashes(store: MessageStore) -> None:
+    """``Aa`` and ``BB`` have the same Java hash; a broker sends both and its client sorts it out."""
+    tags = ["Aa", "BB", "Aa", "", "C", "größe"]
+    store.put_all([Message(topic="t", body=tag.encode(), tag=tag, queue_id=0) for tag in tags])
+    assert bodies(store.pull("t", 0, queue_offset=0, tag_expression="Aa")) == [b"Aa", b"Aa"]
+    assert bodies(store.pull("t", 0, queue_offset=0, tag_expression="BB || C")) == [b"BB", b"C"]
+    assert bodies(store.pull("t", 0, queue_offset=0, tag_expression=" größe ")) == [
+        "größe".encode()
+    ]
+    for everything in ("", "*"):
+        assert store.pull("t", 0, queue_offset=0, tag_expression=everything).record_count == 6
+
+
+def test_a_pull_that_matches_nothing_still_goes_on(store: MessageStore) -> None:
+    fill(store, 30, tag="Aa")
+    result = store.pull("t", 0, queue_offset=0, tag_expression="BB")
+    assert (result.status, result.next_offset) == (PullStatus.NO_MATCHED_MESSAGE, 30)
+    result = store.pull("t", 0, queue_offset=0, tag_expression="nobody")
+    assert (result.status, result.next_offset) == (PullStatus.NO_MATCHED_MESSAGE, 30)
+
+
+@pytest.mark.parametrize("expression", ["||", "|", "||||"])
+def test_a_tag_expression_without_a_tag_is_refused(store: MessageStore, expression: str) -> None:
+    with pytest.raises(InvalidMessage, match="tag_expression"):
+        store.pull("t", 0, queue_offset=0, tag_expression=expression)
+
+
+def damage(directory: Path, put: PutResult, position: int, value: int) -> None:
+    """Change one byte of a stored record on disk."""
+    start = put.commit_offset - put.commit_offset % CONFIG.commit_log_file_size
+    with (directory / "commitlog" / f"{start:020d}").open("r+b") as file:
+        file.seek(put.commit_offset - start + position)
+        file.write(bytes([value]))
+
+
+BODY, QUEUE_ID, MAGIC, SIZE, PROPERTIES = 88, 15, 7, 3, 100
+
+
+@pytest.mark.parametrize("position", [BODY, QUEUE_ID, MAGIC, SIZE, PROPERTIES])
+def test_one_damaged_record_is_reported_and_the_others_served(
+    store: MessageStore, tmp_path: Path, position: int
+) -> None:
+    """Whichever field was hit: the property CRC covers what the body's does not."""
+    puts = fill(store, 10)
+    damage(tmp_path, puts[4], position, 0x7F)
+    result = store.pull("t", 0, queue_offset=0)
+    assert bodies(result) == [b"%d" % n for n in range(10) if n != 4]
+    (damaged,) = result.damaged
+    assert (damaged.queue_offset, damaged.commit_offset) == (4, puts[4].commit_offset)
+    assert (result.status, result.next_offset) == (PullStatus.FOUND, 10)
+    alone = store.pull("t", 0, queue_offset=4, max_messages=1)
+    assert (alone.status, alone.record_count, len(alone.damaged)) == (PullStatus.FOUND, 0, 1)
+    assert alone.next_offset == 5
+
+
+def test_a_single_message_by_offset_and_by_id(store: MessageStore, tmp_path: Path) -> None:
+    puts = fill(store, 3)
+    assert decode_record(store.message(puts[1].commit_offset)).body == b"1"
+    assert decode_record(store.message_by_id(puts[2].message_id)).body == b"2"
+    for nowhere in (puts[1].commit_offset + 1, -1, 1 << 40):
+        with pytest.raises(RecordNotFound):
+            store.message(nowhere)
+    damage(tmp_path, puts[1], BODY, 0x7F)
+    with pytest.raises(DamagedRecord) as caught:
+        store.message(puts[1].commit_offset)
+    assert caught.value.commit_offset == puts[1].commit_offset
+    with pytest.raises(ValueError, match="hexadecimal"):
+        store.message_by_id("no id")
+
+
+def test_a_reader_sees_growth_without_being_told(store: MessageStore, tmp_path: Path) -> None:
+    with StoreReader.open(tmp_path) as reader:
+        for expected in range(1, 60):
+            store.put(Message(topic="t", body=bytes(2000), queue_id=0))
+            store.max_offset("t", 0)
+            assert reader.max_offset("t", 0) == expected
+        store.create_topic("new", 1)
+        store.put(Message(topic="new", body=b"x"))
+        store.max_offset("new", 0)
+        assert bodies(reader.pull("new", 0, queue_offset=0)) == [b"x"]
+
+
+def test_a_reader_outlives_its_writer_and_sees_the_next_one(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.create_topic("t", 1)
+        fill(store, 5)
+    with StoreReader.open(tmp_path) as reader:
+        assert reader.max_offset("t", 0) == 5
+        with MessageStore.open(tmp_path, CONFIG) as store:
+            fill(store, 3)
+            store.max_offset("t", 0)
+            assert reader.max_offset("t", 0) == 8
+        assert reader.pull("t", 0, queue_offset=5).record_count == 3
+
+
+def test_slices_stay_good_after_their_files_and_the_reader_are_gone(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.create_topic("t", 1)
+        fill(store, 20)
+        result = store.pull("t", 0, queue_offset=0)
+        for path in (tmp_path / "commitlog").iterdir():
+            path.unlink()
+    assert bodies(result) == [b"%d" % n for n in range(20)]
+
+
+def test_deleted_log_files_never_crash_a_reader(tmp_path: Path) -> None:
+    """Old files go while a reader stands in them, as retention will do it."""
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.create_topic("t", 1)
+        store.put_all([Message(topic="t", body=bytes(3000)) for _ in range(15)])
+        store.put_all([Message(topic="t", body=bytes(3000)) for _ in range(15)])
+        store.max_offset("t", 0)
+    with StoreReader.open(tmp_path) as reader:
+        assert reader.pull("t", 0, queue_offset=0, max_messages=5).record_count == 5
+        first, *others = sorted((tmp_path / "commitlog").iterdir())
+        first.unlink()
+        assert others
+        reader.refresh()
+        low = reader.min_offset("t", 0)
+        assert 0 < low < 30
+        small = reader.pull("t", 0, queue_offset=0)
+        assert (small.status, small.next_offset) == (PullStatus.OFFSET_TOO_SMALL, low)
+        assert reader.pull("t", 0, queue_offset=low, max_messages=99).record_count == 30 - low
+        with pytest.raises(RecordNotFound):
+            reader.message(0)
+
+
+def test_a_log_file_lost_in_the_middle_is_stepped_over(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.create_topic("t", 1)
+        for _ in range(4):
+            store.put_all([Message(topic="t", body=bytes(3000)) for _ in range(15)])
+        store.max_offset("t", 0)
+    files = sorted((tmp_path / "commitlog").iterdir())
+    files[1].unlink()
+    with StoreReader.open(tmp_path) as reader:
+        at, seen = 0, 0
+        while (result := reader.pull("t", 0, queue_offset=at)).status is not (
+            PullStatus.OFFSET_OVERFLOW_ONE
+        ):
+            seen += result.record_count
+            assert result.next_offset > at
+            at = result.next_offset
+        assert 30 < seen < 60
+        hole = reader.pull("t", 0, queue_offset=25, max_messages=1)
+        assert hole.status in (PullStatus.FOUND, PullStatus.MESSAGE_WAS_REMOVING)
+
+
+def test_a_lost_queue_file_is_stepped_over(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.create_topic("t", 1)
+        fill(store, 3 * UNITS_OF_A_FILE)
+        store.max_offset("t", 0)
+    sorted((tmp_path / "consumequeue" / "t" / "0").iterdir())[1].unlink()
+    with StoreReader.open(tmp_path) as reader:
+        result = reader.pull("t", 0, queue_offset=UNITS_OF_A_FILE + 3)
+        assert (result.status, result.next_offset) == (
+            PullStatus.OFFSET_FOUND_NULL, 2 * UNITS_OF_A_FILE,
+        )  # fmt: skip
+        assert reader.pull(
+            "t", 0, queue_offset=result.next_offset, max_messages=99
+        ).record_count == (UNITS_OF_A_FILE)
+
+
+def test_times_and_offsets_of_unknown_queues_are_errors(store: MessageStore) -> None:
+    with pytest.raises(QueueNotFound):
+        store.max_offset("t", 9)
+    with pytest.raises(TopicNotFound):
+        store.min_offset("nope", 0)
+
+
+def test_a_closed_reader_says_so(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG):
+        pass
+    reader = StoreReader.open(tmp_path)
+    reader.close()
+    reader.close()
+    with pytest.raises(StoreClosed):
+        reader.pull("t", 0, queue_offset=0)
+
+
+def test_a_reader_wants_a_store(tmp_path: Path) -> None:
+    with pytest.raises(NotAStore, match="does not exist"):
+        StoreReader.open(tmp_path / "missing")
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(NotAStore):
+        StoreReader.open(tmp_path)
+
+
+def test_pulls_from_many_threads_agree(store: MessageStore) -> None:
+    fill(store, 200)
+    wrong: list[object] = []
+
+    def read() -> None:
+        for at in range(0, 200, 3):
+            got = bodies(store.pull("t", 0, queue_offset=at, max_messages=9))
+            if got != [b"%d" % n for n in range(at, min(at + 9, 200))]:
+                wrong.append((at, got))
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+WRITER = """
+    import sys
+    from storage import MessageStore, StoreConfig
+    from storage.message import Message
+    config = StoreConfig(commit_log_file_size=1 << 16, consume_queue_file_size=400,
+                         index_slot_count=50, index_entry_count=200)
+    with MessageStore.open(sys.argv[1], config) as store:
+        store.create_topic("t", 2)
+        print("open", flush=True)
+        for n in range(1500):
+            store.put(Message(topic="t", body=b"%d" % n * 20, queue_id=n % 2))
+        print("done", flush=True)
+        sys.stdin.readline()
+"""
+
+
+def test_a_reader_follows_a_writer_in_another_process(tmp_path: Path) -> None:
+    """Every record is seen once, whole and in order, while log, queue and index files roll."""
+    writer = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER), str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "open\n"
+        seen: list[list[bytes]] = [[], []]
+        waited = 0
+        with StoreReader.open(tmp_path) as reader:
+            while sum(map(len, seen)) < 1500:
+                positions = reader.positions
+                assert positions is not None
+                word = positions.writer_word
+                before = sum(map(len, seen))
+                for queue_id in (0, 1):
+                    result = reader.pull("t", queue_id, queue_offset=len(seen[queue_id]))
+                    assert not result.damaged
+                    seen[queue_id] += bodies(result)
+                    assert result.next_offset == len(seen[queue_id])
+                if sum(map(len, seen)) == before:
+                    positions.wait_for_writer(word, 5.0)
+                    waited += 1
+                assert writer.poll() is None
+        for queue_id in (0, 1):
+            assert seen[queue_id] == [b"%d" % n * 20 for n in range(queue_id, 1500, 2)]
+        assert waited
+    finally:
+        writer.communicate("\n", timeout=30)
+    assert writer.returncode == 0
