@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 DURABLE_INTERVAL_MS: Final = 5_000
 IDLE_WAIT_S: Final = 0.25  # how long a stop may have to wait for the thread
 FULL_RETRY_S: Final = 0.2
+CATCH_UP_S: Final = 5.0  # a stop gives the rest of the log this long, as a broker's does
 KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
 
 
@@ -284,6 +286,7 @@ class StoreIndexer:
         self._durable_offset = -1
         self._durable_at = clock.monotonic()
         self._failure: BaseException | None = None
+        self._closed = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-indexer", daemon=True)
 
@@ -390,8 +393,11 @@ class StoreIndexer:
 
         For callers without the thread. Raises StoreFull when the disk has no room; call it again.
         """
-        if self._stopping.is_set():
+        if self._closed:
             raise StoreClosed("the indexer is closed")
+        return self._step()
+
+    def _step(self) -> bool:
         if not self._checkpoint.writer_is_current:
             return False
         limit = self._checkpoint.confirm_offset
@@ -429,13 +435,25 @@ class StoreIndexer:
         self._index_timestamp_ms = None
 
     def close(self) -> None:
-        """Finish the chunk in hand, make everything durable, give up the lock."""
+        """Index what is confirmed, make everything durable, give up the lock.
+
+        A broker that opens the store next never looks for keys of older records, hence the first;
+        it is left after some seconds, and when the disk is full. Doing it twice is harmless.
+        """
+        if self._closed:
+            return
+        self._closed = True
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
         try:
+            if self._failure is None:
+                deadline = self._clock.monotonic() + CATCH_UP_S
+                with suppress(StoreFull):
+                    while self._step() and self._clock.monotonic() < deadline:
+                        pass
             if self._failure is None and self._follower is not None:
-                self.sync(clean=True)
+                self.sync(clean=not self._follower.is_interrupted)
                 self._checkpoint.stop_indexer()
         finally:
             self._directory.close()
@@ -527,7 +545,7 @@ class StoreIndexer:
             while not self._stopping.is_set():
                 word = self._checkpoint.writer_word
                 try:
-                    moved = self.step()
+                    moved = self._step()
                     self.problem = ""
                 except StoreFull as error:
                     self.problem = str(error)

@@ -4,8 +4,9 @@ The layout is in :mod:`storage.format.index`; puts are a broker's, quirks includ
 mapped file, ``slot_count`` and ``entry_capacity`` are its shape: it must hold
 ``40 + 4 * slot_count + 20 * entry_capacity`` bytes.
 
-A put writes an entry whole, then the slot that leads to it, then the header: whoever reads the
-mapping meanwhile may find a slot at or beyond the header's count, and its entry is there.
+A put writes an entry whole, then the slot that leads to it, then the header, key by key as a broker
+does, so that a killed process leaves at most one key half put. Whoever reads the mapping meanwhile
+may find a slot at or beyond the count in the header it has read; its entry is there.
 """
 
 from __future__ import annotations
@@ -155,14 +156,11 @@ def put_keys(
     ):
         return i64(-1)
     begin_timestamp = i64(read_i64(file, 0))
-    end_timestamp = i64(read_i64(file, 8))
-    begin_offset = i64(read_i64(file, 16))
     end_offset = i64(read_i64(file, 24))
     used_slots = i64(read_i32(file, 32))
     next_entry = max(i64(read_i32(file, 36)), i64(1))
     entries = HEADER_SIZE + SLOT_SIZE * slot_count
     key = i64(start)
-    changed = False
     while key < count:
         if next_entry >= entry_capacity:
             break
@@ -186,22 +184,18 @@ def put_keys(
         write_i32(file, entry_position + 16, previous)
         write_i32(file, slot_position, next_entry)
         if next_entry <= 1:
-            begin_offset = commit_offset
             begin_timestamp = store_timestamp
+            write_i64(file, 0, store_timestamp)
+            write_i64(file, 16, commit_offset)
         if previous == 0:
             used_slots += 1
+            write_i32(file, 32, used_slots)
         next_entry += 1
-        end_offset = commit_offset
-        end_timestamp = store_timestamp
-        changed = True
-        key += 1
-    if changed:
-        write_i64(file, 0, begin_timestamp)
-        write_i64(file, 8, end_timestamp)
-        write_i64(file, 16, begin_offset)
-        write_i64(file, 24, end_offset)
-        write_i32(file, 32, used_slots)
         write_i32(file, 36, next_entry)
+        end_offset = commit_offset
+        write_i64(file, 24, commit_offset)
+        write_i64(file, 8, store_timestamp)
+        key += 1
     return key
 
 

@@ -1,0 +1,241 @@
+"""The indexer on a live store: it follows, sleeps, survives kills, and hands over to itself."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from engine_store import small_config
+
+from storage.clock import SystemClock
+from storage.errors import NotAStore, StoreClosed, StoreFull, StoreLocked
+from storage.files.filesystem import OsFileSystem
+from storage.format.checkpoint import BrokerFields
+from storage.format.index import IndexHeader
+from storage.index_file import IndexFile, IndexReader, IndexShape, list_index_files
+from storage.indexer import StoreIndexer
+from storage.message import Message
+from storage.writer import StoreWriter
+
+FILESYSTEM = OsFileSystem()
+CONFIG = small_config(index_slot_count=50, index_entry_count=300, commit_log_file_size=1 << 18)
+SHAPE = IndexShape(50, 300)
+FOREVER = 1 << 60
+
+
+def open_indexer(directory: Path, **changes) -> StoreIndexer:
+    return StoreIndexer.open(
+        directory, CONFIG, filesystem=FILESYSTEM, clock=SystemClock(), **changes
+    )
+
+
+def put(writer: StoreWriter, count: int, prefix: str = "k") -> None:
+    writer.put(
+        [
+            Message(topic="t", body=b"x", keys=(f"{prefix}{n}", f"all-{prefix}"), queue_id=0)
+            for n in range(count)
+        ]
+    )
+    assert writer.wait_acknowledged(writer.appended_offset, 10)
+
+
+def run(indexer: StoreIndexer) -> None:
+    while indexer.step():
+        pass
+
+
+def found(directory: Path, key: str) -> list[int]:
+    reader = IndexReader(FILESYSTEM, directory / "index", SHAPE)
+    return reader.find("t", key, count_max=5_000, begin_ms=0, end_ms=FOREVER)[0]
+
+
+def index_bytes(directory: Path) -> list[bytes]:
+    return [p.read_bytes() for _, _, p in list_index_files(FILESYSTEM, directory / "index")]
+
+
+@pytest.fixture
+def writer(tmp_path):
+    with StoreWriter.open(tmp_path / "store", CONFIG) as writer:
+        writer.create_topic("t", 1)
+        yield writer
+
+
+@pytest.fixture
+def directory(tmp_path, writer):
+    return tmp_path / "store"
+
+
+def test_every_key_is_found_across_files(writer, directory):
+    put(writer, 400)
+    with open_indexer(directory) as indexer:
+        run(indexer)
+
+        assert indexer.indexed_offset == writer.appended_offset
+        assert indexer.file_count > 2
+    for n in (0, 7, 150, 399):
+        assert len(found(directory, f"k{n}")) == 1
+    everything = found(directory, "all-k")
+    assert len(everything) == 400
+    assert everything == sorted(everything, reverse=True)
+
+
+def test_the_thread_is_woken_by_the_writer_and_wakes_who_waits(writer, directory):
+    indexer = open_indexer(directory)
+    indexer.start()
+    try:
+        for round_number in range(3):
+            put(writer, 5, f"r{round_number}-")
+
+            assert indexer.wait_indexed(writer.appended_offset, 10)
+            assert found(directory, f"r{round_number}-4")
+        assert not indexer.wait_indexed(writer.appended_offset + 1, 0.05)
+    finally:
+        indexer.close()
+    with pytest.raises(StoreClosed):
+        indexer.step()
+
+
+def test_a_clean_stop_indexes_the_rest_and_the_next_start_goes_on_behind_it(writer, directory):
+    put(writer, 100)
+    open_indexer(directory).close()
+    before = index_bytes(directory)
+    assert len(found(directory, "all-k")) == 100
+
+    with open_indexer(directory) as indexer:
+        indexer.step()
+        assert index_bytes(directory) == before
+        put(writer, 100, "later")
+        run(indexer)
+
+    assert len(found(directory, "all-k")) == len(found(directory, "all-later")) == 100
+
+
+@pytest.mark.parametrize("half_put", [False, True])
+def test_after_a_kill_nothing_is_lost_or_found_twice(writer, directory, tmp_path, half_put):
+    put(writer, 60)
+    killed = open_indexer(directory, durable_interval_ms=10**9)
+    run(killed)
+    killed.sync()
+    put(writer, 120, "unsynced")
+    run(killed)
+    shutil.copytree(directory / "index", tmp_path / "left")
+    if half_put:
+        newest = max((tmp_path / "left").iterdir())
+        data = np.memmap(newest, np.uint8, "r+")
+        data[40:240] = 0x11  # slots of another moment
+        data[:40] = 0
+    killed.close()
+    complete = index_bytes(directory)
+    _restore_slot(directory, killed)
+    shutil.rmtree(directory / "index")
+    shutil.copytree(tmp_path / "left", directory / "index")
+
+    with open_indexer(directory) as indexer:
+        run(indexer)
+
+    assert index_bytes(directory) == complete
+    assert len(found(directory, "all-k")) == 60
+    assert len(found(directory, "all-unsynced")) == 120
+
+
+def _restore_slot(directory: Path, killed: StoreIndexer) -> None:
+    """Make the newest indexer slot, which the close wrote, as if it had never been written."""
+    with (directory / "checkpoint").open("r+b") as page:
+        slots = {}
+        for position in (2560, 3072):
+            page.seek(position + 16)
+            slots[int.from_bytes(page.read(8), "little")] = position
+        page.seek(slots[max(slots)])
+        page.write(bytes(100))
+
+
+def test_a_full_file_raises_the_brokers_mark(writer, directory):
+    put(writer, 160)
+    with open_indexer(directory) as indexer:
+        run(indexer)
+    first, second = (IndexHeader.decode(data) for data in index_bytes(directory)[:2])
+
+    fields = BrokerFields.decode((directory / "checkpoint").read_bytes()[:40])
+
+    assert first.next_entry == 300 and second.next_entry > 1
+    assert fields.index_timestamp_ms == first.end_timestamp_ms
+
+
+def test_deleted_files_are_made_again(writer, directory):
+    put(writer, 200)
+    open_indexer(directory).close()
+    wanted = index_bytes(directory)
+    for path in (directory / "index").iterdir():
+        path.unlink()
+
+    open_indexer(directory).close()
+
+    assert index_bytes(directory) == wanted
+
+
+def test_the_disk_may_fill_and_nothing_is_put_twice(writer, directory, monkeypatch):
+    put(writer, 200)
+    create, failures = IndexFile.create, iter([True, False, True, True])
+
+    def create_or_fail(*arguments, **keywords):
+        if next(failures, False):
+            raise StoreFull("no space left")
+        return create(*arguments, **keywords)
+
+    monkeypatch.setattr(IndexFile, "create", create_or_fail)
+    indexer = open_indexer(directory)
+    refused = 0
+    while True:
+        try:
+            if not indexer.step():
+                break
+        except StoreFull:
+            refused += 1
+    indexer.close()
+
+    assert refused == 3
+    assert len(found(directory, "all-k")) == 200
+
+
+def test_only_one_indexer_has_a_directory(writer, directory):
+    with open_indexer(directory), pytest.raises(StoreLocked):
+        open_indexer(directory)
+
+
+def test_a_directory_without_a_writer_is_refused(tmp_path):
+    with pytest.raises(NotAStore, match="writer"):
+        open_indexer(tmp_path)
+
+
+def test_pages_of_a_search_join_to_the_whole(writer, directory):
+    put(writer, 350)
+    open_indexer(directory).close()
+    reader = IndexReader(FILESYSTEM, directory / "index", SHAPE)
+    pages, cursor = [], None
+    while True:
+        page, cursor = reader.find(
+            "t", "all-k", count_max=64, begin_ms=0, end_ms=FOREVER, cursor=cursor
+        )
+        pages += page
+        if cursor is None:
+            break
+
+    assert pages == found(directory, "all-k")
+    assert len(pages) == 350
+
+
+def test_names_follow_each_other_when_the_clock_does_not(writer, directory):
+    class StoppedClock(SystemClock):
+        def now_ms(self) -> int:
+            return 1_700_000_000_000
+
+    put(writer, 500)
+    indexer = StoreIndexer.open(directory, CONFIG, filesystem=FILESYSTEM, clock=StoppedClock())
+    run(indexer)
+    indexer.close()
+
+    names = [path.name for _, _, path in list_index_files(FILESYSTEM, directory / "index")]
+    assert names[:2] == ["20231114221320000", "20231114221320001"]
+    assert len(found(directory, "all-k")) == 500
