@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import signal
 import socket
@@ -249,7 +248,7 @@ def print_invitation(console: Console, services: LocalServices, home: Path) -> N
     ):
         console.print(f"  {command} {line}", soft_wrap=True)
     console.print(f"\nStop them:    kill {services.process.pid}", soft_wrap=True)
-    console.print(f"Their files:  {home}", soft_wrap=True)
+    console.print(f"Remove them:  rm -r {home}", soft_wrap=True)
 
 
 def run(*, stay: bool) -> int:
@@ -298,7 +297,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cli.demo", description=__doc__)
     parser.add_argument("--stay", action="store_true", help="leave the services up")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         return run(stay=arguments.stay)
     except KeyboardInterrupt:
