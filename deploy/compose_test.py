@@ -31,6 +31,8 @@ QUEUES: Final = 4
 HEALTHY_SECONDS_MAX: Final = 90.0
 LOAD_SECONDS: Final = 3.0
 SAMPLED_KEYS: Final = 50
+WAKES: Final = 3
+WAKE_SECONDS_MAX: Final = 2.0  # far below the wait asked for, far above a wake
 # Kills the service as a crash would: the engine sees it end by itself and restarts it.
 CRASH: Final = "kill -9 $(cat /proc/1/task/1/children)"
 
@@ -162,6 +164,8 @@ def run(compose: Compose) -> None:
         indexer=compose.addresses["indexer"],
     ) as client:
         client.create_topic(TOPIC, queues=QUEUES)
+        with step("wake a waiting pull across containers"):
+            check_waking(client)
         with Load(client) as load:
             for service in SERVICES:
                 crash(compose, client, load, service)
@@ -226,6 +230,22 @@ def compare(client: Client, load: Load) -> None:
             found = [record.body for record in client.query_by_key(TOPIC, key_of(number))]
             if found != [body_of(number)]:
                 raise Failed(f"key {key_of(number)} finds {len(found)} messages")
+
+
+def check_waking(client: Client) -> None:
+    """Fail unless a waiting pull returns as soon as the writer has stored something."""
+    if not client.reader_status().writer_alive:
+        raise Failed("the reader does not see the writer")
+    for number in range(WAKES):
+        end = client.offset(TOPIC, 0).queue_offset
+        timer = threading.Timer(0.2, client.produce, (TOPIC, b"wake up"), {"queue_id": 0})
+        timer.start()
+        began = time.monotonic()
+        answer = client.pull(TOPIC, 0, end, wait_ms=5_000)
+        waited = time.monotonic() - began
+        timer.join()
+        if len(answer.records) != 1 or not 0.1 < waited < WAKE_SECONDS_MAX:
+            raise Failed(f"wait {number}: {len(answer.records)} records after {waited:.2f} s")
 
 
 def check_answers(name: str, ask: Callable[[], object]) -> None:
