@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
@@ -21,6 +21,7 @@ from penstock.channel import (
     DEFAULT_WRITER,
     HEALTH_PATH,
     NOT_CONNECTED,
+    QUEUE_COUNT_KEPT_S,
     READY_POLL_S,
     Addresses,
     health_request,
@@ -78,7 +79,7 @@ class AsyncClient:
         self.clock = clock or SystemClock()
         self._channels: dict[Service, grpc.aio.Channel] = {}
         self._stubs: dict[str, Any] = {}
-        self._queue_counts: dict[str, int] = {}
+        self._queue_counts: dict[str, tuple[int, float]] = {}
         self._closed = False
 
     async def __aenter__(self) -> AsyncClient:
@@ -195,6 +196,41 @@ class AsyncClient:
             wait_ms=wait_ms,
         )
         return await self.run(call, timeout_s=timeout_s)
+
+    async def pull_stream(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_bytes: int = 0,
+        tag: str = "",
+        follow: bool = False,
+    ) -> AsyncIterator[PullResult]:
+        """Read one queue to its end as a stream of pulls, each of up to ``max_bytes``.
+
+        The reader sends ahead as far as flow control lets it, which is the fastest way to catch up.
+        With ``follow`` the stream goes on at the end. Nothing is retried: after an error start
+        anew at the last result's ``next_offset``.
+        """
+        call = calls.pull_stream(
+            topic,
+            queue_id=queue_id,
+            queue_offset=offset,
+            max_bytes=max_bytes,
+            tag=tag,
+            follow=follow,
+        )
+        stream = self._channel(call.method.service).unary_stream(
+            call.method.path, call.method.serialize, call.method.deserialize
+        )(call.request)
+        try:
+            async for response in stream:
+                yield call.interpret(response)
+        except grpc.aio.AioRpcError as error:
+            raise call.error_of(error) from error
+        finally:
+            stream.cancel()
 
     def consume(
         self,
@@ -430,11 +466,13 @@ class AsyncClient:
             result = await self.run(call, timeout_s=timeout_s)
 
     async def queue_count(self, topic: str) -> int:
-        """Return how many queues of a topic take writes; asked for once a topic."""
-        count = self._queue_counts.get(topic)
-        if count is None:
-            count = (await self.describe_topic(topic)).topic.write_queue_count
-            self._queue_counts[topic] = count
+        """Return how many queues of a topic take writes; asked for now and then."""
+        now = self.clock.monotonic()
+        count, known_until = self._queue_counts.get(topic, (0, now))
+        if known_until <= now:
+            described = await self.describe_topic(topic)
+            count = described.topic.write_queue_count
+            self._queue_counts[topic] = (count, now + QUEUE_COUNT_KEPT_S)
         return count
 
     def stub(self, method: Method) -> Any:

@@ -19,7 +19,7 @@ from penstock.errors import (
     Unavailable,
     from_rpc_error,
 )
-from penstock.producing import Batch, ProducerOptions, ProducerState
+from penstock.producing import Batch, ProducerOptions, ProducerState, ends_waiting
 from penstock.values import Stored
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _CONNECT_ATTEMPT_S = 1.0
 _OVERDUE_CHECK_S = 0.25
+_STREAM_END_S = 5.0
 
 
 class AsyncHandle:
@@ -67,6 +68,7 @@ class AsyncProducer:
         self._state = ProducerState(options)
         self._changed = asyncio.Condition()
         self._wake_sender = asyncio.Event()
+        self._refusing = False
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -100,8 +102,8 @@ class AsyncProducer:
         queue_count = 0 if queue_id is not None else await self._client.queue_count(topic)
         if not self._state.has_room:
             async with self._changed:
-                await self._changed.wait_for(lambda: self._state.has_room or self._closing)
-        if self._closing:
+                await self._changed.wait_for(lambda: self._state.has_room or self._refusing)
+        if self._refusing:
             raise ClientClosed("the producer is closed")
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -127,32 +129,39 @@ class AsyncProducer:
 
         Raises DeliveryFailed with the errors since the last flush.
         """
-        self._state.flush()
+        batches = self._state.flush()
         self._wake_sender.set()
         async with self._changed:
-            await self._changed.wait_for(lambda: self._state.is_idle)
+            await self._changed.wait_for(lambda: all(batch.done for batch in batches))
         failed = self._state.take_failures()
         if failed is not None:
             raise failed
 
     async def close(self) -> None:
         """Flush, then end the stream; closing twice does nothing. Raises as `flush` does."""
-        if self._closing:
+        if self._refusing:
             return
+        self._refusing = True
+        await self._announce(())
         try:
             await self.flush()
         finally:
             self._closing = True
+            self._wake_sender.set()
             if self._task is not None:
+                if self._state.is_idle:
+                    await asyncio.wait({self._task}, timeout=_STREAM_END_S)
                 self._task.cancel()
                 with suppress(asyncio.CancelledError):
                     await self._task
-            await self._settle(ClientClosed("the producer was closed"), everything=True)
+            await self._settle(ClientClosed("the producer was closed"))
 
     async def _run(self) -> None:
         attempt = 0
-        while not self._closing:
+        while True:
             await self._wake_sender.wait()
+            if self._closing:
+                return
             try:
                 if await self._client.wait_connected("writer", _CONNECT_ATTEMPT_S):
                     error = await self._talk()
@@ -161,10 +170,12 @@ class AsyncProducer:
                     error = Unavailable("the writer is not reachable")
             except PenstockError as failure:
                 error = failure
-            await self._settle(error, everything=isinstance(error, ClientClosed))
+            await self._settle(error)
+            if self._closing:
+                return
             attempt += 1
             await asyncio.sleep(self._client.retry.backoff_ms(attempt) / 1000)
-            if self._state.is_idle:
+            if self._state.is_idle and not self._closing:
                 self._wake_sender.clear()
 
     async def _talk(self) -> PenstockError:
@@ -209,6 +220,9 @@ class AsyncProducer:
             if batch is not None:
                 await stream.write(batch.frame())
                 continue
+            if self._closing:
+                await stream.done_writing()
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._state.next_due_s(now)):
                     await self._wake_sender.wait()
@@ -223,11 +237,13 @@ class AsyncProducer:
         async with self._changed:
             self._changed.notify_all()
 
-    async def _settle(self, error: PenstockError, *, everything: bool) -> None:
+    async def _settle(self, error: PenstockError) -> None:
         now = self._client.clock.monotonic()
         done = self._state.broken(error)
-        limit = float("inf") if everything else now - self._options.delivery_timeout_s
-        done += self._state.fail_unsent(error, born_before=limit)
-        if everything:
-            self._closing = True
+        limit = now - self._options.delivery_timeout_s
+        done += self._state.fail_unsent(
+            error, born_before=float("inf") if ends_waiting(error) else limit
+        )
+        if isinstance(error, ClientClosed):
+            self._refusing = self._closing = True
         await self._announce(done)

@@ -152,6 +152,23 @@ def pull(
     return Call(wire.PULL, request, pull_result, not_found=TopicNotFound, wait_ms=wait_ms)
 
 
+def pull_stream(
+    topic: str, *, queue_id: int, queue_offset: int, max_bytes: int, tag: str, follow: bool
+) -> Call[PullResult]:
+    """Read one queue as a stream of pulls."""
+    request = reader_pb2.PullStreamRequest(
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        max_bytes=max_bytes,
+        tag_expression=tag,
+        follow=follow,
+    )
+    return Call(
+        wire.PULL_STREAM, request, pull_result, repeat=Repeat.NEVER, not_found=TopicNotFound
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class KeyPage:
     """One page of a query by key."""

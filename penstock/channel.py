@@ -22,6 +22,7 @@ HEALTH_NAMES: Final[Mapping[Service, str]] = {
     "indexer": "penstock.v1.Indexer",
 }
 READY_POLL_S: Final = 0.05
+QUEUE_COUNT_KEPT_S: Final = 30.0
 NOT_CONNECTED: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,

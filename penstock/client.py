@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +19,7 @@ from penstock.channel import (
     DEFAULT_WRITER,
     HEALTH_PATH,
     NOT_CONNECTED,
+    QUEUE_COUNT_KEPT_S,
     READY_POLL_S,
     Addresses,
     health_request,
@@ -80,7 +81,7 @@ class Client:
         self._lock = threading.Lock()
         self._channels: dict[Service, grpc.Channel] = {}
         self._stubs: dict[str, Any] = {}
-        self._queue_counts: dict[str, int] = {}
+        self._queue_counts: dict[str, tuple[int, float]] = {}
         self._closed = threading.Event()
 
     def __enter__(self) -> Client:
@@ -197,6 +198,41 @@ class Client:
             wait_ms=wait_ms,
         )
         return self.run(call, timeout_s=timeout_s)
+
+    def pull_stream(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_bytes: int = 0,
+        tag: str = "",
+        follow: bool = False,
+    ) -> Iterator[PullResult]:
+        """Read one queue to its end as a stream of pulls, each of up to ``max_bytes``.
+
+        The reader sends ahead as far as flow control lets it, which is the fastest way to catch up.
+        With ``follow`` the stream goes on at the end. Nothing is retried: after an error start
+        anew at the last result's ``next_offset``.
+        """
+        call = calls.pull_stream(
+            topic,
+            queue_id=queue_id,
+            queue_offset=offset,
+            max_bytes=max_bytes,
+            tag=tag,
+            follow=follow,
+        )
+        stream: Any = self._channel(call.method.service).unary_stream(
+            call.method.path, call.method.serialize, call.method.deserialize
+        )(call.request)
+        try:
+            for response in stream:
+                yield call.interpret(response)
+        except grpc.RpcError as error:
+            raise call.error_of(error) from error
+        finally:
+            stream.cancel()
 
     def consume(
         self,
@@ -427,11 +463,13 @@ class Client:
             result = self.run(call, timeout_s=timeout_s)
 
     def queue_count(self, topic: str) -> int:
-        """Return how many queues of a topic take writes; asked for once a topic."""
-        count = self._queue_counts.get(topic)
-        if count is None:
-            count = self.describe_topic(topic).topic.write_queue_count
-            self._queue_counts[topic] = count
+        """Return how many queues of a topic take writes; asked for now and then."""
+        now = self.clock.monotonic()
+        count, known_until = self._queue_counts.get(topic, (0, now))
+        if known_until <= now:
+            described = self.describe_topic(topic)
+            count = described.topic.write_queue_count
+            self._queue_counts[topic] = (count, now + QUEUE_COUNT_KEPT_S)
         return count
 
     def stub(self, method: Method) -> Any:

@@ -23,7 +23,7 @@ from penstock.errors import (
     Unavailable,
     from_rpc_error,
 )
-from penstock.producing import Batch, ProducerOptions, ProducerState
+from penstock.producing import Batch, ProducerOptions, ProducerState, ends_waiting
 from penstock.values import Stored
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _CONNECT_ATTEMPT_S = 1.0
 _OVERDUE_CHECK_S = 0.25
+_STREAM_END_S = 5.0
 
 
 class Handle:
@@ -84,8 +85,8 @@ class Producer:
         self._changed = threading.Condition()
         self._stream: Any = None
         self._generation = 0
+        self._refusing = False
         self._closing = False
-        self._stopped = False
         self._thread = threading.Thread(target=self._run, name="penstock-producer", daemon=True)
         self._thread.start()
 
@@ -124,8 +125,8 @@ class Producer:
         queue_count = 0 if queue_id is not None else self._client.queue_count(topic)
         with self._changed:
             if not self._state.has_room:
-                self._wait_for(lambda: self._state.has_room or self._closing)
-            if self._closing:
+                self._wait_for(lambda: self._state.has_room or self._refusing)
+            if self._refusing:
                 raise ClientClosed("the producer is closed")
             if queue_id is None:
                 queue_id = self._state.choose_queue(topic, queue_count)
@@ -151,9 +152,9 @@ class Producer:
         ``timeout_s``.
         """
         with self._changed:
-            self._state.flush()
+            batches = self._state.flush()
             self._changed.notify_all()
-            if not self._wait_for(lambda: self._state.is_idle, timeout_s):
+            if not self._wait_for(lambda: all(batch.done for batch in batches), timeout_s):
                 raise DeadlineExceeded(f"not everything has an outcome within {timeout_s} s")
             failed = self._state.take_failures()
         if failed is not None:
@@ -162,16 +163,20 @@ class Producer:
     def close(self, timeout_s: float | None = None) -> None:
         """Flush, then end the stream; closing twice does nothing. Raises as `flush` does."""
         with self._changed:
-            if self._closing:
+            if self._refusing:
                 return
+            self._refusing = True
+            self._changed.notify_all()
         try:
             self.flush(timeout_s)
         finally:
             with self._changed:
                 self._closing = True
-                stream = self._stream
+                stream, idle = self._stream, self._state.is_idle
                 self._changed.notify_all()
-            if stream is not None and not self._state.is_idle:
+            if idle:
+                self._thread.join(_STREAM_END_S)
+            if stream is not None:
                 stream.cancel()
             self._thread.join()
 
@@ -219,7 +224,6 @@ class Producer:
                     lambda: self._closing, self._client.retry.backoff_ms(attempt) / 1000
                 )
         with self._changed:
-            self._stopped = True
             self._state.broken(ClientClosed("the producer was closed"))
             self._state.fail_unsent(
                 ClientClosed("the producer was closed before sending"), born_before=float("inf")
@@ -234,10 +238,12 @@ class Producer:
             self._stream = None
             self._generation += 1
             self._state.broken(error)
-            limit = float("inf") if final else now - self._options.delivery_timeout_s
-            self._state.fail_unsent(error, born_before=limit)
+            limit = now - self._options.delivery_timeout_s
+            self._state.fail_unsent(
+                error, born_before=float("inf") if ends_waiting(error) else limit
+            )
             if final:
-                self._closing = True
+                self._refusing = self._closing = True
             self._changed.notify_all()
             return self._closing
 

@@ -25,11 +25,14 @@ from isal.isal_zlib import crc32
 from penstock.batch import NO_PROPERTIES, Keys, properties_block
 from penstock.calls import stored_batch
 from penstock.errors import (
+    ClientClosed,
     DeliveryFailed,
+    FailedPrecondition,
     InvalidArgument,
     PenstockError,
     ResourceExhausted,
     ServiceFailed,
+    Unimplemented,
     UnknownOutcome,
     from_failure,
 )
@@ -40,6 +43,7 @@ from storage.format.record_template import RecordTemplate
 
 FRAME_BYTES_MAX: Final = 1 << 20
 ERRORS_KEPT_MAX: Final = 100
+DROPPED_MAX: Final = 16  # records at fault in one batch before the rest of it is given up too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +150,11 @@ class Lane:
         self.not_before = 0.0
 
 
+def ends_waiting(error: PenstockError) -> bool:
+    """Whether what was not sent yet has nothing to wait for after a stream ended so."""
+    return isinstance(error, ClientClosed | FailedPrecondition | Unimplemented)
+
+
 class ProducerState:
     """The batches of one producer from their first message to their outcome."""
 
@@ -234,11 +243,15 @@ class ProducerState:
         lane.open = None
         self._sealed += 1
 
-    def flush(self) -> None:
-        """Let every message that is here now go without waiting for more."""
+    def flush(self) -> list[Batch]:
+        """Let every message that is here now go without waiting for more; return their batches."""
+        batches = list(self._in_flight)
         for lane in self._pending:
-            if lane.open is not None and lane.open.records:
+            batches.extend(lane.backlog)
+            if lane.open is not None:
                 lane.open.due_at = 0.0
+                batches.append(lane.open)
+        return batches
 
     def next_frame(self, now: float) -> Batch | None:
         """Return the next batch to send, which from now on counts as sent; None if none is due."""
@@ -308,6 +321,8 @@ class ProducerState:
     def _drop(self, batch: Batch, error: PenstockError) -> bool:
         """Take the one record at fault out of a refused batch; False if it leaves nothing."""
         live = batch.live()
+        if len(batch.dropped) >= DROPPED_MAX:
+            return False
         if not 0 <= error.record_index < len(live) or len(live) == 1:
             return False
         index = live[error.record_index]

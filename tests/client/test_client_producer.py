@@ -14,6 +14,7 @@ from penstock import (
     ClientClosed,
     DeadlineExceeded,
     DeliveryFailed,
+    FailedPrecondition,
     InvalidArgument,
     ResourceExhausted,
     TopicNotFound,
@@ -167,6 +168,39 @@ def test_one_bad_record_does_not_fail_its_neighbours(client: Client, fake: FakeP
     producer.close()
 
 
+def test_a_batch_of_nothing_but_bad_records_is_given_up_after_a_few(
+    client: Client, fake: FakePenstock
+) -> None:
+    """Not one round trip a record: seventeen refusals fail all hundred messages."""
+    fake.store.frame_faults.extend([bad_record(0)] * 100)
+    producer = client.producer(linger_ms=60_000)
+    handles = [producer.send("orders", b"%d" % n, queue_id=0) for n in range(100)]
+
+    with pytest.raises(DeliveryFailed) as caught:
+        producer.flush()
+
+    assert caught.value.message_count == 100
+    assert all(isinstance(handle.exception(), InvalidArgument) for handle in handles)
+    assert len(fake.store.frame_faults) == 100 - 17
+    fake.store.frame_faults.clear()
+    producer.close()
+
+
+def test_a_writer_that_is_read_only_fails_everything_at_once(
+    client: Client, fake: FakePenstock
+) -> None:
+    """Nothing waits for the delivery timeout when waiting cannot help."""
+    failed = common_pb2.Failure(code=9, message="read-only", record_index=-1)
+    fake.store.frame_faults.append(failed)
+    producer = client.producer(linger_ms=0)
+    handle = producer.send("orders", b"x", queue_id=0)
+
+    with pytest.raises(FailedPrecondition):
+        handle.result(5)
+    with pytest.raises(DeliveryFailed):
+        producer.close()
+
+
 def test_a_broken_stream_repeats_nothing_that_may_be_stored(
     client: Client, fake: FakePenstock
 ) -> None:
@@ -255,6 +289,27 @@ def test_a_wait_for_a_result_can_end_before_the_result(client: Client, fake: Fak
         handle.result(0.1)
     fake.store.answers_wait.set()
     assert handle.result(5).queue_offset == 0
+    producer.close()
+
+
+def test_flush_waits_for_what_was_sent_before_it_only(client: Client) -> None:
+    """Another thread that never stops sending does not keep it."""
+    stop = threading.Event()
+    producer = client.producer(linger_ms=0)
+
+    def send() -> None:
+        while not stop.is_set():
+            producer.send("orders", b"x", queue_id=1)
+            time.sleep(0.0005)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    for _ in range(5):
+        handle = producer.send("orders", b"y", queue_id=0)
+        producer.flush(5)
+        assert handle.done
+    stop.set()
+    thread.join()
     producer.close()
 
 

@@ -155,6 +155,22 @@ def test_a_producer_keeps_the_order_of_each_queue(
         assert [int(r.body) for r in records] == list(range(queue_id, 1000, 4))
 
 
+def test_a_stream_of_pulls_catches_up(client: Client, topic: str) -> None:
+    """All records in order, over several responses, then the end; an unknown topic is told."""
+    batch = RecordBatch(topic, queue_id=1)
+    batch.add_many([b"%d" % n for n in range(3000)])
+    client.produce_batch(batch)
+    wait_visible(client)
+
+    results = list(client.pull_stream(topic, 1, 10, max_bytes=32 << 10))
+
+    assert [int(r.body) for each in results for r in each.records] == list(range(10, 3000))
+    assert results[-1].next_offset == 3000
+    assert len(results) > 5
+    with pytest.raises(TopicNotFound):
+        list(client.pull_stream("nowhere", 0, 0))
+
+
 def test_a_group_resumes(client: Client, topic: str) -> None:
     """What one consumer committed, the next one does not see; nothing is left out."""
     client.produce_many([Message(topic=topic, body=b"%d" % n, queue_id=n % 4) for n in range(40)])
@@ -279,6 +295,8 @@ async def test_asyncio_reads_what_asyncio_writes(
     bodies = [r.body async for r in aclient.consume(topic, group="async", follow=False)]
     assert len(bodies) == 503
     assert [r async for r in aclient.consume(topic, group="async", follow=False)] == []
+    streamed = [r.body async for each in aclient.pull_stream(topic, 1, 0) for r in each.records]
+    assert len(streamed) == 500
     async with aclient.consume(topic, queues=[2]) as consumer:
         await aclient.produce(topic, b"late", queue_id=2)
         assert (await anext(consumer)).body == b"late"
