@@ -291,7 +291,7 @@ def engine_problem() -> str:
         except subprocess.TimeoutExpired:
             return "the container engine does not answer"
         if done.returncode:
-            return f"`{' '.join(command)}` failed: {done.stderr.strip().splitlines()[-1:]}"
+            return f"no container engine with Compose v2 answers (`{' '.join(command)}` failed)"
     return ""
 
 
