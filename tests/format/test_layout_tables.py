@@ -58,6 +58,7 @@ STRUCTS = [
     (checkpoint, 3, checkpoint.WRITER_SLOT_LAYOUT),
     (checkpoint, 4, checkpoint.INDEXER_SLOT_LAYOUT),
     (pool_header, 0, pool_header.LAYOUT),
+    (pool_header, 0, pool_header.LAYOUT),
 ]
 
 
