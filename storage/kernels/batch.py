@@ -74,7 +74,7 @@ from storage.kernels.columns import (
     TOPIC_POSITION,
     UNIQ_KEY_POSITION,
 )
-from storage.kernels.crc import bytes_equal, copy_bytes, masked_crc
+from storage.kernels.crc import bytes_equal, copy_bytes, find_byte, masked_crc
 from storage.kernels.jit import (
     BYTES,
     INT64S,
@@ -163,15 +163,8 @@ def check_properties(data: Any, begin: int, end: int) -> int:
     if not is_utf8(data, begin, end):
         return STOP_PROPERTIES
     while begin < end:
-        separator = i64(-1)
-        at = begin
-        while at < end:
-            byte = data[uintp(at)]
-            if byte == PROPERTY_END:
-                break
-            if byte == NAME_END and separator < 0:
-                separator = at
-            at += 1
+        at = find_byte(data, begin, end, PROPERTY_END)
+        separator = find_byte(data, begin, at, NAME_END)
         if separator <= begin or separator + 1 >= at:
             return STOP_PROPERTIES
         length = separator - begin

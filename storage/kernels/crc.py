@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001  numba matches the arguments of an overload by name
-"""CRC-32 (the zlib polynomial) and byte copies, callable from kernels.
+"""CRC-32 (the zlib polynomial), byte copies, comparisons and searches, callable from kernels.
 
 Compiled code calls ISA-L's ``crc32_gzip_refl`` in isal's extension module by a named symbol, which
 keeps kernels cacheable; plain Python calls zlib, an independent implementation.
@@ -30,6 +30,7 @@ _crc32_gzip_refl: Any = types.ExternalFunction(
 _memmove: Any = types.ExternalFunction(
     "memmove", types.uintp(types.uintp, types.uintp, types.uintp)
 )
+_memchr: Any = types.ExternalFunction("memchr", types.uintp(types.uintp, types.int32, types.uintp))
 _memcmp: Any = types.ExternalFunction("memcmp", types.int32(types.uintp, types.uintp, types.uintp))
 
 
@@ -82,6 +83,22 @@ def _bytes_equal(left: Any, left_position: int, right: Any, right_position: int,
             )
             == 0
         )
+
+    return compiled
+
+
+def find_byte(data: Any, begin: int, end: int, byte: int) -> int:
+    """Position of the first ``byte`` in ``data[begin:end]``, which must exist; ``end`` if none."""
+    found = bytes(data[begin:end]).find(byte)
+    return i64(end if found < 0 else begin + found)
+
+
+@overload(find_byte)
+def _find_byte(data: Any, begin: int, end: int, byte: int) -> Any:
+    def compiled(data: Any, begin: int, end: int, byte: int) -> int:
+        start = data.ctypes.data + uintp(begin)
+        found = _memchr(start, np.int32(byte), uintp(end - begin))
+        return i64(end) if found == 0 else i64(begin) + i64(found - start)
 
     return compiled
 

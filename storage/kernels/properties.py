@@ -41,6 +41,7 @@ from storage.kernels.columns import (
     UNIQ_KEY_LENGTH,
     UNIQ_KEY_POSITION,
 )
+from storage.kernels.crc import find_byte
 from storage.kernels.jit import i64, inner, u8, uintp
 
 REPLACEMENT: Final = 0xFFFD
@@ -199,16 +200,8 @@ def walk_properties(data: Any, position: int, length: int, rows: Any, row: int) 
     end = position + length
     begin = position
     while begin < end:
-        separator = i64(-1)
-        at = begin
-        while at < end:
-            byte = data[uintp(at)]
-            if byte <= PROPERTY_END:
-                if byte == PROPERTY_END:
-                    break
-                if byte == NAME_END and separator < 0:
-                    separator = at
-            at += 1
+        at = find_byte(data, begin, end, PROPERTY_END)
+        separator = find_byte(data, begin, at, NAME_END)
         value = separator + 1
         if separator > begin and value < at:
             name_length = separator - begin
