@@ -24,7 +24,7 @@ from typing import Any, Final
 import grpc
 
 from services import loops
-from services.server import server_options
+from services.server import EOF, server_options
 from services.settings import WriterSettings
 
 UNARY: Final = "/penstock.bench.Echo/Unary"
@@ -86,7 +86,7 @@ async def alternate(
 
 
 async def time_unary(
-    channel: grpc.aio.Channel, method: str, request: bytes, *, calls: int, in_flight: int
+    channel: Any, method: str, request: bytes, *, calls: int, in_flight: int
 ) -> float:
     """Return calls per second with ``in_flight`` at once."""
     call = channel.unary_unary(method)
@@ -102,7 +102,7 @@ async def time_unary(
 
 
 async def time_sink(
-    channel: grpc.aio.Channel, method: str, frame: bytes, *, frames: int, in_flight: int
+    channel: Any, method: str, frame: bytes, *, frames: int, in_flight: int
 ) -> float:
     """Return frames per second of a stream that answers each, ``in_flight`` unanswered at most."""
     call = channel.stream_stream(method)()
@@ -111,7 +111,7 @@ async def time_sink(
     async def receive() -> None:
         for _ in range(frames):
             answer = await call.read()
-            assert answer is not grpc.aio.EOF
+            assert answer is not EOF
             room.release()
 
     started = time.perf_counter()
@@ -122,18 +122,23 @@ async def time_sink(
     await call.done_writing()
     await receiving
     seconds = time.perf_counter() - started
-    assert await call.read() is grpc.aio.EOF
+    assert await call.read() is EOF
     return frames / seconds
 
 
-async def time_source(channel: grpc.aio.Channel, method: str, request: bytes) -> float:
+async def time_source(channel: Any, method: str, request: bytes) -> float:
     """Return MiB per second of a stream of responses."""
     call = channel.unary_stream(method)(request)
     received = 0
     started = time.perf_counter()
-    while (response := await call.read()) is not grpc.aio.EOF:
+    while (response := await call.read()) is not EOF:
         received += len(response)
     return received / (1 << 20) / (time.perf_counter() - started)
+
+
+def stub(kind: Any, channel: Any) -> Any:
+    """Return a generated stub, which has no types."""
+    return kind(channel)
 
 
 @contextmanager

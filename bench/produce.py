@@ -23,20 +23,21 @@ IN_FLIGHT: Final = 64
 def batch() -> bytes:
     """Return a serialized request with 64 records, 64 KiB together."""
     properties = encode_properties({"KEYS": "order-1234567", "TAGS": "new"})
-    record_of = dict(
-        topic=TOPIC,
-        properties_bytes=properties,
-        flag=0,
-        sys_flag=0,
-        born_timestamp_ms=1_700_000_000_000,
-        born_host="127.0.0.1:1",
-    )
-    empty = len(encode_for_batch(queue_id=0, body=b"", **record_of))  # type: ignore[arg-type]
-    body = b"x" * (1024 - empty)
-    records = [
-        encode_for_batch(queue_id=i % QUEUES, body=body, **record_of)  # type: ignore[arg-type]
-        for i in range(RECORDS)
-    ]
+
+    def record(queue_id: int, body: bytes) -> bytes:
+        return encode_for_batch(
+            topic=TOPIC,
+            queue_id=queue_id,
+            body=body,
+            properties_bytes=properties,
+            flag=0,
+            sys_flag=0,
+            born_timestamp_ms=1_700_000_000_000,
+            born_host="127.0.0.1:1",
+        )
+
+    body = b"x" * (1024 - len(record(0, b"")))
+    records = [record(i % QUEUES, body) for i in range(RECORDS)]
     return writer_pb2.ProduceBatchRequest(records=b"".join(records)).SerializeToString()
 
 
@@ -56,7 +57,7 @@ async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Meas
         grpc.aio.insecure_channel(writer, echo.CLIENT_OPTIONS) as ours,
         grpc.aio.insecure_channel(transport, echo.CLIENT_OPTIONS) as limit,
     ):
-        stub = writer_pb2_grpc.WriterStub(ours)
+        stub = echo.stub(writer_pb2_grpc.WriterStub, ours)
         await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=QUEUES))
         return [
             await echo.alternate(
@@ -64,11 +65,13 @@ async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Meas
                 "frames/s",
                 0.7,
                 lambda: echo.time_sink(
-                    ours, "/penstock.v1.Writer/ProduceStream", frame, frames=FRAMES, in_flight=IN_FLIGHT
+                    ours,
+                    "/penstock.v1.Writer/ProduceStream",
+                    frame,
+                    frames=FRAMES,
+                    in_flight=IN_FLIGHT,
                 ),
-                lambda: echo.time_sink(
-                    limit, echo.SINK, frame, frames=FRAMES, in_flight=IN_FLIGHT
-                ),
+                lambda: echo.time_sink(limit, echo.SINK, frame, frames=FRAMES, in_flight=IN_FLIGHT),
                 rounds=rounds,
             ),
             await echo.alternate(

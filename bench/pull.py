@@ -14,27 +14,29 @@ QUEUE_MIB: Final = 64  # in each queue pulled
 FRAMES: Final = QUEUE_MIB * 16 * produce.QUEUES
 
 
-async def measure(
-    writer: str, reader: str, transport: str, *, rounds: int
-) -> list[echo.Measure]:
+async def measure(writer: str, reader: str, transport: str, *, rounds: int) -> list[echo.Measure]:
     """Fill a topic, then time a stream of pulls against a stream of nothing."""
     async with (
         grpc.aio.insecure_channel(writer, echo.CLIENT_OPTIONS) as filling,
         grpc.aio.insecure_channel(reader, echo.CLIENT_OPTIONS) as ours,
         grpc.aio.insecure_channel(transport, echo.CLIENT_OPTIONS) as limit,
     ):
-        stub = writer_pb2_grpc.WriterStub(filling)
+        stub = echo.stub(writer_pb2_grpc.WriterStub, filling)
         await stub.CreateTopic(
             writer_pb2.CreateTopicRequest(name=produce.TOPIC, queue_count=produce.QUEUES)
         )
         await echo.time_sink(
-            filling, "/penstock.v1.Writer/ProduceStream", produce.batch(), frames=FRAMES, in_flight=32
+            filling,
+            "/penstock.v1.Writer/ProduceStream",
+            produce.batch(),
+            frames=FRAMES,
+            in_flight=32,
         )
         last = reader_pb2.PullRequest(
             topic=produce.TOPIC, queue_offset=FRAMES * produce.RECORDS // produce.QUEUES - 1,
             wait_ms=20_000, max_messages=1,
         )  # fmt: skip
-        await reader_pb2_grpc.ReaderStub(ours).Pull(last)
+        await echo.stub(reader_pb2_grpc.ReaderStub, ours).Pull(last)
         request = reader_pb2.PullStreamRequest(
             topic=produce.TOPIC, max_bytes=echo.RESPONSE_BYTES
         ).SerializeToString()

@@ -1,0 +1,6 @@
+"""The three services over one store directory, and what runs them."""
+
+import os
+
+# The C core of gRPC reads this when it is loaded, and would print what Python raises anyway.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # noqa: TID251  sets, reads nothing

@@ -57,13 +57,14 @@ def run(
 
 def fail(service: str, problem: str, code: int) -> int:
     """Say in one line why the process ends; return its exit code."""
-    print(f"penstock {service}: {problem}", file=sys.stderr, flush=True)  # noqa: T201
+    sys.stderr.write(f"penstock {service}: {problem}" + "\n")
     return code
 
 
 def announce(service: str, address: str) -> None:
     """Tell whoever started the process, on stdout, where it serves."""
-    print(SERVING_LINE.format(service=service, address=address), flush=True)  # noqa: T201
+    sys.stdout.write(SERVING_LINE.format(service=service, address=address) + "\n")
+    sys.stdout.flush()
 
 
 async def sleep_until(stop: asyncio.Event, seconds: float) -> None:

@@ -26,6 +26,7 @@ from services.settings import ProcessSettings
 from storage.errors import StoreClosed, StoreError
 
 Context = grpc.aio.ServicerContext[Any, Any]
+EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs miss it
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RAW: Final = "_takes_raw_bytes"
 _INTERNAL: Final = "internal error; the service's log has it under this request id"
@@ -52,7 +53,7 @@ class RpcServer:
         draining: asyncio.Event,
     ) -> None:
         self._draining = draining
-        self.health = health.aio.HealthServicer()
+        self.health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._service_name = service.full_name
         self._settings = settings
         self._log = logs.get_logger()
@@ -66,7 +67,7 @@ class RpcServer:
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service.full_name, handlers),)
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
         reflection.enable_server_reflection(
             (service.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )
@@ -108,32 +109,43 @@ class RpcServer:
         await self._server.stop(self._settings.drain_grace_seconds)
 
     def _handler(self, method: MethodDescriptor, behaviour: Any) -> Any:
-        parse = None if getattr(behaviour, _RAW, False) else GetMessageClass(method.input_type).FromString
-        wrap, handler = {
+        parse = (
+            None
+            if getattr(behaviour, _RAW, False)
+            else GetMessageClass(method.input_type).FromString
+        )
+        kinds: dict[tuple[bool, bool], tuple[Any, Any]] = {
             (False, False): (self._unary, grpc.unary_unary_rpc_method_handler),
             (False, True): (self._answer_stream, grpc.unary_stream_rpc_method_handler),
             (True, True): (self._both_stream, grpc.stream_stream_rpc_method_handler),
-        }[method.client_streaming, method.server_streaming]  # fmt: skip
+        }
+        wrap, handler = kinds[method.client_streaming, method.server_streaming]
         return handler(wrap(method.name, behaviour, parse))
 
-    def _unary(self, name: str, behaviour: Any, parse: Any) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    def _unary(
+        self, name: str, behaviour: Any, parse: Any
+    ) -> Callable[[bytes, Context], Awaitable[bytes]]:
         logs_all = self._settings.access_log == "all"
 
         async def call(data: bytes, context: Context) -> bytes:
             started = time.perf_counter() if logs_all else 0.0
             try:
                 answer = await behaviour(parse(data) if parse else data, context)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001  the status table decides
                 await self._refuse(name, context, error)
             if logs_all:
                 self._log_call(name, context, "OK", started)
-            return answer if type(answer) is bytes else answer.SerializeToString()  # type: ignore[no-any-return]
+            return answer if type(answer) is bytes else answer.SerializeToString()
 
         return call
 
-    def _answer_stream(self, name: str, behaviour: Any, parse: Any) -> Callable[[bytes, Context], Awaitable[None]]:
+    def _answer_stream(
+        self, name: str, behaviour: Any, parse: Any
+    ) -> Callable[[bytes, Context], Awaitable[None]]:
         async def call(data: bytes, context: Context) -> None:
-            await self._stream(name, context, lambda: behaviour(parse(data) if parse else data, context))
+            await self._stream(
+                name, context, lambda: behaviour(parse(data) if parse else data, context)
+            )
 
         return call
 
@@ -145,11 +157,13 @@ class RpcServer:
 
         return call
 
-    async def _stream(self, name: str, context: Context, run: Callable[[], Awaitable[None]]) -> None:
+    async def _stream(
+        self, name: str, context: Context, run: Callable[[], Awaitable[None]]
+    ) -> None:
         started = time.perf_counter()
         try:
             await run()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  the status table decides
             await self._refuse(name, context, error)
         if self._settings.access_log == "all":
             self._log_call(name, context, "OK", started)
@@ -167,12 +181,18 @@ class RpcServer:
             whole = status.status_of(error, request_id)
             code, message = status.code_of(error), str(error)
             if self._settings.access_log != "none":
-                self._log_call(name, context, code.name, None, request_id=request_id, problem=message)
+                self._log_call(
+                    name, context, code.name, None, request_id=request_id, problem=message
+                )
         else:
             code, message = grpc.StatusCode.INTERNAL, _INTERNAL
             whole = status.internal(message, request_id)
             self._log.error(
-                "call failed", method=name, request_id=request_id, peer=context.peer(), exc_info=error
+                "call failed",
+                method=name,
+                request_id=request_id,
+                peer=context.peer(),
+                exc_info=error,
             )
         await context.abort(
             code,
@@ -183,7 +203,9 @@ class RpcServer:
             ),
         )
 
-    def _log_call(self, name: str, context: Context, code: str, started: float | None, **fields: Any) -> None:
+    def _log_call(
+        self, name: str, context: Context, code: str, started: float | None, **fields: Any
+    ) -> None:
         fields.setdefault("request_id", logs.request_id(context.invocation_metadata()))
         if started is not None:
             fields["duration_ms"] = round((time.perf_counter() - started) * 1e3, 3)

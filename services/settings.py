@@ -69,12 +69,16 @@ class ProcessSettings(BaseSettings):
         10.0, ge=0, description="How long calls under way may take after a stop signal."
     )
     message_bytes_max: ByteSize = Field(
-        ByteSize(16 << 20), ge=64 << 10, description="Largest request; larger ones are refused unread."
+        ByteSize(16 << 20),
+        ge=64 << 10,
+        description="Largest request; larger ones are refused unread.",
     )
     concurrent_calls_max: int = Field(
         4_096, ge=1, description="Calls under way at once; above it RESOURCE_EXHAUSTED."
     )
-    connections_max: int = Field(2_048, ge=1, description="Open connections; above it none is taken.")
+    connections_max: int = Field(
+        2_048, ge=1, description="Open connections; above it none is taken."
+    )
     connection_idle_seconds: float = Field(
         300.0, gt=0, description="A connection without calls is closed after this."
     )
@@ -82,7 +86,9 @@ class ProcessSettings(BaseSettings):
         10.0, gt=0, description="A connection which has not spoken HTTP/2 by then is closed."
     )
     keepalive_seconds: float = Field(
-        30.0, gt=0, description="A silent connection is pinged after this, and closed if it is dead."
+        30.0,
+        gt=0,
+        description="A silent connection is pinged after this, and closed if it is dead.",
     )
 
     @field_validator("message_bytes_max")
@@ -163,7 +169,9 @@ class EngineSettings(ProcessSettings):
         description="Of one consume queue file; a multiple of 20.",
     )
     index_slot_count: int = Field(_ENGINE.index_slot_count, ge=1, description="Of one index file.")
-    index_entry_count: int = Field(_ENGINE.index_entry_count, ge=2, description="Of one index file.")
+    index_entry_count: int = Field(
+        _ENGINE.index_entry_count, ge=2, description="Of one index file."
+    )
     store_host: str = Field(
         _ENGINE.store_host, description="ADDRESS:PORT written into records and message ids."
     )
@@ -189,7 +197,11 @@ class EngineSettings(ProcessSettings):
         """Return the engine's configuration; ValueError names fields which do not fit together."""
         names = {field.name for field in dataclass_fields(StoreConfig)}
         values = {n: v for n, v in self.model_dump().items() if n in names}
-        return StoreConfig(**{n: int(v) if isinstance(v, ByteSize) else v for n, v in values.items()})
+        plain: dict[str, Any] = {
+            name: int(value) if isinstance(value, ByteSize) else value
+            for name, value in values.items()
+        }
+        return StoreConfig(**plain)
 
 
 class WriterSettings(EngineSettings, ListenSettings):
@@ -251,7 +263,11 @@ def check_address(value: str) -> str:
 
 
 def load(
-    kind: type[_S], argv: Sequence[str] | None, *, prog: str, defaults: Mapping[str, Any] | None = None
+    kind: type[_S],
+    argv: Sequence[str] | None,
+    *,
+    prog: str,
+    defaults: Mapping[str, Any] | None = None,
 ) -> _S:
     """Read the settings of a process; on anything wrong print one line and exit with status 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -287,7 +303,7 @@ def _config_path(arguments: Sequence[str]) -> Path | None:
             return Path(arguments[position + 1])
         if argument.startswith(_CONFIG_FLAG + "="):
             return Path(argument.partition("=")[2])
-    named = os.environ.get(ENV_PREFIX + "CONFIG", "")  # noqa: TID251  the one reader of it
+    named = os.environ.get(ENV_PREFIX + "CONFIG", "")  # noqa: TID251  the one reader
     return Path(named) if named else None
 
 
@@ -306,5 +322,5 @@ def _name_variables(source: CliSettingsSource[Any], kind: type[ProcessSettings])
 
 
 def _exit(prog: str, problem: str) -> NoReturn:
-    print(f"{prog}: {problem}", file=sys.stderr)  # noqa: T201  before logging is set up
+    sys.stderr.write(f"{prog}: {problem}" + "\n")
     raise SystemExit(EXIT_USAGE)

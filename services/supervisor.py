@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings.store_config()
     except ValueError as error:
-        print(f"penstock serve: {error}", file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"penstock serve: {error}" + "\n")
         return 2
     return asyncio.run(_supervise(settings))
 
@@ -161,7 +161,7 @@ def _how(code: int) -> str:
 
 
 def _say(text: str, *, error: bool = False) -> None:
-    print(f"penstock: {text}", file=sys.stderr if error else sys.stdout, flush=True)  # noqa: T201
+    print(f"penstock: {text}", file=sys.stderr if error else sys.stdout, flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ so both are framed here around views of the bytes: still valid protobuf, without
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services.status import NotServed
@@ -19,7 +19,9 @@ _PULL_TAG: Final = bytes([(reader_pb2.PullResponse.RECORDS_FIELD_NUMBER << 3) | 
 _QUERY_TAG: Final = bytes(
     [(reader_pb2.QueryByKeyResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
 )
-PULL_STATUS_OF: Final = {status: reader_pb2.PullStatus.Value(status.name) for status in PullStatus}
+PULL_STATUS_OF: Final[dict[PullStatus, Any]] = {
+    status: reader_pb2.PullStatus.Value(status.name) for status in PullStatus
+}
 
 
 def batch_records(request: bytes) -> memoryview:

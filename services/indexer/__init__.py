@@ -1,0 +1,1 @@
+"""The indexer service: builds the index files behind the writer."""

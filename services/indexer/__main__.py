@@ -31,9 +31,7 @@ class Progress:
     """The indexer's word in the checkpoint page, to wait on."""
 
     def __init__(self, store: Path) -> None:
-        self._checkpoint = CheckpointFile.open(
-            OsFileSystem(), store / CHECKPOINT_FILE, Role.READER
-        )
+        self._checkpoint = CheckpointFile.open(OsFileSystem(), store / CHECKPOINT_FILE, Role.READER)
 
     @property
     def change_word(self) -> int:

@@ -1,0 +1,1 @@
+"""The reader service: pulls, queries by key, groups' progress."""

@@ -97,7 +97,9 @@ class ReaderServicer:
     ) -> reader_pb2.CommitOffsetResponse:
         """Set a group's progress; saved to disk when this returns."""
         if request.queue_offset < 0:
-            raise InvalidArgument("queue_offset", f"must not be negative, and is {request.queue_offset}")
+            raise InvalidArgument(
+                "queue_offset", f"must not be negative, and is {request.queue_offset}"
+            )
         await self._commits.commit(
             Commit(request.group, request.topic, request.queue_id, request.queue_offset)
         )
@@ -183,9 +185,7 @@ class ReaderServicer:
             raise InvalidArgument(
                 "position", "must be one of EARLIEST, LATEST, TIME_LOWER and TIME_UPPER"
             )
-        return reader_pb2.QueryOffsetResponse(
-            queue_offset=found, min_offset=low, max_offset=high
-        )
+        return reader_pb2.QueryOffsetResponse(queue_offset=found, min_offset=low, max_offset=high)
 
     def _progress(self, request: reader_pb2.FetchOffsetsRequest) -> reader_pb2.FetchOffsetsResponse:
         response = reader_pb2.FetchOffsetsResponse()

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from services.reader.group_commits import Commit
 from services.status import InvalidArgument
-from storage.errors import NotAStore, StoreError
+from storage.errors import StoreError
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.format.names import group_name_problem
 from storage.message import KeyQueryResult, PullResult

@@ -1,0 +1,1 @@
+"""The writer service: the one process that appends."""

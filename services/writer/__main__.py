@@ -12,8 +12,8 @@ from services import process
 from services.server import RpcServer
 from services.settings import WriterSettings, load
 from services.writer.acks import Acks
-from services.writer.engine import open_engine
 from services.writer.servicer import WriterServicer
+from storage.writer import StoreWriter
 
 SERVICE: Final = "writer"
 _LOOK_SECONDS: Final = 0.2
@@ -37,7 +37,7 @@ async def serve(
     settings: WriterSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
-    store = await asyncio.to_thread(open_engine, settings.store, settings.store_config())
+    store = await asyncio.to_thread(StoreWriter.open, settings.store, settings.store_config())
     try:
         acks = Acks(store)
         draining = asyncio.Event()

@@ -11,11 +11,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-import grpc
-
 from penstock.v1 import common_pb2, writer_pb2
 from services import status, wire
-from services.server import Context, Draining, raw
+from services.server import EOF, Context, Draining, raw
 from services.writer.acks import Acknowledging, Acks
 from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, Message, PutResult
@@ -26,11 +24,16 @@ _END: Final = object()
 class Topic(Protocol):
     """What the contract tells of a topic."""
 
-    name: str
-    read_queue_count: int
-    write_queue_count: int
-    perm: int
-    attributes: Mapping[str, str]
+    @property
+    def name(self) -> str: ...
+    @property
+    def read_queue_count(self) -> int: ...
+    @property
+    def write_queue_count(self) -> int: ...
+    @property
+    def perm(self) -> int: ...
+    @property
+    def attributes(self) -> Mapping[str, str]: ...
 
 
 class WriterStore(Acknowledging, Protocol):
@@ -192,7 +195,7 @@ class WriterServicer:
         self, outcomes: asyncio.Queue[Any], in_flight: asyncio.Semaphore, context: Context
     ) -> None:
         """Append frames as they come; too many unanswered ones stop reading, and so the client."""
-        read, eof = context.read, grpc.aio.EOF
+        read, eof = context.read, EOF
         while True:
             await in_flight.acquire()
             frame = await read()

@@ -44,9 +44,7 @@ def put(services: ThreeServices, topic: str, *bodies: bytes, queue_id: int = 0) 
         )
         for i, body in enumerate(bodies)
     ]
-    return services.writer.Produce(
-        writer_pb2.ProduceRequest(messages=messages), timeout=20
-    ).results
+    return services.writer.Produce(writer_pb2.ProduceRequest(messages=messages), timeout=20).results
 
 
 def settled(services: ThreeServices) -> None:
@@ -133,9 +131,7 @@ def test_a_waiting_pull_is_woken_by_the_message(services: ThreeServices) -> None
 
     def wait() -> None:
         started = time.monotonic()
-        answers.append(
-            (pull(services, topic="waited", wait_ms=15_000), time.monotonic() - started)
-        )
+        answers.append((pull(services, topic="waited", wait_ms=15_000), time.monotonic() - started))
 
     waiter = threading.Thread(target=wait)
     waiter.start()
@@ -313,9 +309,10 @@ def test_a_record_batch_is_stored_and_read_back(services: ThreeServices) -> None
     assert [a.stored.ranges[0].first_queue_offset for a in answers] == [5, 10, 15]
     assert answers[0].stored.commit_offset == unary.end_commit_offset
     settled(services)
-    assert bodies(pull(services, topic="batched", queue_id=1)) == [
-        f"b{i}".encode() for i in range(1, 10, 2)
-    ] * 4
+    assert (
+        bodies(pull(services, topic="batched", queue_id=1))
+        == [f"b{i}".encode() for i in range(1, 10, 2)] * 4
+    )
 
 
 def test_a_damaged_record_is_data_loss_of_itself_alone(services: ThreeServices) -> None:

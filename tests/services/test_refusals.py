@@ -213,7 +213,9 @@ def test_a_bad_question_names_its_field(
 def test_a_commit_offset_between_records_is_not_found(
     services: ThreeServices, refusal: Any
 ) -> None:
-    refused = refusal(services.reader.GetMessage, reader_pb2.GetMessageRequest(commit_offset=10_000))
+    refused = refusal(
+        services.reader.GetMessage, reader_pb2.GetMessageRequest(commit_offset=10_000)
+    )
     assert (refused.code, "10000" in refused.message) == (NOT_FOUND, True)
 
 

@@ -200,7 +200,11 @@ def test_logs_are_json_lines_with_the_service_and_the_fields(
         logs.configure(service="writer", level="info", log_format="json")
         logging.getLogger("storage.somewhere").warning("disk is slow")
         line = json.loads(capsys.readouterr().err.splitlines()[-1])
-        assert (line["event"], line["service"], line["level"]) == ("disk is slow", "writer", "warning")
+        assert (line["event"], line["service"], line["level"]) == (
+            "disk is slow",
+            "writer",
+            "warning",
+        )
         assert line["time"].endswith("Z")
     finally:
         root.handlers[:] = handlers

@@ -121,9 +121,7 @@ def test_a_deadline_ends_a_wait_for_an_acknowledgement(grpc_stub: Any) -> None:
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_an_empty_request_is_refused(
-    grpc_stub: Any, refusal: Any, store: FakeWriterStore
-) -> None:
+def test_an_empty_request_is_refused(grpc_stub: Any, refusal: Any, store: FakeWriterStore) -> None:
     for refused in (
         refusal(grpc_stub.Produce, writer_pb2.ProduceRequest()),
         refusal(grpc_stub.ProduceBatch, writer_pb2.ProduceBatchRequest()),
@@ -190,9 +188,7 @@ def test_a_refused_frame_is_answered_in_its_place_and_the_stream_goes_on(
     assert store.stored == [b"first", b"last"]
 
 
-def test_unanswered_frames_of_a_stream_are_bounded(
-    grpc_stub: Any, store: FakeWriterStore
-) -> None:
+def test_unanswered_frames_of_a_stream_are_bounded(grpc_stub: Any, store: FakeWriterStore) -> None:
     stream = Stream(grpc_stub)
     for _ in range(4 * IN_FLIGHT):
         stream.send(b"x")

@@ -1,0 +1,162 @@
+"""Three real processes under a supervisor: each is killed under load and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from real_processes import Running, supervisor, until
+
+from penstock.v1 import (
+    common_pb2,
+    indexer_pb2,
+    indexer_pb2_grpc,
+    reader_pb2,
+    reader_pb2_grpc,
+    writer_pb2,
+    writer_pb2_grpc,
+)
+
+STUBS = {
+    "writer": writer_pb2_grpc.WriterStub,
+    "reader": reader_pb2_grpc.ReaderStub,
+    "indexer": indexer_pb2_grpc.IndexerStub,
+}
+RECONNECT = [("grpc.max_reconnect_backoff_ms", 200), ("grpc.min_reconnect_backoff_ms", 100)]
+
+
+class Load:
+    """Produces numbered messages without a pause and keeps what was acknowledged."""
+
+    def __init__(self, stub: Any) -> None:
+        self.acknowledged: list[tuple[int, str]] = []
+        self.refusals = 0
+        self._stub = stub
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            message = common_pb2.Message(
+                topic="load", body=b"%d" % number, keys=[f"n{number}"], queue_id=0
+            )
+            try:
+                answer = self._stub.Produce(
+                    writer_pb2.ProduceRequest(messages=[message]), timeout=5
+                )
+                self.acknowledged.append((number, answer.results[0].message_id))
+            except grpc.RpcError as error:
+                assert error.code() in (
+                    grpc.StatusCode.UNAVAILABLE,
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                ), error
+                self.refusals += 1
+                time.sleep(0.02)
+            number += 1
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def goes_on(self) -> None:
+        """Wait until more has been acknowledged than by now."""
+        before = len(self.acknowledged)
+        until(lambda: len(self.acknowledged) > before + 20, 60)
+
+
+@pytest.fixture(params=["async", "sync"])
+def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
+    with supervisor(tmp_path / "store", "--flush-mode", request.param) as process:
+        yield process
+
+
+def pull_all(reader: Any) -> list[int]:
+    request = reader_pb2.PullStreamRequest(topic="load", decode=True)
+    return [
+        int(record.body)
+        for response in reader.PullStream(request, timeout=30)
+        for record in response.decoded
+    ]
+
+
+def test_each_process_is_killed_in_turn_and_nothing_acknowledged_is_lost(
+    running: Running,
+) -> None:
+    found = {name: running.wait_serving(name) for name in STUBS}
+    channels = {n: grpc.insecure_channel(address, RECONNECT) for n, (address, _) in found.items()}
+    stubs = {name: STUBS[name](channel) for name, channel in channels.items()}
+    writer, reader, indexer = stubs["writer"], stubs["reader"], stubs["indexer"]
+    writer.CreateTopic(writer_pb2.CreateTopicRequest(name="load", queue_count=1), timeout=20)
+    load = Load(writer)
+    try:
+        load.goes_on()
+        for name in ("reader", "indexer"):
+            refusals = load.refusals
+            os.kill(found[name][1], signal.SIGKILL)
+            load.goes_on()
+            assert load.refusals == refusals, f"the writer suffered from the death of the {name}"
+            assert running.wait_serving(name, 2)[0] == found[name][0]
+            load.goes_on()
+
+        os.kill(found["writer"][1], signal.SIGKILL)
+        assert pull_all(reader)
+        indexer.GetIndexerStatus(indexer_pb2.GetIndexerStatusRequest(), timeout=10)
+        assert running.wait_serving("writer", 2)[0] == found["writer"][0]
+        load.goes_on()
+    finally:
+        load.stop()
+
+    end = writer.GetWriterStatus(writer_pb2.GetWriterStatusRequest(), timeout=10).appended_offset
+    indexer.WaitIndexed(indexer_pb2.WaitIndexedRequest(commit_offset=end), timeout=30)
+    stored = pull_all(reader)
+    numbers = [number for number, _ in load.acknowledged]
+    assert set(numbers) <= set(stored)
+    assert len(stored) == len(set(stored))
+    for number, message_id in load.acknowledged[:: max(1, len(numbers) // 40)]:
+        by_id = reader.GetMessage(reader_pb2.GetMessageRequest(message_id=message_id), timeout=10)
+        assert by_id.record.body == b"%d" % number
+        by_key = reader.QueryByKey(
+            reader_pb2.QueryByKeyRequest(topic="load", key=f"n{number}", decode=True), timeout=10
+        )
+        assert [int(record.body) for record in by_key.decoded] == [number]
+    for channel in channels.values():
+        channel.close()
+
+
+def test_a_stop_signal_drains_all_three_and_leaves_a_clean_store(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with supervisor(store) as process:
+        address, _ = process.wait_serving("writer")
+        pids = [process.wait_serving(name)[1] for name in STUBS]
+        assert (store / "abort").exists()
+        with grpc.insecure_channel(address) as channel:
+            stub = writer_pb2_grpc.WriterStub(channel)
+            stub.CreateTopic(writer_pb2.CreateTopicRequest(name="t", queue_count=1), timeout=20)
+            message = common_pb2.Message(topic="t", body=b"x")
+            stub.Produce(writer_pb2.ProduceRequest(messages=[message]), timeout=20)
+        assert process.stop(signal.SIGINT) == 0, process.text()
+    assert not (store / "abort").exists()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_services_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
+    with supervisor(tmp_path / "store") as process:
+        pids = [process.wait_serving(name)[1] for name in STUBS]
+        process.process.kill()
+        process.process.wait(10)
+
+        def all_gone() -> bool:
+            return not any(Path(f"/proc/{pid}/stat").exists() for pid in pids)
+
+        until(all_gone, 30)
