@@ -119,6 +119,10 @@ class ConsumeQueue:
 
     def read(self, queue_offset: int, count: int) -> bytes:
         """Return ``count`` units from ``queue_offset`` on; zeros where no file is."""
+        with self._table.guard:
+            return self._read(queue_offset, count)
+
+    def _read(self, queue_offset: int, count: int) -> bytes:
         parts = []
         position = queue_offset * UNIT_SIZE
         end = position + count * UNIT_SIZE

@@ -211,6 +211,16 @@ class Engine:
         self._generation += 1
         self._positions.publish_config_generation(self._generation)
 
+    def settle(self) -> int:
+        """Flush and dispatch everything that was appended before the call; return its end."""
+        end_offset = self.log.appended_offset
+        if self.committer is not None:
+            self.committer.run_once()
+        self.flusher.run_once()
+        if not self.dispatch.wait(end_offset, DRAIN_TIMEOUT_S):
+            raise StoreFailed(f"dispatch is stuck: {self.dispatch.problem or 'no progress'}")
+        return end_offset
+
     def delete_topic(self, name: str, *, now_ms: int) -> None:
         """Remove a topic, its queues, and its earlier records' claim to ever be in them again.
 
@@ -218,12 +228,7 @@ class Engine:
         is noted twice is harmless, a queue that comes back is not.
         """
         self.topics.get(name)
-        if self.committer is not None:
-            self.committer.run_once()
-        self.flusher.run_once()
-        end_offset = self.log.appended_offset
-        if not self.dispatch.wait(end_offset, DRAIN_TIMEOUT_S):
-            raise StoreFailed(f"dispatch is stuck: {self.dispatch.problem or 'no progress'}")
+        end_offset = self.settle()
         self._settings = replace(
             self._settings,
             deleted_topics={**self._settings.deleted_topics, name: end_offset},

@@ -6,10 +6,11 @@ page; this class only hides that they are three.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from storage.clock import Clock, SystemClock
 from storage.config import StoreConfig
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.topics import TopicConfig
 
-VISIBLE_TIMEOUT_S = 10.0
+VISIBLE_TIMEOUT_S: Final = 10.0
+Appended = TypeVar("Appended")
 
 
 class MessageStore:
@@ -35,8 +37,14 @@ class MessageStore:
     """
 
     def __init__(
-        self, reader: StoreReader, writer: StoreWriter | None, indexer: StoreIndexer | None
+        self,
+        reader: StoreReader,
+        writer: StoreWriter | None,
+        indexer: StoreIndexer | None,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
+        self._pause = threading.Event()  # never set: only waited on
         self._reader = reader
         self._writer = writer
         self._indexer = indexer
@@ -62,7 +70,7 @@ class MessageStore:
         clock = clock or SystemClock()
         if read_only:
             reader = StoreReader.open(directory, config, filesystem=filesystem, clock=clock)
-            return cls(reader, None, None)
+            return cls(reader, None, None, clock)
         writer = StoreWriter.open(directory, config, filesystem=filesystem, clock=clock)
         indexer = None
         try:
@@ -80,7 +88,7 @@ class MessageStore:
                 indexer.close()
             writer.close()
             raise
-        return cls(reader, writer, indexer)
+        return cls(reader, writer, indexer, clock)
 
     def __enter__(self) -> MessageStore:
         return self
@@ -119,8 +127,9 @@ class MessageStore:
     def put(self, message: Message, *, timeout_s: float | None = None) -> PutResult:
         """Store one message and wait until it is as safe as the flush mode says.
 
-        Raises InvalidMessage, TopicNotFound, QueueNotFound, StoreFull, StoreFailed; StoreBusy when
-        a buffer is full (nothing was stored), or when time is up (it was, and may become safe yet).
+        Waits for full buffers to drain, too. Raises InvalidMessage, TopicNotFound, QueueNotFound,
+        StoreFull, StoreFailed, and StoreBusy when time is up: nothing was stored if it says that a
+        buffer is full; otherwise it was, and may yet become safe.
         """
         return self.put_all([message], timeout_s=timeout_s)[0]
 
@@ -128,7 +137,7 @@ class MessageStore:
         self, messages: Sequence[Message], *, timeout_s: float | None = None
     ) -> list[PutResult]:
         """Store messages, all or none; otherwise as ``put``."""
-        results = self.writer.put(messages)
+        results = self._retry_busy(lambda: self.writer.put(messages), timeout_s)
         self._wait(self.writer.appended_offset, timeout_s)
         return results
 
@@ -136,9 +145,21 @@ class MessageStore:
         self, records: bytes | bytearray | memoryview, *, timeout_s: float | None = None
     ) -> BatchResult:
         """Store encoded records, all or none. Raises InvalidBatch; otherwise as ``put``."""
-        result = self.writer.append_batch(records)
+        result = self._retry_busy(lambda: self.writer.append_batch(records), timeout_s)
         self._wait(result.end_commit_offset, timeout_s)
         return result
+
+    def _retry_busy(self, append: Callable[[], Appended], timeout_s: float | None) -> Appended:
+        """Append, waiting for full buffers to drain for as long as the caller would."""
+        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        while True:
+            try:
+                return append()
+            except StoreBusy as busy:
+                delay_s = busy.retry_delay_ms / 1000
+                if deadline is not None and self._clock.monotonic() + delay_s > deadline:
+                    raise
+                self._pause.wait(delay_s)
 
     def _wait(self, end_commit_offset: int, timeout_s: float | None) -> None:
         if not self.writer.wait_acknowledged(end_commit_offset, timeout_s):

@@ -75,6 +75,7 @@ class StoreWriter:
         self._clock = clock
         self._config = engine.config
         self._append_lock = threading.Lock()
+        self._topic_lock = threading.Lock()  # taken before the append lock
         self._next_offsets: dict[QueueKey, int] = {}
         self._closed = False
         host_bytes = engine.store_host
@@ -261,7 +262,7 @@ class StoreWriter:
         self, name: str, queue_count: int, *, attributes: Mapping[str, str] | None = None
     ) -> TopicConfig:
         """Create a topic; durable on return. Raises TopicExists, InvalidMessage."""
-        with self._append_lock:
+        with self._topic_lock:
             self._check_open()
             topic = self._engine.topics.create(
                 name,
@@ -285,7 +286,7 @@ class StoreWriter:
 
         Queues that go out of use keep their messages and go on where they were when they return.
         """
-        with self._append_lock:
+        with self._topic_lock:
             self._check_open()
             topic = self._engine.topics.update(
                 name,
@@ -300,7 +301,10 @@ class StoreWriter:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its queues; its records stay in the log. Durable on return."""
-        with self._append_lock:
+        self._check_open()
+        self._engine.topics.get(name)
+        self._engine.settle()  # so that appends wait for what came since only
+        with self._topic_lock, self._append_lock:
             self._check_open()
             self._engine.delete_topic(name, now_ms=self._clock.now_ms())
             topic = name.encode()

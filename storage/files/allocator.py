@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import StoreError
+from storage.errors import StoreBusy, StoreError
 from storage.files.mapped_file import MappedFile
 from storage.files.mapped_file_queue import file_path
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from storage.files.transient_store_pool import TransientStorePool
 
 FILES_AHEAD: Final = 2
+TAKE_WAIT_S: Final = 0.05
+RETRY_DELAY_MS: Final = 20
 WARM_STEP: Final = 2 << 20  # bytes faulted in by one call, so that the writer's faults get a turn
 
 
@@ -64,14 +66,15 @@ class MappedFileAllocator:
     def take(self, start_offset: int) -> MappedFile:
         """Return the new file at ``start_offset``, durable, in a pool buffer where there is a pool.
 
-        Waits for it if it is being created, creates it if nobody has. Raises StoreFull, StoreBusy
-        (no free buffer), FileExistsError; all of them may be tried again.
+        Waits a little for it if it is being created, creates it if nobody has. Raises StoreFull,
+        StoreBusy (not created yet, or no free buffer), FileExistsError; all may be tried again.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._creating != start_offset)
+            if not self._changed.wait_for(lambda: not self._is_coming(start_offset), TAKE_WAIT_S):
+                raise StoreBusy(
+                    "the next log file is still being created", retry_delay_ms=RETRY_DELAY_MS
+                )
             mapped = self._prepared.get(start_offset)
-            if mapped is None and start_offset in self._wanted:
-                self._wanted.remove(start_offset)  # it is made here, not by both
         if mapped is None:
             mapped = self._create(start_offset)
         # Kept until the buffer is there, for the next attempt.
@@ -86,6 +89,11 @@ class MappedFileAllocator:
             self._changed.notify_all()
         self.follow(mapped)
         return mapped
+
+    def _is_coming(self, start_offset: int) -> bool:
+        return self._creating == start_offset or (
+            bool(self._threads) and start_offset in self._wanted
+        )
 
     def follow(self, mapped: MappedFile) -> None:
         """Warm ahead of the writer in this file from now on; ``take`` does it by itself."""

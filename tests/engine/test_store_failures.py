@@ -4,7 +4,7 @@ import errno
 import threading
 
 import pytest
-from engine_store import LOG_FILE_SIZE, check_queues_match_log, record, small_config
+from engine_store import LOG_FILE_SIZE, append, check_queues_match_log, record, small_config
 
 from storage.clock import SystemClock
 from storage.errors import StoreBusy, StoreFailed, StoreFull
@@ -46,7 +46,7 @@ def test_a_full_disk_refuses_and_is_written_again_when_space_returns(tmp_path):
         stored = 1
         with pytest.raises(StoreFull):
             for _ in range(20):
-                writer.append_batch(batch)
+                append(writer, batch)
                 stored += 1
         before = writer.appended_offset
         with pytest.raises(StoreFull):
@@ -54,7 +54,7 @@ def test_a_full_disk_refuses_and_is_written_again_when_space_returns(tmp_path):
         assert writer.appended_offset == before
         assert writer.append_batch(record()).commit_offset == before
         filesystem.full = False
-        result = writer.append_batch(batch)
+        result = append(writer, batch)
         assert result.ranges[0].first_queue_offset == stored + 1
         assert writer.status().writable
     assert check_queues_match_log(tmp_path / "store") == stored + 2
@@ -175,7 +175,7 @@ def test_threads_appending_at_once_get_distinct_queue_offsets(tmp_path):
 
         def produce(queue_id):
             for _ in range(100):
-                queue = writer.append_batch(record(queue_id=queue_id) * 3).ranges[0]
+                queue = append(writer, record(queue_id=queue_id) * 3).ranges[0]
                 taken.append((queue_id, queue.first_queue_offset))
 
         threads = [threading.Thread(target=produce, args=(i % 2,)) for i in range(4)]

@@ -6,6 +6,7 @@ import json
 import pytest
 from engine_store import (
     LOG_FILE_SIZE,
+    append,
     check_queues_match_log,
     queue_units_on_disk,
     record,
@@ -60,7 +61,7 @@ def test_every_mode_stores_rolls_dispatches_and_reopens_without_looking(tmp_path
     with StoreWriter.open(directory, mode_config) as writer:
         writer.create_topic("t", 4)
         for _ in range(60):
-            result = writer.append_batch(batch)
+            result = append(writer, batch)
             assert writer.wait_acknowledged(result.end_commit_offset, 10)
         settle(writer)
         assert writer.describe_topic("t")[1] == [(0, 240)] * 4
@@ -182,8 +183,8 @@ def test_a_batch_longer_than_a_file_is_refused_and_one_that_fits_exactly_is_not(
     overhead = len(record(body=b""))
     with pytest.raises(InvalidMessage, match="one file"):
         writer.append_batch(record(body=b"x" * (room - overhead + 1)))
-    assert writer.append_batch(record(body=b"x" * (room - overhead))).commit_offset == 0
-    assert writer.append_batch(record()).commit_offset == LOG_FILE_SIZE
+    assert append(writer, record(body=b"x" * (room - overhead))).commit_offset == 0
+    assert append(writer, record()).commit_offset == LOG_FILE_SIZE
 
 
 def test_topics_are_created_changed_and_deleted_durably(tmp_path):

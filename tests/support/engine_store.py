@@ -1,11 +1,13 @@
 """Small stores for the engine's tests: little files, and everything read back through the files."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
 
 from storage.config import StoreConfig
 from storage.consume_queue import as_units
+from storage.errors import StoreBusy
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.properties import encode_properties
@@ -28,6 +30,15 @@ def small_config(**changes) -> StoreConfig:
         "queue_flush_interval_ms": 50,
     }
     return StoreConfig(**(fields | changes))
+
+
+def append(writer, records):
+    """Append a batch, trying again for as long as the writer is busy (creating a file, say)."""
+    while True:
+        try:
+            return writer.append_batch(records)
+        except StoreBusy as busy:
+            threading.Event().wait(busy.retry_delay_ms / 1000)
 
 
 def record(topic="t", queue_id=0, body=b"body", *, tag="", keys="", properties=None, sys_flag=0):

@@ -1,0 +1,125 @@
+"""The dispatcher alone: damage in its way, work done twice, queues that begin late."""
+
+import numpy as np
+import pytest
+from engine_store import record, small_config
+
+from storage.consume_queue import QueueTable, as_units
+from storage.dispatch import Dispatcher
+from storage.files.filesystem import OsFileSystem
+from storage.files.mapped_file_queue import MappedFileQueue
+from storage.format.consume_entry import PREFILL_SIZE
+from storage.writer import StoreWriter
+
+QUEUE_FILE_SIZE = 200
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Write ten records of two queues; return the files, where each record is, and the end."""
+    directory = tmp_path / "store"
+    with StoreWriter.open(directory, small_config()) as writer:
+        writer.create_topic("t", 2)
+        results = [writer.append_batch(record(queue_id=i % 2)) for i in range(10)]
+    files = MappedFileQueue(
+        OsFileSystem(), directory / "commitlog", file_size=small_config().commit_log_file_size
+    )
+    yield files, [each.commit_offset for each in results], results[-1].end_commit_offset
+    files.close()
+
+
+def new_table(tmp_path):
+    return QueueTable(OsFileSystem(), tmp_path / "queues", file_size=QUEUE_FILE_SIZE)
+
+
+def dispatch_all(files, table, begin, end):
+    dispatcher = Dispatcher(files, table, begin)
+    while dispatcher.step(end):
+        pass
+    return dispatcher.position
+
+
+def offsets(queue):
+    return as_units(queue.read(0, queue.next_offset))["offset"].tolist()
+
+
+def test_every_record_gets_its_unit_in_order(tmp_path, log):
+    files, places, end = log
+    table = new_table(tmp_path)
+    assert dispatch_all(files, table, 0, end) == end
+    assert offsets(table.get("t", 0)) == places[::2]
+    assert offsets(table.get("t", 1)) == places[1::2]
+
+
+def test_nothing_beyond_the_limit_is_dispatched(tmp_path, log):
+    files, places, _ = log
+    table = new_table(tmp_path)
+    assert dispatch_all(files, table, 0, places[4]) == places[4]
+    assert offsets(table.get("t", 0)) == places[0:4:2]
+
+
+def test_dispatching_again_changes_nothing(tmp_path, log):
+    files, places, end = log
+    table = new_table(tmp_path)
+    dispatch_all(files, table, 0, end)
+    dispatch_all(files, table, 0, end)
+    assert offsets(table.get("t", 0)) == places[::2]
+
+
+@pytest.mark.parametrize("damaged", [2, 3])
+def test_a_damaged_record_keeps_its_queue_offset_as_a_placeholder(tmp_path, log, damaged):
+    files, places, end = log
+    files.find(0).array[places[damaged] + 4] ^= 1
+    table = new_table(tmp_path)
+    assert dispatch_all(files, table, 0, end) == end
+    queue = table.get("t", damaged % 2)
+    assert offsets(queue) == places[damaged % 2 :: 2]
+    assert queue.unit(damaged // 2)[1] == places[damaged + 1] - places[damaged]
+
+
+def test_a_queue_whose_log_begins_late_is_filled_up_as_a_broker_does(tmp_path, log):
+    files, places, end = log
+    table = new_table(tmp_path)
+    dispatch_all(files, table, places[4], end)
+    queue = table.get("t", 0)
+    assert [queue.unit(i)[:2] for i in range(2)] == [(0, PREFILL_SIZE)] * 2
+    assert [queue.unit(i)[0] for i in range(2, 5)] == places[4::2]
+    assert queue.find_first(1) == 2
+
+
+def test_units_run_over_into_the_next_file_of_full_length(tmp_path):
+    table = new_table(tmp_path)
+    queue = table.get("t", 0)
+    units = np.zeros(25, np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")]))
+    units["offset"] = np.arange(25) * 100
+    units["size"] = 100
+    queue.append(units[:7].tobytes())
+    queue.append(units[7:].tobytes())
+    assert {path.name: path.stat().st_size for path in queue.directory.iterdir()} == {
+        f"{start:020d}": QUEUE_FILE_SIZE for start in (0, 200, 400)
+    }
+    assert queue.find_end(1 << 40) == 25
+    assert queue.find_end(1_200) == 12
+    assert queue.find_end(0) == 0
+
+
+def test_truncating_zeroes_the_tail_and_removes_later_files(tmp_path):
+    table = new_table(tmp_path)
+    queue = table.get("t", 0)
+    units = np.ones(25, np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")]))
+    queue.append(units.tobytes())
+    queue.truncate(12)
+    assert [path.name for path in sorted(queue.directory.iterdir())] == [f"{0:020d}", f"{200:020d}"]
+    assert not any(queue.read(12, 8))
+    assert queue.unit(11)[1] == 1
+    assert queue.next_offset == 12
+
+
+def test_a_queue_file_of_wrong_length_gets_the_right_one(tmp_path):
+    directory = tmp_path / "queues" / "t" / "0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}").write_bytes(b"\1" * 33)
+    (directory / f"{200:020d}").write_bytes(b"\1" * 333)
+    queue = new_table(tmp_path).get("t", 0)
+    assert [path.stat().st_size for path in sorted(directory.iterdir())] == [200, 200]
+    assert queue.read(0, 2) == b"\1" * 33 + b"\0" * 7
