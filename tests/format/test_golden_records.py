@@ -46,8 +46,6 @@ def test_every_field_of_every_record(name: str) -> None:
             continue
         line = dict(expected.pop(commit_offset))
         record = decode_record(raw)
-        if "\ufffd" in str(line["properties"]):
-            continue
         queue_only = {"type", "tagsCode", "ext", "servedAs"}
         ours = in_dumps_shape(record, raw)
         if "servedAs" in line:  # one record in several queues; the dump has it once more there

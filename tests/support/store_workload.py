@@ -123,7 +123,7 @@ def _batch(rng: random.Random, messages: list[Message]) -> tuple[bytes, list[byt
                 1_700_000_000_000 + rng.randrange(1000),
                 rng.choice(("127.0.0.1:50000", "[2001:db8::7]:40000")),
                 crc,
-            )  # fmt: skip
+            )
         )
     return b"".join(records), bodies
 
