@@ -133,6 +133,24 @@ def test_refused_frames_are_sent_again_and_each_queue_keeps_its_order(
     assert [h.result().queue_offset for h in handles] == [n // 4 for n in range(200)]
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_refused_frame_is_not_overtaken_by_the_next_one_of_its_queue(
+    client: Client, fake: FakePenstock, ordered: bool
+) -> None:
+    """The first of five batches is refused while all could be under way; only unordered they are."""
+    fake.store.answers_wait.clear()
+    fake.store.frame_faults.append(BUSY)
+    with client.producer(batch_bytes=1, linger_ms=0, ordered=ordered) as producer:
+        for n in range(5):
+            producer.send("orders", b"%d" % n, queue_id=0)
+            time.sleep(0.05)
+        fake.store.answers_wait.set()
+
+    bodies = fake.store.bodies("orders", 0)
+    assert sorted(bodies) == [b"%d" % n for n in range(5)]
+    assert (bodies == sorted(bodies)) is ordered
+
+
 def test_a_frame_that_stays_refused_fails_after_the_delivery_timeout(
     client: Client, fake: FakePenstock
 ) -> None:
