@@ -70,12 +70,14 @@ class CommitLogView:
         entries = self._files.entries
         self.min_offset = max(min_offset, entries[0].start_offset if entries else 0)
         self.visible_offset = visible_offset
+        # What is too long in a file does not hide the file after it.
+        borders = [entry.start_offset for entry in entries[1:]] + [EVERYTHING]
         spans = [
             (
                 max(entry.start_offset, min_offset),
-                min(entry.start_offset + entry.size, visible_offset),
+                min(entry.start_offset + entry.size, border, visible_offset),
             )
-            for entry in entries
+            for entry, border in zip(entries, borders, strict=True)
         ]
         spans = [span for span in spans if span[0] < span[1]]
         self.ranges = (
@@ -110,8 +112,10 @@ class CommitLogView:
             mapped = self._files.find(commit_offset)
             if mapped is None:
                 return None
+        end = min(mapped.end_offset, self.visible_offset)
+        following = self._files.next_start(commit_offset)
         return LogSpan(
-            mapped.array, mapped.start_offset, min(mapped.end_offset, self.visible_offset)
+            mapped.array, mapped.start_offset, end if following is None else min(end, following)
         )
 
     def next_start(self, commit_offset: int) -> int | None:

@@ -129,7 +129,8 @@ def walk_log(
             blank, expected, reason = False, offset, "the file is missing"
         else:
             position = offset - file.start_offset
-            end = min(len(file.array), limit_offset - file.start_offset)
+            file_end = _end_of(files, file)
+            end = min(file_end, limit_offset) - file.start_offset
             count, position, stop = scan_records(file.array, position, end, offset, checks, rows)
             next_offset = file.start_offset + int(position)
             if count:
@@ -139,7 +140,7 @@ def walk_log(
             if stop in (STOP_ROWS_FULL, STOP_END):
                 continue
             blank, reason = stop == STOP_BLANK, stop_text(stop)
-            expected = file.end_offset if blank else offset
+            expected = file_end if blank else offset
             following = _next_record(files, expected if blank else offset + 1, search_limit)
         verdict = decide_stop(Stopped(blank, following is not None, following == expected))
         if verdict is Verdict.CUT or following is None:
@@ -164,9 +165,16 @@ def _next_record(files: LogFiles, offset: int, limit_offset: int) -> int | None:
             offset = start
             continue
         position = offset - file.start_offset
-        end = min(len(file.array), limit_offset - file.start_offset)
+        file_end = _end_of(files, file)
+        end = min(file_end, limit_offset) - file.start_offset
         found = int(find_record(file.array, position, end, offset))
         if found >= 0:
             return file.start_offset + found
-        offset = file.end_offset
+        offset = file_end
     return None
+
+
+def _end_of(files: LogFiles, file: LogFile) -> int:
+    """Where a file ends: what is too long in it does not hide the file after it."""
+    following = files.next_start(file.start_offset)
+    return file.end_offset if following is None else min(file.end_offset, following)
