@@ -46,7 +46,7 @@ class QueueRange(NamedTuple):
     topic: str
     queue_id: int
     first_queue_offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

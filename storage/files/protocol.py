@@ -1,0 +1,214 @@
+"""What the engine asks of a file system.
+
+The engine reaches files only through ``FileSystem``, so that a simulator of power cuts, or a
+copy-on-write view for offline tools, can take its place. What a method leaves behind after a power
+cut is part of its contract: nothing is durable before an explicit ``sync``, ``sync_all`` or
+``sync_directory``, except where a method says so.
+
+Errors: no space left (ENOSPC, EDQUOT, EFBIG) is ``StoreFull`` everywhere; the rest is ``OSError``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ByteArray: TypeAlias = npt.NDArray[np.uint8]
+Buffer: TypeAlias = bytes | bytearray | memoryview | ByteArray
+
+
+class DirectoryEntry(NamedTuple):
+    """One name in a directory; ``size`` is 0 for a directory."""
+
+    name: str
+    is_directory: bool
+    size: int
+
+
+class Region(Protocol):
+    """A whole file mapped into memory.
+
+    The map lives for as long as ``array`` or any view of it lives, whatever happens to the file's
+    name: a file that was unlinked stays readable. Nobody truncates a file that may be mapped, since
+    touching pages past a file's end kills the process.
+    """
+
+    @property
+    def array(self) -> ByteArray:
+        """The file's bytes; stores to it are seen by every process at once, durable by no means."""
+        ...
+
+    def populate(self, begin: int, end: int) -> None:
+        """Fault the pages of [begin, end) in for writing without changing them, GIL released.
+
+        Safe beside stores to the same pages. Failing to warm is not an error.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the array; the memory is unmapped when the last view of it is gone."""
+        ...
+
+
+class File(Protocol):
+    """An open file. Every method but ``close`` may be called from several threads at once."""
+
+    @property
+    def path(self) -> Path:
+        """Where it was opened."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes now."""
+        ...
+
+    def map(self, *, writable: bool) -> Region:
+        """Map the length it has now; the map outlives ``close``."""
+        ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read up to ``length`` bytes; shorter only at the end of the file."""
+        ...
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of ``data``, extending the file; part may be written when it raises."""
+        ...
+
+    def allocate(self, position: int, length: int) -> None:
+        """Reserve blocks for a range, extending the file, so that stores to it cannot run out.
+
+        New bytes are zeros, old ones stay. Raises StoreFull.
+        """
+        ...
+
+    def extend(self, size: int) -> None:
+        """Make the file ``size`` long with a hole at the end; never shortens."""
+        ...
+
+    def zero(self, position: int, length: int) -> None:
+        """Make a range read as zeros, freeing its blocks where that is possible."""
+        ...
+
+    def sync(self) -> None:
+        """Make the bytes, and a length they need, durable (``fdatasync``), GIL released.
+
+        Covers stores to maps which happened before the call. After an OSError the bytes may be
+        gone even if a later sync succeeds: never retry, never acknowledge.
+        """
+        ...
+
+    def sync_all(self) -> None:
+        """Make the bytes and all metadata durable (``fsync``)."""
+        ...
+
+    def close(self) -> None:
+        """Close the descriptor; maps stay."""
+        ...
+
+
+class Lock(Protocol):
+    """A held lock."""
+
+    def release(self) -> None:
+        """Let go; doing it twice is harmless."""
+        ...
+
+
+class FileSystem(Protocol):
+    """Everything the engine asks of a file system."""
+
+    def create(self, path: Path, size: int, *, allocate: bool, mode: int = 0o644) -> File:
+        """Create a file of zeros, ``size`` long from the moment its name exists, for writing.
+
+        With ``allocate`` its blocks are reserved, and file and name are durable on return. Without
+        it the file is one hole and nothing is durable. Raises FileExistsError, StoreFull (and
+        then leaves nothing behind).
+        """
+        ...
+
+    def open(self, path: Path, *, writable: bool) -> File:
+        """Open an existing file; FileNotFoundError if there is none."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether a file or directory has that name."""
+        ...
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        """List a directory sorted by name; a missing directory is an empty one."""
+        ...
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and its missing parents; durable on return. Fine if it exists."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; not durable until its parent is synced."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, replacing the target in one step; not durable until the directory is synced."""
+        ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name; FileExistsError if it is taken. Not durable by itself."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name; maps and open files stay good. Not durable by itself."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+    def lock(self, path: Path, position: int, content: bytes) -> Lock:
+        """Take the lock on one byte of a file without waiting, creating it with ``content``.
+
+        Raises StoreLocked when this or another process holds it.
+        """
+        ...
+
+    def read_bytes(self, path: Path) -> bytes:
+        """Return a whole small file; FileNotFoundError if there is none."""
+        file = self.open(path, writable=False)
+        try:
+            return file.pread(file.size, 0)
+        finally:
+            file.close()
+
+    def write_atomically(self, path: Path, data: bytes, *, backup: bool = True) -> None:
+        """Replace a small file; durable on return, and never absent or half written.
+
+        With ``backup`` the version before stays as ``<name>.bak``.
+        """
+        temporary = path.with_name(path.name + ".tmp")
+        backup_path = path.with_name(path.name + ".bak")
+        with suppress(FileNotFoundError):
+            self.unlink(temporary)
+        file = self.create(temporary, 0, allocate=False)
+        try:
+            file.pwrite(data, 0)
+            file.sync_all()
+        except BaseException:
+            with suppress(OSError):
+                self.unlink(temporary)
+            raise
+        finally:
+            file.close()
+        if backup and self.exists(path):
+            # A link, not a rename: at no moment is the file missing for a reader of it.
+            spare = path.with_name(path.name + ".bak.tmp")
+            with suppress(FileNotFoundError):
+                self.unlink(spare)
+            self.link(path, spare)
+            self.rename(spare, backup_path)
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)
