@@ -468,8 +468,11 @@ def place_records(
         placed_rows[i, QUEUE_OFFSET] = queue_offset
         placed_rows[i, COMMIT_OFFSET] = record_offset
         placed_rows[i, STORE_TIMESTAMP] = store_timestamp
-        if placed_rows[i, FEATURES] & HAS_PROPERTY_CRC:
-            covered = size - PROPERTY_CRC_SIZE
-            write_crc_trailer(dst, position + covered, masked_crc(dst, position, covered))
         position += size
+    # In a loop of its own: a CRC that loads what was stored just now waits for every store.
+    for i in range(count):
+        if placed_rows[i, FEATURES] & HAS_PROPERTY_CRC:
+            covered = placed_rows[i, SIZE] - PROPERTY_CRC_SIZE
+            record = placed_rows[i, POSITION]
+            write_crc_trailer(dst, record + covered, masked_crc(dst, record, covered))
     return i64(position)
