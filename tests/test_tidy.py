@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("storage", "services", "penstock", "cli", "bench")
 GENERATED = ROOT / "penstock" / "v1"
-MODULE_LINES_MAX = 500  # 300 is the aim; a longer one is a table or wants splitting by noun
+MODULE_LINES_MAX = 600  # 300 is the aim; a longer one is a table or wants splitting by noun
 LINE_LENGTH_MAX = 110
 
 
