@@ -34,13 +34,10 @@ def test_what_the_services_refuse_with_arrives_as_the_right_exception(
 ) -> None:
     """Class, code, message, reason, field, index and delay survive the wire."""
     status = service_status.status_of(error, "request-1")
-    fake.store.fail_next("ListTopics", status, times=100)
+    fake.store.fail_next("CreateTopic", status)
 
-    with (
-        Client(**fake.addresses, timeout_s=0.02) as client,
-        pytest.raises(errors.PenstockError) as caught,
-    ):
-        client.topics()
+    with Client(**fake.addresses) as client, pytest.raises(errors.PenstockError) as caught:
+        client.create_topic("t")
 
     assert type(caught.value) is CASES[error]
     assert caught.value.code is service_status.code_of(error)
