@@ -53,18 +53,18 @@ class Measure:
     rounds: list[float]
 
 
-def client_batch(rng: random.Random) -> bytes:
-    """A batch of 64 records of 1 KiB with a tag and two keys, a property CRC reserved."""
+def client_batch(rng: random.Random, queue_id: int) -> bytes:
+    """A batch of 64 records of 1 KiB for one queue, with tag and two keys, a property CRC reserved."""
     records = []
     for number in range(BATCH_RECORDS):
         block = (
             f"UNIQ_KEY\x01{rng.randbytes(16).hex()}\x02KEYS\x01order-{rng.randrange(10**9)}\x02"
             f"TAGS\x01tag{number % 5}\x02WAIT\x01true\x02"
         ).encode()
-        empty = encode_for_batch("orders", number % 8, b"", block, 0, 0, 1_700_000_000_000, HOST)
+        empty = encode_for_batch("orders", queue_id, b"", block, 0, 0, 1_700_000_000_000, HOST)
         body = rng.randbytes(RECORD_SIZE - len(empty))
         records.append(
-            encode_for_batch("orders", number % 8, body, block, 0, 0, 1_700_000_000_000, HOST)
+            encode_for_batch("orders", queue_id, body, block, 0, 0, 1_700_000_000_000, HOST)
         )
     return b"".join(records)
 
@@ -76,7 +76,7 @@ class Loops:
         rng = random.Random(1)
         self.writer = writer
         self.target = target
-        self.batches = [client_batch(rng) for _ in range(16)]
+        self.batches = [client_batch(rng, number % 8) for number in range(16)]
         self.sources = [np.frombuffer(data, np.uint8) for data in self.batches]
         self.rows = columns.new_rows(BATCH_RECORDS)
         self.placed = columns.new_rows(BATCH_RECORDS)
