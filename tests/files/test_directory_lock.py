@@ -148,6 +148,23 @@ def test_a_running_broker_is_respected(tmp_path):
     DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER).release()
 
 
+def test_looking_whether_a_role_is_taken_takes_and_loses_nothing(tmp_path):
+    """In this process and in another; a reader looks before it calls a writer gone."""
+    look = f"""
+        from pathlib import Path
+        from storage.files.directory_lock import DirectoryLock, LockRole
+        print(*[int(DirectoryLock.is_held(Path({str(tmp_path)!r}), role)) for role in LockRole])
+    """
+    assert not DirectoryLock.is_held(tmp_path, LockRole.WRITER)
+    assert not list(tmp_path.iterdir())
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        assert DirectoryLock.is_held(tmp_path, LockRole.WRITER)
+        assert not DirectoryLock.is_held(tmp_path, LockRole.INDEXER)
+        assert python(look) == "1 0 0"
+        assert attempt(tmp_path, "WRITER") == "locked"
+    assert python(look) == "0 0 0"
+
+
 def test_a_broker_finds_byte_0_taken_by_our_writer(tmp_path):
     with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
         assert (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -179,15 +180,15 @@ def test_dying_at_any_step_of_an_assignment_replays_nothing(directory, mapped, s
 def test_damaged_or_foreign_files_in_the_directory_are_ignored(directory, mapped):
     kill_a_writer(directory, mapped.path)
     (path,) = directory.iterdir()
-    data = bytearray(path.read_bytes())
-    for bit in range(68 * 8):
-        data[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(data)
-        assert open_pool(directory).leftover() == [], bit
-        data[bit // 8] ^= 1 << bit % 8
+    header = path.read_bytes()[:68]
+    with path.open("r+b", buffering=0) as file:
+        for bit in range(68 * 8):
+            byte = bit // 8
+            os.pwrite(file.fileno(), bytes([header[byte] ^ 1 << bit % 8]), byte)
+            assert open_pool(directory).leftover() == [], bit
+            os.pwrite(file.fileno(), header, 0)
     (directory / "penstock-short").write_bytes(b"x")
     (directory / "somebody-else").write_bytes(b"x")
-    path.write_bytes(data)
     pool = open_pool(directory)
     assert len(pool.leftover()) == 1
     pool.discard_leftover()
