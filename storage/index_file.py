@@ -429,10 +429,11 @@ class IndexReader:
         """
         hashed = layout.key_hash(topic, key)
         offsets: list[int] = []
-        for number in sorted(self._files, reverse=True):
+        files = self._files  # as of now: another thread may refresh
+        for number in sorted(files, reverse=True):
             if cursor is not None and number > cursor.number:
                 continue
-            file = self._files[number]
+            file = files[number]
             first_entry = cursor.entry if cursor is not None and number == cursor.number else 0
             found, next_entry = file.find(
                 hashed,
@@ -446,7 +447,7 @@ class IndexReader:
             if next_entry:
                 return offsets, IndexCursor(number, next_entry)
             if len(offsets) >= count_max:
-                older = [other for other in self._files if other < number]
+                older = [other for other in files if other < number]
                 return offsets, IndexCursor(max(older), 0) if older else None
         return offsets, None
 
