@@ -37,7 +37,8 @@ class CommitLogView:
         )
         self.min_offset = 0
         self.visible_offset = EVERYTHING
-        # Starts and ends of the ranges that may be read; replaced as one, for lock-free readers.
+        # Starts and ends of the ranges that exist; replaced as one, for lock-free readers. What is
+        # visible of them is for the queues to say: no unit is served that points further.
         self.ranges: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] = (
             np.empty(0, np.int64),
             np.empty(0, np.int64),
@@ -52,13 +53,14 @@ class CommitLogView:
 
     def set_bounds(self, min_offset: int, visible_offset: int) -> None:
         """Say what may be read; lists the directory again when files beyond the known are needed."""
-        if (min_offset, visible_offset) == self._bounds:
-            return
-        known_end = self._files.end_offset
-        if known_end < visible_offset != EVERYTHING or min_offset > self._files.first_offset:
-            self._files.refresh()
+        known_begin, known_end = self._files.first_offset, self._files.end_offset
+        changed = min_offset != self._bounds[0]
+        if visible_offset > known_end or min_offset > known_begin:
+            changed = self._files.refresh() or changed
         self._bounds = (min_offset, visible_offset)
-        self._rebuild()
+        self.visible_offset = visible_offset
+        if changed:
+            self._rebuild()
 
     def refresh(self) -> None:
         """List the directory again."""
@@ -66,18 +68,14 @@ class CommitLogView:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        min_offset, visible_offset = self._bounds
+        min_offset = self._bounds[0]
         entries = self._files.entries
         self.min_offset = max(min_offset, entries[0].start_offset if entries else 0)
-        self.visible_offset = visible_offset
         # What is too long in a file does not hide the file after it.
         borders = [entry.start_offset for entry in entries[1:]] + [EVERYTHING]
         spans = [
-            (
-                max(entry.start_offset, min_offset),
-                min(entry.start_offset + entry.size, border, visible_offset),
-            )
-            for entry, border in zip(entries, borders, strict=True)
+            (max(entry.start_offset, min_offset), min(entry.start_offset + entry.size, border))
+            for entry, border in zip(entries, borders[: len(entries)], strict=True)
         ]
         spans = [span for span in spans if span[0] < span[1]]
         self.ranges = (
@@ -87,9 +85,9 @@ class CommitLogView:
 
     @property
     def end_offset(self) -> int:
-        """End of the last visible range; 0 if there is none."""
+        """End of what is visible; 0 without files."""
         ends = self.ranges[1]
-        return int(ends[-1]) if len(ends) else 0
+        return min(int(ends[-1]), self.visible_offset) if len(ends) else 0
 
     @property
     def file_starts(self) -> list[int]:

@@ -137,7 +137,7 @@ class CheckpointFile:
         self.boot_id = boot_id
         self._file = file
         self._region = file.map(writable=role is not Role.READER)
-        self._page = self._region.array
+        self._page = self._region.array[: layout.PAGE_SIZE]
         self._bytes = memoryview(self._page).cast("B")  # type: ignore[arg-type]
         self._words = self._bytes.cast("q")
         self._boot_low, self._boot_high = memoryview(boot_id).cast("q")

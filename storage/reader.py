@@ -146,7 +146,7 @@ class StoreReader:
     def visible_offset(self) -> int:
         """Commit offset up to which records are served."""
         self._update()
-        return min(self.log.visible_offset, self.log.end_offset)
+        return self.log.end_offset
 
     @property
     def min_commit_offset(self) -> int:

@@ -156,3 +156,20 @@ def test_doctor_finds_nothing_in_a_good_store(name: str) -> None:
     assert findings[-1]["severity"] == "ok", findings
     records = next(line for line in golden_dump(name) if line["type"] == "commitlog")["records"]
     assert any(f["message"].startswith(f"{records} intact records") for f in findings)
+
+
+@pytest.mark.parametrize("size", [0, 1, 39, 4095, 4097, 5001])
+def test_a_checkpoint_of_any_length_is_lived_with(tmp_path: Path, size: int) -> None:
+    store = golden_copy("lmq", tmp_path)
+    with (store / "checkpoint").open("r+b") as file:
+        file.truncate(size)
+    assert sum(line["type"] == "message" for line in offline.dump(store)) == 85
+    with MessageStore.open(store, SMALL) as opened:
+        assert opened.max_offset("%LMQ%alice", 0) == 20
+
+
+def test_a_log_file_that_is_too_long_does_not_hide_the_next(tmp_path: Path) -> None:
+    store = golden_copy("basic", tmp_path)
+    with sorted((store / "commitlog").iterdir())[1].open("r+b") as file:
+        file.truncate(262_144 + 3000)
+    assert sum(line["type"] == "message" for line in offline.dump(store)) == 2315
