@@ -12,6 +12,8 @@ shortens a run of zero groups. Reading accepts any form of an address.
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -26,6 +28,8 @@ def host_size(*, ipv6: bool) -> int:
     return IPV6_HOST_SIZE if ipv6 else IPV4_HOST_SIZE
 
 
+@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)  # the same few hosts come back with every message
 def encode_host(host: str) -> bytes:
     """Encode ``address:port`` (IPv6 in brackets) as 8 or 20 bytes; ValueError if it is neither."""
     address, colon, port = host.rpartition(":")
