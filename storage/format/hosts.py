@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
-from functools import lru_cache
 from struct import Struct
 from typing import Final
 
