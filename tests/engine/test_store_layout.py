@@ -1,0 +1,55 @@
+"""penstock.json, sizes found on disk, and what counts as a store."""
+
+import pytest
+from golden import golden_copy, golden_spec
+
+from storage.config import StoreConfig
+from storage.errors import NotAStore
+from storage.files.filesystem import OsFileSystem
+from storage.layout import (
+    StorePaths,
+    StoreSettings,
+    check_is_store,
+    effective_config,
+    load_settings,
+    save_settings,
+)
+
+
+@pytest.mark.parametrize("name", ["basic", "slow", "cleaned", "ext", "pool", "defaults"])
+def test_a_brokers_file_sizes_are_found_on_disk(tmp_path, name):
+    store = golden_copy(name, tmp_path)
+    spec = golden_spec(name)["store"]
+    config = effective_config(OsFileSystem(), StorePaths(store), StoreConfig(), StoreSettings())
+    assert config.commit_log_file_size == spec.get("mappedFileSizeCommitLog", 1 << 30)
+    assert config.consume_queue_file_size == spec.get("mappedFileSizeConsumeQueue", 6_000_000)
+
+
+def test_settings_read_back_and_keep_their_store_id(tmp_path):
+    paths = StorePaths(tmp_path)
+    config = StoreConfig(commit_log_file_size=8192, index_slot_count=7)
+    saved = save_settings(OsFileSystem(), paths, StoreSettings(deleted_topics={"t": 9}), config)
+    loaded = load_settings(OsFileSystem(), paths)
+    assert loaded == saved
+    assert len(loaded.store_id) == 16
+    assert loaded.deleted_topics == {"t": 9}
+    again = save_settings(OsFileSystem(), paths, loaded, config)
+    assert again.store_id == saved.store_id
+    assert effective_config(OsFileSystem(), paths, StoreConfig(), loaded).index_slot_count == 7
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"formatVersion": "x"}'])
+def test_unreadable_settings_are_as_good_as_none(tmp_path, content):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "penstock.json").write_bytes(content)
+    assert not load_settings(OsFileSystem(), StorePaths(tmp_path)).present
+
+
+def test_a_directory_of_other_things_is_no_store(tmp_path):
+    check_is_store(OsFileSystem(), tmp_path)
+    check_is_store(OsFileSystem(), tmp_path / "missing")
+    (tmp_path / "photo.jpg").touch()
+    with pytest.raises(NotAStore, match="not empty"):
+        check_is_store(OsFileSystem(), tmp_path)
+    (tmp_path / "commitlog").mkdir()
+    check_is_store(OsFileSystem(), tmp_path)

@@ -1,0 +1,84 @@
+"""config/topics.json: a broker's shape in, a broker's shape out, nothing dropped."""
+
+import json
+
+import pytest
+from golden import golden_copy
+
+from storage.errors import InvalidMessage, TopicNotFound
+from storage.files.filesystem import OsFileSystem
+from storage.topics import TopicTable
+
+
+def table_in(tmp_path):
+    return TopicTable(OsFileSystem(), tmp_path / "config")
+
+
+def test_a_brokers_table_is_read_whole_and_kept_when_one_topic_is_added(tmp_path):
+    store = golden_copy("features", tmp_path)
+    before = json.loads((store / "config" / "topics.json").read_text())
+    table = TopicTable(OsFileSystem(), store / "config")
+    assert table.get("fifo").attributes == {"message.type": "FIFO"}
+
+    table.create("new", queue_count=2, attributes={"message.type": "NORMAL"}, now_ms=77)
+
+    after = json.loads((store / "config" / "topics.json").read_text())
+    added = after["topicConfigTable"].pop("new")
+    assert after["topicConfigTable"] == before["topicConfigTable"]
+    assert after["dataVersion"]["counter"] == before["dataVersion"]["counter"] + 1
+    assert after["dataVersion"]["timestamp"] == 77
+    assert added.keys() == before["topicConfigTable"]["fifo"].keys()
+    backup = json.loads((store / "config" / "topics.json.bak").read_text())
+    assert backup == before
+
+
+def test_the_backup_is_read_when_the_file_is_cut_or_gone(tmp_path):
+    table = table_in(tmp_path)
+    table.create("first", queue_count=1, attributes={}, now_ms=1)
+    table.create("second", queue_count=1, attributes={}, now_ms=2)
+    path = tmp_path / "config" / "topics.json"
+    path.write_bytes(path.read_bytes()[:50])
+    assert [topic.name for topic in table_in(tmp_path)] == ["first"]
+    path.unlink()
+    assert [topic.name for topic in table_in(tmp_path)] == ["first"]
+
+
+def test_nothing_readable_is_an_empty_table(tmp_path):
+    assert len(table_in(tmp_path)) == 0
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "x" * 128, "sp ace", "..", "ü"])
+def test_names_that_rocketmq_forbids_are_refused(tmp_path, name):
+    with pytest.raises(InvalidMessage) as refused:
+        table_in(tmp_path).create(name, queue_count=1, attributes={}, now_ms=1)
+    assert refused.value.field == "topic"
+    assert not (tmp_path / "config").exists()
+
+
+@pytest.mark.parametrize("queue_count", [0, -1, 65_537])
+def test_impossible_queue_counts_are_refused(tmp_path, queue_count):
+    table = table_in(tmp_path)
+    with pytest.raises(InvalidMessage, match="queue_count"):
+        table.create("t", queue_count=queue_count, attributes={}, now_ms=1)
+    table.create("t", queue_count=1, attributes={}, now_ms=1)
+    with pytest.raises(InvalidMessage, match="queue_count"):
+        table.update("t", read_queue_count=queue_count, now_ms=2)
+
+
+def test_read_and_write_queues_change_apart(tmp_path):
+    table = table_in(tmp_path)
+    table.create("t", queue_count=4, attributes={"a": "1"}, now_ms=1)
+    changed = table.update(
+        "t", read_queue_count=8, write_queue_count=2, attributes={"b": "2"}, now_ms=2
+    )
+    assert (changed.read_queue_count, changed.write_queue_count, changed.queue_count) == (8, 2, 8)
+    assert changed.attributes == {"a": "1", "b": "2"}
+    again = table_in(tmp_path).get("t")
+    assert again == changed
+
+
+def test_unknown_topics_are_named(tmp_path):
+    table = table_in(tmp_path)
+    for act in (table.get, lambda name: table.delete(name, now_ms=1)):
+        with pytest.raises(TopicNotFound, match="nope"):
+            act("nope")
