@@ -27,7 +27,6 @@ def host_size(*, ipv6: bool) -> int:
     return IPV6_HOST_SIZE if ipv6 else IPV4_HOST_SIZE
 
 
-@lru_cache(maxsize=4096)
 @lru_cache(maxsize=1024)  # the same few hosts come back with every message
 def encode_host(host: str) -> bytes:
     """Encode ``address:port`` (IPv6 in brackets) as 8 or 20 bytes; ValueError if it is neither."""
