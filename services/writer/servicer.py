@@ -78,7 +78,9 @@ class WriterServicer:
         if not request.messages:
             raise status.InvalidArgument("messages", "is empty; send at least one message")
         results = self._store.put([wire.message_of(message) for message in request.messages])
-        await self._acks.wait(self._store.appended_offset)
+        end = self._store.appended_offset
+        if not self._acks.has(end):
+            await self._acks.wait(end)
         return writer_pb2.ProduceResponse(results=map(wire.put_result, results))
 
     @raw
@@ -87,7 +89,8 @@ class WriterServicer:
     ) -> writer_pb2.ProduceBatchResponse:
         """Store encoded records, all or none."""
         result = self._append(wire.batch_records(request))
-        await self._acks.wait(result.end_commit_offset)
+        if not self._acks.has(result.end_commit_offset):
+            await self._acks.wait(result.end_commit_offset)
         return wire.batch_response(result)
 
     @raw
