@@ -1,0 +1,105 @@
+"""Settings come from flags, variables and a file, in that order, and every field is documented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.settings import (
+    IndexerSettings,
+    ProcessSettings,
+    ReaderSettings,
+    ServeSettings,
+    WriterSettings,
+    load,
+)
+from services.supervisor import child_arguments
+from storage.config import StoreConfig
+
+KINDS = [WriterSettings, ReaderSettings, IndexerSettings, ServeSettings]
+
+
+def settings(*flags: str) -> WriterSettings:
+    return load(WriterSettings, ["--store", "s", *flags], prog="penstock writer")
+
+
+def test_flags_win_over_variables_and_variables_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('flush_interval_ms = 1\ncommit_interval_ms = 1\nbody_size_max = "1KiB"\n')
+    monkeypatch.setenv("PENSTOCK_FLUSH_INTERVAL_MS", "2")
+    monkeypatch.setenv("PENSTOCK_COMMIT_INTERVAL_MS", "2")
+    found = settings("--config", str(file), "--flush-interval-ms", "3")
+    assert (found.flush_interval_ms, found.commit_interval_ms, found.body_size_max) == (3, 2, 1024)
+
+
+def test_the_file_may_be_named_by_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('flush_mode = "sync"\n')
+    monkeypatch.setenv("PENSTOCK_CONFIG", str(file))
+    assert settings().store_config().flush_mode == "sync"
+
+
+def test_a_misspelt_name_in_the_file_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text("flush_mod = 1\n")
+    with pytest.raises(SystemExit) as caught:
+        settings("--config", str(file))
+    assert caught.value.code == 2
+    assert "flush_mod" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "size"), [("4096", 4096), ("64MiB", 64 << 20), ("1GB", 10**9)])
+def test_sizes_may_have_a_unit(text: str, size: int) -> None:
+    assert settings("--commit-log-file-size", text).commit_log_file_size == size
+
+
+def test_defaults_of_the_engine_are_the_engines() -> None:
+    assert settings().store_config() == StoreConfig()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_setting_is_described(kind: type[ProcessSettings]) -> None:
+    undescribed = [name for name, field in kind.model_fields.items() if not field.description]
+    assert not undescribed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_help_names_every_flag_and_variable(
+    kind: type[ProcessSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        load(kind, ["--help"], prog="penstock x")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for name in kind.model_fields:
+        assert "--" + name.replace("_", "-") in text
+        assert "PENSTOCK_" + name.upper() in text.replace("\n", "").replace(" ", "")
+
+
+def test_a_supervisor_passes_on_what_each_child_understands() -> None:
+    serve = load(
+        ServeSettings,
+        [
+            "--store", "s", "--flush-mode", "sync", "--log-level", "warning", "--transient-pool",
+            "--no-append-property-crc", "--commit-log-file-size", "1MiB",
+            "--reader-listen", "127.0.0.1:7",
+        ],
+        prog="penstock serve",
+    )  # fmt: skip
+    writer = load(WriterSettings, child_arguments("writer", serve), prog="w")
+    reader = load(ReaderSettings, child_arguments("reader", serve), prog="r")
+    assert writer.store_config() == StoreConfig(
+        flush_mode="sync",
+        transient_pool=True,
+        append_property_crc=False,
+        commit_log_file_size=1 << 20,
+    )
+    assert (reader.log_level, reader.listen, reader.supervised) == ("warning", "127.0.0.1:7", True)
+    assert str(reader.store) == "s"
