@@ -172,6 +172,7 @@ def test_one_damaged_record_is_reported_and_the_others_served(
 ) -> None:
     """Whichever field was hit: the property CRC covers what the body's does not."""
     puts = fill(store, 10)
+    assert store.pull("t", 0, queue_offset=0).record_count == 10  # dispatched, so the units stand
     damage(tmp_path, puts[4], position, 0x7F)
     result = store.pull("t", 0, queue_offset=0)
     assert bodies(result) == [b"%d" % n for n in range(10) if n != 4]
