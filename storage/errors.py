@@ -118,7 +118,9 @@ class DamagedRecord(StoreError):
     """The bytes on disk are not the record that was stored there."""
 
     def __init__(self, commit_offset: int, size: int, reason: str) -> None:
-        super().__init__(f"record at commit offset {commit_offset} ({size} bytes) is damaged: {reason}")
+        super().__init__(
+            f"record at commit offset {commit_offset} ({size} bytes) is damaged: {reason}"
+        )
         self.commit_offset = commit_offset
         self.size = size
         self.reason = reason
