@@ -1,0 +1,1 @@
+"""Figures, each beside its limit in the same run."""
