@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 DRAIN_TIMEOUT_S: Final = 60.0
+IN_FLIGHT_BYTES_MAX: Final = 64 << 20
 
 
 class Engine:
@@ -336,16 +337,19 @@ def _recover_and_wire(
         file_size=config.commit_log_file_size,
         buffer_count=config.transient_pool_size,
     )
-    written = config.unflushed_bytes_max
+    unflushed_bytes = config.unflushed_bytes_max
     if positions.writer_is_current:
-        written = max(written, positions.appended_offset - durable.flushed_offset)
+        # The machine has not gone down since: the last writer's word on how far it had come holds,
+        # but for the batch that it died in. Recovery looks twice this far.
+        appended_bytes = positions.appended_offset - durable.flushed_offset
+        unflushed_bytes = (max(appended_bytes, 0) + IN_FLIGHT_BYTES_MAX) // 2
     abort_found = filesystem.exists(paths.abort)
     recovered = recover(
         files,
         queues,
         durable,
         abort_found=abort_found,
-        unflushed_bytes_max=written,
+        unflushed_bytes_max=unflushed_bytes,
         leftovers=pool.leftover(),
         deleted_topics=settings.deleted_topics,
     )
