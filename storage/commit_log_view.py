@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.kernels.pull import check_one
+from storage.kernels.lookup import check_one
 
 EVERYTHING: Final = (1 << 63) - 1  # a visible offset that hides nothing
 STORE_TIMESTAMP_POSITION: Final = 56  # behind an IPv4 born host; 12 more behind an IPv6 one

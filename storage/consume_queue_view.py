@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import FileEntry, ReadOnlyMappedFileQueue
-from storage.kernels.pull import UNIT_SIZE, first_unit_from, units_end
+from storage.format.consume_entry import UNIT_SIZE
+from storage.kernels.pull import first_unit_from, units_end
 
 MAPPED_FILES_OF_A_QUEUE: Final = 4
 

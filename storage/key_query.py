@@ -18,7 +18,8 @@ from storage.errors import InvalidMessage
 from storage.files.filesystem import FileSystem
 from storage.index_file import IndexCursor, IndexReader, IndexShape
 from storage.index_shape import find_index_shape
-from storage.kernels import pull as kernels
+from storage.kernels.lookup import KEY_ABSENT, match_keys
+from storage.kernels.pull import DAMAGED, GOOD
 from storage.message import Damage, KeyQueryResult
 from storage.pull import damage_reason, join_pieces
 
@@ -109,14 +110,14 @@ class _Question:
     def judge(self, offsets: list[int]) -> list[tuple[int, int, int]]:
         """Return commit offset, state and record size of each candidate."""
         candidates = np.array(offsets, np.int64)
-        states = np.full(len(offsets), kernels.KEY_ABSENT, np.int64)
+        states = np.full(len(offsets), KEY_ABSENT, np.int64)
         sizes = np.zeros(len(offsets), np.int64)
         searched: set[int] = set()
         for offset in offsets:
             span = self._log.span(offset)
             if span is not None and span.start_offset not in searched:
                 searched.add(span.start_offset)
-                kernels.match_keys(
+                match_keys(
                     span.array, span.start_offset, span.end_offset, candidates,
                     self._topic, self._key, self._unique, self._begin_ms, self._end_ms,
                     states, sizes,
@@ -158,10 +159,10 @@ def query_by_key(
             # Candidates come newest first, so one that is not below the last is a repeated one.
             if offset >= below:
                 continue
-            if state == kernels.GOOD:
+            if state == GOOD:
                 below = offset
                 found.append(_Match(offset, size, cursor))
-            elif state >= kernels.DAMAGED:
+            elif state >= DAMAGED:
                 damaged[offset] = Damage(
                     queue_offset=-1, commit_offset=offset, size=size, reason=damage_reason(state)
                 )

@@ -39,23 +39,24 @@ class PullPolicy:
     one_file: bool = False  # stop at the end of the queue's file
     exact_tags: bool = True  # compare tags, not only their hashes
     broker_min: bool = False
-    near_bytes_max: int = NO_LIMIT
-    near_records_max: int = NO_LIMIT
+    bytes_max: int = NO_LIMIT
+    records_max: int = NO_LIMIT
     skip_behind_holes: bool = False
     bytes_max_floor: int = 1
 
 
 PENSTOCK: Final = PullPolicy(name="penstock", examined_max=65_536)
 
-# Sections of a broker: 16,000 bytes of units examined, 256 KiB and 32 records from memory.
+# A broker's defaults: 16,000 bytes of units examined, 256 KiB and 32 records of what is in memory.
+# A store larger than 40 % of the memory has lower limits for its older records; that is left out.
 BROKER: Final = PullPolicy(
     name="broker",
     examined_max=800,
     one_file=True,
     exact_tags=False,
     broker_min=True,
-    near_bytes_max=262_144,
-    near_records_max=32,
+    bytes_max=262_144,
+    records_max=32,
     skip_behind_holes=True,
     bytes_max_floor=100,
 )
@@ -187,8 +188,9 @@ class _Pull:
         self._queue_id = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else queue_id
         self._filter = tag_filter
         self._policy = policy
-        self._max_messages = max_messages
-        self._max_bytes = max_bytes
+        self._examined_max = max(policy.examined_max, max_messages)
+        self._max_messages = min(max_messages, policy.records_max)
+        self._max_bytes = min(max_bytes, policy.bytes_max)
         exact = policy.exact_tags and not tag_filter.matches_all
         self._texts = tag_filter.texts if exact else _NO_TEXTS
         self._text_ends = tag_filter.text_ends if exact else _NO_CODES
@@ -200,7 +202,7 @@ class _Pull:
     def run(self, queue_offset: int, bounds: _Bounds) -> PullResult:
         """Choose, verify and join, one queue file after the other."""
         policy = self._policy
-        examined_max = max(policy.examined_max, self._max_messages)
+        examined_max = self._examined_max
         chosen_parts: list[npt.NDArray[np.int64]] = []
         chosen_count = chosen_bytes = examined = event = 0
         at = queue_offset
@@ -215,11 +217,6 @@ class _Pull:
             limits = np.empty(kernels.LIMIT_COUNT, np.int64)
             limits[kernels.RECORDS_MAX] = self._max_messages
             limits[kernels.BYTES_MAX] = self._max_bytes
-            limits[kernels.NEAR_BYTES_MAX] = policy.near_bytes_max
-            limits[kernels.NEAR_RECORDS_MAX] = policy.near_records_max
-            limits[kernels.FAR_BYTES_MAX] = NO_LIMIT
-            limits[kernels.FAR_RECORDS_MAX] = NO_LIMIT
-            limits[kernels.NEAR_COMMIT_OFFSET] = 0
             limits[kernels.EXAMINED_MAX] = examined_max - examined
             limits[kernels.RECORDS_BEFORE] = chosen_count
             limits[kernels.BYTES_BEFORE] = chosen_bytes

@@ -12,7 +12,7 @@ from enum import Enum
 from storage.commit_log_view import CommitLogView
 from storage.consume_queue_view import ConsumeQueueView
 from storage.files.mapped_file_queue import FileEntry
-from storage.kernels.pull import UNIT_SIZE
+from storage.format.consume_entry import UNIT_SIZE
 
 NO_TIME = -1
 

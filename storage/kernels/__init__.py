@@ -6,7 +6,7 @@ from importlib import import_module
 from time import perf_counter
 from typing import Final
 
-MODULES: Final = ("crc", "scan", "batch", "queue", "pull", "index", "index_shape")
+MODULES: Final = ("crc", "scan", "batch", "queue", "pull", "lookup", "index", "index_shape")
 
 
 def warm() -> float:

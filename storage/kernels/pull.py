@@ -19,27 +19,23 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.extension_entry import ADDRESS_MAX
 from storage.format.properties import NAME_END, PROPERTY_END
-from storage.kernels.big_endian import read_i32, read_i64, read_u8
+from storage.kernels.big_endian import read_i32, read_i64
 from storage.kernels.columns import (
     CHECK_ALL,
     COLUMN_COUNT,
     FEATURES,
     HAS_TAGS,
-    KEYS_LENGTH,
-    KEYS_POSITION,
     PROPERTIES_LENGTH,
     PROPERTIES_POSITION,
     QUEUE_ID,
     SIZE,
-    STOP_COMMIT_OFFSET,
     STOP_END,
     STOP_TRUNCATED,
-    STORE_TIMESTAMP,
     TOPIC_LENGTH,
     TOPIC_POSITION,
-    UNIQ_KEY_LENGTH,
-    UNIQ_KEY_POSITION,
 )
 from storage.kernels.crc import bytes_equal, copy_bytes
 from storage.kernels.jit import (
@@ -47,7 +43,6 @@ from storage.kernels.jit import (
     INT64S,
     ROWS,
     WRITABLE_BYTES,
-    WRITABLE_INT64S,
     WRITABLE_ROWS,
     i64,
     inner,
@@ -57,10 +52,6 @@ from storage.kernels.jit import (
 )
 from storage.kernels.properties import NAME_TAGS, matches
 from storage.kernels.scan import check_record
-
-UNIT_SIZE: Final = 20
-PREFILL_SIZE: Final = 0x7FFFFFFF
-EXTENSION_CODE_MAX: Final = -(1 << 31) - 1  # tag codes up to here are extension addresses
 
 QUEUE_OFFSET: Final = 0
 COMMIT_OFFSET: Final = 1
@@ -77,21 +68,15 @@ DAMAGED_UNIT: Final = DAMAGED + 99  # the unit cannot be pointing at a record
 
 RECORDS_MAX: Final = 0
 BYTES_MAX: Final = 1
-NEAR_BYTES_MAX: Final = 2
-NEAR_RECORDS_MAX: Final = 3
-FAR_BYTES_MAX: Final = 4
-FAR_RECORDS_MAX: Final = 5
-NEAR_COMMIT_OFFSET: Final = 6
-EXAMINED_MAX: Final = 7
-RECORDS_BEFORE: Final = 8
-BYTES_BEFORE: Final = 9
-SKIP_BEHIND_HOLES: Final = 10
-LIMIT_COUNT: Final = 11
+EXAMINED_MAX: Final = 2
+RECORDS_BEFORE: Final = 3
+BYTES_BEFORE: Final = 4
+SKIP_BEHIND_HOLES: Final = 5
+LIMIT_COUNT: Final = 6
 
 NOTHING: Final = 0
 UNMATCHED: Final = 1
 REMOVED: Final = 2
-KEY_ABSENT: Final = 3  # of a key query: the record there does not carry the key
 
 
 def new_chosen(capacity: int) -> npt.NDArray[np.int64]:
@@ -217,18 +202,13 @@ def select_units(
                 break
             if total + size > limits[BYTES_MAX]:
                 break
-            near = commit_offset >= limits[NEAR_COMMIT_OFFSET]
-            if total + size > limits[NEAR_BYTES_MAX if near else FAR_BYTES_MAX]:
-                break
-            if records >= limits[NEAR_RECORDS_MAX if near else FAR_RECORDS_MAX]:
-                break
         index += 1
         if commit_offset < resume_at:
             continue
         resume_at = i64(-(1 << 62))
         if has_filter:
             tag_code = read_i64(units, position + 12)
-            if tag_code > EXTENSION_CODE_MAX:
+            if tag_code > ADDRESS_MAX:
                 low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
                 if not among(tag_codes, low):
                     if records == 0:
@@ -390,106 +370,3 @@ def gather_ranges(dst: Any, dst_position: int, src: Any, ranges: Any, range_coun
         copy_bytes(dst, dst_position, src, begin, size)
         dst_position += size
     return i64(dst_position)
-
-
-@inner
-def has_token(data: Any, position: int, length: int, token: Any) -> bool:
-    """Whether one of the space-separated tokens of a range is ``token``."""
-    end = position + length
-    begin = position
-    while begin < end:
-        at = begin
-        while at < end and read_u8(data, at) != 0x20:
-            at += 1
-        if at - begin == token.size and bytes_equal(data, begin, token, 0, token.size):
-            return True
-        begin = at + 1
-    return False
-
-
-@inner
-def is_damage(data: Any, position: int, end: int, commit_offset: int, stop: int) -> bool:
-    """Whether what stopped a check is a record of this very place that went bad."""
-    return (
-        stop != STOP_COMMIT_OFFSET
-        and end - position >= 36
-        and read_i64(data, position + 28) == commit_offset
-    )
-
-
-@kernel(
-    int64(
-        BYTES, int64, int64, INT64S, BYTES, BYTES, int64, int64, int64,
-        WRITABLE_INT64S, WRITABLE_INT64S,
-    )
-)  # fmt: skip
-def match_keys(
-    log: Any,
-    log_start: int,
-    log_end: int,
-    commit_offsets: Any,
-    topic: Any,
-    key: Any,
-    is_unique: int,
-    begin_timestamp_ms: int,
-    end_timestamp_ms: int,
-    states: Any,
-    sizes: Any,
-) -> int:
-    """Tell for each commit offset in one log file whether the record there carries the key.
-
-    ``states`` get GOOD, KEY_ABSENT (also: another topic, stored outside the times, no record), or
-    DAMAGED + stop; rows outside the file are left alone. Returns how many are GOOD.
-    """
-    good_count = i64(0)
-    if log_end - log_start > log.size or states.size < commit_offsets.size:
-        return good_count
-    scratch = np.empty((1, COLUMN_COUNT), np.int64)
-    for i in range(commit_offsets.size):
-        commit_offset = commit_offsets[i]
-        if commit_offset < log_start or commit_offset >= log_end:
-            continue
-        position = commit_offset - log_start
-        end = log_end - log_start
-        stop = check_record(log, position, end, commit_offset, CHECK_ALL, scratch, 0)
-        sizes[i] = i64(0)
-        if stop != STOP_END or position == end:
-            # What was never a record, or moved, is a stale entry; bad content is damage.
-            states[i] = KEY_ABSENT
-            if is_damage(log, position, end, commit_offset, stop):
-                states[i] = DAMAGED + stop
-                sizes[i] = read_i32(log, position)
-            continue
-        sizes[i] = scratch[0, SIZE]
-        matched = scratch[0, TOPIC_LENGTH] == topic.size and bytes_equal(
-            log, scratch[0, TOPIC_POSITION], topic, 0, topic.size
-        )
-        if matched:
-            matched = begin_timestamp_ms <= scratch[0, STORE_TIMESTAMP] <= end_timestamp_ms
-        if matched:
-            if is_unique:
-                matched = scratch[0, UNIQ_KEY_LENGTH] == key.size and bytes_equal(
-                    log, scratch[0, UNIQ_KEY_POSITION], key, 0, key.size
-                )
-            else:
-                matched = has_token(log, scratch[0, KEYS_POSITION], scratch[0, KEYS_LENGTH], key)
-        states[i] = GOOD if matched else KEY_ABSENT
-        good_count += matched
-    return good_count
-
-
-@kernel(results(int64, 2)(BYTES, int64, int64, int64))
-def check_one(data: Any, position: int, end: int, commit_offset: int) -> tuple[int, int]:
-    """Check the record at ``position``: ``(size, stop)``; size 0 if nothing of this place is there.
-
-    A record that stands at its own commit offset and is bad has its size and the stop.
-    """
-    if position < 0 or end > data.size or position >= end:
-        return i64(0), i64(STOP_TRUNCATED)
-    scratch = np.empty((1, COLUMN_COUNT), np.int64)
-    stop = i64(check_record(data, position, end, commit_offset, CHECK_ALL, scratch, 0))
-    if stop == STOP_END:
-        return scratch[0, SIZE], stop
-    if is_damage(data, position, end, commit_offset, stop):
-        return i64(read_i32(data, position)), stop
-    return i64(0), stop

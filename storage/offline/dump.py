@@ -14,7 +14,7 @@ from typing import Any, Final
 from storage.consume_queue_view import ConsumeQueueView
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.config_json import decode_config, integer_keyed
-from storage.format.consume_entry import SCHEDULE_TOPIC
+from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.record import MAGIC_BLANK
 from storage.index_file import list_index_files
@@ -120,7 +120,7 @@ def _queue(store: OfflineStore, topic: str, queue_id: int, queued: set[int]) -> 
         "queueId": queue_id,
         "minOffset": low,
         "maxOffset": high,
-        "minLogicOffset": low * 20,
+        "minLogicOffset": low * UNIT_SIZE,
         "maxPhysicOffset": -1 if last is None else last.commit_offset + last.size,
         "cqType": "SimpleCQ",
     }

@@ -9,8 +9,8 @@ import numpy as np
 from storage.consume_queue_view import ConsumeQueueView, Unit, UnitSpan, unit_at
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+from storage.format.consume_entry import UNIT_SIZE
 from storage.format.extension_entry import ADDRESS_MAX, ExtensionEntry, decode_extension
-from storage.kernels.pull import UNIT_SIZE
 
 DIRECTORY = "consumequeue_ext"
 _ADDRESS_BASE = -(1 << 63)

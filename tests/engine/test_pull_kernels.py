@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import stored_records
 
-from storage.format.consume_entry import encode_unit
-from storage.kernels import index_shape, pull
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE, encode_unit
+from storage.kernels import index_shape, lookup, pull
 from storage.kernels.jit import Kernel
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 SMALL = st.integers(-3, 2000)
 COMMIT_OFFSETS = st.one_of(SMALL, INT64)
-RECORD_SIZES = st.one_of(st.integers(-2, 300), st.just(pull.PREFILL_SIZE), st.just(-(1 << 31)))
+RECORD_SIZES = st.one_of(st.integers(-2, 300), st.just(PREFILL_SIZE), st.just(-(1 << 31)))
 UNITS = st.lists(st.tuples(COMMIT_OFFSETS, RECORD_SIZES, INT64), max_size=30).map(
     lambda units: b"".join(encode_unit(*unit) for unit in units)
 )
@@ -44,7 +44,7 @@ def test_units_end_and_first_unit(data: bytes, begin: int, end: int, offset: int
 def test_units_end_stops_at_the_first_unit_that_is_not_there(
     data: bytes, begin: int, visible: int
 ) -> None:
-    count = len(data) // pull.UNIT_SIZE
+    count = len(data) // UNIT_SIZE
     begin = begin % (count + 1)
     index = pull.units_end(as_bytes(data), begin, count, visible)
     assert begin <= index <= count
@@ -66,7 +66,7 @@ def test_select_units(
 ) -> None:
     borders = sorted(borders)[: len(borders) // 2 * 2]
     arguments = (
-        as_bytes(data), 0, len(data) // pull.UNIT_SIZE, 100, np.array(sorted(codes), np.int64),
+        as_bytes(data), 0, len(data) // UNIT_SIZE, 100, np.array(sorted(codes), np.int64),
         filtered, np.array(borders[::2], np.int64), np.array(borders[1::2], np.int64),
         np.array(limits, np.int64),
     )  # fmt: skip
@@ -124,7 +124,7 @@ def test_match_keys_and_check_one(
     data, starts = log
     offsets = np.array(starts + others, np.int64)
     found = []
-    for function in (pull.match_keys, pull.match_keys.py_func):
+    for function in (lookup.match_keys, lookup.match_keys.py_func):
         states, sizes = np.zeros((2, len(offsets)), np.int64)
         count = function(
             as_bytes(data), 0, len(data), offsets, as_bytes(b"a"), as_bytes(b"b"), unique, 0,
@@ -133,7 +133,7 @@ def test_match_keys_and_check_one(
         found.append((int(count), states.tolist(), sizes.tolist()))
     assert found[0] == found[1]
     for offset in offsets.tolist():
-        compiled, plain = both(pull.check_one, as_bytes(data), offset, len(data), offset)
+        compiled, plain = both(lookup.check_one, as_bytes(data), offset, len(data), offset)
         assert compiled == plain
 
 

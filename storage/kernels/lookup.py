@@ -1,0 +1,133 @@
+"""Looking up single records: those that an index says carry a key, and one at a given place."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from storage.kernels.big_endian import read_i32, read_i64, read_u8
+from storage.kernels.columns import (
+    CHECK_ALL,
+    COLUMN_COUNT,
+    KEYS_LENGTH,
+    KEYS_POSITION,
+    SIZE,
+    STOP_COMMIT_OFFSET,
+    STOP_END,
+    STOP_TRUNCATED,
+    STORE_TIMESTAMP,
+    TOPIC_LENGTH,
+    TOPIC_POSITION,
+    UNIQ_KEY_LENGTH,
+    UNIQ_KEY_POSITION,
+)
+from storage.kernels.crc import bytes_equal
+from storage.kernels.jit import BYTES, INT64S, WRITABLE_INT64S, i64, inner, int64, kernel, results
+from storage.kernels.pull import DAMAGED, GOOD
+from storage.kernels.scan import check_record
+
+KEY_ABSENT: Final = 3  # a state beside GOOD: the record there does not carry the key
+
+
+@inner
+def has_token(data: Any, position: int, length: int, token: Any) -> bool:
+    """Whether one of the space-separated tokens of a range is ``token``."""
+    end = position + length
+    begin = position
+    while begin < end:
+        at = begin
+        while at < end and read_u8(data, at) != 0x20:
+            at += 1
+        if at - begin == token.size and bytes_equal(data, begin, token, 0, token.size):
+            return True
+        begin = at + 1
+    return False
+
+
+@inner
+def is_damage(data: Any, position: int, end: int, commit_offset: int, stop: int) -> bool:
+    """Whether what stopped a check is a record of this very place that went bad."""
+    return (
+        stop != STOP_COMMIT_OFFSET
+        and end - position >= 36
+        and read_i64(data, position + 28) == commit_offset
+    )
+
+
+@kernel(
+    int64(
+        BYTES, int64, int64, INT64S, BYTES, BYTES, int64, int64, int64,
+        WRITABLE_INT64S, WRITABLE_INT64S,
+    )
+)  # fmt: skip
+def match_keys(
+    log: Any,
+    log_start: int,
+    log_end: int,
+    commit_offsets: Any,
+    topic: Any,
+    key: Any,
+    is_unique: int,
+    begin_timestamp_ms: int,
+    end_timestamp_ms: int,
+    states: Any,
+    sizes: Any,
+) -> int:
+    """Tell for each commit offset in one log file whether the record there carries the key.
+
+    ``states`` get GOOD, KEY_ABSENT (also: another topic, stored outside the times, no record), or
+    DAMAGED + stop; rows outside the file are left alone. Returns how many are GOOD.
+    """
+    good_count = i64(0)
+    if log_end - log_start > log.size or states.size < commit_offsets.size:
+        return good_count
+    scratch = np.empty((1, COLUMN_COUNT), np.int64)
+    for i in range(commit_offsets.size):
+        commit_offset = commit_offsets[i]
+        if commit_offset < log_start or commit_offset >= log_end:
+            continue
+        position = commit_offset - log_start
+        end = log_end - log_start
+        stop = check_record(log, position, end, commit_offset, CHECK_ALL, scratch, 0)
+        sizes[i] = i64(0)
+        if stop != STOP_END or position == end:
+            # What was never a record, or moved, is a stale entry; bad content is damage.
+            states[i] = KEY_ABSENT
+            if is_damage(log, position, end, commit_offset, stop):
+                states[i] = DAMAGED + stop
+                sizes[i] = read_i32(log, position)
+            continue
+        sizes[i] = scratch[0, SIZE]
+        matched = scratch[0, TOPIC_LENGTH] == topic.size and bytes_equal(
+            log, scratch[0, TOPIC_POSITION], topic, 0, topic.size
+        )
+        if matched:
+            matched = begin_timestamp_ms <= scratch[0, STORE_TIMESTAMP] <= end_timestamp_ms
+        if matched:
+            if is_unique:
+                matched = scratch[0, UNIQ_KEY_LENGTH] == key.size and bytes_equal(
+                    log, scratch[0, UNIQ_KEY_POSITION], key, 0, key.size
+                )
+            else:
+                matched = has_token(log, scratch[0, KEYS_POSITION], scratch[0, KEYS_LENGTH], key)
+        states[i] = GOOD if matched else KEY_ABSENT
+        good_count += matched
+    return good_count
+
+
+@kernel(results(int64, 2)(BYTES, int64, int64, int64))
+def check_one(data: Any, position: int, end: int, commit_offset: int) -> tuple[int, int]:
+    """Check the record at ``position``: ``(size, stop)``; size 0 if nothing of this place is there.
+
+    A record that stands at its own commit offset and is bad has its size and the stop.
+    """
+    if position < 0 or end > data.size or position >= end:
+        return i64(0), i64(STOP_TRUNCATED)
+    scratch = np.empty((1, COLUMN_COUNT), np.int64)
+    stop = i64(check_record(data, position, end, commit_offset, CHECK_ALL, scratch, 0))
+    if stop == STOP_END:
+        return scratch[0, SIZE], stop
+    if is_damage(data, position, end, commit_offset, stop):
+        return i64(read_i32(data, position)), stop
+    return i64(0), stop
