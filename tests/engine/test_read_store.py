@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from golden import golden_copy
 
 from storage import MessageStore, StoreConfig
 from storage.errors import (
@@ -291,6 +293,45 @@ def test_a_lost_queue_file_is_stepped_over(tmp_path: Path) -> None:
         assert reader.pull(
             "t", 0, queue_offset=result.next_offset, max_messages=99
         ).record_count == (UNITS_OF_A_FILE)
+
+
+def test_after_a_reboot_only_what_was_durable_is_sure(tmp_path: Path) -> None:
+    """Live positions of another boot may promise bytes that the power cut took."""
+    with MessageStore.open(tmp_path / "live", CONFIG) as store:
+        store.create_topic("t", 1)
+        fill(store, 10)
+        store.max_offset("t", 0)
+        shutil.copytree(tmp_path / "live", tmp_path / "cut")
+    checkpoint = tmp_path / "cut" / "checkpoint"
+    page = bytearray(checkpoint.read_bytes())
+    page[512 + 16 : 512 + 32] = bytes(16)  # the boot that the live positions are of
+    checkpoint.write_bytes(page)
+    with StoreReader.open(tmp_path / "cut") as reader:
+        positions = reader.positions
+        assert positions is not None
+        durable = positions.load_durable()
+        assert durable.trusted
+        assert reader.visible_offset == durable.dispatched_offset
+        result = reader.pull("t", 0, queue_offset=0)
+        assert all(r.commit_offset < durable.dispatched_offset for r in decoded(result))
+        with MessageStore.open(tmp_path / "cut", CONFIG) as store:
+            assert store.max_offset("t", 0) == 10
+            assert reader.max_offset("t", 0) == 10
+
+
+def test_a_broker_that_is_running_is_followed_without_its_word(tmp_path: Path) -> None:
+    """A broker publishes nothing, so whatever is in the files is served, new files included."""
+    store = golden_copy("basic", tmp_path)
+    later = sorted((store / "commitlog").iterdir())[3:]
+    for path in later:
+        path.rename(tmp_path / path.name)
+    with StoreReader.open(store) as reader:
+        assert reader.max_offset("audit_log-1", 0) == 1050
+        early = reader.pull("audit_log-1", 0, queue_offset=0, max_messages=5000)
+        assert 0 < early.record_count < 1050
+        for path in later:
+            (tmp_path / path.name).rename(path)
+        assert reader.pull("audit_log-1", 0, queue_offset=0, max_messages=5000).record_count == 1050
 
 
 def test_times_and_offsets_of_unknown_queues_are_errors(store: MessageStore) -> None:
