@@ -117,6 +117,7 @@ class Engine:
         )
         self._kept_offset = end_offset
         self._generation = 1
+        self._hurried_from = -1
 
     def start(self) -> None:
         """Publish the session and start the threads."""
@@ -156,6 +157,8 @@ class Engine:
         self._allocator.advance()
         if self.committer is not None:
             self.committer.request(offset)
+            if not self._sync:
+                self._flush_early(offset)
             return
         positions.publish_committed(offset)
         if self._sync:
@@ -163,6 +166,17 @@ class Engine:
         else:
             positions.publish_confirm(offset, wake=False)
             self.dispatch.wake()
+            self._flush_early(offset)
+
+    def _flush_early(self, offset: int) -> None:
+        """Between two timed flushes no more may gather than leaves the writer room to go on."""
+        flushed_offset = self.log.flushed_offset
+        if (
+            offset - flushed_offset > self.config.unflushed_bytes_max // 4
+            and flushed_offset != self._hurried_from
+        ):
+            self._hurried_from = flushed_offset
+            self.flusher.hurry()
 
     def _committed(self, offset: int) -> None:
         self._positions.publish_committed(offset)

@@ -62,6 +62,7 @@ class _PositionService:
         self._requested = 0
         self._failure: StoreFailed | None = None
         self._closing = False
+        self._hurried = False
         self._thread: threading.Thread | None = None
         self._listeners: list[OffsetListener] = []
         self._failure_listeners: list[FailureListener] = []
@@ -104,6 +105,12 @@ class _PositionService:
                 self._requested = offset
                 if self._on_request:
                     self._changed.notify_all()
+
+    def hurry(self) -> None:
+        """Step now, whatever the mode; returns at once."""
+        with self._changed:
+            self._hurried = True
+            self._changed.notify_all()
 
     def wait(self, offset: int, timeout_s: float | None = None) -> bool:
         """Wait until the position has reached ``offset``; False when time is up first.
@@ -152,6 +159,7 @@ class _PositionService:
         while not self._closing:
             with self._changed:
                 self._changed.wait_for(self._has_work, self._interval_s)
+                self._hurried = False
             if self._closing:
                 break
             try:
@@ -167,7 +175,9 @@ class _PositionService:
                 raise
 
     def _has_work(self) -> bool:
-        return self._closing or (self._on_request and self._requested > self._offset)
+        return (
+            self._closing or self._hurried or (self._on_request and self._requested > self._offset)
+        )
 
     def close(self) -> None:
         """Stop the thread and do a last step. Raises StoreFailed, StoreFull if that fails."""

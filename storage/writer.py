@@ -185,7 +185,7 @@ class StoreWriter:
             unflushed = log.appended_offset - log.flushed_offset
             # A store that holds nothing unflushed takes any batch, however small the bound.
             if unflushed and unflushed + prepared.placed_size > self._config.unflushed_bytes_max:
-                engine.flusher.request(log.appended_offset)
+                engine.flusher.hurry()
                 raise StoreBusy(
                     f"{unflushed} bytes wait to be flushed", retry_delay_ms=BUSY_RETRY_MS
                 )

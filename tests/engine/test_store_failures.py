@@ -127,17 +127,19 @@ def test_a_failed_sync_of_a_queue_is_a_failure_too(tmp_path, monkeypatch):
     assert (tmp_path / "store" / "abort").exists()
 
 
-def test_too_much_unflushed_is_refused_until_a_flush_made_room(tmp_path):
-    config = small_config(unflushed_bytes_max=2_000, flush_interval_ms=100)
+def test_too_much_unflushed_is_refused_until_a_flush_made_room(tmp_path, monkeypatch):
+    config = small_config(unflushed_bytes_max=2_000)
     with StoreWriter.open(tmp_path / "store", config) as writer:
         writer.create_topic("t", 1)
-        with pytest.raises(StoreBusy) as busy:
-            for _ in range(100):
-                writer.append_batch(record(body=b"x" * 300))
-        assert busy.value.retry_delay_ms > 0
-        assert 0 < writer.appended_offset <= 2_000
-        threading.Event().wait(0.5)
-        writer.append_batch(record(body=b"x" * 300))
+        log = writer._engine.log
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "flush", lambda: log.flushed_offset)
+            with pytest.raises(StoreBusy, match="wait to be flushed") as busy:
+                for _ in range(100):
+                    writer.append_batch(record(body=b"x" * 300))
+            assert busy.value.retry_delay_ms > 0
+            assert 1_600 < writer.appended_offset <= 2_000
+        assert append(writer, record(body=b"x" * 300)).commit_offset > 1_600
 
 
 def test_an_exhausted_pool_is_refused_at_once_and_works_again(tmp_path, monkeypatch):
@@ -185,3 +187,12 @@ def test_threads_appending_at_once_get_distinct_queue_offsets(tmp_path):
             thread.join()
         assert sorted(taken) == [(q, first) for q in range(2) for first in range(0, 600, 3)]
     assert check_queues_match_log(tmp_path / "store") == 1_200
+
+
+def test_async_flushes_come_early_when_much_is_unflushed(tmp_path):
+    config = small_config(unflushed_bytes_max=16_000, flush_interval_ms=60_000)
+    with StoreWriter.open(tmp_path / "store", config) as writer:
+        writer.create_topic("t", 1)
+        for _ in range(40):
+            append(writer, record(body=b"x" * 1_000))
+        assert writer.status().flushed_offset > 20_000
