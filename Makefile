@@ -28,7 +28,7 @@ demo: setup ## Store and read back 336,776 flights; STAY=1 leaves the services u
 ##@ Work on it
 
 test: setup ## Run the tests (PYTEST_ARGS="-k name" for some of them)
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
+	@GRPC_VERBOSITY=ERROR $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
 	  -m "not conformance and not compose" $(PYTEST_ARGS)
 
 check: setup ## Format, lint, strict types, import rules, stubs and lock file up to date

@@ -138,6 +138,8 @@ bench.register(app)
 
 def main() -> None:
     """Run the command line; what the console script calls."""
+    # grpc's own notes about connections would stand among the command's output.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # noqa: TID251  read by grpc alone
     app(prog_name="penstock")
 
 
