@@ -137,7 +137,8 @@ class Engine:
             if self._pool is not None:
                 tail.borrow(self._pool.borrow(tail.start_offset, position=tail.appended_position))
             self._allocator.follow(tail)
-        self._allocator.prepare(end_offset if tail is None else tail.end_offset)
+        # The first append must not find its file still being made; a later one hardly can.
+        self._allocator.prepare(end_offset if tail is None else tail.end_offset, wait=tail is None)
         self.flusher.start(end_offset)
         if self.committer is not None:
             self.committer.add_listener(self._committed)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.files.transient_store_pool import TransientStorePool
 
 FILES_AHEAD: Final = 2
-TAKE_WAIT_S: Final = 0.05
+TAKE_WAIT_S: Final = 0.2
 RETRY_DELAY_MS: Final = 20
 WARM_STEP: Final = 2 << 20  # bytes faulted in by one call, so that the writer's faults get a turn
 
@@ -101,11 +101,16 @@ class MappedFileAllocator:
         self._warm_goal = 0
         self.advance()
 
-    def prepare(self, start_offset: int) -> None:
-        """Create the file at ``start_offset`` ahead of need, after opening a store."""
+    def prepare(self, start_offset: int, *, wait: bool = False) -> None:
+        """Create the file at ``start_offset`` ahead of need, after opening a store.
+
+        With ``wait`` it is there on return, or could not be created; needs the threads.
+        """
         with self._changed:
             self._wanted = [start_offset]
             self._changed.notify_all()
+            if wait:
+                self._changed.wait_for(lambda: not self._is_coming(start_offset))
 
     def advance(self) -> None:
         """Tell the warmer that the writer has moved; two comparisons unless there is work."""
