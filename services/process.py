@@ -30,7 +30,6 @@ EXIT_CODE_OF: Final[dict[type[BaseException], int]] = {
 SERVING_LINE: Final = "{service} serves on {address}"
 
 _PR_SET_PDEATHSIG: Final = 1
-_SWITCH_INTERVAL_SECONDS: Final = 0.001
 
 
 def run(
@@ -40,7 +39,6 @@ def run(
     logs.configure(service=service, level=settings.log_level, log_format=settings.log_format)
     if settings.supervised:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     try:
         loops.run(_until_stopped(serve))
     except (StoreError, OSError, ValueError) as error:

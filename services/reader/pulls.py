@@ -65,7 +65,6 @@ class Question:
         for name, value in (
             ("max_messages", max_messages),
             ("max_bytes", request.max_bytes),
-            ("queue_offset", request.queue_offset),
         ):
             if value < 0:
                 raise InvalidArgument(name, f"must not be negative, and is {value}")

@@ -170,7 +170,6 @@ def test_unknown_topics_are_not_found_everywhere(services: ThreeServices, refusa
 @pytest.mark.parametrize(
     ("method", "request_", "field"),
     [
-        ("Pull", reader_pb2.PullRequest(topic="orders", queue_offset=-1), "queue_offset"),
         ("Pull", reader_pb2.PullRequest(topic="orders", max_messages=-1), "max_messages"),
         ("Pull", reader_pb2.PullRequest(topic="orders", max_bytes=-1), "max_bytes"),
         ("QueryByKey", reader_pb2.QueryByKeyRequest(topic="orders", key=""), "key"),
