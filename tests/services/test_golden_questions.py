@@ -15,7 +15,6 @@ from penstock.v1 import reader_pb2, reader_pb2_grpc
 from services.reader.__main__ import serve
 from storage.format.record import decode_record
 
-
 BETTER = {  # a broker's status, and ours where it says more
     ("NO_MESSAGE_IN_QUEUE", "NO_MATCHED_LOGIC_QUEUE"),  # a queue that the topic does not have
     ("FOUND", "NO_MATCHED_MESSAGE"),  # found by the tags' hash alone; the tags differ
