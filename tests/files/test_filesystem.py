@@ -299,6 +299,7 @@ def test_atomic_write_that_fails_leaves_the_old_version(tmp_path, monkeypatch):
 
 
 def test_files_do_not_leak_descriptors(tmp_path):
+    gc.collect()  # what earlier tests left
     before = len(names(Path("/proc/self/fd")))
     for index in range(50):
         file = FILESYSTEM.create(tmp_path / str(index), 4096, allocate=True)
