@@ -22,6 +22,7 @@ from cli.demo_data import QUEUE_COUNT, Flights, load
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.local_services import LocalServices
 from cli.session import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER, progress_bar
+from cli.settling import wait_until_visible
 
 if TYPE_CHECKING:
     from penstock import Client, Record
@@ -97,6 +98,7 @@ class Demo:
                 end = client.produce_batch(batch).end_commit_offset
                 stored += count
                 advance(count)
+        wait_until_visible(client, end)
         return end
 
     def read_back(self, client: Client, flights: Flights) -> None:

@@ -191,6 +191,7 @@ def test_a_slow_reader_of_a_stream_is_waited_for(services: ThreeServices) -> Non
     big = [bytes([i]) * 200_000 for i in range(20)]
     put(services, "flow", *big)
     put(services, "flow", *big)
+    settled(services)
     stream = services.reader.PullStream(
         reader_pb2.PullStreamRequest(topic="flow", max_bytes=400_000), timeout=30
     )
