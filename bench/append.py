@@ -1,0 +1,171 @@
+"""Appending in process beside a bare memcpy: ``python -m bench.append [--rounds N] [--store DIR]``.
+
+The memcpy goes forward through a file that is made, mapped and touched as the store's own log files
+are, so that both sides miss the same caches. A burst is a round after which dispatch may catch up;
+the sustained figure appends without a pause, with dispatch and timed flushes at work beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from bench.figures import Figure, alternate, median_ratio, seconds_of, show
+from bench.kernels import BATCH_RECORDS, client_batch
+from storage.config import StoreConfig
+from storage.files.filesystem import OsFileSystem
+from storage.kernels import warm
+from storage.writer import StoreWriter
+
+TOPIC: Final = "orders"
+QUEUES: Final = 8
+BATCHES: Final = 512  # of a burst
+SUSTAINED_BATCHES: Final = 16_384  # 1 GiB
+SOURCES: Final = 16  # batches taken in turn, so that no source stays in the first-level cache
+RATE_WANTED: Final = 1.5e6
+RATIO_WANTED: Final = 0.5
+
+
+class Copier:
+    """The limit: batches copied back to back into a mapped file, and nothing else."""
+
+    def __init__(self, path: Path, size: int, batches: list[bytes]) -> None:
+        self._file = OsFileSystem().create(path, size, allocate=True)
+        self._region = self._file.map(writable=True)
+        self._region.populate(0, size)
+        self._sources = [np.frombuffer(data, np.uint8) for data in batches]
+        self._position = 0
+
+    def rate(self, batches: int) -> float:
+        """Copy so many batches and return messages per second."""
+        target, position = self._region.array, self._position
+        longest = max(source.size for source in self._sources)
+        if position + batches * longest > len(target):
+            position = 0
+
+        def copy() -> None:
+            nonlocal position
+            for source in islice(cycle(self._sources), batches):
+                target[position : position + source.size] = source
+                position += source.size
+
+        seconds = seconds_of(copy)
+        self._position = position
+        return batches * BATCH_RECORDS / seconds
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._region.close()
+        self._file.close()
+
+
+def batches_of(*, queues: int) -> list[bytes]:
+    """Return batches of 64 records of 1 KiB, each spread over ``queues`` queues."""
+    rng = random.Random(1)
+    if queues == 1:
+        return [client_batch(rng, number % QUEUES) for number in range(SOURCES)]
+    parts = [_records(client_batch(rng, queue)) for queue in range(queues)]
+    mixed = [b"".join(parts[i % queues][i] for i in range(BATCH_RECORDS))]
+    for number in range(1, SOURCES):
+        mixed.append(
+            b"".join(parts[i % queues][(i + number) % BATCH_RECORDS] for i in range(BATCH_RECORDS))
+        )
+    return mixed
+
+
+def _records(batch: bytes) -> list[bytes]:
+    records = []
+    position = 0
+    while position < len(batch):
+        size = int.from_bytes(batch[position : position + 4], "big")
+        records.append(batch[position : position + size])
+        position += size
+    return records
+
+
+@contextmanager
+def _store(directory: Path) -> Iterator[StoreWriter]:
+    config = StoreConfig(unflushed_bytes_max=8 << 30)
+    with StoreWriter.open(directory / "store", config) as writer:
+        writer.create_topic(TOPIC, QUEUES)
+        yield writer
+
+
+def _append(writer: StoreWriter, sources: list[bytes], batches: int) -> float:
+    def work() -> None:
+        for batch in islice(cycle(sources), batches):
+            writer.append_batch(batch)
+
+    return batches * BATCH_RECORDS / seconds_of(work)
+
+
+def _drain(writer: StoreWriter) -> None:
+    writer.wait_dispatched(writer.appended_offset, 60)
+
+
+def _figure(name: str, pairs: list[tuple[float, float]]) -> Figure:
+    rate = statistics.median(pair[0] for pair in pairs)
+    ratio = median_ratio(pairs)
+    return Figure(
+        name=f"append in process, {name}",
+        value=rate,
+        unit="msg/s",
+        limit=statistics.median(pair[1] for pair in pairs),
+        limit_name="memcpy",
+        ratio=ratio,
+        wanted=f"{RATE_WANTED:,.0f} msg/s or {RATIO_WANTED} x",
+        reached=rate >= RATE_WANTED or ratio >= RATIO_WANTED,
+        rounds=pairs,
+    )
+
+
+def run(
+    directory: Path,
+    *,
+    rounds: int,
+    batches: int = BATCHES,
+    sustained_batches: int = SUSTAINED_BATCHES,
+) -> list[Figure]:
+    """Measure bursts to one queue and to eight queues a batch, and one long run of the former."""
+    warm()
+    one, eight = batches_of(queues=1), batches_of(queues=QUEUES)
+    size = (4 * batches + 1) * max(len(batch) for batch in one + eight)
+    figures = []
+    with tempfile.TemporaryDirectory(prefix="bench-append-", dir=directory) as temporary:
+        copier = Copier(Path(temporary) / "target", size, one)
+        with _store(Path(temporary)) as writer:
+            for name, sources in (("one queue a batch", one), ("eight queues a batch", eight)):
+                pairs = alternate(
+                    lambda sources=sources: _append(writer, sources, batches),  # type: ignore[misc]
+                    lambda: copier.rate(batches),
+                    rounds=rounds,
+                    rest=lambda: _drain(writer),
+                )
+                figures.append(_figure(name, pairs))
+            bound = copier.rate(4 * batches)
+            rate = _append(writer, one, sustained_batches)
+            figures.append(_figure("sustained, dispatch and flushes beside it", [(rate, bound)]))
+        copier.close()
+    return figures
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--store", type=Path, default=Path(), help="where the files go meanwhile")
+    parser.add_argument("--rounds", type=int, default=15)
+    arguments = parser.parse_args()
+    show(run(arguments.store, rounds=arguments.rounds))
+
+
+if __name__ == "__main__":
+    main()
