@@ -93,6 +93,11 @@ class ConsumeQueue:
         return self._file_size // UNIT_SIZE
 
     @property
+    def unit_count(self) -> int:
+        """How many units the queue's files hold, placeholders in front of the first included."""
+        return self.next_offset - self.first_offset if self._starts else 0
+
+    @property
     def exists(self) -> bool:
         """Whether the queue has a file."""
         return bool(self._starts)
@@ -243,6 +248,19 @@ class QueueTable:
                 queue = self._queues.setdefault((topic, queue_id), queue)
         return queue
 
+    def count_units(self, limit_commit_offset: int) -> int:
+        """Return how many units all queues' files hold before a commit offset; -1 for a lost file."""
+        count = 0
+        for topic, queue_id in self.on_disk():
+            queue = self._queues.get((topic, queue_id)) or ConsumeQueue(self, topic, queue_id)
+            starts = queue.file_starts
+            if not starts:
+                continue
+            if starts[-1] - starts[0] != (len(starts) - 1) * self.file_size:
+                return -1
+            count += queue.find_end(limit_commit_offset) - queue.first_offset
+        return count
+
     def on_disk(self) -> Iterator[tuple[str, int]]:
         """Yield ``(topic, queue_id)`` of every queue directory."""
         for topic in self.filesystem.list_directory(self.directory):
@@ -322,10 +340,19 @@ class QueueTable:
         file = self.open_for_writing(queue, start)
         file.zero(position, self.file_size - position)
 
-    def remove_topic(self, topic: str) -> None:
-        """Delete every queue of a topic; durable on return. Readers' open files stay good."""
+    def remove_topic(self, topic: str) -> int:
+        """Delete every queue of a topic; durable on return. Readers' open files stay good.
+
+        Returns how many units the queues held.
+        """
         with self.guard:
+            unit_count = sum(
+                self.get(topic, queue_id).unit_count
+                for name, queue_id in self.on_disk()
+                if name == topic
+            )
             self._remove_topic(topic)
+            return unit_count
 
     def _remove_topic(self, topic: str) -> None:
         directory = self.directory / topic

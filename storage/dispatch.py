@@ -91,9 +91,13 @@ class LogFollower:
 class Dispatcher(LogFollower):
     """Builds the consume queues; the only one who writes units while the store is open."""
 
-    def __init__(self, files: LogFiles, queues: QueueTable, position: int) -> None:
+    def __init__(
+        self, files: LogFiles, queues: QueueTable, position: int, *, unit_count: int
+    ) -> None:
         super().__init__(files, position)
         self.queues = queues
+        self.reached = (position, unit_count)
+        self._unit_count = unit_count
         self._builder = UnitBuilder(ROWS_MAX)
         self._damage: tuple[int, int] = (0, 0)
 
@@ -103,6 +107,7 @@ class Dispatcher(LogFollower):
             records.data, records.rows, len(records.rows), records.data_offset
         ):
             queue = self.queues.get(topic, queue_id)
+            count_before = queue.unit_count
             first = int(queue_offsets[0])
             if first > queue.next_offset:
                 if queue.exists:
@@ -112,6 +117,19 @@ class Dispatcher(LogFollower):
             built = queue.next_offset - first
             if built < len(queue_offsets):
                 queue.append(units[built * UNIT_SIZE :].data)
+            self._unit_count += queue.unit_count - count_before
+
+    def step(self, limit: int) -> bool:
+        """Go on by one chunk; ``reached`` is the position with the unit count that belongs to it."""
+        moved = super().step(limit)
+        if moved:
+            self.reached = (self.position, self._unit_count)
+        return moved
+
+    def forget_units(self, count: int) -> None:
+        """Hear that queues with so many units were deleted, while nothing is dispatched."""
+        self._unit_count -= count
+        self.reached = (self.position, self._unit_count)
 
     def skip_damage(self, begin: int, end: int) -> None:
         """Remember where the records of a coming gap in queue offsets were."""

@@ -101,7 +101,7 @@ class Engine:
             None if pool is None else CommitService(self.log, interval_ms=config.commit_interval_ms)
         )
         self.dispatch = DispatchThread(
-            Dispatcher(files, queues, end_offset),
+            Dispatcher(files, queues, end_offset, unit_count=recovered.unit_count),
             limit=lambda: positions.confirm_offset,
             publish=self._dispatched,
             fail=self._fail,
@@ -212,8 +212,8 @@ class Engine:
         # The time is read first: one that is too old for its offset only makes a broker look at more.
         timestamp_ms = self.last_timestamp_ms
         appended_offset = self.log.appended_offset
-        dispatched_offset = self.dispatch.position
-        return Progress(appended_offset, timestamp_ms, self.log.flushed_offset, dispatched_offset)
+        dispatched = self.dispatch.dispatcher.reached
+        return Progress(appended_offset, timestamp_ms, self.log.flushed_offset, dispatched)
 
     def _next_file(self, start_offset: int) -> MappedFile:
         mapped = self._allocator.take(start_offset)
@@ -251,7 +251,7 @@ class Engine:
         )
         self._settings = save_settings(self._filesystem, self._paths, self._settings, self.config)
         self.topics.delete(name, now_ms=now_ms)
-        self.queues.remove_topic(name)
+        self.dispatch.dispatcher.forget_units(self.queues.remove_topic(name))
         self.keeper.keep(always=True)
         self.topics_changed()
 

@@ -23,7 +23,7 @@ class Progress(NamedTuple):
     appended_offset: int
     last_timestamp_ms: int  # store time of the last record before appended_offset
     flushed_offset: int
-    dispatched_offset: int
+    dispatched: tuple[int, int]  # offset, and how many units the queues hold there
 
 
 class CheckpointKeeper:
@@ -50,6 +50,7 @@ class CheckpointKeeper:
         self._failed = False
         self._round = threading.Lock()
         self._stored: tuple[int, int] | None = None
+        self._dispatched: deque[tuple[int, int]] = deque()
         self._marks: deque[tuple[int, int]] = deque()  # (end of records, their last store time)
         self._thread = threading.Thread(target=self._run, name="penstock-keeper", daemon=True)
 
@@ -65,7 +66,7 @@ class CheckpointKeeper:
         """Do one round now. Raises OSError when a sync fails, and StoreFull."""
         with self._round:
             progress = self._progress()
-            dispatched_offset = min(progress.dispatched_offset, progress.flushed_offset)
+            dispatched_offset, unit_count = self._durable_units(progress)
             reached = (progress.flushed_offset, dispatched_offset)
             if reached == self._stored and not clean and not always:
                 return
@@ -74,11 +75,19 @@ class CheckpointKeeper:
                 store_id=self._store_id,
                 flushed_offset=progress.flushed_offset,
                 dispatched_offset=dispatched_offset,
+                unit_count=unit_count,
                 physic_timestamp_ms=self._timestamp_ms(progress, dispatched_offset),
                 logics_timestamp_ms=self._timestamp_ms(progress, dispatched_offset),
                 clean=clean,
             )
             self._stored = reached
+
+    def _durable_units(self, progress: Progress) -> tuple[int, int]:
+        """Return the furthest known place of dispatch that the log is durable up to."""
+        self._dispatched.append(progress.dispatched)
+        while len(self._dispatched) > 1 and self._dispatched[1][0] <= progress.flushed_offset:
+            self._dispatched.popleft()
+        return self._dispatched[0]
 
     def _timestamp_ms(self, progress: Progress, offset: int) -> int | None:
         """Return the store time up to which a broker may take log and queues for durable."""

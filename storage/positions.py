@@ -81,6 +81,7 @@ class DurablePositions(NamedTuple):
     store_id: bytes
     flushed_offset: int
     dispatched_offset: int
+    unit_count: int
 
 
 class DurableIndex(NamedTuple):
@@ -386,7 +387,7 @@ class CheckpointFile:
         page = bytes(self._bytes)
         slots = self._writer_slots(page)
         if not slots:
-            return DurablePositions(False, False, b"", 0, 0)
+            return DurablePositions(False, False, b"", 0, 0, 0)
         ours = {
             fields
             for slot in slots.values()
@@ -396,6 +397,7 @@ class CheckpointFile:
         return DurablePositions(
             layout.writer_broker_fields(page) in ours,
             newest.clean, newest.store_id, newest.flushed_offset, newest.dispatched_offset,
+            newest.unit_count,
         )  # fmt: skip
 
     def store_durable(
@@ -404,6 +406,7 @@ class CheckpointFile:
         store_id: bytes,
         flushed_offset: int,
         dispatched_offset: int,
+        unit_count: int,
         physic_timestamp_ms: int | None = None,
         logics_timestamp_ms: int | None = None,
         confirm_offset: int | None = None,
@@ -411,7 +414,8 @@ class CheckpointFile:
     ) -> None:
         """Promise that log and queues are durable up to the two offsets; durable on return.
 
-        Call it only after syncing them. The three optional values are the broker's fields; None
+        ``unit_count`` is how many units the queues' files hold then, so that a later start sees when
+        files of them are gone or short. Call it only after syncing them. The three optional values are the broker's fields; None
         leaves one as it is. Raises OSError when the sync fails: the store has failed then.
         """
         page = bytes(self._bytes)
@@ -425,7 +429,7 @@ class CheckpointFile:
         )
         sequence, position = _next_slot(self._writer_slots(page), layout.WRITER_SLOT_POSITIONS)
         slot = WriterSlot(
-            clean, sequence, store_id, flushed_offset, dispatched_offset,
+            clean, sequence, store_id, flushed_offset, dispatched_offset, unit_count,
             layout.writer_broker_fields(fields.encode()), layout.writer_broker_fields(page),
         )  # fmt: skip
         # The broker's fields follow their slot only once it is durable, and reach the disk with a

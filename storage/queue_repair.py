@@ -186,16 +186,19 @@ class QueueRepair:
         queue.write(queue_offset + begin, corrected.tobytes())
         self.units_written += len(wrong)
 
-    def finish(self, end_offset: int) -> None:
+    def finish(self, end_offset: int) -> int:
         """End every queue behind its last unit of a record below ``end_offset``.
 
         Queues that the log does not mention keep what points before the taken part, so that their
-        offsets go on where they were.
+        offsets go on where they were. Returns how many units all queues then hold.
         """
+        unit_count = 0
         for topic, queue_id in list(self._queues.on_disk()):
             state = self._states.get((topic, queue_id))
-            if state is not None:
-                state.queue.truncate(state.next_offset)
-                continue
             queue = self._queues.get(topic, queue_id)
-            queue.truncate(queue.find_end(min(self._begin_offset, end_offset)))
+            if state is not None:
+                queue.truncate(state.next_offset)
+            else:
+                queue.truncate(queue.find_end(min(self._begin_offset, end_offset)))
+            unit_count += queue.unit_count
+        return unit_count

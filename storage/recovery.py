@@ -33,7 +33,8 @@ BLOCK_SIZE: Final = 1 << 20
 class Recovered:
     """The store after recovery; all of it is durable.
 
-    ``queue_counts`` says how many queues the topics met on the way have. ``last_timestamp_ms`` is
+    ``queue_counts`` says how many queues the topics met on the way have, ``unit_count`` how many units
+    all queues hold. ``last_timestamp_ms`` is
     the store time of the last record walked over, 0 if there was none.
     """
 
@@ -44,6 +45,7 @@ class Recovered:
     record_count: int
     damage: tuple[Damage, ...]
     units_written: int
+    unit_count: int
     queue_counts: dict[str, int]
 
 
@@ -66,13 +68,21 @@ def recover(
     _mend_file_lengths(files)
     leftovers = list(leftovers)
     _replay(files, leftovers)
+    inside = (
+        files.first_offset
+        <= durable.dispatched_offset
+        <= durable.flushed_offset
+        <= files.end_offset
+    )
     start = decide_start(
         Found(
             log=bool(files.entries),
             queues=any(True for _ in queues.on_disk()),
             slot=durable.trusted,
-            inside=files.first_offset <= durable.dispatched_offset
-            and durable.dispatched_offset <= durable.flushed_offset <= files.end_offset,
+            inside=inside,
+            agree=durable.trusted
+            and inside
+            and queues.count_units(durable.dispatched_offset) == durable.unit_count,
             clean=durable.clean and not abort_found and not leftovers,
         )
     )
@@ -85,7 +95,9 @@ def recover(
         return _nothing(start, 0)
     if start is Start.CLEAN:
         _overwrite_tail(files, durable.flushed_offset, files.end_offset, probe_only=True)
-        return _nothing(start, durable.flushed_offset, files.first_offset)
+        return _nothing(
+            start, durable.flushed_offset, files.first_offset, unit_count=durable.unit_count
+        )
     complete = start is Start.FULL
     begin = files.first_offset if complete else durable.dispatched_offset
     search_limit = (
@@ -99,10 +111,10 @@ def recover(
     return _walk(files, queues, repair, start, begin, search_limit)
 
 
-def _nothing(start: Start, end_offset: int, min_offset: int = 0) -> Recovered:
+def _nothing(start: Start, end_offset: int, min_offset: int = 0, unit_count: int = 0) -> Recovered:
     return Recovered(
         start=start, min_offset=min_offset, end_offset=end_offset, last_timestamp_ms=0,
-        record_count=0, damage=(), units_written=0, queue_counts={},
+        record_count=0, damage=(), units_written=0, unit_count=unit_count, queue_counts={},
     )  # fmt: skip
 
 
@@ -127,13 +139,13 @@ def _walk(
             damages.append(step)
         elif isinstance(step, End):
             end_offset = step.commit_offset
-    repair.finish(end_offset)
+    unit_count = repair.finish(end_offset)
     _overwrite_tail(files, end_offset, search_limit)
     queues.sync()
     return Recovered(
         start=start, min_offset=files.first_offset, end_offset=end_offset,
         last_timestamp_ms=last_timestamp_ms, record_count=record_count, damage=tuple(damages),
-        units_written=repair.units_written, queue_counts=repair.queue_counts,
+        units_written=repair.units_written, unit_count=unit_count, queue_counts=repair.queue_counts,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ class Found(NamedTuple):
     queues: bool  # consumequeue/ holds a file
     slot: bool  # the checkpoint has a whole durable slot, and it is trusted: no broker ran since
     inside: bool  # the slot's offsets lie within the log's files
+    agree: bool  # the queues' files hold as many units as the slot says
     clean: bool  # the slot says that the last stop was orderly, and there is no abort file
 
 
@@ -37,13 +38,14 @@ class Start(Enum):
 
 
 START_CASES: Final[tuple[tuple[Pattern, Start], ...]] = (
-    # log queues slot inside clean
-    ((N, N, ANY, ANY, ANY), Start.NEW),  # a fresh directory, or one whose files all were removed
-    ((N, Y, ANY, ANY, ANY), Start.REFUSE),  # a lost mount; a broker would delete the queues
-    ((Y, ANY, Y, Y, Y), Start.CLEAN),  # we closed it
-    ((Y, ANY, Y, Y, N), Start.BOUNDED),  # we were killed, or the machine went down
-    ((Y, ANY, Y, N, ANY), Start.FULL),  # files were removed or put back behind our back
-    ((Y, ANY, N, ANY, ANY), Start.FULL),  # a broker's, an old one, or a damaged checkpoint
+    # log queues slot inside agree clean
+    ((N, N, ANY, ANY, ANY, ANY), Start.NEW),  # a fresh directory, or one whose files were removed
+    ((N, Y, ANY, ANY, ANY, ANY), Start.REFUSE),  # a lost mount; a broker would delete the queues
+    ((Y, ANY, Y, Y, Y, Y), Start.CLEAN),  # we closed it
+    ((Y, ANY, Y, Y, Y, N), Start.BOUNDED),  # we were killed, or the machine went down
+    ((Y, ANY, Y, Y, N, ANY), Start.FULL),  # a queue, or a file of one, is gone, short or zeroed
+    ((Y, ANY, Y, N, ANY, ANY), Start.FULL),  # files were removed or put back behind our back
+    ((Y, ANY, N, ANY, ANY, ANY), Start.FULL),  # a broker's, an old one, or a damaged checkpoint
 )
 
 

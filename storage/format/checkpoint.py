@@ -61,10 +61,11 @@ Writer slots, little-endian, at bytes 1536 and 2048::
     24      16    16s   store_id           random, given once to a store
     40      8     i64   flushed_offset     durable end of the commit log
     48      8     i64   dispatched_offset  the consume queues are durable up to here
-    56      32    32s   broker_fields      bytes 0-15 and 24-39 as this slot leaves them
-    88      32    32s   broker_fields_before
-    120     4     u32   crc                CRC-32 of bytes 0-119
-    124
+    56      8     i64   unit_count         that their files then hold, over all queues
+    64      32    32s   broker_fields      bytes 0-15 and 24-39 as this slot leaves them
+    96      32    32s   broker_fields_before
+    128     4     u32   crc                CRC-32 of bytes 0-127
+    132
 
 Indexer slots, little-endian, at bytes 2560 and 3072::
 
@@ -103,7 +104,7 @@ INDEXER_LIVE_LAYOUT: Final = Struct("<8qII")
 INDEXER_LIVE_MAGIC: Final = 0x314C58494B545350
 
 WRITER_SLOT_POSITIONS: Final = (1536, 2048)
-WRITER_SLOT_LAYOUT: Final = Struct("<qiiq16sqq32s32sI")
+WRITER_SLOT_LAYOUT: Final = Struct("<qiiq16sqqq32s32sI")
 WRITER_SLOT_MAGIC: Final = 0x315352574B545350
 INDEXER_SLOT_POSITIONS: Final = (2560, 3072)
 INDEXER_SLOT_LAYOUT: Final = Struct("<qiiq16sqq40sI")
@@ -162,6 +163,7 @@ class WriterSlot:
     store_id: bytes
     flushed_offset: int
     dispatched_offset: int
+    unit_count: int
     broker_fields: bytes
     broker_fields_before: bytes
 
@@ -169,7 +171,7 @@ class WriterSlot:
         """Return the slot's bytes with their CRC."""
         data = WRITER_SLOT_LAYOUT.pack(
             WRITER_SLOT_MAGIC, VERSION, FLAG_CLEAN * self.clean, self.sequence, self.store_id,
-            self.flushed_offset, self.dispatched_offset,
+            self.flushed_offset, self.dispatched_offset, self.unit_count,
             self.broker_fields, self.broker_fields_before, 0,
         )  # fmt: skip
         return _with_crc(data)

@@ -116,7 +116,7 @@ def _durable(filesystem: FileSystem, paths: StorePaths) -> DurablePositions:
     try:
         checkpoint = CheckpointFile.open(filesystem, paths.checkpoint, Role.READER)
     except FileNotFoundError:
-        return DurablePositions(False, False, b"", 0, 0)
+        return DurablePositions(False, False, b"", 0, 0, 0)
     try:
         return checkpoint.load_durable()
     finally:

@@ -41,17 +41,17 @@ def test_every_outcome_is_used():
 
 def test_queues_without_a_log_are_never_taken_for_an_empty_store():
     """A broker deletes the queues when the log is not there, as with a mount that failed."""
-    for slot, inside, clean in product((False, True), repeat=3):
-        found = Found(log=False, queues=True, slot=slot, inside=inside, clean=clean)
+    for slot, inside, agree, clean in product((False, True), repeat=4):
+        found = Found(log=False, queues=True, slot=slot, inside=inside, agree=agree, clean=clean)
 
         assert decide_start(found) is Start.REFUSE
 
 
-def test_only_a_trusted_slot_inside_the_log_spares_the_full_scan():
-    for slot, inside, clean in product((False, True), repeat=3):
-        start = decide_start(Found(log=True, queues=True, slot=slot, inside=inside, clean=clean))
+def test_only_a_trusted_slot_that_log_and_queues_bear_out_spares_the_full_scan():
+    for queues, slot, inside, agree, clean in product((False, True), repeat=5):
+        found = Found(log=True, queues=queues, slot=slot, inside=inside, agree=agree, clean=clean)
 
-        assert (start is Start.FULL) == (not (slot and inside))
+        assert (decide_start(found) is Start.FULL) == (not (slot and inside and agree))
 
 
 def test_damage_before_an_intact_record_never_ends_the_log():

@@ -14,7 +14,7 @@ from storage.positions import DurablePositions
 from storage.recovery import recover
 from storage.recovery_cases import Start
 
-NO_SLOT = DurablePositions(False, False, b"", 0, 0)
+NO_SLOT = DurablePositions(False, False, b"", 0, 0, 0)
 INTACT = 3636  # records of the damaged stores' base
 LOST_WITH_THE_DAMAGE = {
     "torn-last-record": 1, "cut-length": 1, "zeroed-tail": 5, "flip-last-body": 1,

@@ -52,7 +52,7 @@ def change_everything(filesystem, base):
     units.sync()
     filesystem.sync_directory(base / "consumequeue")
     page = CheckpointFile.open(filesystem, base / "checkpoint", Role.WRITER, boot_id=b"b" * 16)
-    page.store_durable(store_id=b"s" * 16, flushed_offset=1, dispatched_offset=1)
+    page.store_durable(store_id=b"s" * 16, flushed_offset=1, dispatched_offset=1, unit_count=1)
     return queue, page
 
 

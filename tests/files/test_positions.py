@@ -41,6 +41,7 @@ def store(writer, offset, *, clean=False):
         store_id=STORE,
         flushed_offset=offset,
         dispatched_offset=offset - 1,
+        unit_count=offset // 10,
         physic_timestamp_ms=1_700_000_000_000 + offset,
         logics_timestamp_ms=1_700_000_000_000 + offset,
         confirm_offset=offset - 100,
@@ -50,7 +51,7 @@ def store(writer, offset, *, clean=False):
 
 def test_a_new_page_promises_nothing(writer, path):
     assert path.stat().st_size == 4096
-    assert writer.load_durable() == (False, False, b"", 0, 0)
+    assert writer.load_durable() == (False, False, b"", 0, 0, 0)
     assert not writer.load_durable_index().present
     assert not writer.writer_is_current
 
@@ -76,7 +77,7 @@ def test_durable_positions_come_back_newest_first(writer, path):
     for offset in (100, 200, 300):
         store(writer, offset)
         for page in (writer, open_page(path, Role.READER)):
-            assert page.load_durable() == (True, False, STORE, offset, offset - 1)
+            assert page.load_durable() == (True, False, STORE, offset, offset - 1, offset // 10)
     store(writer, 400, clean=True)
     assert open_page(path, Role.READER).load_durable().clean
 
@@ -105,7 +106,7 @@ def test_broker_fields_are_big_endian_and_the_index_time_is_left_alone(writer, p
     store(writer, 1000)
     fields = struct.unpack_from(">5q", path.read_bytes())
     assert fields == (1_700_000_001_000, 1_700_000_001_000, 123_456, 0, 900)
-    writer.store_durable(store_id=STORE, flushed_offset=2000, dispatched_offset=2000)
+    writer.store_durable(store_id=STORE, flushed_offset=2000, dispatched_offset=2000, unit_count=7)
     assert struct.unpack_from(">5q", path.read_bytes()) == fields
     assert writer.load_durable().trusted
 
@@ -160,7 +161,7 @@ def test_every_flipped_bit_of_the_page_is_harmless(path):
         )
         indexes.append(indexer.load_durable_index())
     whole = path.read_bytes()
-    promises = {(STORE, 1000, 999), (STORE, 2000, 1999)}
+    promises = {(STORE, 1000, 999, 100), (STORE, 2000, 1999, 200)}
     newest = layout.WRITER_SLOT_POSITIONS[1]
     newest_slot = range(newest, newest + layout.WRITER_SLOT_LAYOUT.size)
     reader = open_page(path, Role.READER)

@@ -1,0 +1,122 @@
+"""Queue files that went missing behind the writer's back are noticed at the next start and rebuilt."""
+
+import shutil
+
+import pytest
+
+from storage import Message, MessageStore, StoreConfig
+from storage.recovery_cases import Start
+
+CONFIG = StoreConfig(
+    commit_log_file_size=1 << 16,
+    consume_queue_file_size=400,  # 20 units a file
+    index_slot_count=50,
+    index_entry_count=500,
+)
+COUNT = 130
+
+
+def fill(directory):
+    with MessageStore.open(directory, CONFIG) as store:
+        store.create_topic("t", 2)
+        store.put_all([Message(topic="t", body=b"%d" % n, queue_id=n % 2) for n in range(COUNT)])
+
+
+def bodies(store, queue_id):
+    from storage.format.record import decode_record
+
+    found = []
+    offset = 0
+    while offset < store.max_offset("t", queue_id):
+        result = store.pull("t", queue_id, queue_offset=offset, max_messages=COUNT)
+        data = b"".join(bytes(part) for part in result.slices)
+        position = 0
+        while position < len(data):
+            record = decode_record(data, position)
+            found.append(bytes(record.body))
+            position += record.total_size
+        offset = result.next_offset
+    return found
+
+
+def files_of(directory, queue_id):
+    return sorted((directory / "consumequeue" / "t" / str(queue_id)).iterdir())
+
+
+def all_queues_gone(directory):
+    shutil.rmtree(directory / "consumequeue")
+
+
+def one_queue_gone(directory):
+    shutil.rmtree(directory / "consumequeue" / "t" / "1")
+
+
+def first_file_gone(directory):
+    files_of(directory, 0)[0].unlink()
+
+
+def middle_file_gone(directory):
+    files_of(directory, 0)[1].unlink()
+
+
+def last_file_gone(directory):
+    files_of(directory, 0)[-1].unlink()
+
+
+def last_file_short(directory):
+    path = files_of(directory, 0)[-1]
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def last_file_zeroed(directory):
+    path = files_of(directory, 0)[-1]
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+HARM = [
+    all_queues_gone, one_queue_gone, first_file_gone, middle_file_gone, last_file_gone,
+    last_file_short, last_file_zeroed,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
+@pytest.mark.parametrize("harm", HARM)
+def test_every_message_is_served_again(harm, orderly, tmp_path):
+    fill(tmp_path)
+    if not orderly:
+        (tmp_path / "abort").write_text("1")
+    harm(tmp_path)
+
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        assert store.writer.recovered.start is Start.FULL
+        assert store.writer.recovered.units_written > 0
+        for queue_id in (0, 1):
+            expected = [b"%d" % n for n in range(queue_id, COUNT, 2)]
+            assert bodies(store, queue_id) == expected
+        stored = store.put(Message(topic="t", body=b"next", queue_id=0))
+        assert stored.queue_offset == COUNT // 2
+
+
+@pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
+def test_an_unharmed_store_is_not_scanned(orderly, tmp_path):
+    fill(tmp_path)
+    if not orderly:
+        (tmp_path / "abort").write_text("1")
+
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        assert store.writer.recovered.start is (Start.CLEAN if orderly else Start.BOUNDED)
+        assert store.writer.recovered.record_count == 0
+
+
+def test_the_count_follows_deleted_topics_and_queues_that_begin_late(tmp_path):
+    """After a deletion the next start must not take the missing queues for lost ones."""
+    fill(tmp_path)
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.create_topic("gone", 3)
+        store.put_all([Message(topic="gone", body=b"x", queue_id=n % 3) for n in range(50)])
+        store.delete_topic("gone")
+        store.put(Message(topic="t", body=b"after", queue_id=1))
+
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        assert store.writer.recovered.start is Start.CLEAN
+        assert len(bodies(store, 1)) == COUNT // 2 + 1
