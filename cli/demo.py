@@ -21,8 +21,9 @@ from rich.table import Table
 from cli.demo_data import QUEUE_COUNT, Flights, load
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.local_services import LocalServices
-from cli.session import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER, progress_bar
+from cli.session import progress_bar
 from cli.settling import wait_until_visible
+from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 if TYPE_CHECKING:
     from penstock import Client, Record

@@ -12,7 +12,8 @@ from typer.core import TyperGroup
 
 from cli import bench, groups, offline, pub, query, serving, sub, topics
 from cli.failures import ExitCode, describe
-from cli.session import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_TIMEOUT_S, DEFAULT_WRITER, Session
+from cli.session import DEFAULT_TIMEOUT_S, Session
+from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 GLOBAL_FLAGS = ("--json", "--debug")
 GLOBAL_VALUES = ("--writer", "--reader", "--indexer", "--timeout")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from cli.failures import CommandFailed
+from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
     from penstock import Client
 
-DEFAULT_WRITER = "127.0.0.1:5801"
-DEFAULT_READER = "127.0.0.1:5802"
-DEFAULT_INDEXER = "127.0.0.1:5803"
 DEFAULT_TIMEOUT_S = 10.0
 PIPE_WIDTH = 160  # columns of a table that does not go to a terminal
 

@@ -9,57 +9,64 @@
         client.produce("orders", b"one pen", keys=["order-1"], tag="new")
         for record in client.consume("orders", follow=False):
             print(record.queue_offset, record.body)
+
+Names are loaded when first used, so that the services, which need the contract of ``penstock.v1``
+alone, never load the client.
 """
 
 from __future__ import annotations
 
-from penstock.aio import AsyncClient
-from penstock.aio_consumer import AsyncConsumer, AsyncKeyRecords
-from penstock.aio_producer import AsyncHandle, AsyncProducer
-from penstock.batch import RecordBatch
-from penstock.client import Client
-from penstock.consumer import Consumer, KeyRecords
-from penstock.errors import (
-    BatchFull,
-    Cancelled,
-    ClientClosed,
-    DataLoss,
-    DeadlineExceeded,
-    DeliveryFailed,
-    FailedPrecondition,
-    InvalidArgument,
-    MessageNotFound,
-    NotFound,
-    OffsetOutOfRange,
-    PenstockError,
-    QueueNotFound,
-    ResourceExhausted,
-    ServiceFailed,
-    TopicExists,
-    TopicNotFound,
-    Unavailable,
-    Unimplemented,
-    UnknownOutcome,
-)
-from penstock.producer import Handle, Producer
-from penstock.record import Record, Records
-from penstock.retry import RetryPolicy
-from penstock.values import (
-    Damage,
-    GroupOffset,
-    IndexerStatus,
-    Message,
-    OffsetRange,
-    PullResult,
-    PullStatus,
-    QueueRange,
-    ReaderStatus,
-    Stored,
-    StoredBatch,
-    Topic,
-    TopicDescription,
-    WriterStatus,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from penstock.aio import AsyncClient
+    from penstock.aio_consumer import AsyncConsumer, AsyncKeyRecords
+    from penstock.aio_producer import AsyncHandle, AsyncProducer
+    from penstock.batch import RecordBatch
+    from penstock.client import Client
+    from penstock.consumer import Consumer, KeyRecords
+    from penstock.errors import (
+        BatchFull,
+        Cancelled,
+        ClientClosed,
+        DataLoss,
+        DeadlineExceeded,
+        DeliveryFailed,
+        FailedPrecondition,
+        InvalidArgument,
+        MessageNotFound,
+        NotFound,
+        OffsetOutOfRange,
+        PenstockError,
+        QueueNotFound,
+        ResourceExhausted,
+        ServiceFailed,
+        TopicExists,
+        TopicNotFound,
+        Unavailable,
+        Unimplemented,
+        UnknownOutcome,
+    )
+    from penstock.producer import Handle, Producer
+    from penstock.record import Record, Records
+    from penstock.retry import RetryPolicy
+    from penstock.values import (
+        Damage,
+        GroupOffset,
+        IndexerStatus,
+        Message,
+        OffsetRange,
+        PullResult,
+        PullStatus,
+        QueueRange,
+        ReaderStatus,
+        Stored,
+        StoredBatch,
+        Topic,
+        TopicDescription,
+        WriterStatus,
+    )
 
 __all__ = [
     "AsyncClient",
@@ -111,3 +118,66 @@ __all__ = [
     "UnknownOutcome",
     "WriterStatus",
 ]
+
+_HOMES: Final = {
+    "AsyncClient": "penstock.aio",
+    "AsyncConsumer": "penstock.aio_consumer",
+    "AsyncHandle": "penstock.aio_producer",
+    "AsyncKeyRecords": "penstock.aio_consumer",
+    "AsyncProducer": "penstock.aio_producer",
+    "BatchFull": "penstock.errors",
+    "Cancelled": "penstock.errors",
+    "Client": "penstock.client",
+    "ClientClosed": "penstock.errors",
+    "Consumer": "penstock.consumer",
+    "Damage": "penstock.values",
+    "DataLoss": "penstock.errors",
+    "DeadlineExceeded": "penstock.errors",
+    "DeliveryFailed": "penstock.errors",
+    "FailedPrecondition": "penstock.errors",
+    "GroupOffset": "penstock.values",
+    "Handle": "penstock.producer",
+    "IndexerStatus": "penstock.values",
+    "InvalidArgument": "penstock.errors",
+    "KeyRecords": "penstock.consumer",
+    "Message": "penstock.values",
+    "MessageNotFound": "penstock.errors",
+    "NotFound": "penstock.errors",
+    "OffsetOutOfRange": "penstock.errors",
+    "OffsetRange": "penstock.values",
+    "PenstockError": "penstock.errors",
+    "Producer": "penstock.producer",
+    "PullResult": "penstock.values",
+    "PullStatus": "penstock.values",
+    "QueueNotFound": "penstock.errors",
+    "QueueRange": "penstock.values",
+    "ReaderStatus": "penstock.values",
+    "Record": "penstock.record",
+    "RecordBatch": "penstock.batch",
+    "Records": "penstock.record",
+    "ResourceExhausted": "penstock.errors",
+    "RetryPolicy": "penstock.retry",
+    "ServiceFailed": "penstock.errors",
+    "Stored": "penstock.values",
+    "StoredBatch": "penstock.values",
+    "Topic": "penstock.values",
+    "TopicDescription": "penstock.values",
+    "TopicExists": "penstock.errors",
+    "TopicNotFound": "penstock.errors",
+    "Unavailable": "penstock.errors",
+    "Unimplemented": "penstock.errors",
+    "UnknownOutcome": "penstock.errors",
+    "WriterStatus": "penstock.values",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_HOMES))

@@ -10,24 +10,27 @@ from typing import Any, Literal, TypeVar
 import grpc
 
 from penstock import calls
+from penstock.addresses import (
+    ALL_SERVICES,
+    DEFAULT_INDEXER,
+    DEFAULT_READER,
+    DEFAULT_WRITER,
+    Addresses,
+    Service,
+)
 from penstock.aio_consumer import AsyncConsumer, AsyncKeyRecords
 from penstock.aio_producer import AsyncProducer
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import Attempts, Boundary, Call, Plan, Position
 from penstock.channel import (
     CHANNEL_OPTIONS,
-    DEFAULT_INDEXER,
-    DEFAULT_READER,
-    DEFAULT_WRITER,
     HEALTH_PATH,
     NOT_CONNECTED,
     QUEUE_COUNT_KEPT_S,
     READY_POLL_S,
-    Addresses,
     health_request,
     is_serving,
 )
-from penstock.client import ALL_SERVICES
 from penstock.consuming import ConsumeOptions, KeyQuery, OnDamaged
 from penstock.errors import ClientClosed, Unavailable
 from penstock.producing import ProducerOptions
@@ -46,7 +49,7 @@ from penstock.values import (
     TopicDescription,
     WriterStatus,
 )
-from penstock.wire import Method, Service
+from penstock.wire import Method
 from storage.clock import Clock, SystemClock
 
 T = TypeVar("T")

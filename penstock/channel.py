@@ -1,19 +1,14 @@
-"""How a client reaches the three services: addresses, channel settings, health names."""
+"""How a client reaches the three services: channel settings, health names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import grpc
 from grpc_health.v1 import health_pb2
 
-from penstock.wire import Service
-
-DEFAULT_WRITER: Final = "127.0.0.1:7401"
-DEFAULT_READER: Final = "127.0.0.1:7402"
-DEFAULT_INDEXER: Final = "127.0.0.1:7403"
+from penstock.addresses import Service
 
 HEALTH_PATH: Final = "/grpc.health.v1.Health/Check"
 HEALTH_NAMES: Final[Mapping[Service, str]] = {
@@ -40,19 +35,6 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """``host:port`` of each service."""
-
-    writer: str = DEFAULT_WRITER
-    reader: str = DEFAULT_READER
-    indexer: str = DEFAULT_INDEXER
-
-    def of(self, service: Service) -> str:
-        """Return the address of one service."""
-        return {"writer": self.writer, "reader": self.reader, "indexer": self.indexer}[service]
 
 
 def health_request(service: Service) -> bytes:

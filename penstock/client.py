@@ -10,18 +10,22 @@ from typing import Any, Literal, TypeVar
 import grpc
 
 from penstock import calls
+from penstock.addresses import (
+    ALL_SERVICES,
+    DEFAULT_INDEXER,
+    DEFAULT_READER,
+    DEFAULT_WRITER,
+    Addresses,
+    Service,
+)
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import Attempts, Boundary, Call, Plan, Position
 from penstock.channel import (
     CHANNEL_OPTIONS,
-    DEFAULT_INDEXER,
-    DEFAULT_READER,
-    DEFAULT_WRITER,
     HEALTH_PATH,
     NOT_CONNECTED,
     QUEUE_COUNT_KEPT_S,
     READY_POLL_S,
-    Addresses,
     health_request,
     is_serving,
 )
@@ -45,12 +49,10 @@ from penstock.values import (
     TopicDescription,
     WriterStatus,
 )
-from penstock.wire import Method, Service
+from penstock.wire import Method
 from storage.clock import Clock, SystemClock
 
 T = TypeVar("T")
-
-ALL_SERVICES: tuple[Service, ...] = ("writer", "reader", "indexer")
 
 
 def _raw(message: bytes) -> bytes:

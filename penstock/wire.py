@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
 
+from penstock.addresses import Service
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
 
-Service = Literal["writer", "reader", "indexer"]
 Request = TypeVar("Request")
 
 _LENGTH_DELIMITED: Final = 2

@@ -25,14 +25,15 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 from storage.config import FlushMode, StoreConfig
 
 ENV_PREFIX: Final = "PENSTOCK_"
 EXIT_USAGE: Final = 2
 DEFAULT_LISTEN: Final[Mapping[str, str]] = {
-    "writer": "127.0.0.1:5801",
-    "reader": "127.0.0.1:5802",
-    "indexer": "127.0.0.1:5803",
+    "writer": DEFAULT_WRITER,
+    "reader": DEFAULT_READER,
+    "indexer": DEFAULT_INDEXER,
 }
 
 _CONFIG_FLAG: Final = "--config"
