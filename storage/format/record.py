@@ -34,6 +34,11 @@ A property block may end with a trailer that protects the whole record::
     19      1     0x02
     20
 
+Damage can hit the trailer itself, its ten fixed bytes too. A block whose last 20 bytes are no
+trailer ends in a damaged one if all ten digits are those of the CRC, or if at least eight of the
+fixed bytes or eleven of all twenty are what they should be. The latter two do not count where the
+20 bytes are a well-formed property of another name with a value of ten bytes: that is a sender's.
+
 A blank record ends a file: i32 bytes left from here, u32 magic. All integers are big-endian. There
 is no padding.
 """
@@ -114,6 +119,8 @@ PROPERTY_CRC_DIGITS: Final = 10
 RECORD_SIZE_MIN: Final = 91  # version 1, IPv4 hosts, body, topic and properties empty
 RECORD_OVERHEAD_MAX: Final = 65_536  # a record may exceed its body by this much
 TOPIC_SIZE_MAX_V1: Final = 127
+TRAILER_FIXED_RIGHT_MIN: Final = 8
+TRAILER_RIGHT_MIN: Final = 11
 CRC_MASK: Final = 0x7FFF_FFFF
 
 _TRAILER_HEAD: Final = CRC32.encode() + b"\x01"
@@ -296,9 +303,11 @@ def check_record(buffer: Buffer, position: int = 0, commit_offset: int | None = 
     end = position + size
     if topic_end + 2 < end and not buffer[end - 1]:
         return Verdict.PROPERTIES  # zeros where the tail was torn off, a property CRC maybe with it
-    if has_property_crc(buffer[topic_end + 2 : end]):
+    if end - topic_end - 2 >= PROPERTY_CRC_SIZE:
+        tail = bytes(buffer[end - PROPERTY_CRC_SIZE : end])
         crc = crc32(memoryview(buffer)[position : end - PROPERTY_CRC_SIZE]) & CRC_MASK
-        if bytes(buffer[end - PROPERTY_CRC_SIZE : end]) != property_crc_trailer(crc):
+        trailer = property_crc_trailer(crc)
+        if tail != trailer and (has_property_crc(tail) or _was_trailer(tail, trailer)):
             return Verdict.PROPERTY_CRC
     if commit_offset is not None and head[6] != commit_offset:
         return Verdict.COMMIT_OFFSET
@@ -315,6 +324,19 @@ def has_property_crc(properties_block: Buffer) -> bool:
     """Whether a property block ends with a trailer, whatever its digits are."""
     tail = bytes(properties_block[-PROPERTY_CRC_SIZE:])
     return len(tail) == PROPERTY_CRC_SIZE and tail.startswith(_TRAILER_HEAD) and tail[-1] == 2
+
+
+def _was_trailer(tail: bytes, trailer: bytes) -> bool:
+    """Whether 20 bytes that are no trailer were ``trailer`` before they were damaged."""
+    right = [is_byte == was_byte for is_byte, was_byte in zip(tail, trailer, strict=True)]
+    name_end = len(_TRAILER_HEAD) - 1
+    digits_right = sum(right[name_end + 1 : -1])
+    if digits_right == PROPERTY_CRC_DIGITS:
+        return True
+    text = tail[:name_end] + tail[name_end + 1 : -1]
+    if right[name_end] and right[-1] and min(text) >= 0x20:
+        return False
+    return sum(right) - digits_right >= TRAILER_FIXED_RIGHT_MIN or sum(right) >= TRAILER_RIGHT_MIN
 
 
 def set_property_crc(record: bytearray) -> None:

@@ -25,7 +25,12 @@ from storage.format.properties import (
     TAGS,
     UNIQ_KEY,
 )
-from storage.format.record import PROPERTY_CRC_DIGITS, PROPERTY_CRC_SIZE
+from storage.format.record import (
+    PROPERTY_CRC_DIGITS,
+    PROPERTY_CRC_SIZE,
+    TRAILER_FIXED_RIGHT_MIN,
+    TRAILER_RIGHT_MIN,
+)
 from storage.kernels.big_endian import read_u8
 from storage.kernels.columns import (
     FEATURES,
@@ -41,7 +46,7 @@ from storage.kernels.columns import (
     UNIQ_KEY_LENGTH,
     UNIQ_KEY_POSITION,
 )
-from storage.kernels.crc import find_byte
+from storage.kernels.crc import find_byte, masked_crc
 from storage.kernels.jit import i64, inner, u8, uintp
 
 REPLACEMENT: Final = 0xFFFD
@@ -186,6 +191,41 @@ def crc_trailer_tells(data: Any, position: int, crc: int) -> bool:
             return False
         crc //= 10
     return True
+
+
+@inner
+def trailer_is_damaged(data: Any, position: int, trailer: int) -> bool:
+    """Whether a trailer stood at ``trailer``, the end of the record at ``position``.
+
+    Only for 20 bytes that are none as they are; the rule is that of ``storage.format.record``.
+    """
+    fixed = i64(0)
+    other_property = True
+    for i in range(CRC_NAME_LENGTH):
+        byte = read_u8(data, trailer + i)
+        fixed += byte == NAME_CRC[i]
+        other_property &= byte >= 0x20
+    digits = i64(0)
+    for i in range(CRC_NAME_LENGTH + 1, PROPERTY_CRC_SIZE - 1):
+        byte = read_u8(data, trailer + i)
+        digits += 0x30 <= byte <= 0x39
+        other_property &= byte >= 0x20
+    for i, terminator in ((CRC_NAME_LENGTH, NAME_END), (PROPERTY_CRC_SIZE - 1, PROPERTY_END)):
+        right = read_u8(data, trailer + i) == terminator
+        fixed += right
+        other_property &= right
+    if not other_property and fixed >= TRAILER_FIXED_RIGHT_MIN:
+        return True
+    if digits < PROPERTY_CRC_DIGITS and (other_property or fixed + digits < TRAILER_RIGHT_MIN):
+        return False
+    crc = masked_crc(data, position, trailer - position)
+    digits = i64(0)
+    for i in range(PROPERTY_CRC_DIGITS):
+        digits += read_u8(data, trailer + CRC_NAME_LENGTH + 1 + i) == 0x30 + crc % 10
+        crc //= 10
+    return digits == PROPERTY_CRC_DIGITS or (
+        not other_property and fixed + digits >= TRAILER_RIGHT_MIN
+    )
 
 
 @inner

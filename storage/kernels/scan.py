@@ -70,7 +70,7 @@ from storage.kernels.columns import (
 )
 from storage.kernels.crc import masked_crc
 from storage.kernels.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
-from storage.kernels.properties import crc_trailer_tells, walk_properties
+from storage.kernels.properties import crc_trailer_tells, trailer_is_damaged, walk_properties
 
 AFTER_HOSTS_SIZE = AFTER_HOSTS.size
 
@@ -163,10 +163,13 @@ def check_record(
     rows[row, PROPERTIES_POSITION] = properties_position
     rows[row, PROPERTIES_LENGTH] = properties_length
     walk_properties(data, properties_position, properties_length, rows, row)
-    if checks & CHECK_PROPERTY_CRC and rows[row, FEATURES] & HAS_PROPERTY_CRC:
+    if checks & CHECK_PROPERTY_CRC and properties_length >= PROPERTY_CRC_SIZE:
         trailer = record_end - PROPERTY_CRC_SIZE
-        crc = masked_crc(data, position, size - PROPERTY_CRC_SIZE)
-        if not crc_trailer_tells(data, trailer, crc):
+        if rows[row, FEATURES] & HAS_PROPERTY_CRC:
+            crc = masked_crc(data, position, size - PROPERTY_CRC_SIZE)
+            if not crc_trailer_tells(data, trailer, crc):
+                return STOP_PROPERTY_CRC
+        elif trailer_is_damaged(data, position, trailer):
             return STOP_PROPERTY_CRC
     if checks & CHECK_COMMIT_OFFSET and rows[row, COMMIT_OFFSET] != commit_offset:
         return STOP_COMMIT_OFFSET

@@ -223,3 +223,61 @@ class TestFindRecord:
         broken[16] ^= 1
         for data in (b"", stale, bytes(broken), _record()[:-1]):
             assert scan.find_record(as_array(data), 0, len(data), BASE) == -1
+
+
+def judged(data: bytes) -> Verdict:
+    """The verdict of kernel and decoder, which have to agree, on the record that ``data`` is."""
+    _, _, stop = walk(data)
+    verdict = check_record(data, 0, BASE)
+    assert stop == verdict
+    return verdict
+
+
+class TestDamagedTrailer:
+    WHOLE = _record(
+        properties_block=b"KEYS\x01k\x02TAGS\x01t\x02", queue_offset=7, append_property_crc=True
+    )
+
+    def test_no_bit_of_a_record_flips_unseen(self) -> None:
+        assert judged(self.WHOLE) is Verdict.GOOD
+        for position in range(len(self.WHOLE)):
+            for bit in range(8):
+                data = bytearray(self.WHOLE)
+                data[position] ^= 1 << bit
+
+                assert judged(bytes(data)) is not Verdict.GOOD, (position, bit)
+
+    def test_no_byte_of_the_trailer_changes_unseen(self) -> None:
+        for position in range(len(self.WHOLE) - 20, len(self.WHOLE)):
+            for byte in set(range(256)) - {self.WHOLE[position]}:
+                data = bytearray(self.WHOLE)
+                data[position] = byte
+
+                assert judged(bytes(data)) is not Verdict.GOOD, (position, byte)
+
+    def test_nine_bytes_of_garbage_in_a_trailer_are_seen(self) -> None:
+        for garbage in (b"\xff", b"\x01", b"\x00"):
+            for position in range(len(self.WHOLE) - 20, len(self.WHOLE) - 8):
+                data = bytearray(self.WHOLE)
+                data[position : position + 9] = garbage * 9
+
+                assert judged(bytes(data)) is not Verdict.GOOD, (position, garbage)
+
+    def test_a_damaged_trailer_on_a_damaged_record_is_seen(self) -> None:
+        for position in (-12, -1):
+            data = bytearray(self.WHOLE)
+            data[16] ^= 1
+            data[position] ^= 0x40
+
+            assert judged(bytes(data)) is Verdict.PROPERTY_CRC
+
+    def test_properties_that_look_like_a_trailer_are_the_senders(self) -> None:
+        for block in (
+            b"__CRC32C\x013735928559\x02",
+            b"__CRC64#\x01          \x02",
+            b"CRC32\x0112345678901\x02",
+            b"created\x011700000000123\x02",
+            b"a__CRC32#=1\x013735928559",
+            b"x\x01" + b"0123456789" * 3,
+        ):
+            assert judged(_record(properties_block=block)) is Verdict.GOOD, block
