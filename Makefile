@@ -22,6 +22,8 @@ help: ## Show this list
 
 setup: $(STAMPS)/kernels ## Make .venv, install the pinned dependencies, compile the kernels
 
+setup-spark: $(STAMPS)/spark ## Add Spark to .venv (300 MB; for docs/pipeline.md, not for the store)
+
 demo: setup ## Store and read back 336,776 flights; STAY=1 leaves the services up
 	@$(BIN)/python -m cli.demo $(if $(filter-out 0,$(STAY)),--stay)
 
@@ -29,7 +31,10 @@ demo: setup ## Store and read back 336,776 flights; STAY=1 leaves the services u
 
 test: setup ## Run the tests (PYTEST_ARGS="-k name" for some of them)
 	@GRPC_VERBOSITY=ERROR $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
-	  -m "not conformance and not compose" $(PYTEST_ARGS)
+	  -m "not conformance and not compose and not spark" $(PYTEST_ARGS)
+
+test-spark: setup-spark ## Run the tests of the Spark pipeline
+	@$(BIN)/python -m pytest -q -m spark --timeout 300 tests/pipeline $(PYTEST_ARGS)
 
 check: setup ## Format, lint, strict types, import rules, stubs and lock file up to date
 	@echo "format";  $(BIN)/ruff format --check .
@@ -52,9 +57,12 @@ protos: $(STAMPS)/installed ## Generate penstock/v1 from protos/
 docs: setup ## Write the settings table of docs/operations.md anew
 	@$(BIN)/python -m cli.settings_table
 
-lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock
-	@env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --all-extras --strip-extras \
+lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock and requirements-spark.lock
+	@env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --extra demo --extra dev --strip-extras \
 	  --no-emit-find-links --output-file=requirements.lock pyproject.toml
+	@env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --extra spark --strip-extras \
+	  --no-emit-find-links --constraint=requirements.lock --output-file=requirements-spark.lock \
+	  pyproject.toml
 
 ##@ Try it for real
 
@@ -89,4 +97,9 @@ $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 	@$(BIN)/python -m storage.kernels
 	@touch $@
 
-.PHONY: help setup demo test check format protos docs lock conformance bench compose-test clean
+$(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
+	@echo "installing Spark"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
+	@touch $@
+
+.PHONY: help setup setup-spark demo test test-spark check format protos docs lock conformance bench compose-test clean

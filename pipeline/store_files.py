@@ -1,0 +1,229 @@
+"""A store directory as files: what is there, and how far it may be read.
+
+How far: a store whose checkpoint page is ours says it itself. What its writer has confirmed is read
+while the machine has not rebooted since, and what was durable after that. Of any other store, a
+broker's say, the end is where the last intact record of the log ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import NotAStore
+from storage.format import checkpoint
+from storage.format.checkpoint import UnknownVersion, WriterSlot
+from storage.format.consume_entry import UNIT_SIZE
+from storage.format.names import parse_file_name
+from storage.format.record import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, Verdict, check_record
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+ByteArray = npt.NDArray[np.uint8]
+
+LOG_DIRECTORY: Final = "commitlog"
+QUEUE_DIRECTORY: Final = "consumequeue"
+INDEX_DIRECTORY: Final = "index"
+CHECKPOINT: Final = "checkpoint"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+UNIT_DTYPE: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")])
+MAGICS: Final = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
+
+
+class DataFile(NamedTuple):
+    """One file of a sequence: where its first byte lies in it, and how long it is."""
+
+    start: int
+    size: int
+    path: str
+
+    @property
+    def end(self) -> int:
+        """Where the byte after its last one lies."""
+        return self.start + self.size
+
+
+def list_files(directory: Path) -> list[DataFile]:
+    """List files that are named by their offset, in order; none where there is no directory.
+
+    A file ends where the next one begins, however long it is.
+    """
+    try:
+        entries = list(os.scandir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = sorted(
+        DataFile(start, entry.stat().st_size, entry.path)
+        for entry in entries
+        if (start := parse_file_name(entry.name)) is not None and entry.is_file()
+    )
+    nexts = [file.start for file in found[1:]]
+    return [
+        file._replace(size=min(file.size, following - file.start))
+        for file, following in zip(found, [*nexts, 1 << 62], strict=True)
+    ]
+
+
+def map_file(path: str) -> ByteArray:
+    """Map a file read only; it is unmapped when the array goes."""
+    if not os.path.getsize(path):  # noqa: PTH202  paths are text in plans
+        return np.empty(0, np.uint8)
+    return np.memmap(path, np.uint8, "r").view(np.ndarray)
+
+
+class Bounds(NamedTuple):
+    """``[min_offset, end_offset)`` may be read; queues cover the records below ``queued_offset``."""
+
+    min_offset: int
+    end_offset: int
+    queued_offset: int
+
+
+@dataclass(frozen=True)
+class StoreFiles:
+    """One store directory. Listings are made once: what comes later is for the next plan."""
+
+    root: Path
+
+    @classmethod
+    def open(cls, root: Path | str) -> StoreFiles:
+        """Return the store at ``root``; NotAStore if there is none."""
+        store = cls(Path(root))
+        if not store.root.is_dir():
+            raise NotAStore(f"{root}: no such directory; option 'store' takes a store's directory")
+        if not (store.root / LOG_DIRECTORY).is_dir():
+            raise NotAStore(f"{root}: no store: it has no directory {LOG_DIRECTORY!r}")
+        return store
+
+    @cached_property
+    def log(self) -> list[DataFile]:
+        """Files of the commit log."""
+        return [file for file in list_files(self.root / LOG_DIRECTORY) if file.size]
+
+    def queue_directories(self) -> Iterator[tuple[str, int, Path]]:
+        """Yield topic, queue id and directory of each queue on disk, sorted."""
+        try:
+            topics = sorted(os.scandir(self.root / QUEUE_DIRECTORY), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return
+        for topic in topics:
+            if not topic.is_dir():
+                continue
+            ids = [entry.name for entry in os.scandir(topic.path) if entry.name.isdigit()]
+            for queue_id in sorted(map(int, ids)):
+                yield topic.name, queue_id, Path(topic.path) / str(queue_id)
+
+    def file_of(self, commit_offset: int) -> DataFile | None:
+        """Return the log file that holds a commit offset."""
+        for file in reversed(self.log):
+            if file.start <= commit_offset:
+                return file if commit_offset < file.end else None
+        return None
+
+    def read_log(self, commit_offset: int, size: int) -> bytes:
+        """Return up to ``size`` bytes of the log, less where the file ends or is gone."""
+        file = self.file_of(commit_offset)
+        if file is None:
+            return b""
+        try:
+            with open(file.path, "rb", buffering=0) as handle:  # noqa: PTH123
+                return os.pread(handle.fileno(), size, commit_offset - file.start)
+        except FileNotFoundError:
+            return b""
+
+    @cached_property
+    def page(self) -> bytes:
+        """The checkpoint page; empty where there is none."""
+        try:
+            return (self.root / CHECKPOINT).read_bytes()[: checkpoint.PAGE_SIZE]
+        except FileNotFoundError:
+            return b""
+
+    def stated_bounds(self) -> Bounds | None:
+        """Return what our writer says of the store, None if no word of it can be trusted."""
+        try:
+            slots = [WriterSlot.decode(self.page, at) for at in checkpoint.WRITER_SLOT_POSITIONS]
+        except UnknownVersion as error:
+            raise NotAStore(f"{self.root}: {error}; use the Penstock that wrote it") from error
+        whole = [slot for slot in slots if slot is not None]
+        ours = {slot.broker_fields for slot in whole} | {
+            slot.broker_fields_before for slot in whole
+        }
+        if not whole or checkpoint.writer_broker_fields(self.page) not in ours:
+            return None
+        start = self.log[0].start if self.log else 0
+        live = checkpoint.WRITER_LIVE_LAYOUT.unpack_from(self.page, checkpoint.WRITER_LIVE_POSITION)
+        boot = BOOT_ID.read_text().replace("-", "").strip() if BOOT_ID.exists() else ""
+        low_high = live[2].to_bytes(8, "little", signed=True) + live[3].to_bytes(
+            8, "little", signed=True
+        )
+        if live[0] == checkpoint.WRITER_LIVE_MAGIC and low_high.hex() == boot:
+            min_offset, confirm, dispatched = live[6], live[10], live[11]
+            return Bounds(max(min_offset, start), confirm, min(dispatched, confirm))
+        newest = max(whole, key=lambda slot: slot.sequence)
+        return Bounds(
+            start, newest.flushed_offset, min(newest.dispatched_offset, newest.flushed_offset)
+        )
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """How far the store may be read, fixed at the first look."""
+        stated = self.stated_bounds()
+        if stated is not None:
+            return stated
+        if not self.log:
+            return Bounds(0, 0, 0)
+        from pipeline.walk import end_of_log
+
+        end = end_of_log(self)
+        return Bounds(self.log[0].start, end, min(end, self._queued_on_disk(end)))
+
+    def _queued_on_disk(self, end_offset: int) -> int:
+        from pipeline.queue_files import QueueFiles
+
+        queued = self.log[0].start
+        for _, _, directory in self.queue_directories():
+            queue = QueueFiles.open(directory, self.log[0].start, end_offset)
+            if queue.end > queue.begin:
+                offset, size, _ = queue.unit(queue.end - 1)
+                queued = max(queued, offset + size)
+        return queued
+
+
+def find_boundary(data: mmap | Any, begin: int, end: int, commit_offset_of_start: int) -> int:
+    """Position of the first record at or after ``begin``, ``end`` if there is none before it.
+
+    ``commit_offset_of_start`` is that of ``data[0]``. Only a record that names its own place and has
+    every checksum right counts, so magic bytes inside a body are passed over. Records are not
+    decoded, one check a boundary.
+    """
+    at = begin + 4
+    candidates = [data.find(magic, at, end) for magic in MAGICS]
+    while True:
+        alive = [found for found in candidates if found >= 0]
+        if not alive:
+            return end
+        found = min(alive)
+        position = found - 4
+        named = int.from_bytes(data[position + 28 : position + 36], "big", signed=True)
+        if position + RECORD_SIZE_MIN <= end and named == commit_offset_of_start + position:
+            size = int.from_bytes(data[position : position + 4], "big", signed=True)
+            record = data[position : min(position + max(size, 0), end)]
+            if check_record(record, 0, named) is Verdict.GOOD:
+                return position
+        which = candidates.index(found)
+        candidates[which] = data.find(MAGICS[which], found + 1, end)
+
+
+def units_in(data: bytes | ByteArray) -> npt.NDArray[np.void]:
+    """See bytes as units: ``offset``, ``size``, ``tag``."""
+    whole = len(data) - len(data) % UNIT_SIZE
+    return np.frombuffer(data[:whole], UNIT_DTYPE)
