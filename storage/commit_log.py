@@ -68,6 +68,7 @@ class CommitLog:
         self._next_file = next_file
         self._guard = threading.Lock()  # of the deque
         self._unflushed: deque[MappedFile] = deque()
+        self._following: MappedFile | None = None  # taken for a roll that did not come about
         self._tail = files.find(end_offset)
         if self._tail is not None:
             self._tail.set_positions(end_offset - self._tail.start_offset)
@@ -117,7 +118,10 @@ class CommitLog:
         if file is not None and file.appended_position + size + BLANK_SIZE <= file.size:
             file.reserve(file.appended_position + size)
             return file
-        following = self._next_file(self.appended_offset if file is None else file.end_offset)
+        following = self._following
+        if following is None:
+            start_offset = self.appended_offset if file is None else file.end_offset
+            following = self._following = self._next_file(start_offset)
         following.reserve(size)
         if file is not None and file.appended_position < file.size:
             # The blank comes after the next file is at hand: were it not to be had, the log would
@@ -129,7 +133,7 @@ class CommitLog:
             file.mark_appended(file.size)
         with self._guard:
             self._unflushed.append(following)
-        self._tail = following
+        self._tail, self._following = following, None
         self.appended_offset = following.start_offset
         return following
 

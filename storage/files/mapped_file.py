@@ -122,9 +122,17 @@ class MappedFile:
     def create(
         cls, filesystem: FileSystem, path: Path, *, size: int, start_offset: int
     ) -> MappedFile:
-        """Create a file whose blocks are reserved; file and name are durable. Raises StoreFull."""
+        """Create a file whose blocks are reserved; file and name are durable. Raises StoreFull.
+
+        Nothing is left behind when it raises, so it may be tried again.
+        """
         file = filesystem.create(path, size, allocate=True)
-        return cls(file, file.map(writable=True), start_offset)
+        try:
+            return cls(file, file.map(writable=True), start_offset)
+        except BaseException:
+            file.close()
+            filesystem.unlink(path)
+            raise
 
     @property
     def end_offset(self) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from storage.errors import StoreBusy, StoreFull
 from storage.files.allocator import MappedFileAllocator
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.transient_store_pool import TransientStorePool
 
 SIZE = 1 << 16
@@ -134,3 +134,13 @@ def test_no_free_buffer_is_busy_and_the_file_is_kept_for_the_retry(filesystem, t
     assert allocator.take(SIZE).is_buffered
     assert sorted(filesystem.creators) == [f"{0:020d}", f"{SIZE:020d}"]
     allocator.close()
+
+
+def test_a_file_that_could_not_be_mapped_can_be_had_later(allocator, filesystem, monkeypatch):
+    """Too many descriptors, say: the file that was made for it is gone again."""
+    allocator.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "map", lambda *_, **__: (_ for _ in ()).throw(OSError(24, "EMFILE")))
+        with pytest.raises(OSError, match="EMFILE"):
+            allocator.take(0)
+    assert allocator.take(0).start_offset == 0
