@@ -12,7 +12,6 @@ import typer
 
 from cli.failures import CommandFailed
 from cli.session import Session, session_of
-from cli.settling import wait_until_visible
 
 if TYPE_CHECKING:
     from penstock import Client
@@ -82,7 +81,6 @@ def _stream(session: Session, client: Client, topic: str, load: Load) -> dict[st
 def _pull(session: Session, client: Client, topic: str, load: Load) -> dict[str, Any]:
     """Read all messages back, undecoded."""
     read = 0
-    wait_until_visible(client, client.writer_status().appended_offset)
     began = time.monotonic()
     with session.progress("reading", load.messages) as advance:
         for queue_id in range(load.queues):

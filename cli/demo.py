@@ -22,7 +22,6 @@ from cli.demo_data import QUEUE_COUNT, Flights, load
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.local_services import LocalServices
 from cli.session import progress_bar
-from cli.settling import wait_until_visible
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 if TYPE_CHECKING:
@@ -99,7 +98,6 @@ class Demo:
                 end = client.produce_batch(batch).end_commit_offset
                 stored += count
                 advance(count)
-        wait_until_visible(client, end)
         return end
 
     def read_back(self, client: Client, flights: Flights) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from penstock.v1 import reader_pb2
 from services import process
 from services.arrivals import Arrivals
+from services.reader.catching_up import CatchUp
 from services.reader.pulls import Pulls
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
@@ -42,11 +43,13 @@ async def serve(
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
     executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="reads")
     draining = asyncio.Event()
-    arrivals = Arrivals(source)
+    arrivals, index_arrivals = Arrivals(source), Arrivals(source.index_progress)
     try:
+        catch_up = CatchUp(source, arrivals, index_arrivals, draining)
         servicer = ReaderServicer(
             source,
-            Pulls(source, arrivals, executor, draining),
+            Pulls(source, arrivals, catch_up, executor, draining),
+            catch_up,
             pull_bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,
         )
@@ -58,9 +61,11 @@ async def serve(
         await stop.wait()
         draining.set()
         arrivals.close()
+        index_arrivals.close()
         await server.drain()
     finally:
         arrivals.close()
+        index_arrivals.close()
         executor.shutdown(wait=True, cancel_futures=True)
         source.close()
 

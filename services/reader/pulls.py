@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from penstock.v1 import reader_pb2
 from services import wire
 from services.arrivals import Announcing, Arrivals
+from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.records import decode_slices
 from services.server import Context, Draining
 from services.status import InvalidArgument
@@ -19,7 +20,6 @@ from storage.message import PullResult, PullStatus
 MAX_MESSAGES_DEFAULT: Final = 32
 MAX_BYTES_DEFAULT: Final = 1 << 20
 _STREAM_MESSAGES_MAX: Final = 1 << 20
-_DEADLINE_MARGIN_SECONDS: Final = 0.05  # of a caller's deadline, kept for the answer's way back
 _MORE_MAY_COME: Final = frozenset(
     {PullStatus.OFFSET_OVERFLOW_ONE, PullStatus.NO_MESSAGE_IN_QUEUE, PullStatus.NO_MATCHED_MESSAGE}
 )
@@ -86,69 +86,102 @@ class Question:
         )  # fmt: skip
 
 
+class Answer(NamedTuple):
+    """A serialized response, and what decides whether it is one to give."""
+
+    status: PullStatus
+    next_offset: int
+    at_end: bool  # of what is visible of the queue
+    data: bytes
+
+
 class Pulls:
     """Answers pulls; the engine's part runs on ``executor`` because a cold page is a disk read."""
 
     def __init__(
-        self, store: Pulling, arrivals: Arrivals, executor: Executor, draining: asyncio.Event
+        self,
+        store: Pulling,
+        arrivals: Arrivals,
+        catch_up: CatchUp,
+        executor: Executor,
+        draining: asyncio.Event,
     ) -> None:
         self._store = store
         self._arrivals = arrivals
+        self._catch_up = catch_up
         self._executor = executor
         self._draining = draining
         self._loop = asyncio.get_running_loop()
 
     async def one(self, question: Question, context: Context, *, wait_ms: int) -> bytes:
-        """Answer one pull, after at most ``wait_ms`` and before the caller's deadline."""
+        """Answer one pull, after at most ``wait_ms`` and before the caller's deadline.
+
+        The end of the queue is told only when everything acknowledged before the call is visible.
+        """
+        pending = self._catch_up.pending()
         until = self._loop.time() + wait_ms / 1e3
         remaining = context.time_remaining()
         if remaining is not None:
-            until = min(until, self._loop.time() + remaining - _DEADLINE_MARGIN_SECONDS)
+            until = min(until, self._loop.time() + remaining - DEADLINE_MARGIN_SECONDS)
         while True:
             word = self._arrivals.word
-            status, next_offset, answer = await self.run(self._ask, question)
+            answer = await self.run(self._ask, question)
             left = until - self._loop.time()
-            if status not in _MORE_MAY_COME or left <= 0 or self._draining.is_set():
-                return answer
-            if status is PullStatus.NO_MATCHED_MESSAGE and next_offset > question.queue_offset:
-                question = question.at(next_offset)
+            if pending and answer.at_end and left <= 0:
+                await self._catch_up.visible(pending, context)
+                pending = 0
+                continue
+            if answer.status not in _MORE_MAY_COME or left <= 0 or self._draining.is_set():
+                return answer.data
+            if (
+                answer.status is PullStatus.NO_MATCHED_MESSAGE
+                and answer.next_offset > question.queue_offset
+            ):
+                question = question.at(answer.next_offset)
                 continue
             await self._arrivals.wait(word, left)
 
     async def stream(self, question: Question, context: Context, *, follow: bool) -> None:
         """Answer pull after pull; the next is prepared while HTTP/2 takes the one before."""
+        pending = 0 if follow else self._catch_up.pending()
         word = self._arrivals.word
-        status, next_offset, answer = await self.run(self._ask, question)
+        answer = await self.run(self._ask, question)
         while True:
-            moved = next_offset > question.queue_offset or status is PullStatus.OFFSET_TOO_SMALL
+            status = answer.status
+            moved = (
+                answer.next_offset > question.queue_offset or status is PullStatus.OFFSET_TOO_SMALL
+            )
             if status is PullStatus.FOUND or (moved and status not in _MORE_MAY_COME):
-                question = question.at(next_offset)
+                question = question.at(answer.next_offset)
                 word = self._arrivals.word
                 ahead = self.run(self._ask, question)
                 try:
-                    await context.write(answer)
+                    await context.write(answer.data)
                 except BaseException:
                     ahead.cancel()
                     raise
-                status, next_offset, answer = await ahead
+                answer = await ahead
                 continue
             if status is PullStatus.NO_MATCHED_MESSAGE and moved:
-                question = question.at(next_offset)
+                question = question.at(answer.next_offset)
+            elif pending:
+                await self._catch_up.visible(pending, context)
+                pending = 0
             elif not follow or status not in _MORE_MAY_COME:
-                await context.write(answer)  # the status that ended it, and where to go on
+                await context.write(answer.data)  # the status that ended it, and where to go on
                 return
             elif self._draining.is_set():
                 raise Draining
             else:
                 await self._arrivals.wait(word, _FOLLOW_LOOK_SECONDS)
             word = self._arrivals.word
-            status, next_offset, answer = await self.run(self._ask, question)
+            answer = await self.run(self._ask, question)
 
     def run(self, function: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
         """Run a call of the engine off the event loop."""
         return self._loop.run_in_executor(self._executor, function, *arguments)
 
-    def _ask(self, question: Question) -> tuple[PullStatus, int, bytes]:
+    def _ask(self, question: Question) -> Answer:
         result = self._store.pull(
             question.topic,
             question.queue_id,
@@ -157,7 +190,12 @@ class Pulls:
             max_bytes=question.max_bytes,
             tag_expression=question.tag_expression,
         )
-        return result.status, result.next_offset, pull_answer(result, decode=question.decode)
+        return Answer(
+            result.status,
+            result.next_offset,
+            result.next_offset >= result.max_offset,
+            pull_answer(result, decode=question.decode),
+        )
 
 
 _FOLLOW_LOOK_SECONDS: Final = 60.0

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Protocol
 
 from penstock.v1 import reader_pb2
 from services import wire
+from services.reader.catching_up import CatchUp
 from services.reader.group_commits import Commit, Committing, GroupCommits
 from services.reader.pulls import Pulling, Pulls, Question
 from services.reader.records import decode_slices, record_message
@@ -55,10 +56,17 @@ class ReaderServicer:
     """The methods of penstock.v1.Reader."""
 
     def __init__(
-        self, store: ReaderStore, pulls: Pulls, *, pull_bytes_max: int, wait_ms_max: int
+        self,
+        store: ReaderStore,
+        pulls: Pulls,
+        catch_up: CatchUp,
+        *,
+        pull_bytes_max: int,
+        wait_ms_max: int,
     ) -> None:
         self._store = store
         self._pulls = pulls
+        self._catch_up = catch_up
         self._commits = GroupCommits(store)
         self._pull_bytes_max = pull_bytes_max
         self._wait_ms_max = wait_ms_max
@@ -74,41 +82,47 @@ class ReaderServicer:
         question = Question.of(request, bytes_max=self._pull_bytes_max)
         await self._pulls.stream(question, context, follow=request.follow)
 
-    async def query_by_key(self, request: reader_pb2.QueryByKeyRequest, _context: Context) -> bytes:
+    async def query_by_key(self, request: reader_pb2.QueryByKeyRequest, context: Context) -> bytes:
         """Return a page of the records with a key."""
         if request.max_messages < 0:
             raise InvalidArgument("max_messages", "must not be negative")
+        if not request.page_token:
+            await self._catch_up.everything_indexed(context)
         return await self._pulls.run(self._query, request)
 
     async def get_message(
-        self, request: reader_pb2.GetMessageRequest, _context: Context
+        self, request: reader_pb2.GetMessageRequest, context: Context
     ) -> reader_pb2.GetMessageResponse:
         """Return the record at a commit offset or with an offset message id."""
+        await self._catch_up.everything_visible(context)
         return await self._pulls.run(self._message, request)
 
     async def query_offset(
-        self, request: reader_pb2.QueryOffsetRequest, _context: Context
+        self, request: reader_pb2.QueryOffsetRequest, context: Context
     ) -> reader_pb2.QueryOffsetResponse:
         """Return an offset of a queue by position or store time."""
+        await self._catch_up.everything_visible(context)
         return await self._pulls.run(self._offset, request)
 
     async def commit_offset(
-        self, request: reader_pb2.CommitOffsetRequest, _context: Context
+        self, request: reader_pb2.CommitOffsetRequest, context: Context
     ) -> reader_pb2.CommitOffsetResponse:
         """Set a group's progress; saved to disk when this returns."""
         if request.queue_offset < 0:
             raise InvalidArgument(
                 "queue_offset", f"must not be negative, and is {request.queue_offset}"
             )
+        await self._catch_up.everything_visible(context)
         await self._commits.commit(
             Commit(request.group, request.topic, request.queue_id, request.queue_offset)
         )
         return reader_pb2.CommitOffsetResponse()
 
     async def fetch_offsets(
-        self, request: reader_pb2.FetchOffsetsRequest, _context: Context
+        self, request: reader_pb2.FetchOffsetsRequest, context: Context
     ) -> reader_pb2.FetchOffsetsResponse:
         """Return a group's progress and lag."""
+        await self._catch_up.everything_visible(context)
         return await self._pulls.run(self._progress, request)
 
     async def list_groups(

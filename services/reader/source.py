@@ -15,6 +15,28 @@ from storage.message import KeyQueryResult, PullResult
 from storage.reader import StoreReader
 
 _LOOK_SECONDS: Final = 0.05
+_INDEX_LAG_BYTES_MAX: Final = 64 << 20  # an indexer further behind is not waited for
+
+
+class IndexProgress:
+    """The indexer's word in the checkpoint page, to wait on."""
+
+    def __init__(self, reader: StoreReader) -> None:
+        self._reader = reader
+
+    @property
+    def change_word(self) -> int:
+        """Differs after every step of the indexer."""
+        positions = self._reader.positions
+        return 0 if positions is None else positions.indexer_word
+
+    def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
+        """Sleep until the indexer has made a step."""
+        positions = self._reader.positions
+        if positions is not None:
+            return positions.wait_for_indexer(seen_word, timeout_s)
+        time.sleep(_LOOK_SECONDS)
+        return self.change_word
 
 
 class Source:
@@ -37,6 +59,42 @@ class Source:
         time.sleep(_LOOK_SECONDS)
         self._reader.refresh()
         return self.change_word
+
+    @property
+    def index_progress(self) -> IndexProgress:
+        """What tells of the indexer's steps."""
+        return IndexProgress(self._reader)
+
+    @property
+    def visible_offset(self) -> int:
+        """See ``StoreReader.visible_offset``."""
+        return self._reader.visible_offset
+
+    @property
+    def indexed_offset(self) -> int:
+        """See ``StoreReader.indexed_offset``."""
+        return self._reader.indexed_offset
+
+    def pending_offset(self) -> int:
+        """Return the end of what was appended if it is to become visible soon, else 0."""
+        end = self._appended_offset()
+        return end if end > self.visible_offset and self._writer_is_alive() else 0
+
+    def pending_index_offset(self) -> int:
+        """Return the end of what was appended if it is to be indexed soon, else 0."""
+        end, indexed_offset = self._appended_offset(), self.indexed_offset
+        positions = self._reader.positions
+        if positions is None or not indexed_offset < end <= indexed_offset + _INDEX_LAG_BYTES_MAX:
+            return 0
+        at_work = positions.indexer_is_running and self._writer_is_alive()
+        return end if at_work and self._is_held(LockRole.INDEXER) else 0
+
+    def _appended_offset(self) -> int:
+        """Return how far a writer of ours that works has come, 0 if there is none."""
+        positions = self._reader.positions
+        if positions is None or not positions.writer_is_current:
+            return 0
+        return positions.appended_offset if positions.writer_is_writable else 0
 
     def pull(
         self,
@@ -146,8 +204,11 @@ class Source:
         }
 
     def _writer_is_alive(self) -> bool:
+        return self._is_held(LockRole.WRITER)
+
+    def _is_held(self, role: LockRole) -> bool:
         try:
-            return DirectoryLock.is_held(self._reader.directory, LockRole.WRITER)
+            return DirectoryLock.is_held(self._reader.directory, role)
         except OSError:
             return False
 

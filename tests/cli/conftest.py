@@ -11,8 +11,6 @@ from run_cli import Penstock, penstock
 from typer.testing import Result
 
 from cli.local_services import NAMES, LocalServices
-from cli.settling import wait_until_visible
-from penstock import Client
 
 SMALL_FILES = (
     "--commit-log-file-size=1MiB",
@@ -41,24 +39,9 @@ def run(services: LocalServices) -> Penstock:
 
     def run_command(*arguments: object, stdin: str | bytes | None = None) -> Result:
         flags = [part for n, a in services.addresses.items() for part in (f"--{n}", a)]
-        result = penstock(*flags, *arguments, stdin=stdin)
-        if "pub" in arguments:
-            settle(services)
-        return result
+        return penstock(*flags, *arguments, stdin=stdin)
 
     return run_command
-
-
-def settle(services: LocalServices) -> None:
-    """Wait until what was stored can be read and found by key."""
-    with Client(
-        writer=services.addresses["writer"],
-        reader=services.addresses["reader"],
-        indexer=services.addresses["indexer"],
-    ) as client:
-        end = client.writer_status().appended_offset
-        wait_until_visible(client, end)
-        client.wait_indexed(end)
 
 
 _numbers = count()

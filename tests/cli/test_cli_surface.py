@@ -176,9 +176,12 @@ def test_a_taken_address_is_exit_code_6(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        result = run_process("writer", "--store", str(tmp_path / "s"), "--listen", address)
+        result = run_process(
+            "writer", "--store", str(tmp_path / "s"), "--listen", address,
+            "--commit-log-file-size", "1MiB",
+        )  # fmt: skip
 
-    assert result.returncode == ExitCode.ADDRESS_TAKEN
+    assert result.returncode == ExitCode.ADDRESS_TAKEN, result.stderr
     assert address in result.stderr
 
 

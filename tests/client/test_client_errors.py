@@ -102,18 +102,6 @@ def test_a_produce_is_of_unknown_outcome_unless_the_writer_said_what_happened(
     assert isinstance(errors.produce_error(error), errors.UnknownOutcome) is is_unknown
 
 
-def test_the_public_names_are_what_can_be_imported() -> None:
-    """``__all__`` is sorted and equals the package's public classes."""
-    public = {
-        name
-        for name, value in vars(penstock).items()
-        if isinstance(value, type) and not name.startswith("_")
-    }
-
-    assert penstock.__all__ == sorted(penstock.__all__)
-    assert set(penstock.__all__) == public
-
-
 def test_every_exception_is_public_and_drawn_in_the_tree() -> None:
     """The docstring's tree names each class."""
     classes = [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -63,14 +61,6 @@ def _topic(client: Client, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def wait_visible(client: Client) -> None:
-    """Wait until consumers can see all that is stored: the flush mode decides when that is."""
-    end = client.writer_status().appended_offset
-    deadline = time.monotonic() + 10
-    while client.reader_status().visible_offset < end and time.monotonic() < deadline:
-        time.sleep(0.005)
-
-
 def test_a_message_comes_back_by_pull_key_and_id(client: Client, topic: str) -> None:
     """With all of its fields, and by each way the same record."""
     stored = client.produce(
@@ -111,7 +101,6 @@ def test_a_batch_is_stored_whole_and_found(client: Client, topic: str) -> None:
         batch.add(b"%d" % n, keys=[f"k{n}"], tag="even" if n % 2 == 0 else "odd", queue_id=n % 4)
     stored = client.produce_batch(batch)
     client.wait_indexed(stored.end_commit_offset)
-    wait_visible(client)
 
     assert stored.record_count == 100
     assert {(r.queue_id, r.first_queue_offset, r.count) for r in stored.ranges} == {
@@ -129,7 +118,6 @@ def test_a_producer_s_handles_are_true(client: Client, topic: str) -> None:
     with client.producer(batch_bytes=4000, linger_ms=1) as producer:
         handles = [(n, producer.send(topic, b"%d" % n, keys=[f"k{n}"])) for n in range(2000)]
 
-    wait_visible(client)
     by_place = {(r.queue_id, r.queue_offset): r for r in client.consume(topic, follow=False)}
     assert len(by_place) == 2000
     for n, handle in handles:
@@ -149,7 +137,6 @@ def test_a_producer_keeps_the_order_of_each_queue(
         for n in range(1000):
             producer.send(topic, b"%d" % n, queue_id=n % 4)
 
-    wait_visible(client)
     for queue_id in range(4):
         records = client.consume(topic, queues=[queue_id], follow=False)
         assert [int(r.body) for r in records] == list(range(queue_id, 1000, 4))
@@ -160,7 +147,6 @@ def test_a_stream_of_pulls_catches_up(client: Client, topic: str) -> None:
     batch = RecordBatch(topic, queue_id=1)
     batch.add_many([b"%d" % n for n in range(3000)])
     client.produce_batch(batch)
-    wait_visible(client)
 
     results = list(client.pull_stream(topic, 1, 10, max_bytes=32 << 10))
 
@@ -174,7 +160,6 @@ def test_a_stream_of_pulls_catches_up(client: Client, topic: str) -> None:
 def test_a_group_resumes(client: Client, topic: str) -> None:
     """What one consumer committed, the next one does not see; nothing is left out."""
     client.produce_many([Message(topic=topic, body=b"%d" % n, queue_id=n % 4) for n in range(40)])
-    wait_visible(client)
     seen = []
     with client.consume(topic, group="billing", follow=False) as consumer:
         for record in consumer:
@@ -216,7 +201,6 @@ def test_a_follower_is_woken(client: Client, topic: str) -> None:
 def test_offsets_by_time(client: Client, topic: str) -> None:
     """The time of a record leads back to it."""
     times = [client.produce(topic, b"x", queue_id=0).store_timestamp_ms for _ in range(3)]
-    wait_visible(client)
 
     assert client.offset(topic, 0, "earliest").queue_offset == 0
     assert client.offset(topic, 0, "latest").queue_offset == 3
@@ -284,7 +268,6 @@ async def test_asyncio_reads_what_asyncio_writes(
         handles = [await producer.send(topic, b"%d" % n, queue_id=1) for n in range(500)]
     assert [(await handle).queue_offset for handle in handles] == list(range(500))
     await aclient.wait_indexed(end)
-    await asyncio.to_thread(wait_visible, client)
 
     assert (await aclient.message(stored.message_id)).body == b"first"
     assert [r.body async for r in aclient.query_by_key(topic, "k", page_size=2)] == [

@@ -1,0 +1,96 @@
+"""Reads that see what was acknowledged before they were asked, whoever stored it.
+
+In async mode an acknowledgement follows the append at once, and the record becomes visible a moment
+later, when dispatch has put it into its queue; the index follows behind that. A read which finds the
+end of what is visible therefore asks the checkpoint page whether more had been appended when it
+came in, and waits for that much, never longer than `SECONDS_MAX` or the caller's deadline. It waits
+for nothing while there is nothing pending, and for nobody who is not at work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from services.arrivals import Arrivals
+from services.server import Context
+
+SECONDS_MAX: Final = 3.0
+DEADLINE_MARGIN_SECONDS: Final = 0.05  # of a caller's deadline, kept for the answer's way back
+_LOOK_SECONDS: Final = 0.1  # whoever is waited for may have died meanwhile
+
+
+class Pending(Protocol):
+    """What is on its way. Both are commit offsets, and 0 if waiting is of no use."""
+
+    def pending_offset(self) -> int:
+        """Return the end of what was appended if that is not visible yet."""
+        ...
+
+    def pending_index_offset(self) -> int:
+        """Return the end of what was appended if that is not indexed yet."""
+        ...
+
+    @property
+    def visible_offset(self) -> int:
+        """End of what is visible."""
+        ...
+
+    @property
+    def indexed_offset(self) -> int:
+        """End of what is found by key."""
+        ...
+
+
+class CatchUp:
+    """All methods run on the event loop."""
+
+    def __init__(
+        self, store: Pending, arrivals: Arrivals, index_arrivals: Arrivals, draining: asyncio.Event
+    ) -> None:
+        self._store = store
+        self._arrivals = arrivals
+        self._index_arrivals = index_arrivals
+        self._draining = draining
+
+    def pending(self) -> int:
+        """Return what to wait for before the end of a queue is believed; 0: nothing."""
+        return self._store.pending_offset()
+
+    async def visible(self, end_commit_offset: int, context: Context) -> None:
+        """Return when everything before the offset is visible, or waiting for it is of no use."""
+        store = self._store
+        await self._wait(
+            lambda: store.visible_offset >= end_commit_offset or not store.pending_offset(),
+            self._arrivals,
+            context,
+        )
+
+    async def everything_visible(self, context: Context) -> None:
+        """Return when everything appended by now is visible, or waiting for it is of no use."""
+        if pending := self._store.pending_offset():
+            await self.visible(pending, context)
+
+    async def everything_indexed(self, context: Context) -> None:
+        """Return when everything appended by now is indexed, or waiting for it is of no use."""
+        store = self._store
+        if pending := store.pending_index_offset():
+            await self._wait(
+                lambda: store.indexed_offset >= pending or not store.pending_index_offset(),
+                self._index_arrivals,
+                context,
+            )
+
+    async def _wait(self, done: Callable[[], bool], arrivals: Arrivals, context: Context) -> None:
+        clock = asyncio.get_running_loop().time
+        until = clock() + SECONDS_MAX
+        remaining = context.time_remaining()
+        if remaining is not None:
+            until = min(until, clock() + remaining - DEADLINE_MARGIN_SECONDS)
+        while True:
+            word = arrivals.word
+            left = until - clock()
+            if done() or left <= 0 or self._draining.is_set():
+                return
+            await arrivals.wait(word, min(left, _LOOK_SECONDS))

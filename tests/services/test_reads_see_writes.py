@@ -1,0 +1,150 @@
+"""What was acknowledged before a read was asked is in its answer, however late it is dispatched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from three_services import ThreeServices, three_services
+
+from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+from storage.dispatch import DispatchThread
+from storage.indexer import StoreIndexer
+
+DISPATCH_DELAY_S = 0.15
+INDEX_DELAY_S = 0.1
+
+
+@pytest.fixture(scope="module", params=["async", "async with pool", "sync"])
+def services(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[ThreeServices]:
+    """Services whose dispatch and index lag behind on purpose."""
+    with pytest.MonkeyPatch.context() as patch:
+        dispatch_round, index_step = DispatchThread._round, StoreIndexer.step
+
+        def late_round(thread: Any) -> bool:
+            time.sleep(DISPATCH_DELAY_S)
+            return dispatch_round(thread)
+
+        def late_step(indexer: Any) -> bool:
+            time.sleep(INDEX_DELAY_S)
+            return index_step(indexer)
+
+        patch.setattr(DispatchThread, "_round", late_round)
+        patch.setattr(StoreIndexer, "step", late_step)
+        directory: Path = tmp_path_factory.mktemp("lagging")
+        pool = {"transient_pool": True, "transient_pool_directory": str(directory)}
+        mode = request.param.partition(" ")[0]
+        changes = pool if "pool" in request.param else {}
+        with three_services(directory / "store", flush_mode=mode, **changes) as running:
+            yield running
+
+
+@pytest.fixture
+def topic(services: ThreeServices, request: pytest.FixtureRequest) -> str:
+    name = request.node.originalname[-100:]
+    create = writer_pb2.CreateTopicRequest(name=name, queue_count=2)
+    try:
+        services.writer.CreateTopic(create, timeout=20)
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.ALREADY_EXISTS
+    return name
+
+
+def put(services: ThreeServices, topic: str, body: bytes = b"x") -> Any:
+    message = common_pb2.Message(topic=topic, body=body, queue_id=0, keys=["key"])
+    request = writer_pb2.ProduceRequest(messages=[message])
+    return services.writer.Produce(request, timeout=20).results[0]
+
+
+def test_a_pull_finds_the_message_stored_just_before(services: ThreeServices, topic: str) -> None:
+    """The first of a queue, which has no file yet, and one behind others alike."""
+    for _ in range(3):
+        stored = put(services, topic)
+        request = reader_pb2.PullRequest(topic=topic, queue_offset=stored.queue_offset, decode=True)
+        response = services.reader.Pull(request, timeout=20)
+        assert response.status == reader_pb2.FOUND
+        assert [r.queue_offset for r in response.decoded] == [stored.queue_offset]
+
+
+def test_a_pull_that_finds_some_does_not_end_before_the_last(
+    services: ThreeServices, topic: str
+) -> None:
+    first = put(services, topic)
+    services.reader.GetMessage(
+        reader_pb2.GetMessageRequest(commit_offset=first.commit_offset), timeout=20
+    )
+    last = put(services, topic)
+    request = reader_pb2.PullRequest(topic=topic, queue_offset=first.queue_offset)
+    response = services.reader.Pull(request, timeout=20)
+    assert response.record_count == 2
+    assert response.max_offset == last.queue_offset + 1
+
+
+def test_a_stream_that_does_not_follow_ends_behind_the_last(
+    services: ThreeServices, topic: str
+) -> None:
+    stored = [put(services, topic).queue_offset for _ in range(5)]
+    request = reader_pb2.PullStreamRequest(topic=topic, queue_offset=stored[0], decode=True)
+    found = [
+        record.queue_offset
+        for response in services.reader.PullStream(request, timeout=20)
+        for record in response.decoded
+    ]
+    assert found == stored
+
+
+def test_offsets_ids_and_progress_know_it(services: ThreeServices, topic: str) -> None:
+    last = put(services, topic)
+    latest = reader_pb2.QueryOffsetRequest(topic=topic, position=reader_pb2.LATEST)
+    assert services.reader.QueryOffset(latest, timeout=20).queue_offset == last.queue_offset + 1
+
+    last = put(services, topic, b"by id")
+    by_id = reader_pb2.GetMessageRequest(message_id=last.message_id)
+    assert services.reader.GetMessage(by_id, timeout=20).record.body == b"by id"
+
+    last = put(services, topic)
+    commit = reader_pb2.CommitOffsetRequest(
+        group="g", topic=topic, queue_offset=last.queue_offset + 1
+    )
+    services.reader.CommitOffset(commit, timeout=20)
+    put(services, topic)
+    fetch = reader_pb2.FetchOffsetsRequest(group="g", topic=topic)
+    assert [o.lag for o in services.reader.FetchOffsets(fetch, timeout=20).offsets] == [1]
+
+
+def test_a_query_by_key_finds_it(services: ThreeServices, topic: str) -> None:
+    stored = [put(services, topic).queue_offset for _ in range(2)]
+    query = reader_pb2.QueryByKeyRequest(topic=topic, key="key", decode=True)
+    response = services.reader.QueryByKey(query, timeout=20)
+    assert {record.queue_offset for record in response.decoded} >= set(stored)
+
+
+def test_nobody_waits_at_the_end_when_nothing_is_pending(
+    services: ThreeServices, topic: str
+) -> None:
+    stored = put(services, topic)
+    end = services.appended_offset()
+    services.indexer.WaitIndexed(indexer_pb2.WaitIndexedRequest(commit_offset=end), timeout=20)
+    request = reader_pb2.PullRequest(topic=topic, queue_offset=stored.queue_offset + 1)
+    services.reader.Pull(request, timeout=20)
+    began = time.monotonic()
+    for _ in range(10):
+        assert services.reader.Pull(request, timeout=20).status == reader_pb2.OFFSET_OVERFLOW_ONE
+    assert time.monotonic() - began < DISPATCH_DELAY_S
+
+
+def test_a_caller_s_deadline_is_kept(services: ThreeServices, topic: str) -> None:
+    """An answer without the message, but an answer."""
+    settled = put(services, topic)
+    services.reader.GetMessage(
+        reader_pb2.GetMessageRequest(commit_offset=settled.commit_offset), timeout=20
+    )
+    stored = put(services, topic)
+    request = reader_pb2.PullRequest(topic=topic, queue_offset=stored.queue_offset)
+    services.reader.Pull(request, timeout=0.1)
