@@ -74,12 +74,10 @@ def batches_of(*, queues: int) -> list[bytes]:
     if queues == 1:
         return [client_batch(rng, number % QUEUES) for number in range(SOURCES)]
     parts = [_records(client_batch(rng, queue)) for queue in range(queues)]
-    mixed = [b"".join(parts[i % queues][i] for i in range(BATCH_RECORDS))]
-    for number in range(1, SOURCES):
-        mixed.append(
-            b"".join(parts[i % queues][(i + number) % BATCH_RECORDS] for i in range(BATCH_RECORDS))
-        )
-    return mixed
+    return [
+        b"".join(parts[i % queues][(i + shift) % BATCH_RECORDS] for i in range(BATCH_RECORDS))
+        for shift in range(SOURCES)
+    ]
 
 
 def _records(batch: bytes) -> list[bytes]:

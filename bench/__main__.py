@@ -1,0 +1,153 @@
+"""Every figure, each beside its limit, in one run: ``python -m bench [--quick] [--only NAME]...``.
+
+Prints one table and writes everything measured to ``bench/results/`` as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import append, echo, kernels, memory, produce, pull, restart
+from bench.figures import Figure, keep, show
+
+RESULTS: Final = Path(__file__).parent / "results"
+KERNELS_SHOWN: Final = ("ConsumeQueue build", "index build")  # of what bench.kernels measures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long to measure."""
+
+    append_rounds: int
+    append_batches: int
+    sustained_batches: int
+    kernel_rounds: int
+    service_rounds: int
+    restart_gib: float
+    restart_rounds: int
+    settle_seconds: float
+
+
+FULL: Final = Effort(
+    append_rounds=21,
+    append_batches=512,
+    sustained_batches=16_384,
+    kernel_rounds=7,
+    service_rounds=7,
+    restart_gib=4,
+    restart_rounds=3,
+    settle_seconds=3,
+)
+QUICK: Final = Effort(
+    append_rounds=7,
+    append_batches=256,
+    sustained_batches=2_048,
+    kernel_rounds=3,
+    service_rounds=3,
+    restart_gib=0.25,
+    restart_rounds=1,
+    settle_seconds=1,
+)
+
+
+def of_service(measure: echo.Measure) -> Figure:
+    """Put a service's rate beside the empty transport into the common form."""
+    return Figure(
+        name=measure.name,
+        value=measure.ours,
+        unit=measure.unit,
+        limit=measure.transport,
+        limit_name="empty",
+        ratio=measure.ratio,
+        wanted=f"{measure.ratio_wanted} x",
+        reached=measure.reached,
+        rounds=measure.rounds,
+    )
+
+
+def of_kernel(measure: kernels.Measure) -> Figure:
+    """Put a kernel's rate into the common form."""
+    return Figure(
+        name=measure.name,
+        value=measure.rate,
+        unit=measure.unit,
+        wanted=measure.wanted,
+        reached=measure.reached,
+        rounds=[(rate, None) for rate in measure.rounds],
+    )
+
+
+def _append(effort: Effort, directory: Path) -> list[Figure]:
+    return append.run(
+        directory,
+        rounds=effort.append_rounds,
+        batches=effort.append_batches,
+        sustained_batches=effort.sustained_batches,
+    )
+
+
+def _kernels(effort: Effort, directory: Path) -> list[Figure]:
+    measures = kernels.run(directory, effort.kernel_rounds)
+    return [of_kernel(each) for each in measures if each.name.startswith(KERNELS_SHOWN)]
+
+
+def _produce(effort: Effort, _directory: Path) -> list[Figure]:
+    return [of_service(each) for each in produce.run(rounds=effort.service_rounds)]
+
+
+def _pull(effort: Effort, _directory: Path) -> list[Figure]:
+    return [of_service(each) for each in pull.run(rounds=effort.service_rounds)]
+
+
+def _restart(effort: Effort, directory: Path) -> list[Figure]:
+    return restart.run(gib=effort.restart_gib, rounds=effort.restart_rounds, directory=directory)
+
+
+def _memory(effort: Effort, _directory: Path) -> list[Figure]:
+    return memory.run(settle_seconds=effort.settle_seconds)
+
+
+BENCHES: Final[Mapping[str, Callable[[Effort, Path], list[Figure]]]] = {
+    "append": _append,
+    "produce": _produce,
+    "pull": _pull,
+    "kernels": _kernels,
+    "restart": _restart,
+    "memory": _memory,
+}
+
+
+def run(effort: Effort, names: Sequence[str], directory: Path) -> list[Figure]:
+    """Run the benches one after the other, so that none disturbs another."""
+    figures: list[Figure] = []
+    for name in names:
+        begin = time.perf_counter()
+        print(f"{name} ...", end=" ", flush=True)
+        figures += BENCHES[name](effort, directory)
+        print(f"{time.perf_counter() - begin:.0f} s", flush=True)
+    return figures
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a short run, for a first look")
+    parser.add_argument("--only", action="append", choices=BENCHES, help="this bench; repeatable")
+    parser.add_argument("--store", type=Path, default=Path(), help="where the files go meanwhile")
+    parser.add_argument("--json", type=Path, help="where the results go instead of bench/results/")
+    arguments = parser.parse_args()
+    names = arguments.only or list(BENCHES)
+    figures = run(QUICK if arguments.quick else FULL, names, arguments.store)
+    show(figures)
+    path = arguments.json or RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+    keep(path, figures, options={"quick": arguments.quick, "benches": names})
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Starting again after kill -9 under load: ``python -m bench.restart [--gib 4] [--rounds 3]``.
+
+A writer process takes record batches until its log is long enough, is killed while more come, and is
+started again: the clock runs from the start of the new process to its first acknowledgement. Then
+the same once more for the engine alone, opened by a fresh process that has only imported it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from bench import echo, produce
+from bench.figures import Figure, show
+from penstock.v1 import writer_pb2, writer_pb2_grpc
+from services import loops
+from services.server import EOF
+from storage.kernels import warm
+from storage.writer import StoreWriter
+
+SECONDS_WANTED: Final = 2.0
+IN_FLIGHT: Final = 32
+RETRY_SECONDS: Final = 0.02
+MORE_BYTES: Final = 256 << 20  # between two kills
+DEADLINE_SECONDS: Final = 60
+
+
+async def _feed(channel: Any) -> None:
+    """Send batches until the server is gone, which ends in an AioRpcError."""
+    frame = produce.batch()
+    call = channel.stream_stream("/penstock.v1.Writer/ProduceStream")()
+    room = asyncio.Semaphore(IN_FLIGHT)
+
+    async def send() -> None:
+        while True:
+            await room.acquire()
+            await call.write(frame)
+
+    sending = asyncio.ensure_future(send())
+    try:
+        while (answer := await call.read()) is not EOF:
+            if writer_pb2.ProduceStreamResponse.FromString(answer).HasField("failure"):
+                await asyncio.sleep(RETRY_SECONDS)  # the disk is behind: the bound on what it owes
+            room.release()
+    finally:
+        sending.cancel()
+
+
+async def _fill_and_kill(address: str, process_id: int, log_bytes: int) -> int:
+    """Feed a writer until its log is so long, kill it meanwhile, and return where it was."""
+    async with grpc.aio.insecure_channel(address, echo.CLIENT_OPTIONS) as channel:
+        stub = echo.stub(writer_pb2_grpc.WriterStub, channel)
+        with suppress(grpc.aio.AioRpcError):  # it is there from the second time on
+            await stub.CreateTopic(
+                writer_pb2.CreateTopicRequest(name=produce.TOPIC, queue_count=produce.QUEUES)
+            )
+        feeding = asyncio.ensure_future(_feed(channel))
+        appended_offset = 0
+        while appended_offset < log_bytes and not feeding.done():
+            await asyncio.sleep(0.05)
+            status = await stub.GetWriterStatus(writer_pb2.GetWriterStatusRequest())
+            appended_offset = status.appended_offset
+        if feeding.done():
+            await feeding
+        os.kill(process_id, signal.SIGKILL)
+        with suppress(grpc.aio.AioRpcError):
+            await asyncio.wait_for(feeding, DEADLINE_SECONDS)
+        return appended_offset
+
+
+async def _first_ack(address: str) -> None:
+    async with grpc.aio.insecure_channel(address, echo.CLIENT_OPTIONS) as channel:
+        stub = echo.stub(writer_pb2_grpc.WriterStub, channel)
+        request = writer_pb2.ProduceRequest.FromString(produce.message())
+        await stub.Produce(request, wait_for_ready=True, timeout=DEADLINE_SECONDS)
+
+
+def _writer(store: Path) -> tuple[str, ...]:
+    return ("services.writer", "--store", str(store), "--listen", "127.0.0.1:0")
+
+
+def _fill(store: Path, log_bytes: int) -> int:
+    with echo.process(*_writer(store)) as (address, process_id):
+        return loops.run(_fill_and_kill(address, process_id, log_bytes))
+
+
+def _restart(store: Path, log_bytes: int) -> tuple[float, int]:
+    """Return the seconds from start to first acknowledgement; the process is killed under load."""
+    begin = time.perf_counter()
+    with echo.process(*_writer(store)) as (address, process_id):
+        loops.run(_first_ack(address))
+        seconds = time.perf_counter() - begin
+        return seconds, loops.run(_fill_and_kill(address, process_id, log_bytes))
+
+
+def _open_alone(store: Path) -> float:
+    """Return the seconds that opening the store takes, in a process which dies right after it."""
+    command = [sys.executable, "-m", "bench.restart", "--open", str(store)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def run(*, gib: float = 4, rounds: int = 3, directory: Path | None = None) -> list[Figure]:
+    """Measure both in turn, each after a kill of its own."""
+    starts, opens = [], []
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as temporary:
+        store = Path(temporary) / "store"
+        end = _fill(store, int(gib * (1 << 30)))
+        for _ in range(rounds):
+            seconds, end = _restart(store, end + MORE_BYTES)
+            starts.append(seconds)
+            opens.append(_open_alone(store))
+            end = _fill(store, end + MORE_BYTES)
+    return [
+        _figure(f"start after kill -9, {gib:g} GiB of log, to first ack", starts),
+        _figure(f"engine open after kill -9, {gib:g} GiB of log", opens),
+    ]
+
+
+def _figure(name: str, seconds: list[float]) -> Figure:
+    value = statistics.median(seconds)
+    return Figure(
+        name=name,
+        value=value,
+        unit="s",
+        wanted=f"{SECONDS_WANTED:g} s",
+        reached=value <= SECONDS_WANTED,
+        rounds=[(each, None) for each in seconds],
+    )
+
+
+def _open_and_die(store: Path) -> None:
+    warm()
+    begin = time.perf_counter()
+    StoreWriter.open(store)
+    print(time.perf_counter() - begin, flush=True)
+    os._exit(0)
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--gib", type=float, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--store", type=Path, help="where the files go meanwhile")
+    parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.open is not None:
+        _open_and_die(arguments.open)
+    show(run(gib=arguments.gib, rounds=arguments.rounds, directory=arguments.store))
+
+
+if __name__ == "__main__":
+    main()
