@@ -180,6 +180,7 @@ class RpcServer:
         if isinstance(error, StoreError):
             whole = status.status_of(error, request_id)
             code, message = status.code_of(error), str(error)
+            error.__traceback__ = None  # one that is raised again and again would keep every frame
             if self._settings.access_log != "none":
                 self._log_call(
                     name, context, code.name, None, request_id=request_id, problem=message

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from storage.errors import StoreError
+from storage.errors import StoreError, StoreFailed
 
 
 class Acknowledging(Protocol):
@@ -66,7 +66,8 @@ class Acks:
         if waiting and (failure := self._store.failure()) is not None:
             for _, future in waiting:
                 if not future.done():
-                    future.set_exception(failure)
+                    # An exception of its own each: one that many raise keeps all their frames.
+                    future.set_exception(StoreFailed(str(failure)))
             waiting.clear()
 
     def _on_ack(self, _offset: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from penstock.v1 import common_pb2, writer_pb2
 from services import status, wire
+from services.peers import host_of_peer
 from services.server import EOF, Context, Draining, raw
 from services.writer.acks import Acknowledging, Acks
 from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
@@ -41,7 +42,7 @@ class WriterStore(Acknowledging, Protocol):
 
     @property
     def appended_offset(self) -> int: ...
-    def put(self, messages: Sequence[Message]) -> list[PutResult]: ...
+    def put(self, messages: Sequence[Message], *, born_host: str) -> list[PutResult]: ...
     def append_batch(self, records: memoryview) -> BatchResult: ...
     def create_topic(
         self, name: str, queue_count: int, *, attributes: Mapping[str, str]
@@ -72,12 +73,15 @@ class WriterServicer:
         self._stream_batches_max = stream_batches_max
 
     async def produce(
-        self, request: writer_pb2.ProduceRequest, _context: Context
+        self, request: writer_pb2.ProduceRequest, context: Context
     ) -> writer_pb2.ProduceResponse:
         """Store messages; the answer follows once they are as safe as the flush mode says."""
         if not request.messages:
             raise status.InvalidArgument("messages", "is empty; send at least one message")
-        results = self._store.put([wire.message_of(message) for message in request.messages])
+        results = self._store.put(
+            [wire.message_of(message) for message in request.messages],
+            born_host=host_of_peer(context.peer()),
+        )
         end = self._store.appended_offset
         if not self._acks.has(end):
             await self._acks.wait(end)
@@ -105,7 +109,7 @@ class WriterServicer:
             await asyncio.wait(
                 {answering, receiving, draining}, return_when=asyncio.FIRST_COMPLETED
             )
-            if answering.done():  # it ends by itself only if the store or the stream failed
+            if answering.done():  # it ends by itself only if the stream broke
                 await answering
             if not receiving.done():  # draining: no more frames, but answers to those stored
                 receiving.cancel()
@@ -206,7 +210,7 @@ class WriterServicer:
                 return
             try:
                 outcomes.put_nowait(self._append(wire.batch_records(frame)))
-            except (StoreFailed, StoreClosed):
+            except StoreClosed:
                 raise
             except StoreError as error:
                 outcomes.put_nowait(error)
@@ -214,12 +218,17 @@ class WriterServicer:
     async def _answer(
         self, outcomes: asyncio.Queue[Any], in_flight: asyncio.Semaphore, context: Context
     ) -> None:
+        """Answer each frame when its batch is safe, or never will be."""
         while (outcome := await outcomes.get()) is not _END:
+            if not isinstance(outcome, StoreError):
+                try:
+                    if not self._acks.has(outcome.end_commit_offset):
+                        await self._acks.wait(outcome.end_commit_offset)
+                except StoreFailed as failure:
+                    outcome = failure
             if isinstance(outcome, StoreError):
                 answer = writer_pb2.ProduceStreamResponse(failure=status.failure_of(outcome))
             else:
-                if not self._acks.has(outcome.end_commit_offset):
-                    await self._acks.wait(outcome.end_commit_offset)
                 answer = writer_pb2.ProduceStreamResponse(stored=wire.batch_response(outcome))
             await context.write(answer.SerializeToString())
             in_flight.release()

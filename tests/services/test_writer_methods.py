@@ -88,18 +88,29 @@ def test_one_acknowledgement_answers_everybody_it_covers(
     assert all(len(call.result().results) == 1 for call in calls)
 
 
-def test_a_failed_sync_acknowledges_nothing(
-    grpc_stub: Any, store: FakeWriterStore, refusal: Any
-) -> None:
+def test_a_failed_sync_acknowledges_nothing(grpc_stub: Any, store: FakeWriterStore) -> None:
     call = grpc_stub.Produce.future(request(b"x"), timeout=20)
     until(lambda: len(store.stored) == 1)
     store.fail(errors.StoreFailed("fsync failed; restart the writer"))
-    refused = refusal(call.result_or_raise) if hasattr(call, "result_or_raise") else None
     with pytest.raises(grpc.RpcError) as caught:
         call.result()
-    assert refused is None
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert "fsync failed" in caught.value.details()
+
+
+def test_a_failure_raised_for_ever_keeps_nothing(
+    grpc_stub: Any, store: FakeWriterStore, refusal: Any
+) -> None:
+    """One exception for all calls must not collect a traceback from each."""
+    store.error = errors.StoreFailed("fsync failed")
+    for _ in range(5):
+        assert refusal(grpc_stub.Produce, request(b"x")).code is (
+            grpc.StatusCode.FAILED_PRECONDITION
+        )
+    depth, entry = 0, store.error.__traceback__
+    while entry is not None:
+        depth, entry = depth + 1, entry.tb_next
+    assert depth == 0
 
 
 def test_a_cancelled_caller_leaves_the_others_waiting(
@@ -204,17 +215,24 @@ def test_unanswered_frames_of_a_stream_are_bounded(grpc_stub: Any, store: FakeWr
     assert len(list(stream.answers)) == 4 * IN_FLIGHT
 
 
-def test_a_failed_store_ends_the_stream_with_its_status(
+def test_a_failed_store_answers_each_frame_of_a_stream(
     grpc_stub: Any, store: FakeWriterStore
 ) -> None:
+    """Those appended and not synced, and those that come later, each in its place."""
     stream = Stream(grpc_stub)
-    stream.send(b"never safe")
-    until(lambda: len(store.stored) == 1)
+    base = store.appended_offset
+    for frame in (b"safe", b"never", b"safe either"):
+        stream.send(frame)
+    until(lambda: len(store.stored) == 3)
+    store.acknowledge(base + 4)
+    assert next(stream.answers).WhichOneof("outcome") == "stored"
     store.fail(errors.StoreFailed("fsync failed"))
-    with pytest.raises(grpc.RpcError) as caught:
-        list(stream.answers)
-    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    store.error = errors.StoreFailed("fsync failed")
+    stream.send(b"late")
     stream.close()
+    answers = list(stream.answers)
+    assert [a.failure.code for a in answers] == [grpc.StatusCode.FAILED_PRECONDITION.value[0]] * 3
+    assert all("fsync failed" in a.failure.message for a in answers)
 
 
 def test_a_cancelled_stream_frees_the_service(grpc_stub: Any, store: FakeWriterStore) -> None:

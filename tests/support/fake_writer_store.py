@@ -50,7 +50,7 @@ class FakeWriterStore:
             self.acknowledge()
         return begin
 
-    def put(self, messages: Sequence[Message]) -> list[PutResult]:
+    def put(self, messages: Sequence[Message], *, born_host: str) -> list[PutResult]:
         return [
             PutResult(
                 topic=m.topic,

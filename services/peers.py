@@ -1,0 +1,31 @@
+"""Who calls, as a record names hosts."""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote
+
+_UNKNOWN: Final = "127.0.0.1:0"  # no internet address: a socket of this machine
+
+
+@lru_cache(maxsize=4096)  # a peer sends many messages
+def host_of_peer(peer: str) -> str:
+    """Return ``address:port`` for gRPC's name of a peer, such as ``ipv4:10.0.0.7:51234``.
+
+    An IPv4 address inside an IPv6 one is given as what it is.
+    """
+    kind, _, name = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return _UNKNOWN
+    host, _, port = unquote(name).rpartition(":")
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return _UNKNOWN
+    if not port.isdecimal():
+        return _UNKNOWN
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
