@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -198,7 +199,7 @@ class ConsumeQueue:
         self.next_offset = queue_offset
 
     def forget(self) -> None:
-        """Drop the files from the tables, after they were deleted."""
+        """Hear that the files were deleted: whoever still holds the queue finds it empty."""
         self._starts = set()
         self.next_offset = 0
 
@@ -375,7 +376,7 @@ class QueueTable:
             self.filesystem.remove_directory(directory)
             self.filesystem.sync_directory(self.directory)
         for key in [key for key in self._queues if key[0] == topic]:
-            del self._queues[key]
+            self._queues.pop(key).forget()
 
     def sync(self) -> None:
         """Make every unit written before the call durable. An OSError latches with the caller."""
@@ -392,7 +393,7 @@ class QueueTable:
             finally:
                 file.close()
         for directory in directories:
-            if self.filesystem.exists(directory):
+            with suppress(FileNotFoundError):
                 self.filesystem.sync_directory(directory)
 
     def close(self) -> None:

@@ -149,7 +149,9 @@ class ConsumerOffsets:
     def close(self) -> None:
         """Save and give up the right to commit."""
         with self._guard:
-            self.save()
-            if self._lock is not None:
-                self._lock.release()
-                self._lock = None
+            try:
+                self.save()
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
+                    self._lock = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -120,7 +120,14 @@ class Engine:
         self._hurried_from = -1
 
     def start(self) -> None:
-        """Publish the session and start the threads."""
+        """Publish the session and start the threads; if that fails, none is left and all is let go."""
+        try:
+            self._start()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _start(self) -> None:
         end_offset = self.recovered.end_offset
         self.keeper.keep(always=True)
         self._positions.start_writer(
@@ -259,24 +266,39 @@ class Engine:
 
     def close(self) -> None:
         """Stop in the order in which bytes travel, so that each thread finishes its part."""
-        clean = self.failure is None
+        clean = False
         try:
-            clean = self._drain() and clean
+            clean = self._drain()
         finally:
-            self._positions.publish_writable(False)
-            self._allocator.close()
-            if self._pool is not None:
-                self._pool.close()
-            self._files.close()
-            self.queues.close()
-            if clean:
-                with suppress(FileNotFoundError):
-                    self._filesystem.unlink(self._paths.abort)
-                self._filesystem.sync_directory(self._paths.root)
-            self._positions.close()
-            self._lock.release()
+            self._let_go(clean=clean)
 
-    def _drain(self) -> bool:
+    def _abandon(self) -> None:
+        """Undo a start that failed half-way."""
+        try:
+            self._stop_threads()
+        finally:
+            self._let_go(clean=False)
+
+    def _let_go(self, *, clean: bool) -> None:
+        with ExitStack() as parts:  # from the last to the first, each whatever the others say
+            parts.callback(self._lock.release)
+            parts.callback(self._positions.close)
+            if clean:
+                parts.callback(self._mark_stopped)
+            parts.callback(self.queues.close)
+            parts.callback(self._files.close)
+            if self._pool is not None:
+                parts.callback(self._pool.close)
+            parts.callback(self._allocator.close)
+            parts.callback(self._positions.publish_writable, False)
+
+    def _mark_stopped(self) -> None:
+        with suppress(FileNotFoundError):
+            self._filesystem.unlink(self._paths.abort)
+        self._filesystem.sync_directory(self._paths.root)
+
+    def _stop_threads(self) -> bool:
+        """Stop each after its part; return whether all did theirs."""
         steps: list[Callable[[], None]] = [self.flusher.close, self.dispatch.stop, self.keeper.stop]
         if self.committer is not None:
             steps.insert(0, self.committer.close)
@@ -286,15 +308,21 @@ class Engine:
                 step()
             except StoreError:
                 complete = False
-        if complete and self.failure is None:
-            log = self.log
-            if log.flushed_offset == log.appended_offset == self.dispatch.position:
-                try:
-                    self.keeper.keep(clean=True)
-                except (OSError, StoreError):
-                    return False
-                return True
-        return False
+        return complete and self.failure is None
+
+    def _drain(self) -> bool:
+        """Stop the threads; return whether all is durable and the checkpoint says so."""
+        log = self.log
+        if (
+            not self._stop_threads()
+            or not log.flushed_offset == log.appended_offset == self.dispatch.position
+        ):
+            return False
+        try:
+            self.keeper.keep(clean=True)
+        except StoreFailed:
+            return False
+        return True
 
 
 def open_engine(

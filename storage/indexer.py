@@ -402,7 +402,11 @@ class StoreIndexer:
             return False
         limit = self._checkpoint.confirm_offset
         if self._follower is None or self._session != self._checkpoint.writer_session:
-            self._prepare(limit)
+            try:
+                self._prepare(limit)
+            except BaseException:
+                self._follower = None  # files may be gone that it counts on: prepare anew
+                raise
         follower = self._follower
         assert follower is not None
         moved = follower.step(limit)

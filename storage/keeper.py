@@ -2,7 +2,8 @@
 
 Each round: note how far log and queues are, sync the queues, then raise the durable slot of the
 checkpoint. Recovery starts from there, so the round's interval bounds its work, not the store's size.
-The first round that fails is the last; the slot then stays where it was, which is always true.
+The first round that fails is the last, whoever asked for it; the slot then stays where it was, which
+is always true.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
+
+from storage.errors import StoreFailed
 
 if TYPE_CHECKING:
     from storage.consume_queue import QueueTable
@@ -47,7 +50,7 @@ class CheckpointKeeper:
         self._fail = fail
         self._wake = threading.Event()
         self._stopping = False
-        self._failed = False
+        self._failure: BaseException | None = None
         self._round = threading.Lock()
         self._stored: tuple[int, int] | None = None
         self._dispatched: deque[tuple[int, int]] = deque()
@@ -63,24 +66,36 @@ class CheckpointKeeper:
         self._wake.set()
 
     def keep(self, *, clean: bool = False, always: bool = False) -> None:
-        """Do one round now. Raises OSError when a sync fails, and StoreFull."""
+        """Do one round now. Raises StoreFailed when a sync fails, or has failed before."""
         with self._round:
-            progress = self._progress()
-            dispatched_offset, unit_count = self._durable_units(progress)
-            reached = (progress.flushed_offset, dispatched_offset)
-            if reached == self._stored and not clean and not always:
-                return
-            self._queues.sync()
-            self._positions.store_durable(
-                store_id=self._store_id,
-                flushed_offset=progress.flushed_offset,
-                dispatched_offset=dispatched_offset,
-                unit_count=unit_count,
-                physic_timestamp_ms=self._timestamp_ms(progress, dispatched_offset),
-                logics_timestamp_ms=self._timestamp_ms(progress, dispatched_offset),
-                clean=clean,
-            )
-            self._stored = reached
+            if self._failure is None:
+                try:
+                    self._do_round(clean=clean, always=always)
+                except BaseException as error:  # noqa: BLE001  told to everybody
+                    # The kernel may take what it could not write for written: a second sync that
+                    # succeeds would prove nothing.
+                    self._failure = error
+                    self._fail(error)
+            if self._failure is not None:
+                raise StoreFailed(f"the checkpoint failed: {self._failure}") from self._failure
+
+    def _do_round(self, *, clean: bool, always: bool) -> None:
+        progress = self._progress()
+        dispatched_offset, unit_count = self._durable_units(progress)
+        reached = (progress.flushed_offset, dispatched_offset)
+        if reached == self._stored and not clean and not always:
+            return
+        self._queues.sync()
+        self._positions.store_durable(
+            store_id=self._store_id,
+            flushed_offset=progress.flushed_offset,
+            dispatched_offset=dispatched_offset,
+            unit_count=unit_count,
+            physic_timestamp_ms=self._timestamp_ms(progress, dispatched_offset),
+            logics_timestamp_ms=self._timestamp_ms(progress, dispatched_offset),
+            clean=clean,
+        )
+        self._stored = reached
 
     def _durable_units(self, progress: Progress) -> tuple[int, int]:
         """Return the furthest known place of dispatch that the log is durable up to."""
@@ -115,6 +130,5 @@ class CheckpointKeeper:
                 return
             try:
                 self.keep()
-            except BaseException as error:  # noqa: BLE001  a sync failed: nothing may rely on it
-                self._fail(error)
+            except StoreFailed:
                 return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -125,14 +125,15 @@ class StoreReader:
             if self._closed:
                 return
             self._closed = True
-            for queue in self._queues.values():
-                queue.close()
+            with ExitStack() as parts:  # each whatever the others say
+                if self._positions is not None:
+                    parts.callback(self._positions.close)
+                parts.callback(self.index.close)
+                parts.callback(self.log.close)
+                for queue in self._queues.values():
+                    parts.callback(queue.close)
+                parts.callback(self.consumer_offsets.close)
             self._queues.clear()
-            self.consumer_offsets.close()
-            self.log.close()
-            self.index.close()
-            if self._positions is not None:
-                self._positions.close()
 
     # ---- what is visible
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
@@ -103,12 +104,12 @@ class MessageStore:
 
     def close(self) -> None:
         """Drain and stop: reader, indexer, writer. Safe to call twice."""
-        self._reader.close()
-        if self._writer is not None:
-            self._writer.close()
-        if self._indexer is not None:
-            self._indexer.close()
-            self._indexer = None
+        with ExitStack() as parts:  # from the last to the first, each whatever the others say
+            if self._indexer is not None:
+                parts.callback(self._indexer.close)
+            if self._writer is not None:
+                parts.callback(self._writer.close)
+            parts.callback(self._reader.close)
 
     @property
     def writer(self) -> StoreWriter:

@@ -376,7 +376,7 @@ class StoreWriter:
 
         After a failure the stop is not marked, so that the next start verifies.
         """
-        with self._append_lock:
+        with self._topic_lock, self._append_lock:
             if self._closed:
                 return
             self._closed = True

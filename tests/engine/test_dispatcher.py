@@ -33,7 +33,7 @@ def new_table(tmp_path):
 
 
 def dispatch_all(files, table, begin, end):
-    dispatcher = Dispatcher(files, table, begin)
+    dispatcher = Dispatcher(files, table, begin, unit_count=0)
     while dispatcher.step(end):
         pass
     return dispatcher.position

@@ -199,7 +199,7 @@ def test_recovery_time_of_a_broker() -> None:
 
 
 SLOTS = [
-    WriterSlot(True, 7, bytes(range(16)), 100, 90, bytes(range(32)), bytes(32)),
+    WriterSlot(True, 7, bytes(range(16)), 100, 90, 5, bytes(range(32)), bytes(32)),
     IndexerSlot(False, 8, bytes(range(16)), 80, 20231114221320123, bytes(range(40))),
 ]
 

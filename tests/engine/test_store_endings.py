@@ -1,0 +1,220 @@
+"""What is left after a start that fails, a stop that fails, and things that cross a stop."""
+
+import errno
+import shutil
+import threading
+
+import pytest
+from engine_store import append, check_queues_match_log, record, small_config
+
+from storage import MessageStore
+from storage.clock import SystemClock
+from storage.consume_queue import QueueTable
+from storage.errors import StoreClosed, StoreFailed, StoreFull, TopicNotFound
+from storage.files.filesystem import OsFile, OsFileSystem
+from storage.indexer import StoreIndexer
+from storage.message import Message
+from storage.writer import StoreWriter
+
+
+def own_threads():
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("penstock")}
+
+
+def test_a_start_that_fails_leaves_no_thread_and_no_lock(tmp_path, monkeypatch):
+    """Here the pool has no memory for the buffer of the file to go on in."""
+    (tmp_path / "shm").mkdir()
+    config = small_config(transient_pool=True, transient_pool_directory=str(tmp_path / "shm"))
+    directory = tmp_path / "store"
+    with StoreWriter.open(directory, config) as writer:
+        writer.create_topic("t", 1)
+        append(writer, record())
+    before = own_threads()
+    allocate = OsFile.allocate
+
+    def refuse(file, position, length):
+        if "shm" in str(file.path):
+            raise StoreFull("no space left")
+        allocate(file, position, length)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "allocate", refuse)
+        with pytest.raises(StoreFull):
+            StoreWriter.open(directory, config)
+    assert own_threads() == before
+    with StoreWriter.open(directory, config) as writer:
+        append(writer, record())
+    assert check_queues_match_log(directory) == 2
+
+
+def test_a_store_whose_offsets_cannot_be_saved_lets_go_of_everything_else(tmp_path, monkeypatch):
+    directory = tmp_path / "store"
+    before = own_threads()
+    store = MessageStore.open(directory, small_config())
+    store.create_topic("t", 1)
+    store.put(Message(topic="t", body=b"x"))
+    store.pull("t", 0, queue_offset=0)
+    store.reader.commit_offset("g", "t", 0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            OsFileSystem, "write_atomically", lambda *_, **__: (_ for _ in ()).throw(StoreFull("x"))
+        )
+        with pytest.raises(StoreFull):
+            store.close()
+    assert own_threads() == before
+    assert not (directory / "abort").exists()
+    with MessageStore.open(directory, small_config()) as store:
+        assert store.reader.commit_offset("g", "t", 0, 1) == 1
+
+
+def test_a_failed_sync_while_a_topic_is_deleted_fails_the_store(tmp_path, monkeypatch):
+    """A later sync that succeeds says nothing about what the failed one was for."""
+    config = small_config(queue_flush_interval_ms=60_000)
+    directory = tmp_path / "store"
+    writer = StoreWriter.open(directory, config)
+    for name in ("t", "u"):
+        writer.create_topic(name, 1)
+        append(writer, record(topic=name))
+    sync = OsFile.sync
+
+    def fail(file):
+        if "consumequeue" in str(file.path):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "sync", fail)
+        with pytest.raises(StoreFailed, match="Input/output"):
+            writer.delete_topic("u")
+    assert not writer.status().writable
+    with pytest.raises(StoreFailed):
+        writer.append_batch(record())
+    writer.close()
+    assert (directory / "abort").exists()
+    with StoreWriter.open(directory, config) as writer:
+        append(writer, record())
+    assert list((directory / "consumequeue").iterdir()) == [directory / "consumequeue" / "t"]
+
+
+def test_a_queue_directory_that_goes_during_a_sync_is_no_failure(tmp_path):
+    class Deleting(OsFileSystem):
+        def sync_directory(self, path):
+            if path.name == "0" and path.exists():
+                shutil.rmtree(path)
+            super().sync_directory(path)
+
+    table = QueueTable(Deleting(), tmp_path, file_size=200)
+    table.get("t", 0).append(bytes(20))
+    table.sync()
+    assert not (tmp_path / "t" / "0").exists()
+
+
+def test_a_queue_that_is_held_while_its_topic_goes_is_empty(tmp_path):
+    table = QueueTable(OsFileSystem(), tmp_path, file_size=200)
+    held = table.get("t", 0)
+    held.append(bytes(7 * 20))
+    assert table.remove_topic("t") == 7
+    assert (held.next_offset, held.find_first(0), held.read(0, 1)) == (0, 0, bytes(20))
+    assert table.get("t", 0) is not held
+
+
+def test_topics_are_deleted_and_made_again_under_load(tmp_path):
+    """Nothing fails but what names a topic that is not there; the other topic loses nothing."""
+    directory = tmp_path / "store"
+    writer = StoreWriter.open(directory, small_config())
+    for name in ("kept", "gone"):
+        writer.create_topic(name, 2)
+    stop = threading.Event()
+    problems = []
+    stored = [0]
+
+    def produce(topic):
+        while not stop.is_set():
+            try:
+                append(writer, record(topic=topic, queue_id=stored[0] % 2))
+                if topic == "kept":
+                    stored[0] += 1
+                writer.describe_topic(topic)
+            except TopicNotFound:
+                assert topic == "gone"
+            except BaseException as error:
+                problems.append(error)
+                raise
+
+    threads = [threading.Thread(target=produce, args=(name,)) for name in ("kept", "gone")]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        writer.delete_topic("gone")
+        writer.create_topic("gone", 2)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    writer.delete_topic("gone")
+    writer.close()
+    assert problems == []
+    with MessageStore.open(directory, small_config()) as store:
+        assert store.writer.recovered.record_count == 0  # the stop was clean
+        assert sum(store.max_offset("kept", queue_id) for queue_id in range(2)) == stored[0] > 0
+
+
+def test_a_topic_that_is_being_made_is_there_before_the_store_closes(tmp_path, monkeypatch):
+    writer = StoreWriter.open(tmp_path / "store", small_config())
+    saving, go_on = threading.Event(), threading.Event()
+    write_atomically = OsFileSystem.write_atomically
+
+    def wait(filesystem, path, data, **options):
+        if path.name == "topics.json":
+            saving.set()
+            go_on.wait(10)
+            assert writer._engine._positions.writer_is_writable
+        write_atomically(filesystem, path, data, **options)
+
+    monkeypatch.setattr(OsFileSystem, "write_atomically", wait)
+    made = []
+    maker = threading.Thread(target=lambda: made.append(writer.create_topic("t", 1)))
+    maker.start()
+    saving.wait(10)
+    closer = threading.Thread(target=writer.close)
+    closer.start()
+    closer.join(0.2)
+    go_on.set()
+    maker.join(10)
+    closer.join(10)
+    assert made
+    with pytest.raises(StoreClosed):
+        writer.create_topic("u", 1)
+
+
+def test_an_indexer_that_could_not_prepare_prepares_again(tmp_path, monkeypatch):
+    """A disk that is full while it takes its files back must not make it go on where it was."""
+    config = small_config()
+    directory = tmp_path / "store"
+    filesystem, clock = OsFileSystem(), SystemClock()
+    with StoreWriter.open(directory, config) as writer:
+        writer.create_topic("t", 1)
+        writer.put([Message(topic="t", body=b"x", keys=("a",))])
+        assert writer.wait_dispatched(writer.appended_offset, 10)
+        indexer = StoreIndexer.open(directory, config, filesystem=filesystem, clock=clock)
+        while indexer.step():
+            pass
+    with StoreWriter.open(directory, config) as writer:
+        full = [True]
+        prepare = StoreIndexer._prepare
+
+        def refuse(self, end_commit_offset):
+            self._session = self._checkpoint.writer_session
+            if full[0]:
+                self._directory.drop_from(0)
+                raise StoreFull("no space left")
+            prepare(self, end_commit_offset)
+
+        monkeypatch.setattr(StoreIndexer, "_prepare", refuse)
+        with pytest.raises(StoreFull):
+            indexer.step()
+        full[0] = False
+        while indexer.step():
+            pass
+        assert indexer.indexed_offset == writer.appended_offset
+        assert indexer.key_count == 2  # the key, and the unique one
+        indexer.close()
