@@ -31,6 +31,9 @@ UNARY: Final = "/penstock.bench.Echo/Unary"
 SINK: Final = "/penstock.bench.Echo/Sink"
 SOURCE: Final = "/penstock.bench.Echo/Source"
 RESPONSE_BYTES: Final = 1 << 20
+# As long as the writer's answers, which say where messages are.
+UNARY_ANSWER: Final = bytes(112)
+SINK_ANSWER: Final = bytes(40)
 CLIENT_OPTIONS: Final = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -102,28 +105,28 @@ async def time_unary(
 
 
 async def time_sink(
-    channel: Any, method: str, frame: bytes, *, frames: int, in_flight: int
+    channel: Any, method: str, frames: Sequence[bytes], *, count: int, in_flight: int
 ) -> float:
     """Return frames per second of a stream that answers each, ``in_flight`` unanswered at most."""
     call = channel.stream_stream(method)()
     room = asyncio.Semaphore(in_flight)
 
     async def receive() -> None:
-        for _ in range(frames):
+        for _ in range(count):
             answer = await call.read()
             assert answer is not EOF
             room.release()
 
     started = time.perf_counter()
     receiving = asyncio.ensure_future(receive())
-    for _ in range(frames):
+    for number in range(count):
         await room.acquire()
-        await call.write(frame)
+        await call.write(frames[number % len(frames)])
     await call.done_writing()
     await receiving
     seconds = time.perf_counter() - started
     assert await call.read() is EOF
-    return frames / seconds
+    return count / seconds
 
 
 async def time_source(channel: Any, method: str, request: bytes) -> float:
@@ -204,11 +207,11 @@ class _Echo:
         self._response = bytes(RESPONSE_BYTES)
 
     async def unary(self, _request: bytes, _context: Any) -> bytes:
-        return b""
+        return UNARY_ANSWER
 
     async def sink(self, requests: AsyncIterator[bytes], context: Any) -> None:
         async for _ in requests:
-            await context.write(b"")
+            await context.write(SINK_ANSWER)
 
     async def source(self, request: bytes, context: Any) -> None:
         for _ in range(int(request)):

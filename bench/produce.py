@@ -18,10 +18,12 @@ RECORDS: Final = 64  # of about 1 KiB in a batch
 FRAMES: Final = 2_000  # of a round
 CALLS: Final = 4_000
 IN_FLIGHT: Final = 64
+STREAM: Final = "/penstock.v1.Writer/ProduceStream"
+UNARY: Final = "/penstock.v1.Writer/Produce"
 
 
-def batch() -> bytes:
-    """Return a serialized request with 64 records, 64 KiB together."""
+def batches() -> list[bytes]:
+    """Return a serialized request for each queue, as clients send them: 64 records, 64 KiB together."""
     properties = encode_properties({"KEYS": "order-1234567", "TAGS": "new"})
 
     def record(queue_id: int, body: bytes) -> bytes:
@@ -37,8 +39,10 @@ def batch() -> bytes:
         )
 
     body = b"x" * (1024 - len(record(0, b"")))
-    records = [record(i % QUEUES, body) for i in range(RECORDS)]
-    return writer_pb2.ProduceBatchRequest(records=b"".join(records)).SerializeToString()
+    return [
+        writer_pb2.ProduceBatchRequest(records=record(queue_id, body) * RECORDS).SerializeToString()
+        for queue_id in range(QUEUES)
+    ]
 
 
 def message() -> bytes:
@@ -52,7 +56,7 @@ def message() -> bytes:
 
 async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Measure]:
     """Time both forms of producing against a running writer and echo server."""
-    frame, request = batch(), message()
+    frames, request = batches(), message()
     async with (
         grpc.aio.insecure_channel(writer, echo.CLIENT_OPTIONS) as ours,
         grpc.aio.insecure_channel(transport, echo.CLIENT_OPTIONS) as limit,
@@ -61,26 +65,18 @@ async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Meas
         await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=QUEUES))
         return [
             await echo.alternate(
-                f"produce stream, {len(frame) // 1024} KiB batches",
+                f"produce stream, {len(frames[0]) // 1024} KiB batches",
                 "frames/s",
                 0.7,
-                lambda: echo.time_sink(
-                    ours,
-                    "/penstock.v1.Writer/ProduceStream",
-                    frame,
-                    frames=FRAMES,
-                    in_flight=IN_FLIGHT,
-                ),
-                lambda: echo.time_sink(limit, echo.SINK, frame, frames=FRAMES, in_flight=IN_FLIGHT),
+                lambda: echo.time_sink(ours, STREAM, frames, count=FRAMES, in_flight=IN_FLIGHT),
+                lambda: echo.time_sink(limit, echo.SINK, frames, count=FRAMES, in_flight=IN_FLIGHT),
                 rounds=rounds,
             ),
             await echo.alternate(
                 "produce, one message a call, 64 in flight",
                 "calls/s",
                 0.75,
-                lambda: echo.time_unary(
-                    ours, "/penstock.v1.Writer/Produce", request, calls=CALLS, in_flight=IN_FLIGHT
-                ),
+                lambda: echo.time_unary(ours, UNARY, request, calls=CALLS, in_flight=IN_FLIGHT),
                 lambda: echo.time_unary(
                     limit, echo.UNARY, request, calls=CALLS, in_flight=IN_FLIGHT
                 ),

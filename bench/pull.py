@@ -27,9 +27,9 @@ async def measure(writer: str, reader: str, transport: str, *, rounds: int) -> l
         )
         await echo.time_sink(
             filling,
-            "/penstock.v1.Writer/ProduceStream",
-            produce.batch(),
-            frames=FRAMES,
+            produce.STREAM,
+            produce.batches(),
+            count=FRAMES,
             in_flight=32,
         )
         last = reader_pb2.PullRequest(
