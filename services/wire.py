@@ -19,6 +19,9 @@ _PULL_TAG: Final = bytes([(reader_pb2.PullResponse.RECORDS_FIELD_NUMBER << 3) | 
 _QUERY_TAG: Final = bytes(
     [(reader_pb2.QueryByKeyResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
 )
+_STORED_TAG: Final = bytes(
+    [(writer_pb2.ProduceStreamResponse.STORED_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
+)
 PULL_STATUS_OF: Final[dict[PullStatus, Any]] = {
     status: reader_pb2.PullStatus.Value(status.name) for status in PullStatus
 }
@@ -120,6 +123,12 @@ def batch_response(result: BatchResult) -> writer_pb2.ProduceBatchResponse:
             for r in result.ranges
         ],
     )
+
+
+def stream_stored(result: BatchResult) -> bytes:
+    """Return a serialized ProduceStreamResponse of a batch that was stored."""
+    stored = batch_response(result).SerializeToString()
+    return b"".join((_STORED_TAG, varint(len(stored)), stored))
 
 
 def damaged_record(damage: Damage) -> common_pb2.DamagedRecord:

@@ -8,6 +8,7 @@ next whole record counts that stands where it says it stands.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
 ROWS_MAX: Final = 8_192
-COALESCE_S: Final = 0.001
+COALESCE_MIN_S: Final = 0.001
+COALESCE_MAX_S: Final = 0.005
+COALESCE_GROWTH: Final = 1.25  # a round: nine rounds without a pause reach the longest
 FULL_RETRY_S: Final = 0.2
 
 
@@ -139,8 +142,9 @@ class Dispatcher(LogFollower):
 class DispatchThread:
     """Runs a dispatcher behind the confirmed offset and tells who is waiting.
 
-    Wake-ups are joined: after a round the thread looks away for up to a millisecond, so that a
-    stream of single appends costs one round a millisecond and not one GIL hand-over each.
+    Wake-ups are joined: after a round the thread looks away for a millisecond, and for up to five
+    while every look finds more, so that a stream of appends costs a few rounds and not one GIL
+    hand-over each. An append after a pause is dispatched at once.
     """
 
     def __init__(
@@ -161,6 +165,7 @@ class DispatchThread:
         self._wake = threading.Event()
         self._asleep = False
         self._stopping = False
+        self._coalesce_s = COALESCE_MIN_S
         self._progress = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="penstock-dispatch", daemon=True)
 
@@ -229,10 +234,12 @@ class DispatchThread:
         if self._stopping:
             return self.position < self._limit()
         if moved:
-            spare_s = COALESCE_S - (self._clock.monotonic() - began)
+            spare_s = self._coalesce_s - (self._clock.monotonic() - began)
+            self._coalesce_s = min(self._coalesce_s * COALESCE_GROWTH, COALESCE_MAX_S)
             if spare_s > 0:
-                threading.Event().wait(spare_s)
+                time.sleep(spare_s)
             return True
+        self._coalesce_s = max(self._coalesce_s / 2, COALESCE_MIN_S)
         self._asleep = True
         if self.position >= self._limit() and not self._stopping:
             self._wake.wait()

@@ -100,10 +100,9 @@ class WriterServicer:
     @raw
     async def produce_stream(self, context: Context) -> None:
         """Store one batch a frame; answers follow in order, each when its batch is safe."""
-        outcomes: asyncio.Queue[Any] = asyncio.Queue()
-        in_flight = asyncio.Semaphore(self._stream_batches_max)
-        answering = asyncio.ensure_future(self._answer(outcomes, in_flight, context))
-        receiving = asyncio.ensure_future(self._receive(outcomes, in_flight, context))
+        stream = _Stream(context, in_flight_max=self._stream_batches_max)
+        answering = asyncio.ensure_future(self._answer(stream))
+        receiving = asyncio.ensure_future(self._receive(stream))
         draining = asyncio.ensure_future(self._draining.wait())
         try:
             await asyncio.wait(
@@ -112,17 +111,18 @@ class WriterServicer:
             if answering.done():  # it ends by itself only if the stream broke
                 await answering
             if not receiving.done():  # draining: no more frames, but answers to those stored
-                receiving.cancel()
+                if stream.is_reading:
+                    receiving.cancel()
                 await asyncio.wait({receiving})
-            outcomes.put_nowait(_END)
+            stream.outcomes.put_nowait(_END)
             await answering
-            if not receiving.cancelled():
-                receiving.result()
-            else:
+            if receiving.cancelled():
                 raise Draining
+            receiving.result()
         finally:
             for task in (answering, receiving, draining):
                 task.cancel()
+            stream.cancel()
 
     async def create_topic(
         self, request: writer_pb2.CreateTopicRequest, _context: Context
@@ -198,28 +198,35 @@ class WriterServicer:
             raise InvalidBatch(0, "the batch is empty; send at least one record")
         return self._store.append_batch(records)
 
-    async def _receive(
-        self, outcomes: asyncio.Queue[Any], in_flight: asyncio.Semaphore, context: Context
-    ) -> None:
-        """Append frames as they come; too many unanswered ones stop reading, and so the client."""
-        read, eof = context.read, EOF
-        while True:
-            await in_flight.acquire()
+    async def _receive(self, stream: _Stream) -> None:
+        """Append frames as they come; too many unanswered ones stop reading, and so the client.
+
+        What is safe at once, with nothing before it unanswered, is answered here: no hand-over.
+        """
+        read, eof = stream.context.read, EOF
+        append, acks, draining = self._append, self._acks, self._draining
+        while not draining.is_set():
+            stream.is_reading = True
             frame = await read()
+            stream.is_reading = False
             if frame is eof:
                 return
             try:
-                outcomes.put_nowait(self._append(wire.batch_records(frame)))
+                result = append(wire.batch_records(frame))
             except StoreClosed:
                 raise
             except StoreError as error:
-                outcomes.put_nowait(error)
+                await stream.queue(error)
+                continue
+            if stream.unanswered == 0 and acks.has(result.end_commit_offset):
+                await stream.write(wire.stream_stored(result))
+            else:
+                await stream.queue(result)
+        raise Draining
 
-    async def _answer(
-        self, outcomes: asyncio.Queue[Any], in_flight: asyncio.Semaphore, context: Context
-    ) -> None:
+    async def _answer(self, stream: _Stream) -> None:
         """Answer each frame when its batch is safe, or never will be."""
-        while (outcome := await outcomes.get()) is not _END:
+        while (outcome := await stream.outcomes.get()) is not _END:
             if not isinstance(outcome, StoreError):
                 try:
                     if not self._acks.has(outcome.end_commit_offset):
@@ -227,11 +234,59 @@ class WriterServicer:
                 except StoreFailed as failure:
                     outcome = failure
             if isinstance(outcome, StoreError):
-                answer = writer_pb2.ProduceStreamResponse(failure=status.failure_of(outcome))
+                failure = status.failure_of(outcome)
+                answer = writer_pb2.ProduceStreamResponse(failure=failure).SerializeToString()
             else:
-                answer = writer_pb2.ProduceStreamResponse(stored=wire.batch_response(outcome))
-            await context.write(answer.SerializeToString())
-            in_flight.release()
+                answer = wire.stream_stored(outcome)
+            await stream.write(answer)
+            stream.answered()
+        await stream.written()
+
+
+class _Stream:
+    """What receiving and answering share: outcomes in the order of their frames."""
+
+    def __init__(self, context: Context, *, in_flight_max: int) -> None:
+        self.context = context
+        self.outcomes: asyncio.Queue[Any] = asyncio.Queue()
+        self.unanswered = 0
+        self.is_reading = False
+        self._in_flight_max = in_flight_max
+        self._room = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+
+    async def write(self, answer: bytes) -> None:
+        """Begin to write; the end is waited for before the next one, so that a read can go beside."""
+        await self.written()
+        self._writing = asyncio.create_task(self.context.write(answer))
+
+    async def written(self) -> None:
+        """Wait for the last write. Raises what it raised."""
+        writing = self._writing
+        if writing is None:
+            return
+        if not writing.done():
+            await asyncio.wait({writing})
+        self._writing = None
+        writing.result()
+
+    async def queue(self, outcome: BatchResult | StoreError) -> None:
+        """Leave an outcome to be answered; waits while as many are unanswered as may be."""
+        self.unanswered += 1
+        self.outcomes.put_nowait(outcome)
+        while self.unanswered >= self._in_flight_max:
+            self._room.clear()
+            await self._room.wait()
+
+    def answered(self) -> None:
+        """Say that the oldest outcome was answered."""
+        self.unanswered -= 1
+        self._room.set()
+
+    def cancel(self) -> None:
+        """Let go of a write that nobody waits for any more."""
+        if self._writing is not None:
+            self._writing.cancel()
 
 
 def topic_message(topic: Topic) -> common_pb2.Topic:
