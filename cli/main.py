@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import bench, groups, offline, pub, query, serving, sub, topics
+from cli import bench, groups, jobs, offline, pub, query, serving, sub, topics
 from cli.failures import ExitCode, describe
 from cli.session import DEFAULT_TIMEOUT_S, Session
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
@@ -135,6 +135,7 @@ groups.register(app)
 serving.register(app)
 offline.register(app)
 bench.register(app)
+app.add_typer(jobs.app, name="job", rich_help_panel=offline.PANEL)
 
 
 def main() -> None:

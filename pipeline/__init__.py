@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.audit_job import audit
+    from pipeline.rebuild_job import rebuild
     from pipeline.session import build_session, read_messages, register
 
-__all__ = ["build_session", "read_messages", "register"]
+__all__ = ["audit", "build_session", "read_messages", "rebuild", "register"]
 
 _HOMES = {
+    "audit": "pipeline.audit_job",
+    "rebuild": "pipeline.rebuild_job",
     "build_session": "pipeline.session",
     "read_messages": "pipeline.session",
     "register": "pipeline.session",

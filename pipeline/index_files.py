@@ -49,7 +49,12 @@ def slot_count_of(store: StoreFiles, path: str) -> int:
             return slot_count
     from storage.kernels.index_shape import deduce_slot_count
 
-    return int(deduce_slot_count(data, CHECKED_ENTRIES))
+    # A damaged file may not tell; one of the same length has the same shape.
+    for other in (path, *list_index_files(store)):
+        same = map_file(other)
+        if len(same) == len(data) and (told := int(deduce_slot_count(same, CHECKED_ENTRIES))):
+            return told
+    return 0
 
 
 def index_entries(path: str, slot_count: int) -> tuple[IndexHeader, npt.NDArray[Any]]:
