@@ -12,17 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidBatch
-from storage.kernels.batch import group_by_queue, placed_size, validate_batch
-from storage.kernels.columns import (
-    BODY_LENGTH,
-    QUEUE_ID,
-    STOP_END,
-    STOP_ROWS_FULL,
-    TOPIC_LENGTH,
-    TOPIC_POSITION,
-    Stop,
-    new_rows,
-)
+from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch
+from storage.kernels.columns import BODY_LENGTH, STOP_END, STOP_ROWS_FULL, Stop, new_rows
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
@@ -47,19 +38,33 @@ class Prepared(NamedTuple):
     placed_size: int
 
 
+class _Arrays(NamedTuple):
+    rows: npt.NDArray[np.int64]
+    placed_rows: npt.NDArray[np.int64]
+    group_of: npt.NDArray[np.int64]
+    first_row: npt.NDArray[np.int64]
+    group_size: npt.NDArray[np.int64]
+    placed_sizes: npt.NDArray[np.int64]
+    queues: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, capacity: int) -> _Arrays:
+        return cls(
+            rows=new_rows(capacity),
+            placed_rows=new_rows(capacity),
+            group_of=np.empty(capacity, np.int64),
+            first_row=np.empty(capacity, np.int64),
+            group_size=np.empty(capacity, np.int64),
+            placed_sizes=np.empty(capacity, np.int64),
+            queues=np.empty((capacity, QUEUES_COLUMN_COUNT), np.int64),
+        )
+
+
 class _Buffers(threading.local):
     """Arrays of one thread, grown as needed."""
 
     def __init__(self) -> None:
-        self.resize(ROWS_FIRST)
-
-    def resize(self, capacity: int) -> None:
-        self.rows = new_rows(capacity)
-        self.placed_rows = new_rows(capacity)
-        self.group_of = np.empty(capacity, np.int64)
-        self.first_row = np.empty(capacity, np.int64)
-        self.group_size = np.empty(capacity, np.int64)
-        self.placed_sizes = np.empty(capacity, np.int64)
+        self.arrays = _Arrays.of(ROWS_FIRST)
 
 
 class BatchPreparer:
@@ -74,45 +79,32 @@ class BatchPreparer:
     def prepare(self, records: bytes | bytearray | memoryview) -> Prepared:
         """Check every record. Raises InvalidBatch with the index of the first bad one."""
         data = np.frombuffer(records, np.uint8)
-        if len(data) == 0:
-            raise InvalidBatch(0, "the batch is empty; send at least one record")
-        buffers = self._buffers
-        count, bad_index, stop = validate_batch(data, buffers.rows)
-        if stop == STOP_ROWS_FULL:
-            buffers.resize(len(data) // SMALLEST_RECORD + 1)
-            count, bad_index, stop = validate_batch(data, buffers.rows)
+        arrays = self._buffers.arrays
+        rows, placed_rows, group_of, first_row, group_size, sizes, queues = arrays
+        count, bad_index, stop, group_count, size, longest = check_batch(
+            data, self._store_host_size, self._append_crc,
+            rows, group_of, first_row, group_size, sizes, queues,
+        )  # fmt: skip
         if stop != STOP_END:
-            raise InvalidBatch(int(bad_index), Stop(stop).text)  # type: ignore[call-arg]
-        rows = buffers.rows
-        longest = int(rows[:count, BODY_LENGTH].argmax())
-        if rows[longest, BODY_LENGTH] > self._body_size_max:
+            if stop == STOP_ROWS_FULL:
+                self._buffers.arrays = _Arrays.of(len(data) // SMALLEST_RECORD + 1)
+                return self.prepare(records)
+            raise InvalidBatch(bad_index, Stop(stop).text)  # type: ignore[call-arg]
+        if longest > self._body_size_max:
             raise InvalidBatch(
-                longest,
-                f"body: {rows[longest, BODY_LENGTH]} bytes; the most is {self._body_size_max}",
+                int(rows[:count, BODY_LENGTH].argmax()),
+                f"body: {longest} bytes; the most is {self._body_size_max}",
             )
-        group_count = group_by_queue(
-            data, rows, count, buffers.group_of, buffers.first_row, buffers.group_size
-        )
-        size = placed_size(
-            data, rows, count, self._store_host_size, self._append_crc, buffers.placed_sizes
-        )
         if size < 0:
             raise InvalidBatch(
-                int(-1 - size),
+                -1 - size,
                 f"properties: with the property CRC more than {PROPERTIES_SIZE_MAX} bytes",
             )
-        return Prepared(
-            data, rows, buffers.placed_rows, int(count), buffers.group_of,
-            _queue_keys(data, rows.take(buffers.first_row[:group_count], axis=0)),
-            buffers.group_size[:group_count].tolist(), int(size),
-        )  # fmt: skip
-
-
-def _queue_keys(data: ByteArray, rows: npt.NDArray[np.int64]) -> list[QueueKey]:
-    """Return topic and queue id of each row."""
-    view = memoryview(data)  # type: ignore[arg-type]
-    keys = []
-    for row in rows.tolist():
-        position = row[TOPIC_POSITION]
-        keys.append((bytes(view[position : position + row[TOPIC_LENGTH]]), row[QUEUE_ID]))
-    return keys
+        if count == 0:
+            raise InvalidBatch(0, "the batch is empty; send at least one record")
+        keys = []
+        sizes_of_queues = []
+        for position, length, queue_id, queue_size in queues[:group_count].tolist():
+            keys.append((data[position : position + length].tobytes(), queue_id))
+            sizes_of_queues.append(queue_size)
+        return Prepared(data, rows, placed_rows, count, group_of, keys, sizes_of_queues, size)

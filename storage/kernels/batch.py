@@ -102,6 +102,7 @@ from storage.kernels.scan import check_record
 
 ZERO_DIGIT: Final = 0x30
 BAR: Final = 0x7C
+QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch tells about the queues of a batch
 
 # Compressed, multi-tag, IPv6 hosts, and compression types 0 to 3; everything else is the store's.
 CLIENT_SYS_FLAGS: Final = (
@@ -211,6 +212,25 @@ def check_client_record(data: Any, position: int, end: int, rows: Any, row: int)
     return check_properties(data, properties_position, properties_end)
 
 
+@inner
+def validate_records(records: Any, rows: Any) -> tuple[int, int, int]:
+    """What :func:`validate_batch` does, for kernels."""
+    if rows.shape[1] != COLUMN_COUNT:
+        return i64(0), i64(0), i64(STOP_ROWS_FULL)
+    end = records.size
+    count = i64(0)
+    position = i64(0)
+    while position < end:
+        if count >= rows.shape[0]:
+            return count, count, i64(STOP_ROWS_FULL)
+        stop = check_client_record(records, position, end, rows, count)
+        if stop != STOP_END:
+            return count, count, i64(stop)
+        position += rows[count, SIZE]
+        count += 1
+    return count, i64(-1), i64(STOP_END)
+
+
 @kernel(results(int64, 3)(BYTES, WRITABLE_ROWS))
 def validate_batch(records: Any, rows: Any) -> tuple[int, int, int]:
     """Check every record of a client's batch and fill ``rows``.
@@ -226,20 +246,7 @@ def validate_batch(records: Any, rows: Any) -> tuple[int, int, int]:
     ``bad_index == count`` is the first bad record and ``stop`` says why; STOP_ROWS_FULL if there
     are more records than rows.
     """
-    if rows.shape[1] != COLUMN_COUNT:
-        return i64(0), i64(0), i64(STOP_ROWS_FULL)
-    end = records.size
-    count = i64(0)
-    position = i64(0)
-    while position < end:
-        if count >= rows.shape[0]:
-            return count, count, i64(STOP_ROWS_FULL)
-        stop = check_client_record(records, position, end, rows, count)
-        if stop != STOP_END:
-            return count, count, i64(stop)
-        position += rows[count, SIZE]
-        count += 1
-    return count, i64(-1), i64(STOP_END)
+    return validate_records(records, rows)
 
 
 @inner
@@ -258,16 +265,11 @@ def same_queue(data: Any, rows: Any, left: int, right: int) -> bool:
     )
 
 
-@kernel(int64(BYTES, ROWS, int64, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S))
-def group_by_queue(
+@inner
+def group_rows(
     data: Any, rows: Any, count: int, group_of: Any, first_row: Any, group_size: Any
 ) -> int:
-    """Number the queues that rows ``[0, count)`` of ``data`` belong to, in order of appearance.
-
-    ``group_of[i]`` becomes the group of row i, ``first_row[g]`` the first row of group g and
-    ``group_size[g]`` its number of rows; each array must have room for ``count``. Rows must come
-    from a scan of ``data``. Returns the number of groups, -1 if an array is too small.
-    """
+    """What :func:`group_by_queue` does, for kernels."""
     if (
         count > rows.shape[0]
         or rows.shape[1] != COLUMN_COUNT
@@ -303,6 +305,19 @@ def group_by_queue(
     return group_count
 
 
+@kernel(int64(BYTES, ROWS, int64, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S))
+def group_by_queue(
+    data: Any, rows: Any, count: int, group_of: Any, first_row: Any, group_size: Any
+) -> int:
+    """Number the queues that rows ``[0, count)`` of ``data`` belong to, in order of appearance.
+
+    ``group_of[i]`` becomes the group of row i, ``first_row[g]`` the first row of group g and
+    ``group_size[g]`` its number of rows; each array must have room for ``count``. Rows must come
+    from a scan of ``data``. Returns the number of groups, -1 if an array is too small.
+    """
+    return group_rows(data, rows, count, group_of, first_row, group_size)
+
+
 @inner
 def trailer_growth(data: Any, rows: Any, row: int, append_property_crc: bool) -> int:
     """Bytes by which a record's properties grow for a property CRC trailer."""
@@ -322,16 +337,11 @@ def host_size_of(rows: Any, row: int) -> int:
     return i64(IPV4_HOST_SIZE)
 
 
-@kernel(int64(BYTES, ROWS, int64, int64, boolean, WRITABLE_INT64S))
-def placed_size(
+@inner
+def measure_rows(
     src: Any, rows: Any, count: int, store_host_size: int, append_property_crc: bool, sizes: Any
 ) -> int:
-    """Bytes that :func:`place_records` will write for rows ``[0, count)`` of ``src``.
-
-    ``sizes[i]`` becomes the stored size of record i (room for ``count`` is needed);
-    ``store_host_size`` is 8 or 20. Returns the sum, or ``-1 - i`` if record i's properties have no
-    room for the trailer (32,767 bytes in all), or ``-1 - count`` if an argument does not fit.
-    """
+    """What :func:`placed_size` does, for kernels."""
     if (
         count > rows.shape[0]
         or rows.shape[1] != COLUMN_COUNT
@@ -347,6 +357,58 @@ def placed_size(
         sizes[i] = rows[i, SIZE] + growth + store_host_size - host_size_of(rows, i)
         total += sizes[i]
     return total
+
+
+@kernel(int64(BYTES, ROWS, int64, int64, boolean, WRITABLE_INT64S))
+def placed_size(
+    src: Any, rows: Any, count: int, store_host_size: int, append_property_crc: bool, sizes: Any
+) -> int:
+    """Bytes that :func:`place_records` will write for rows ``[0, count)`` of ``src``.
+
+    ``sizes[i]`` becomes the stored size of record i (room for ``count`` is needed);
+    ``store_host_size`` is 8 or 20. Returns the sum, or ``-1 - i`` if record i's properties have no
+    room for the trailer (32,767 bytes in all), or ``-1 - count`` if an argument does not fit.
+    """
+    return measure_rows(src, rows, count, store_host_size, append_property_crc, sizes)
+
+
+@kernel(
+    results(int64, 6)(
+        BYTES, int64, boolean, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
+        WRITABLE_INT64S, WRITABLE_ROWS,
+    )
+)  # fmt: skip
+def check_batch(
+    records: Any, store_host_size: int, append_property_crc: bool, rows: Any, group_of: Any,
+    first_row: Any, group_size: Any, sizes: Any, queues: Any,
+) -> tuple[int, int, int, int, int, int]:  # fmt: skip
+    """Validate, group and measure a client's batch in one call.
+
+    The arrays are those of :func:`validate_batch`, :func:`group_by_queue` and
+    :func:`placed_size`, each with room for as many records as ``rows``; ``queues`` gets a line per
+    group: position and length of the topic, queue id, number of records.
+
+    Returns ``(count, bad_index, stop, group_count, placed_size, longest)``, ``longest`` being the
+    most bytes of a body; the last three are 0 unless ``stop`` is END.
+    """
+    zero = i64(0)
+    count, bad_index, stop = validate_records(records, rows)
+    if stop != STOP_END:
+        return count, bad_index, stop, zero, zero, zero
+    if queues.shape[1] != QUEUES_COLUMN_COUNT or queues.shape[0] < count:
+        return zero, zero, i64(STOP_ROWS_FULL), zero, zero, zero
+    longest = zero
+    for i in range(count):
+        longest = max(longest, rows[i, BODY_LENGTH])
+    group_count = group_rows(records, rows, count, group_of, first_row, group_size)
+    for group in range(group_count):
+        row = first_row[group]
+        queues[group, 0] = rows[row, TOPIC_POSITION]
+        queues[group, 1] = rows[row, TOPIC_LENGTH]
+        queues[group, 2] = rows[row, QUEUE_ID]
+        queues[group, 3] = group_size[group]
+    size = measure_rows(records, rows, count, store_host_size, append_property_crc, sizes)
+    return count, bad_index, stop, group_count, size, longest
 
 
 @inner

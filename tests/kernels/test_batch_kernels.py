@@ -271,3 +271,40 @@ def test_adjacent_records_become_one_range() -> None:
 
     assert queue.coalesce(positions, sizes, 4, ranges) == 2
     assert ranges[:2].tolist() == [[0, 10], [20, 27]]
+
+
+@pytest.mark.parametrize("store_host_size", [8, 20])
+def test_check_batch_tells_what_the_three_loops_tell(store_host_size: int) -> None:
+    data = as_array(
+        client_record(topic="a", queue_id=1)
+        + client_record(topic="b", queue_id=1, body=b"longer than the others", reserve=False)
+        + client_record(topic="a", queue_id=1, block=b"k\x01v")
+        + client_record(topic="a", queue_id=2)
+    )
+    rows, checked = new_rows(4), new_rows(4)
+    wanted = [np.full(4, -1, np.int64) for _ in range(4)]
+    got = [np.full(4, -1, np.int64) for _ in range(4)]
+    queues = np.full((4, batch.QUEUES_COLUMN_COUNT), -1, np.int64)
+
+    assert batch.validate_batch(data, rows) == (4, -1, Stop.END)
+    group_count = batch.group_by_queue(data, rows, 4, *wanted[:3])
+    size = batch.placed_size(data, rows, 4, store_host_size, True, wanted[3])
+    for check_batch in (batch.check_batch, batch.check_batch.py_func):
+        told = check_batch(data, store_host_size, True, checked, *got, queues)
+
+        assert told == (4, -1, Stop.END, group_count, size, len(b"longer than the others"))
+        assert np.array_equal(checked, rows)
+        assert all(map(np.array_equal, got, wanted))
+        topics = [data[at : at + length].tobytes() for at, length in queues[:3, :2].tolist()]
+        assert topics == [b"a", b"b", b"a"]
+        assert queues[:3, 2:].tolist() == [[1, 2], [1, 1], [2, 1]]
+
+
+def test_check_batch_of_a_bad_record_says_nothing_else() -> None:
+    data = as_array(client_record() + client_record(topic="a b"))
+    arrays = [np.zeros(4, np.int64) for _ in range(4)]
+    queues = np.zeros((4, batch.QUEUES_COLUMN_COUNT), np.int64)
+
+    told = batch.check_batch(data, 8, True, new_rows(4), *arrays, queues)
+
+    assert told == (1, 1, Stop.TOPIC, 0, 0, 0)
