@@ -145,15 +145,40 @@ class RecordBatch:
     def _template(self, queue_id: int, flag: int) -> RecordTemplate:
         template = self._templates.get((queue_id, flag))
         if template is None:
-            template = self._templates[queue_id, flag] = RecordTemplate(
+            template = self._templates[queue_id, flag] = record_template(
                 self.topic,
                 queue_id,
                 flag=flag,
                 born_timestamp_ms=self._born_timestamp_ms,
                 born_host=self._born_host,
-                crc=crc32,
             )
         return template
+
+
+def record_template(
+    topic: str,
+    queue_id: int,
+    *,
+    born_timestamp_ms: int,
+    flag: int = 0,
+    born_host: str = ANY_HOST,
+) -> RecordTemplate:
+    """Return what a queue's records share; InvalidArgument if no record can hold it."""
+    for field, number in (("queue_id", queue_id), ("flag", flag)):
+        if not -(1 << 31) <= number < 1 << 31:
+            raise InvalidArgument(f"{field}: {number} does not fit into 32 bits", field=field)
+    try:
+        return RecordTemplate(
+            topic,
+            queue_id,
+            flag=flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+            crc=crc32,
+        )
+    except ValueError as error:
+        field = "topic" if isinstance(error, UnicodeError) else ""
+        raise InvalidArgument(f"{field or 'record'}: {error}", field=field) from error
 
 
 def properties_block(

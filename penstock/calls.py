@@ -23,6 +23,7 @@ from penstock.errors import (
 )
 from penstock.errors import RpcError as RpcError
 from penstock.record import Record, Records
+from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX, build, check_size
 from penstock.retry import Repeat, RetryPolicy
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
 from penstock.values import (
@@ -106,20 +107,27 @@ class Attempts:
         raise failure
 
 
-def produce(messages: Sequence[Message]) -> Call[list[Stored]]:
-    """Store messages, all or none."""
+def produce(
+    messages: Sequence[Message], *, bytes_max: int = REQUEST_BYTES_MAX
+) -> Call[list[Stored]]:
+    """Store messages, all or none. InvalidArgument if they are more than a request may hold."""
     request = writer_pb2.ProduceRequest(messages=[_message(each) for each in messages])
+    data = request.SerializeToString()
+    check_size("messages", len(data), bytes_max)
     return Call(
         wire.PRODUCE,
-        request,
+        data,
         lambda response: [_stored(each) for each in response.results],
         repeat=Repeat.DUPLICATES,
         not_found=TopicNotFound,
     )
 
 
-def produce_batch(records: bytes | bytearray | memoryview) -> Call[StoredBatch]:
-    """Store encoded records, all or none."""
+def produce_batch(
+    records: bytes | bytearray | memoryview, *, bytes_max: int = REQUEST_BYTES_MAX
+) -> Call[StoredBatch]:
+    """Store encoded records, all or none. InvalidArgument if they are more than a request may hold."""
+    check_size("records", len(records) + FRAME_OVERHEAD_MAX, bytes_max)
     return Call(
         wire.PRODUCE_BATCH,
         records,
@@ -140,7 +148,8 @@ def pull(
     wait_ms: int = 0,
 ) -> Call[PullResult]:
     """Read records of one queue."""
-    request = reader_pb2.PullRequest(
+    request = build(
+        reader_pb2.PullRequest,
         topic=topic,
         queue_id=queue_id,
         queue_offset=queue_offset,
@@ -156,7 +165,8 @@ def pull_stream(
     topic: str, *, queue_id: int, queue_offset: int, max_bytes: int, tag: str, follow: bool
 ) -> Call[PullResult]:
     """Read one queue as a stream of pulls."""
-    request = reader_pb2.PullStreamRequest(
+    request = build(
+        reader_pb2.PullStreamRequest,
         topic=topic,
         queue_id=queue_id,
         queue_offset=queue_offset,
@@ -190,25 +200,25 @@ def query_by_key(
     page_token: str,
 ) -> Call[KeyPage]:
     """Find one page of records by a business key or a unique id."""
-    request = reader_pb2.QueryByKeyRequest(
+    request = build(
+        reader_pb2.QueryByKeyRequest,
         topic=topic,
         key=key,
         unique=unique,
         begin_timestamp_ms=begin_ms,
+        end_timestamp_ms=end_ms,
         max_messages=page_size,
         page_token=page_token,
     )
-    if end_ms is not None:
-        request.end_timestamp_ms = end_ms
     return Call(wire.QUERY_BY_KEY, request, _key_page, not_found=TopicNotFound)
 
 
 def message(message_id: str | int) -> Call[Record]:
     """Read one record by its offset message id (text) or its commit offset (number)."""
     if isinstance(message_id, str):
-        request = reader_pb2.GetMessageRequest(message_id=message_id)
+        request = build(reader_pb2.GetMessageRequest, message_id=message_id)
     else:
-        request = reader_pb2.GetMessageRequest(commit_offset=message_id)
+        request = build(reader_pb2.GetMessageRequest, commit_offset=message_id)
     return Call(
         wire.GET_MESSAGE,
         request,
@@ -221,17 +231,20 @@ def offset(
     topic: str, *, queue_id: int, position: Position, boundary: Boundary = "lower"
 ) -> Call[OffsetRange]:
     """Ask for a queue's earliest or latest offset, or the one at a time."""
-    request = reader_pb2.QueryOffsetRequest(topic=topic, queue_id=queue_id)
     if position == "earliest":
-        request.position = reader_pb2.EARLIEST
+        wanted, time_ms = reader_pb2.EARLIEST, None
     elif position == "latest":
-        request.position = reader_pb2.LATEST
+        wanted, time_ms = reader_pb2.LATEST, None
     else:
-        if boundary == "lower":
-            request.position = reader_pb2.TIME_LOWER
-        else:
-            request.position = reader_pb2.TIME_UPPER
-        request.timestamp_ms = timestamp_ms(position)
+        wanted = reader_pb2.TIME_LOWER if boundary == "lower" else reader_pb2.TIME_UPPER
+        time_ms = timestamp_ms(position)
+    request = build(
+        reader_pb2.QueryOffsetRequest,
+        topic=topic,
+        queue_id=queue_id,
+        position=wanted,
+        timestamp_ms=time_ms,
+    )
     return Call(
         wire.QUERY_OFFSET,
         request,
@@ -246,8 +259,12 @@ def offset(
 
 def commit_offset(group: str, topic: str, *, queue_id: int, queue_offset: int) -> Call[None]:
     """Record how far a group came; ``queue_offset`` is the next one to consume."""
-    request = reader_pb2.CommitOffsetRequest(
-        group=group, topic=topic, queue_id=queue_id, queue_offset=queue_offset
+    request = build(
+        reader_pb2.CommitOffsetRequest,
+        group=group,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
     )
     return Call(wire.COMMIT_OFFSET, request, lambda _: None, not_found=TopicNotFound)
 
@@ -256,7 +273,7 @@ def offsets(group: str, topic: str) -> Call[list[GroupOffset]]:
     """Ask how far a group came; ``topic`` "" means all of its topics."""
     return Call(
         wire.FETCH_OFFSETS,
-        reader_pb2.FetchOffsetsRequest(group=group, topic=topic),
+        build(reader_pb2.FetchOffsetsRequest, group=group, topic=topic),
         lambda response: [
             GroupOffset(
                 topic=each.topic,
@@ -281,8 +298,11 @@ def groups() -> Call[list[str]]:
 
 def create_topic(name: str, *, queue_count: int, attributes: Mapping[str, str]) -> Call[Topic]:
     """Create a topic; a repeat would find it there."""
-    request = writer_pb2.CreateTopicRequest(
-        name=name, queue_count=queue_count, attributes=dict(attributes)
+    request = build(
+        writer_pb2.CreateTopicRequest,
+        name=name,
+        queue_count=queue_count,
+        attributes=dict(attributes),
     )
     return Call(wire.CREATE_TOPIC, request, _topic, repeat=Repeat.NEVER)
 
@@ -291,17 +311,19 @@ def update_topic(
     name: str, *, queue_count: int | None, perm: int | None, attributes: Mapping[str, str]
 ) -> Call[Topic]:
     """Set what is given; doing so twice sets the same."""
-    request = writer_pb2.UpdateTopicRequest(name=name, attributes=dict(attributes))
-    if queue_count is not None:
-        request.queue_count = queue_count
-    if perm is not None:
-        request.perm = perm
+    request = build(
+        writer_pb2.UpdateTopicRequest,
+        name=name,
+        queue_count=queue_count,
+        perm=perm,
+        attributes=dict(attributes),
+    )
     return Call(wire.UPDATE_TOPIC, request, _topic, not_found=TopicNotFound)
 
 
 def delete_topic(name: str) -> Call[None]:
     """Delete a topic; a repeat would not find it."""
-    request = writer_pb2.DeleteTopicRequest(name=name)
+    request = build(writer_pb2.DeleteTopicRequest, name=name)
     return Call(
         wire.DELETE_TOPIC,
         request,
@@ -315,7 +337,7 @@ def describe_topic(name: str) -> Call[TopicDescription]:
     """Ask for a topic and its queues' offsets."""
     return Call(
         wire.DESCRIBE_TOPIC,
-        writer_pb2.DescribeTopicRequest(name=name),
+        build(writer_pb2.DescribeTopicRequest, name=name),
         lambda answer: TopicDescription(
             topic=_topic(answer.topic),
             queues={each.queue_id: (each.min_offset, each.max_offset) for each in answer.queues},
@@ -350,7 +372,7 @@ def indexer_status() -> Call[IndexerStatus]:
 
 def wait_indexed(commit_offset: int) -> Call[IndexerStatus]:
     """Wait until the index has every record before the commit offset."""
-    request = indexer_pb2.WaitIndexedRequest(commit_offset=commit_offset)
+    request = build(indexer_pb2.WaitIndexedRequest, commit_offset=commit_offset)
     return Call(wire.WAIT_INDEXED, request, _plain(IndexerStatus))
 
 
@@ -414,20 +436,19 @@ def _damaged(records: Sequence[common_pb2.DamagedRecord]) -> tuple[Damage, ...]:
 
 
 def _message(message: Message) -> common_pb2.Message:
-    sent = common_pb2.Message(
+    return build(
+        common_pb2.Message,
         topic=message.topic,
         body=message.body,
         keys=message.keys,
         tag=message.tag,
         properties=dict(message.properties),
+        queue_id=message.queue_id,
         unique_key=message.unique_key,
         flag=message.flag,
         born_timestamp_ms=message.born_timestamp_ms,
         delay_level=message.delay_level,
     )
-    if message.queue_id is not None:
-        sent.queue_id = message.queue_id
-    return sent
 
 
 def _stored(result: writer_pb2.ProduceResult) -> Stored:

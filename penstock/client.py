@@ -35,6 +35,7 @@ from penstock.errors import ClientClosed, Unavailable
 from penstock.producer import Producer
 from penstock.producing import ProducerOptions
 from penstock.record import Record
+from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX, key_tuple
 from penstock.retry import RetryPolicy
 from penstock.values import (
     GroupOffset,
@@ -63,7 +64,8 @@ class Client:
     """A connection to one store's writer, reader and indexer; safe to share between threads.
 
     Nothing is connected before the first call. ``timeout_s`` bounds each call with its retries and
-    can be given anew with most calls. Close it, or use it as a context manager.
+    can be given anew with most calls. ``request_bytes_max`` is the writer's ``message_bytes_max``: what
+    is larger is refused here. Close it, or use it as a context manager.
     """
 
     def __init__(
@@ -74,11 +76,13 @@ class Client:
         indexer: str = DEFAULT_INDEXER,
         timeout_s: float = 10.0,
         retry: RetryPolicy | None = None,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
         clock: Clock | None = None,
     ) -> None:
         self.addresses = Addresses(writer, reader, indexer)
         self.timeout_s = timeout_s
         self.retry = retry or RetryPolicy()
+        self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._channels: dict[Service, grpc.Channel] = {}
@@ -124,7 +128,7 @@ class Client:
         message = Message(
             topic=topic,
             body=body,
-            keys=tuple(keys),
+            keys=key_tuple(keys),
             tag=tag,
             properties=properties or NO_PROPERTIES,
             queue_id=queue_id,
@@ -137,14 +141,18 @@ class Client:
         self, messages: Sequence[Message], *, timeout_s: float | None = None
     ) -> list[Stored]:
         """Store messages in one call, all or none; results are in the order given."""
-        return self.run(calls.produce(messages), timeout_s=timeout_s)
+        return self.run(
+            calls.produce(messages, bytes_max=self.request_bytes_max), timeout_s=timeout_s
+        )
 
     def produce_batch(
         self, batch: RecordBatch | bytes | bytearray | memoryview, *, timeout_s: float | None = None
     ) -> StoredBatch:
         """Store encoded records in one call, all or none."""
         records = batch.records() if isinstance(batch, RecordBatch) else batch
-        return self.run(calls.produce_batch(records), timeout_s=timeout_s)
+        return self.run(
+            calls.produce_batch(records, bytes_max=self.request_bytes_max), timeout_s=timeout_s
+        )
 
     def producer(
         self,
@@ -168,6 +176,7 @@ class Client:
             batch_bytes=batch_bytes,
             ordered=ordered,
             delivery_timeout_s=delivery_timeout_s,
+            record_bytes_max=self.request_bytes_max - FRAME_OVERHEAD_MAX,
         )
         return Producer(self, options)
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from storage.message import Damage
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
+_TURNED_AWAY: Final = ("DRAINING", "STORE_CLOSED")  # reasons of a service that stops
+_NO_CONNECTION: Final = "failed to connect to all addresses"  # grpc's, before anything is sent
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -140,6 +142,11 @@ class Unavailable(PenstockError):
     """The service could not be reached, or is shutting down."""
 
     code = grpc.StatusCode.UNAVAILABLE
+
+    @property
+    def never_taken(self) -> bool:
+        """Whether the request certainly did nothing: it never left, or the service says so."""
+        return self.reason in _TURNED_AWAY or self.message.startswith(_NO_CONNECTION)
 
 
 class DeadlineExceeded(PenstockError):
@@ -288,6 +295,8 @@ def from_failure(failure: common_pb2.Failure) -> PenstockError:
 def produce_error(error: PenstockError) -> PenstockError:
     """Return what a failed produce is to be reported as: refused, or of unknown outcome."""
     if isinstance(error, _SAYS_WHAT_HAPPENED):
+        return error
+    if isinstance(error, Unavailable) and error.never_taken:
         return error
     unknown = UnknownOutcome(
         f"the messages may or may not have been stored: {error.message}",

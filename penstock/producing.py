@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
-from isal.isal_zlib import crc32
-
-from penstock.batch import NO_PROPERTIES, Keys, properties_block
+from penstock.batch import NO_PROPERTIES, Keys, properties_block, record_template
 from penstock.calls import stored_batch
 from penstock.errors import (
     ClientClosed,
@@ -36,6 +34,7 @@ from penstock.errors import (
     UnknownOutcome,
     from_failure,
 )
+from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX, check_size
 from penstock.v1 import writer_pb2
 from penstock.values import Stored, StoredBatch
 from penstock.wire import frame_batch_parts
@@ -43,6 +42,7 @@ from storage.format.record_template import RecordTemplate
 
 FRAME_BYTES_MAX: Final = 1 << 20
 ERRORS_KEPT_MAX: Final = 100
+RECORD_OVERHEAD_MAX: Final = 512  # bytes of a record that are neither body nor properties
 DROPPED_MAX: Final = 16  # records at fault in one batch before the rest of it is given up too
 
 
@@ -55,6 +55,7 @@ class ProducerOptions:
     batch_bytes: int = 64 << 10
     ordered: bool = True
     delivery_timeout_s: float = 30.0
+    record_bytes_max: int = REQUEST_BYTES_MAX - FRAME_OVERHEAD_MAX
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -214,12 +215,16 @@ class ProducerState:
     ) -> tuple[Batch, int]:
         """Take a message in; return its batch and its place there. Nothing is sent yet."""
         block = properties_block(keys, tag, properties, unique_key)
+        check_size(
+            "body", len(body) + len(block) + RECORD_OVERHEAD_MAX, self.options.record_bytes_max
+        )
         lane = self._lanes.get((topic, queue_id))
         if lane is None:
-            lane = self._lanes[topic, queue_id] = Lane(topic, queue_id)
+            lane = Lane(topic, queue_id)
         batch = lane.open
         if batch is None:
             batch = self._open(lane, now, now_ms)
+            self._lanes[topic, queue_id] = lane
         record = batch.template.encode(body, block)
         if batch.records and batch.size + len(record) > FRAME_BYTES_MAX:
             self._seal(lane)
@@ -231,7 +236,7 @@ class ProducerState:
         return batch, len(batch.records) - 1
 
     def _open(self, lane: Lane, now: float, now_ms: int) -> Batch:
-        template = RecordTemplate(lane.topic, lane.queue_id, born_timestamp_ms=now_ms, crc=crc32)
+        template = record_template(lane.topic, lane.queue_id, born_timestamp_ms=now_ms)
         due_at = now + self.options.linger_ms / 1000
         lane.open = Batch(lane, now=now, due_at=due_at, template=template)
         self._pending[lane] = None

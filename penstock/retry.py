@@ -36,7 +36,9 @@ class RetryPolicy:
             return error.retry_delay_ms or None
         if not isinstance(error, Unavailable | DeadlineExceeded):
             return None
-        again = isinstance(error, Unavailable) if repeat is Repeat.SAFE else self.retry_unknown
+        again = isinstance(error, Unavailable) and (repeat is Repeat.SAFE or error.never_taken)
+        if repeat is Repeat.DUPLICATES:
+            again = again or self.retry_unknown
         return self.backoff_ms(attempt) if again else None
 
     def backoff_ms(self, attempt: int) -> int:

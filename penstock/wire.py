@@ -118,7 +118,12 @@ def _method(
 
 _w, _r, _i = writer_pb2, reader_pb2, indexer_pb2
 
-PRODUCE: Final = _method("writer", "Produce", _w.ProduceRequest, _w.ProduceResponse)
+PRODUCE: Final = Method(
+    "writer",
+    "/penstock.v1.Writer/Produce",
+    bytes,  # requests come serialized, so that their size is known
+    _w.ProduceResponse.FromString,
+)
 PRODUCE_BATCH: Final = Method(
     "writer", "/penstock.v1.Writer/ProduceBatch", frame_batch, _w.ProduceBatchResponse.FromString
 )

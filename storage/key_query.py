@@ -24,6 +24,7 @@ from storage.message import Damage, KeyQueryResult
 from storage.pull import damage_reason, join_pieces
 
 PAGE_MAX: Final = 64
+PAGE_BYTES_MAX: Final = 8 << 20  # of records in one page, however few that are
 CANDIDATES: Final = 128  # taken from the index at a time
 FOREVER: Final = (1 << 63) - 1
 
@@ -169,9 +170,19 @@ def query_by_key(
         if following is None:
             break
         cursor = following
-    page = found[:count_max]
-    token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > count_max else None
+    page = _that_fit(found[:count_max])
+    token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > len(page) else None
     return _answer(log, page, tuple(damaged.values()), str(token or ""), indexed_offset)
+
+
+def _that_fit(found: list[_Match]) -> list[_Match]:
+    """Return the first matches, as many as a page of `PAGE_BYTES_MAX` holds; one always."""
+    total = 0
+    for count, match in enumerate(found):
+        total += match.size
+        if count and total > PAGE_BYTES_MAX:
+            return found[:count]
+    return found
 
 
 def _answer(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from golden import golden_dump, golden_store
 
-from storage import MessageStore, StoreConfig
+from storage import MessageStore, StoreConfig, key_query
 from storage.errors import InvalidMessage, TopicNotFound
 from storage.format.record import Record, decode_record
 from storage.message import KeyQueryResult, Message, PutResult
@@ -167,3 +167,21 @@ def test_every_key_of_a_brokers_store_finds_exactly_its_messages(name: str) -> N
                     topic, key, begin_timestamp_ms=begin, end_timestamp_ms=end, max_messages=64
                 )
                 assert [record.commit_offset for record in decoded(result)] == expected
+
+
+def test_a_page_holds_no_more_bytes_than_a_client_takes(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large records make small pages; one that alone is larger comes alone; none is left out."""
+    monkeypatch.setattr(key_query, "PAGE_BYTES_MAX", 5_000)
+    sizes = [2_000, 2_000, 2_000, 9_000, 10, 2_000]
+    for size in sizes:
+        store.put(Message(topic="t", body=b"x" * size, keys=("k",)))
+    pages, token = [], ""
+    while True:
+        result = store.query_by_key("t", "k", page_token=token)
+        pages.append([len(body) for body in bodies(result)])
+        token = result.next_page_token
+        if not token:
+            break
+    assert pages == [[10, 2_000], [9_000], [2_000, 2_000], [2_000]]

@@ -1,0 +1,55 @@
+"""Requests that can be sent: what no message of the contract holds is refused before it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message as ProtoMessage
+
+from penstock.errors import InvalidArgument
+
+REQUEST_BYTES_MAX: Final = 16 << 20
+"""What the services take unless they are told otherwise; above it a stream would break."""
+
+FRAME_OVERHEAD_MAX: Final = 6
+"""Bytes of a serialized record batch that are not records: a tag and a length."""
+
+_R = TypeVar("_R", bound=ProtoMessage)
+
+
+def build(kind: type[_R], **fields: Any) -> _R:
+    """Return a message; InvalidArgument names the field whose value does not fit. None: absent."""
+    try:
+        return kind(**fields)
+    except ValueError as error:
+        field, problem = _at_fault(kind, fields) or ("", str(error))
+        raise InvalidArgument(f"{field}: {problem}" if field else problem, field=field) from error
+
+
+def key_tuple(keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys; one text would be taken for a key a letter."""
+    if isinstance(keys, str):
+        raise InvalidArgument("keys: give a sequence of keys, not one text", field="keys")
+    return tuple(keys)
+
+
+def check_size(field: str, byte_count: int, bytes_max: int) -> None:
+    """Refuse a request that the service would refuse unread."""
+    if byte_count > bytes_max:
+        raise InvalidArgument(
+            f"{field}: {byte_count} bytes in one request; the most is {bytes_max}."
+            " Send less at a time",
+            field=field,
+        )
+
+
+def _at_fault(kind: type[ProtoMessage], fields: dict[str, Any]) -> tuple[str, str] | None:
+    for name, value in fields.items():
+        try:
+            kind(**{name: value})
+        except ValueError as error:
+            if isinstance(error, UnicodeError):
+                return name, f"{value!r:.100} is not text that UTF-8 can hold"
+            return name, f"{value!r:.100} does not fit: {error}"
+    return None

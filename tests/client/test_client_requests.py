@@ -1,0 +1,155 @@
+"""What cannot be sent is refused before it is, with the field's name, and breaks nothing else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from fake_penstock import FakePenstock, rich_status
+
+from penstock import (
+    AsyncClient,
+    Client,
+    InvalidArgument,
+    RecordBatch,
+    Unavailable,
+    UnknownOutcome,
+)
+from penstock.addresses import Addresses
+from penstock.requests import REQUEST_BYTES_MAX
+from services.settings import ProcessSettings
+
+LONE_SURROGATE = "\ud800"
+TOO_LARGE = b"x" * (REQUEST_BYTES_MAX + 1)
+
+
+def test_a_client_sends_what_services_take_by_default() -> None:
+    assert ProcessSettings.model_fields["message_bytes_max"].default == REQUEST_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("field", "call"),
+    [
+        ("topic", lambda client: client.produce(LONE_SURROGATE, b"x")),
+        ("queue_id", lambda client: client.produce("orders", b"x", queue_id=1 << 40)),
+        ("flag", lambda client: client.produce("orders", b"x", flag=1 << 40)),
+        ("keys", lambda client: client.produce("orders", b"x", keys="one text")),
+        ("keys", lambda client: client.produce("orders", b"x", keys=[LONE_SURROGATE])),
+        ("properties", lambda c: c.produce("orders", b"x", properties={"a": LONE_SURROGATE})),
+        ("messages", lambda client: client.produce("orders", TOO_LARGE)),
+        ("records", lambda client: client.produce_batch(TOO_LARGE)),
+        ("queue_offset", lambda client: client.pull("orders", 0, 1 << 70)),
+        ("queue_id", lambda client: RecordBatch("orders", queue_id=1 << 40).add(b"x")),
+        ("flag", lambda client: RecordBatch("orders").add(b"x", flag=1 << 40)),
+        ("topic", lambda client: RecordBatch(LONE_SURROGATE).add(b"x")),
+    ],
+)
+def test_what_no_request_can_hold_names_its_field(
+    client: Client, fake: FakePenstock, field: str, call: Callable[[Client], Any]
+) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        call(client)
+
+    assert caught.value.field == field
+    assert field in caught.value.message
+    assert len(caught.value.message) < 300
+    assert not fake.store.calls
+
+
+def test_a_message_too_large_for_a_frame_leaves_the_stream_alone(
+    client: Client, fake: FakePenstock
+) -> None:
+    with client.producer() as producer:
+        before = producer.send("orders", b"before", queue_id=0)
+        with pytest.raises(InvalidArgument, match="16777210"):
+            producer.send("orders", TOO_LARGE, queue_id=0)
+        with pytest.raises(InvalidArgument):
+            producer.send(LONE_SURROGATE, b"x", queue_id=0)
+        after = producer.send("orders", b"after", queue_id=0)
+
+    assert before.exception() is None
+    assert after.exception() is None
+    assert fake.store.calls["ProduceStream"] == 1
+    assert fake.store.bodies("orders", 0) == [b"before", b"after"]
+
+
+async def test_asyncio_refuses_the_same(aclient: AsyncClient, fake: FakePenstock) -> None:
+    for call in (
+        aclient.produce("orders", TOO_LARGE),
+        aclient.produce_batch(TOO_LARGE),
+        aclient.produce("orders", b"x", keys="one text"),
+    ):
+        with pytest.raises(InvalidArgument):
+            await call
+    async with aclient.producer() as producer:
+        with pytest.raises(InvalidArgument):
+            await producer.send("orders", TOO_LARGE, queue_id=0)
+
+
+def test_a_service_with_another_limit_is_told_to_the_client(fake: FakePenstock) -> None:
+    with Client(**fake.addresses, request_bytes_max=100) as client:
+        with pytest.raises(InvalidArgument, match="most is 100"):
+            client.produce("orders", b"x" * 100)
+        assert client.produce("orders", b"x" * 10).queue_offset == 0
+
+
+def test_a_produce_that_never_left_is_no_unknown_outcome(fake: FakePenstock) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    reader = fake.addresses["reader"]
+    with Client(writer=address, reader=reader, timeout_s=0.3) as client, pytest.raises(Unavailable):
+        client.produce("orders", b"x")
+
+
+@pytest.mark.parametrize(
+    ("reason", "times", "expected"),
+    [("DRAINING", 1, None), ("STORE_CLOSED", 1, None), ("", 1, UnknownOutcome)],
+)
+def test_a_produce_that_a_stopping_writer_turned_away_is_sent_again(
+    client: Client, fake: FakePenstock, reason: str, times: int, expected: Any
+) -> None:
+    status = rich_status(grpc.StatusCode.UNAVAILABLE, "stopping", reason=reason)
+    fake.store.fail_next("Produce", status, times)
+
+    if expected is None:
+        client.produce("orders", b"x", queue_id=0)
+        assert fake.store.bodies("orders", 0) == [b"x"]
+    else:
+        with pytest.raises(expected):
+            client.produce("orders", b"x", queue_id=0)
+        assert fake.store.bodies("orders", 0) == []
+
+
+def test_a_produce_waits_for_a_writer_that_starts(fake: FakePenstock) -> None:
+    """Refused connections are tried again within the timeout."""
+    gate = socket.socket()
+    gate.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+    host, port = gate.getsockname()
+    target = Addresses(**fake.addresses).writer.rpartition(":")
+
+    def forward() -> None:
+        time.sleep(0.3)
+        gate.listen()
+        near, _ = gate.accept()
+        far = socket.create_connection((target[0], int(target[2])))
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=copy, args=(source, sink), daemon=True).start()
+
+    def copy(source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        except OSError:
+            pass
+
+    threading.Thread(target=forward, daemon=True).start()
+    with Client(writer=f"{host}:{port}", timeout_s=10) as client:
+        assert client.produce("orders", b"late", queue_id=1).queue_offset == 0
+    gate.close()
+    assert fake.store.bodies("orders", 1) == [b"late"]
