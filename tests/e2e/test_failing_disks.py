@@ -1,0 +1,170 @@
+"""Full disks and failed syncs under the real service processes: what callers are told."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from real_processes import Running, one_service, until
+
+from penstock import Client, DeliveryFailed, FailedPrecondition, RecordBatch, ResourceExhausted
+
+FLAGS = [
+    "--commit-log-file-size", "1MiB", "--consume-queue-file-size", "20000",
+    "--index-slot-count", "1000", "--index-entry-count", "4000",
+]  # fmt: skip
+BODY = b"x" * (50 << 10)
+
+
+@contextmanager
+def client_of(writer: Running, reader: Running) -> Iterator[Client]:
+    addresses = {
+        name: running.wait_serving(name)[0]
+        for name, running in (("writer", writer), ("reader", reader))
+    }
+    with Client(**addresses, timeout_s=0.9) as client:
+        client.wait_ready(30, services=("writer", "reader"))
+        yield client
+
+
+def fill(client: Client) -> tuple[int, ResourceExhausted]:
+    """Store until the disk is full; return how many were acknowledged, and the refusal."""
+    stored = 0
+    try:
+        while True:
+            client.produce("t", BODY, queue_id=0)
+            stored += 1
+            assert stored < 1000, "the disk does not fill"
+    except ResourceExhausted as refused:
+        return stored, refused
+
+
+def health(address: str) -> int:
+    with grpc.insecure_channel(address) as channel:
+        request = health_pb2.HealthCheckRequest(service="penstock.v1.Writer")
+        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status)
+
+
+def bad_disk_writer(store: Path, switches: Path, *flags: str) -> Running:
+    return Running(
+        "writer_on_bad_disk", "--store", str(store), "--listen", "127.0.0.1:0", *FLAGS, *flags,
+        environment={
+            "BAD_DISK": str(switches),
+            "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
+        },
+    )  # fmt: skip
+
+
+@pytest.fixture(params=["a full file system", "refused allocations"])
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path, Path, Path]]:
+    """A store's directory, what is to be there for the disk to be full, and the switches."""
+    if request.param == "refused allocations":
+        yield tmp_path / "store", tmp_path / "space", tmp_path
+        return
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a small tmpfs needs root")
+    try:
+        yield path / "store", path / "ballast", tmp_path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def take_all_space(ballast: Path) -> None:
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(1 << 16)):
+                pass
+        except OSError:
+            return
+
+
+def test_a_full_disk_refuses_and_is_written_again_without_a_restart(
+    disk: tuple[Path, Path, Path],
+) -> None:
+    store, ballast, switches = disk
+    with (
+        bad_disk_writer(store, switches) as writer,
+        one_service("reader", store) as reader,
+        client_of(writer, reader) as client,
+    ):
+        client.create_topic("t", queues=1)
+        client.produce("t", BODY, queue_id=0)
+        if ballast.name == "space":
+            ballast.touch()
+        else:
+            take_all_space(ballast)
+
+        stored, refused = fill(client)
+        assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert refused.retry_delay_ms > 0
+        assert "space" in refused.message.lower()
+        with pytest.raises(ResourceExhausted):
+            batch = RecordBatch("t")
+            batch.add_many([BODY] * 20)
+            client.produce_batch(batch)
+        assert health(client.addresses.writer) == health_pb2.HealthCheckResponse.SERVING
+        pulled = client.pull("t", 0, 0, max_messages=1, wait_ms=2_000)
+        assert [r.body for r in pulled.records] == [BODY]
+
+        ballast.unlink()
+        after = client.produce("t", b"after", queue_id=0, timeout_s=20)
+        assert after.queue_offset == stored + 1
+        assert writer.process.poll() is None
+        bodies = [r.body for r in client.consume("t", follow=False)]
+        assert bodies == [BODY] * (stored + 1) + [b"after"]
+        assert writer.stop() == 0, writer.text()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_failed_sync_is_final_until_a_restart(tmp_path: Path, mode: str) -> None:
+    """Nothing more is acknowledged; reads go on; a restart serves all that was acknowledged."""
+    store = tmp_path / "store"
+    flags = ["--flush-mode", mode, "--flush-interval-ms", "50"]
+    with (
+        one_service("reader", store) as reader,
+        bad_disk_writer(store, tmp_path, *flags) as writer,
+        client_of(writer, reader) as client,
+    ):
+        client.create_topic("t", queues=1)
+        acknowledged = [client.produce("t", b"%d" % n, queue_id=0).queue_offset for n in range(5)]
+        (tmp_path / "sync").touch()
+
+        if mode == "sync":
+            with pytest.raises(FailedPrecondition, match="Input/output error"):
+                client.produce("t", b"lost", queue_id=0)
+        else:
+            client.produce("t", b"5", queue_id=0)  # in the page cache, as promised
+            acknowledged.append(5)
+            until(lambda: not client.writer_status().writable)
+        (tmp_path / "sync").unlink()  # a device that works again changes nothing
+
+        with pytest.raises(FailedPrecondition, match="nothing more is acknowledged"):
+            client.produce("t", b"refused", queue_id=0)
+        producer = client.producer(linger_ms=0)
+        handles = [producer.send("t", b"refused", queue_id=0) for _ in range(3)]
+        assert {type(handle.exception(20)) for handle in handles} == {FailedPrecondition}
+        with pytest.raises(DeliveryFailed):
+            producer.close()
+        until(lambda: health(client.addresses.writer) == 2)
+        assert "Input/output error" in client.writer_status().problem
+        found = [r.queue_offset for r in client.consume("t", follow=False)]
+        assert found == acknowledged
+        assert writer.stop() in (0, 1)
+
+    with (
+        one_service("writer", store) as writer,
+        one_service("reader", store) as reader,
+        client_of(writer, reader) as client,
+    ):
+        bodies = [r.body for r in client.consume("t", follow=False)]
+        assert bodies[: len(acknowledged)] == [b"%d" % n for n in acknowledged]
+        assert b"refused" not in bodies
+        assert client.produce("t", b"again", queue_id=0).queue_offset == len(bodies)
