@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from storage.log_walk import Records
 
 DURABLE_INTERVAL_MS: Final = 5_000
-IDLE_WAIT_S: Final = 0.25  # how long a stop may have to wait for the thread
+IDLE_WAIT_S: Final = 0.25  # how long a stop may, at worst, have to wait for the thread
 FULL_RETRY_S: Final = 0.2
 CATCH_UP_S: Final = 5.0  # a stop gives the rest of the log this long, as a broker's does
 KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
@@ -448,6 +448,7 @@ class StoreIndexer:
             return
         self._closed = True
         self._stopping.set()
+        self._checkpoint.interrupt()
         if self._thread.is_alive():
             self._thread.join()
         try:

@@ -80,6 +80,8 @@ class _Token(NamedTuple):
             return cls(None, FOREVER)
         try:
             number, entry, below = (int(part, 36) for part in text.split("."))
+            if not 0 <= min(number, entry, below) <= max(number, entry, below) <= FOREVER:
+                raise ValueError
         except ValueError:
             raise InvalidMessage("page_token", f"{text!r} is none that was given out") from None
         return cls(IndexCursor(number, entry) if number else None, below)
@@ -146,14 +148,15 @@ def query_by_key(
         raise InvalidMessage("key", "contains a space; ask for one key at a time")
     count_max = min(max(max_messages, 1), PAGE_MAX)
     cursor, below = _Token.parse(page_token)
-    end_ms = FOREVER if end_timestamp_ms is None else end_timestamp_ms
-    question = _Question(log, topic, key, unique, begin_timestamp_ms, end_ms)
+    begin_ms = _in_int64(begin_timestamp_ms)
+    end_ms = FOREVER if end_timestamp_ms is None else _in_int64(end_timestamp_ms)
+    question = _Question(log, topic, key, unique, begin_ms, end_ms)
     reader = index.reader()
     found: list[_Match] = []
     damaged: dict[int, Damage] = {}
     while len(found) <= count_max:
         offsets, following = reader.find(
-            topic, key, count_max=CANDIDATES, begin_ms=begin_timestamp_ms, end_ms=end_ms,
+            topic, key, count_max=CANDIDATES, begin_ms=begin_ms, end_ms=end_ms,
             cursor=cursor,
         )  # fmt: skip
         for offset, state, size in question.judge(offsets):
@@ -183,6 +186,10 @@ def _that_fit(found: list[_Match]) -> list[_Match]:
         if count and total > PAGE_BYTES_MAX:
             return found[:count]
     return found
+
+
+def _in_int64(number: int) -> int:
+    return min(max(number, -FOREVER), FOREVER)
 
 
 def _answer(

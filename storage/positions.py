@@ -375,6 +375,11 @@ class CheckpointFile:
         """Sleep until the indexer publishes something after ``seen_word``; return the word."""
         return self._indexer_wake.wait(seen_word, timeout_s)
 
+    def interrupt(self) -> None:
+        """End every wait through this object, now and from here on; see ``WakeWord.interrupt``."""
+        self._writer_wake.interrupt()
+        self._indexer_wake.interrupt()
+
     # ---- durable
 
     @property

@@ -144,7 +144,7 @@ def pull_queue(
             bounds,
         )
     max_bytes = max(max_bytes, policy.bytes_max_floor)
-    max_messages = max(max_messages, 1)
+    max_messages = min(max(max_messages, 1), NO_LIMIT)
     return _Pull(log, queue, topic, queue_id, tag_filter, policy, max_messages, max_bytes).run(
         queue_offset, bounds
     )

@@ -258,17 +258,21 @@ class StoreReader:
         if topic in self.topics:
             if 0 <= queue_id < self.topics.get(topic).queue_count:
                 return self.queue_view(topic, queue_id)
-        elif (
-            "/" in topic
-            or topic in ("", ".", "..")
-            or not self._filesystem.exists(self._paths.consume_queue / topic)
-        ):
+        elif not self._has_queues(topic):
             raise TopicNotFound(topic)
         if queue_id >= 0 and self._filesystem.exists(
             self._paths.consume_queue / topic / str(queue_id)
         ):
             return self.queue_view(topic, queue_id)
         return None
+
+    def _has_queues(self, topic: str) -> bool:
+        """Whether a topic that no table knows has queues all the same."""
+        return (
+            "/" not in topic
+            and topic not in ("", ".", "..")
+            and self._filesystem.exists(self._paths.consume_queue / topic)
+        )
 
     def _existing_queue(self, topic: str, queue_id: int) -> ConsumeQueueView:
         self._update()
@@ -381,9 +385,7 @@ class StoreReader:
         InvalidMessage for an empty key or a foreign token.
         """
         self._update()
-        if topic not in self.topics and not self._filesystem.exists(
-            self._paths.consume_queue / topic
-        ):
+        if topic not in self.topics and not self._has_queues(topic):
             raise TopicNotFound(topic)
         return query_by_key(
             self.log,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PORT_SIZE: Final = 4
 _FLAG_MIN, _FLAG_MAX = -(1 << 31), (1 << 31) - 1
+_TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 class UniqueKeys:
@@ -83,6 +84,9 @@ class MessageEncoder:
             raise InvalidMessage("delay_level", "delayed messages are not supported yet")
         if not _FLAG_MIN <= message.flag <= _FLAG_MAX:
             raise InvalidMessage("flag", "must fit in 32 bits")
+        born_timestamp_ms = message.born_timestamp_ms or self._clock.now_ms()
+        if not 0 <= born_timestamp_ms <= _TIMESTAMP_MAX:
+            raise InvalidMessage("born_timestamp_ms", f"{born_timestamp_ms} is no Unix time in ms")
         unique_key = message.unique_key or self._unique_keys.make()
         properties = checked_properties(
             keys=message.keys,
@@ -93,7 +97,7 @@ class MessageEncoder:
         )
         record = encode_for_batch(
             message.topic, queue_id, message.body, properties, message.flag, 0,
-            message.born_timestamp_ms or self._clock.now_ms(), born_host, self._property_crc,
+            born_timestamp_ms, born_host, self._property_crc,
         )  # fmt: skip
         return record, unique_key, queue_id
 

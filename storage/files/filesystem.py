@@ -247,7 +247,12 @@ class OsFileSystem(FileSystem):
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or directory has that name."""
-        return path.exists()
+        try:
+            return path.exists()
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return False
+            raise
 
     def list_directory(self, path: Path) -> list[DirectoryEntry]:
         """List a directory sorted by name."""

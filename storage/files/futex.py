@@ -28,6 +28,7 @@ class WakeWord:
         self._page = page
         self._words = memoryview(page).cast("B")[position : position + 4].cast("I")  # type: ignore[arg-type]
         self._address = page.ctypes.data + position
+        self._interrupted = False
 
     @property
     def value(self) -> int:
@@ -39,14 +40,22 @@ class WakeWord:
         self._words[0] = (self._words[0] + 1) & 0xFFFFFFFF
         libc.futex_wake(self._address)
 
+    def interrupt(self) -> None:
+        """End every wait through this object, now and from here on; for whoever stops.
+
+        A thread that is just about to sleep may miss it and takes its whole timeout.
+        """
+        self._interrupted = True
+        libc.futex_wake(self._address)
+
     def wait(self, seen: int, timeout_s: float | None) -> int:
         """Sleep, GIL released, until the word differs from ``seen`` or time is up; return it.
 
-        A result equal to ``seen`` means time is up. Never misses a bump made after ``seen`` was
+        A result equal to ``seen`` means time is up, or an interrupt. Never misses a bump made after ``seen`` was
         read, because the kernel compares the word again before it sleeps.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while (value := self._words[0]) == seen:
+        while (value := self._words[0]) == seen and not self._interrupted:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 break

@@ -128,6 +128,13 @@ class PoolBuffer:
         """Give the buffer back to its pool."""
         self._pool.take_back(self)
 
+    def close(self) -> None:
+        """Let go of map and descriptor; the memory goes with the last view of ``array``."""
+        self._words.release()
+        self._bytes.release()
+        self._region.close()
+        self._file.close()
+
 
 class TransientStorePool:
     """The buffers of one store. Safe to call from several threads."""
@@ -264,5 +271,8 @@ class TransientStorePool:
         """Remove the buffers, unless one holds bytes that are in no file: these stay for replay."""
         with self._guard:
             if not self.has_uncommitted():
+                for buffer in (*self._free, *self._borrowed):
+                    buffer.close()
                 self._free.clear()
+                self._borrowed.clear()
                 self.discard_leftover()
