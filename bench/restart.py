@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,14 +40,14 @@ DEADLINE_SECONDS: Final = 60
 
 async def _feed(channel: Any) -> None:
     """Send batches until the server is gone, which ends in an AioRpcError."""
-    frame = produce.batch()
+    frames = cycle(produce.batches())
     call = channel.stream_stream("/penstock.v1.Writer/ProduceStream")()
     room = asyncio.Semaphore(IN_FLIGHT)
 
     async def send() -> None:
         while True:
             await room.acquire()
-            await call.write(frame)
+            await call.write(next(frames))
 
     sending = asyncio.ensure_future(send())
     try:
