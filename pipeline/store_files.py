@@ -22,7 +22,15 @@ from storage.format import checkpoint
 from storage.format.checkpoint import UnknownVersion, WriterSlot
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import parse_file_name
-from storage.format.record import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, Verdict, check_record
+from storage.format.record import (
+    COMMIT_OFFSET_POSITION,
+    MAGIC_POSITION,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_SIZE_MIN,
+    Verdict,
+    check_record,
+)
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -35,6 +43,7 @@ INDEX_DIRECTORY: Final = "index"
 CHECKPOINT: Final = "checkpoint"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 UNIT_DTYPE: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")])
+BOUNDARY_WINDOW: Final = 64 << 10
 MAGICS: Final = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
 
@@ -205,22 +214,38 @@ def find_boundary(data: mmap | Any, begin: int, end: int, commit_offset_of_start
     every checksum right counts, so magic bytes inside a body are passed over. Records are not
     decoded, one check a boundary.
     """
-    at = begin + 4
-    candidates = [data.find(magic, at, end) for magic in MAGICS]
-    while True:
-        alive = [found for found in candidates if found >= 0]
-        if not alive:
-            return end
-        found = min(alive)
-        position = found - 4
-        named = int.from_bytes(data[position + 28 : position + 36], "big", signed=True)
-        if position + RECORD_SIZE_MIN <= end and named == commit_offset_of_start + position:
-            size = int.from_bytes(data[position : position + 4], "big", signed=True)
-            record = data[position : min(position + max(size, 0), end)]
-            if check_record(record, 0, named) is Verdict.GOOD:
+    window = begin
+    while window < end:
+        # Both magics within one window: one that never comes must not be looked for to the end.
+        stop = min(window + BOUNDARY_WINDOW, end)
+        found = sorted(
+            at - MAGIC_POSITION
+            for magic in MAGICS
+            for at in _all_at(data, magic, window + MAGIC_POSITION, min(stop + 2 * len(magic), end))
+        )
+        for position in found:
+            if _is_record(data, position, end, commit_offset_of_start + position):
                 return position
-        which = candidates.index(found)
-        candidates[which] = data.find(MAGICS[which], found + 1, end)
+        window = stop
+    return end
+
+
+def _all_at(data: Any, magic: bytes, begin: int, end: int) -> Iterator[int]:
+    at = data.find(magic, begin, end)
+    while at >= 0:
+        yield at
+        at = data.find(magic, at + 1, end)
+
+
+def _is_record(data: Any, position: int, end: int, commit_offset: int) -> bool:
+    if position < 0 or position + RECORD_SIZE_MIN > end:
+        return False
+    named = data[position + COMMIT_OFFSET_POSITION : position + COMMIT_OFFSET_POSITION + 8]
+    if int.from_bytes(named, "big", signed=True) != commit_offset:
+        return False
+    size = int.from_bytes(data[position : position + 4], "big", signed=True)
+    record = data[position : min(position + max(size, 0), end)]
+    return check_record(record, 0, commit_offset) is Verdict.GOOD
 
 
 def units_in(data: bytes | ByteArray) -> npt.NDArray[np.void]:

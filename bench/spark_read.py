@@ -1,0 +1,141 @@
+"""Reads and jobs of the Spark pipeline beside a bare walk: ``python -m bench.spark_read``.
+
+A store of ``--gib`` GiB with 8 topics of very different sizes is made under ``--store`` (kept for the
+next run), read once so that it is in the page cache, and every measure is run ``--rounds`` times; the
+median counts. The control is the scan kernel walking the same log in this process on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline import audit, build_session, read_messages, rebuild
+from pipeline.store_files import StoreFiles, map_file
+from pipeline.walk import Run, walk
+from storage.format.record import encode_for_batch
+from storage.store import MessageStore
+
+MIB: Final = 1 << 20
+SHARES: Final = (400, 250, 150, 100, 50, 25, 15, 10)  # of 1000 batches; the last is 1 %
+QUEUES: Final = 4
+BATCH: Final = 256
+HOST: Final = "127.0.0.1:10911"
+
+
+def make_store(directory: Path, size: int) -> None:
+    """Fill a store with records of about 1.1 KiB, each with tag, key and unique id."""
+    rng = random.Random(7)
+    with MessageStore.open(directory) as store:
+        for topic in range(len(SHARES)):
+            store.create_topic(f"topic{topic}", QUEUES)
+        batches = {}
+        for topic in range(len(SHARES)):
+            for queue_id in range(QUEUES):
+                batches[topic, queue_id] = b"".join(
+                    encode_for_batch(
+                        f"topic{topic}", queue_id, rng.randbytes(900),
+                        f"UNIQ_KEY\x01{rng.randbytes(16).hex()}\x02KEYS\x01k{number}\x02"
+                        f"TAGS\x01tag{number % 5}\x02".encode(),
+                        0, 0, 1_700_000_000_000, HOST,
+                    )
+                    for number in range(BATCH)
+                )  # fmt: skip
+        written = 0
+        while written < size:
+            topic = rng.choices(range(len(SHARES)), SHARES)[0]
+            batch = batches[topic, rng.randrange(QUEUES)]
+            store.put_batch(batch)
+            written += len(batch)
+
+
+def bare_walk(store: StoreFiles) -> None:
+    """The control: every record scanned with every checksum, nothing made of it."""
+    for file in store.log:
+        data = map_file(file.path)
+        end = min(file.end, store.bounds.end_offset)
+        for step in walk(data, file.start, max(file.start, store.bounds.min_offset), end):
+            assert isinstance(step, Run)
+
+
+def median_seconds(run: Callable[[], Any], rounds: int) -> tuple[float, list[float]]:
+    """Run once unmeasured, then ``rounds`` times."""
+    run()
+    seconds = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds), seconds
+
+
+def main() -> None:
+    """Measure and print one line each; ``--json`` keeps the rounds."""
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    arguments.add_argument("--store", type=Path, default=Path(".bench-spark"))
+    arguments.add_argument("--gib", type=float, default=1.0)
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--json", type=Path)
+    given = arguments.parse_args()
+    if not given.store.exists():
+        print(f"making a store of {given.gib} GiB in {given.store}")
+        make_store(given.store, int(given.gib * (1 << 30)))
+    store, name = StoreFiles.open(given.store), str(given.store.resolve())
+    log_mib = (store.bounds.end_offset - store.bounds.min_offset) / MIB
+    spark = build_session("local[2]", "penstock bench", {"spark.log.level": "ERROR"})
+    target = given.store.with_name(given.store.name + "-rebuilt")
+
+    def everything() -> None:
+        df = spark.read.format("penstock").load(name)
+        df.write.format("noop").mode("overwrite").save()
+
+    def without_properties() -> None:
+        names = [c for c in spark.read.format("penstock").load(name).columns if c != "properties"]
+        df = read_messages(spark, name, columns=names)
+        df.write.format("noop").mode("overwrite").save()
+
+    def rebuilt() -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        rebuild(spark, name, target)
+
+    def by_queue() -> None:
+        df = read_messages(spark, name, columns=["topic", "queueId"])
+        df.groupBy("topic", "queueId").count().collect()
+
+    small = f"topic{len(SHARES) - 1}"
+    measures: dict[str, tuple[Callable[[], Any], int]] = {
+        "control: scan kernel, 1 core": (lambda: bare_walk(store), 0),
+        "all columns, noop sink": (everything, 500),
+        "all columns but properties, noop sink": (without_properties, 0),
+        "header-only count": (
+            lambda: read_messages(spark, name, columns=["queueId"]).count(), 1024,
+        ),
+        "header-only group by topic, queueId": (by_queue, 1024),
+        "one topic of 1 %, all columns, noop": (
+            lambda: spark.read.format("penstock").option("subscribe", small).load(name)
+            .write.format("noop").mode("overwrite").save(), 0,
+        ),
+        "rebuild of consume queues": (rebuilt, 700),
+        "audit": (lambda: audit(spark, name), 1024),
+    }  # fmt: skip
+    results = []
+    for measure, (run, wanted) in measures.items():
+        seconds, rounds = median_seconds(run, given.rounds)
+        rate = log_mib / seconds
+        against = f"wanted {wanted}" if wanted else ""
+        print(f"{measure:42} {seconds:7.2f} s {rate:8.0f} MiB/s of log  {against}", flush=True)
+        results.append({"measure": measure, "mib_per_s": rate, "wanted": wanted, "rounds": rounds})
+    shutil.rmtree(target, ignore_errors=True)
+    if given.json:
+        given.json.write_text(json.dumps({"log_mib": log_mib, "results": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
