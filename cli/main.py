@@ -142,7 +142,13 @@ def main() -> None:
     """Run the command line; what the console script calls."""
     # grpc's own notes about connections would stand among the command's output.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # noqa: TID251  read by grpc alone
-    app(prog_name="penstock")
+    try:
+        app(prog_name="penstock")
+    except SystemExit as end:
+        service = sys.modules.get("services.process")
+        if service is not None:  # one has run in this process
+            service.leave(end.code if isinstance(end.code, int) else ExitCode.DONE)
+        raise
 
 
 if __name__ == "__main__":

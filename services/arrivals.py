@@ -76,7 +76,7 @@ class Arrivals:
         self._seen.put(None)
 
     def _watch(self) -> None:
-        while (seen := self._seen.get()) is not None:
+        while (seen := self._seen.get()) is not None and not self._closed:
             self._store.wait_for_change(seen, _LOOK_SECONDS)
             if self._closed:
                 return

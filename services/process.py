@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, NoReturn
 
 from services import logs, loops
 from services.server import CannotListen
@@ -57,6 +59,19 @@ def fail(service: str, problem: str, code: int) -> int:
     """Say in one line why the process ends; return its exit code."""
     sys.stderr.write(f"penstock {service}: {problem}" + "\n")
     return code
+
+
+def leave(code: int) -> NoReturn:
+    """End the process of a service that has let go of its store; runs no clean-up of Python's.
+
+    Daemon threads, gRPC's poller among them, may be inside C++ while the interpreter is taken down
+    around them, and then now and then abort a process that had stopped in order.
+    """
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def announce(service: str, address: str) -> None:

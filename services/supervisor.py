@@ -83,7 +83,13 @@ class Child:
         while True:
             started = asyncio.get_running_loop().time()
             code = await self._run()
-            if self._stopping or (code in EXIT_USAGE_CODES and not self.address):
+            if self._stopping:
+                if code == -signal.SIGTERM:  # told to stop before it could hear of it: as good
+                    return 0
+                if code:
+                    _say(f"the {self.service} ended with {_how(code)}", error=True)
+                return code
+            if code in EXIT_USAGE_CODES and not self.address:
                 return code
             if asyncio.get_running_loop().time() - started > _STABLE_SECONDS:
                 delay = _RESTART_DELAY_SECONDS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -71,4 +70,4 @@ async def serve(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process.leave(main())

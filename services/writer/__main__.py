@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -59,4 +58,4 @@ async def serve(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process.leave(main())

@@ -231,8 +231,8 @@ class WriterServicer:
                 try:
                     if not self._acks.has(outcome.end_commit_offset):
                         await self._acks.wait(outcome.end_commit_offset)
-                except StoreFailed as failure:
-                    outcome = failure
+                except StoreFailed as failed:
+                    outcome = failed
             if isinstance(outcome, StoreError):
                 failure = status.failure_of(outcome)
                 answer = writer_pb2.ProduceStreamResponse(failure=failure).SerializeToString()
