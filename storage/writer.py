@@ -199,9 +199,8 @@ class StoreWriter:
                 ),
                 store_timestamp_ms,
             )  # fmt: skip
-            self._next_offsets.update(
-                zip(prepared.queues, next_queue_offsets.tolist(), strict=True)
-            )
+            for key, first, size in zip(prepared.queues, firsts, prepared.sizes, strict=True):
+                self._next_offsets[key] = first + size
             engine.appended(store_timestamp_ms)
         return commit_offset, store_timestamp_ms, firsts
 
