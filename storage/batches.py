@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidBatch
+from storage.format.properties import PROPERTIES_SIZE_MAX
+from storage.format.record import RECORD_SIZE_MIN
 from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch
 from storage.kernels.columns import BODY_LENGTH, STOP_END, STOP_ROWS_FULL, Stop, new_rows
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
 ROWS_FIRST: Final = 1_024
-SMALLEST_RECORD: Final = 91
-PROPERTIES_SIZE_MAX: Final = 32_767
 
 QueueKey = tuple[bytes, int]  # topic, queue id
 
@@ -87,7 +87,7 @@ class BatchPreparer:
         )  # fmt: skip
         if stop != STOP_END:
             if stop == STOP_ROWS_FULL:
-                self._buffers.arrays = _Arrays.of(len(data) // SMALLEST_RECORD + 1)
+                self._buffers.arrays = _Arrays.of(len(data) // RECORD_SIZE_MIN + 1)
                 return self.prepare(records)
             raise InvalidBatch(bad_index, Stop(stop).text)  # type: ignore[call-arg]
         if longest > self._body_size_max:

@@ -24,15 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.files.mapped_file_queue import file_path, list_files
-from storage.format.consume_entry import UNIT_SIZE
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, File, FileSystem
 
 UNIT_DTYPE: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")])
-PREFILL_SIZE: Final = 0x7FFFFFFF
 OPEN_FILES_MAX: Final = 512
-PROBE_SIZE: Final = 4096
 
 Units = npt.NDArray[np.void]  # of UNIT_DTYPE
 
@@ -50,7 +48,7 @@ def placeholder_units(damage: tuple[int, int], count: int) -> bytes:
     begin, end = damage
     units = np.zeros(count, UNIT_DTYPE)
     units["offset"] = begin
-    units["size"] = min(max(end - begin, 1), PREFILL_SIZE)
+    units["size"] = min(max(end - begin, 1), PREFILL_SIZE - 1)
     return units.tobytes()
 
 

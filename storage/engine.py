@@ -20,6 +20,7 @@ from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
 from storage.flush import CommitService, FlushService
 from storage.format.hosts import encode_host
+from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.keeper import CheckpointKeeper, Progress
 from storage.layout import (
     StorePaths,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
 
-LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 DRAIN_TIMEOUT_S: Final = 60.0
 IN_FLIGHT_BYTES_MAX: Final = 64 << 20
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from storage.files.filesystem import File, FileSystem
 
 CHECKPOINT_FILE: Final = "checkpoint"
-STORE_ID_SIZE: Final = 16
 
 _FLAG_WRITABLE: Final = 1
 _FLAG_RUNNING: Final = 1
@@ -190,11 +189,6 @@ class CheckpointFile:
         return self._writer_session
 
     @property
-    def writer_process_id(self) -> int:
-        """Process id of the writer, in its own pid namespace."""
-        return self._writer_process_id
-
-    @property
     def writer_is_writable(self) -> bool:
         """Whether the writer accepts messages."""
         return bool(self._writer_flags & _FLAG_WRITABLE)
@@ -327,11 +321,6 @@ class CheckpointFile:
             and self._indexer_boot_low == self._boot_low
             and self._indexer_boot_high == self._boot_high
         )
-
-    @property
-    def indexer_session(self) -> int:
-        """Changes with every start of the indexer."""
-        return self._indexer_session
 
     @property
     def indexer_is_running(self) -> bool:

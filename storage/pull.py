@@ -17,12 +17,12 @@ from storage.commit_log_view import CommitLogView
 from storage.consume_queue_view import ConsumeQueueView
 from storage.errors import InvalidMessage
 from storage.format.hashing import java_hash
+from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.format.record import RECORD_SIZE_MIN
 from storage.kernels import pull as kernels
 from storage.kernels.columns import Stop
 from storage.message import Damage, PullResult, PullStatus
 
-LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
-SMALLEST_RECORD: Final = 91
 JOIN_FROM: Final = 9  # as many separate pieces are worth one copy
 NO_LIMIT: Final = 1 << 62
 
@@ -223,7 +223,7 @@ class _Pull:
             limits[kernels.SKIP_BEHIND_HOLES] = policy.skip_behind_holes
             room = min(
                 self._max_messages - chosen_count,
-                self._max_bytes // SMALLEST_RECORD + 1,
+                self._max_bytes // RECORD_SIZE_MIN + 1,
                 span.end - span.begin,
             )
             chosen = kernels.new_chosen(room)

@@ -25,14 +25,20 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.consume_queue import UNIT_DTYPE, ConsumeQueue, QueueTable, Units, as_units
+from storage.consume_queue import (
+    UNIT_DTYPE,
+    ConsumeQueue,
+    QueueTable,
+    Units,
+    as_units,
+    placeholder_units,
+)
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.record import RECORD_SIZE_MIN
 from storage.log_walk import ROWS_MAX, Damage, Records
 from storage.queue_units import UnitBuilder
 
 EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address
-SMALLEST_RECORD: Final = 91
-SIZE_MAX: Final = 0x7FFFFFFE
 NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -158,7 +164,7 @@ class QueueRepair:
     def _fill_gap(self, state: _State, first: int) -> None:
         missing = first - state.next_offset
         room = sum(damage.end_offset - damage.begin_offset for damage in state.damage)
-        if missing * SMALLEST_RECORD > room:
+        if missing * RECORD_SIZE_MIN > room:
             return
         held = as_units(state.queue.read(state.next_offset, missing)).copy()
         inside = np.zeros(missing, np.bool_)
@@ -166,10 +172,7 @@ class QueueRepair:
             inside |= (held["offset"] >= damage.begin_offset) & (held["offset"] < damage.end_offset)
         inside &= held["size"] > 0
         last = state.damage[-1]
-        placeholder = np.zeros(1, UNIT_DTYPE)
-        placeholder["offset"] = last.begin_offset
-        placeholder["size"] = min(last.end_offset - last.begin_offset, SIZE_MAX)
-        held[~inside] = placeholder
+        held[~inside] = as_units(placeholder_units((last.begin_offset, last.end_offset), 1))
         self._correct(state.queue, state.next_offset, held)
         state.next_offset = first
 

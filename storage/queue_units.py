@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.consume_queue import Units, as_units
 from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE, record_tag_code
+from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -38,9 +39,6 @@ from storage.kernels.queue import build_units, unit_queue_offsets
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
-
-LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
-
 
 Rows = npt.NDArray[np.int64]  # n x COLUMN_COUNT
 

@@ -13,16 +13,15 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from storage.files.mapped_file import MappedFile, ReadOnlyMappedFile
+from storage.format.names import file_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.files.filesystem import ByteArray, FileSystem
-
-NAME_DIGITS: Final = 20
 
 
 class FileEntry(NamedTuple):
@@ -38,7 +37,7 @@ AnyMappedFile = TypeVar("AnyMappedFile", MappedFile, ReadOnlyMappedFile)
 
 def file_path(directory: Path, start_offset: int) -> Path:
     """Return the path of the file that starts at ``start_offset``."""
-    return directory / f"{start_offset:0{NAME_DIGITS}d}"
+    return directory / file_name(start_offset)
 
 
 def list_files(filesystem: FileSystem, directory: Path) -> list[FileEntry]:

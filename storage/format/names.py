@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-FILE_NAME_LENGTH: Final = 20
 INDEX_NAME_LENGTH: Final = 17
 TOPIC_SIZE_MAX: Final = 127
 LONG_TOPIC_SIZE_MAX: Final = 255

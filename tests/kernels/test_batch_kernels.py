@@ -246,33 +246,6 @@ def test_units_stand_by_queue_and_skip_what_is_not_delivered() -> None:
     assert offsets[:3].tolist() == [7, 5, 7]
 
 
-def test_units_can_be_read_up_to_the_visible_offset() -> None:
-    packed = [(0, 0x7FFFFFFF, 0), (0, 10, 0), (10, 10, 0), (20, 10, 0), (0, 0, 0)]
-    units = as_array(b"".join(LAYOUT.pack(*unit) for unit in packed))
-
-    for visible, end in ((9, 1), (10, 2), (29, 3), (30, 4), (99, 4)):
-        assert queue.units_end(units, 0, 99, visible) == end
-    assert queue.units_end(units, 1, 2, 99) == 3
-
-
-def test_only_wanted_tags_pass_and_codes_that_are_no_hash() -> None:
-    codes = [5, -7, 1 << 40, 6, -(1 << 63), 5]
-    units = as_array(b"".join(LAYOUT.pack(0, 1, code) for code in codes))
-    found = np.zeros(9, np.int64)
-
-    count = queue.filter_units(units, 0, 9, np.array([-7, 5], np.int32), found)
-
-    assert found[:count].tolist() == [0, 1, 2, 4, 5]
-
-
-def test_adjacent_records_become_one_range() -> None:
-    positions, sizes = np.array([0, 5, 9, 20], np.int64), np.array([5, 4, 1, 7], np.int64)
-    ranges = np.zeros((4, 2), np.int64)
-
-    assert queue.coalesce(positions, sizes, 4, ranges) == 2
-    assert ranges[:2].tolist() == [[0, 10], [20, 27]]
-
-
 @pytest.mark.parametrize("store_host_size", [8, 20])
 def test_check_batch_tells_what_the_three_loops_tell(store_host_size: int) -> None:
     data = as_array(

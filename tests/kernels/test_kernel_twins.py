@@ -148,42 +148,6 @@ def test_units(data: bytes, groups: list[int], group_count: int) -> None:
     assert compiled == plain
 
 
-@given(st.binary(max_size=130), st.integers(-2, 7), st.integers(0, 7), INT64S)
-@few
-def test_units_end(units: bytes, begin: int, count: int, visible: int) -> None:
-    compiled, plain = twins(queue.units_end, as_array(units), begin, count, visible)
-
-    assert compiled == plain
-
-
-@given(
-    st.lists(st.integers(-4, 4) | INT64S, max_size=9), st.lists(st.integers(-4, 4)),
-    st.integers(0, 9),
-)  # fmt: skip
-@few
-def test_filter_units(codes: list[int], wanted: list[int], capacity: int) -> None:
-    units = b"".join(bytes(12) + code.to_bytes(8, "big", signed=True) for code in codes)
-    hashes = np.array(sorted(wanted), np.int32)
-
-    compiled, plain = twins(
-        queue.filter_units, as_array(units), 0, 12, hashes, np.zeros(capacity, np.int64)
-    )
-
-    assert compiled == plain
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3)), max_size=9))
-@few
-def test_coalesce(pieces: list[tuple[int, int]]) -> None:
-    positions, sizes = (np.array([p[i] for p in pieces], np.int64) for i in (0, 1))
-
-    compiled, plain = twins(
-        queue.coalesce, positions, sizes, len(pieces), np.zeros((len(pieces), 2), np.int64)
-    )
-
-    assert compiled == plain
-
-
 @given(logs(BASE, 6), st.integers(0, 30), st.integers(0, 3))
 @few
 def test_key_hashes(data: bytes, capacity: int, first_row: int) -> None:
