@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services.status import NotServed
-from storage.message import BatchResult, Damage, Message, PullStatus, PutResult
+from storage.message import NO_PROPERTIES, BatchResult, Damage, Message, PullStatus, PutResult
 
 _LENGTH_DELIMITED: Final = 2
 _BATCH_TAG: Final = (writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED
@@ -85,7 +85,7 @@ def message_of(message: common_pb2.Message) -> Message:
         body=message.body,
         keys=tuple(message.keys),
         tag=message.tag,
-        properties=dict(message.properties),
+        properties=dict(message.properties) if message.properties else NO_PROPERTIES,
         queue_id=message.queue_id if message.HasField("queue_id") else None,
         unique_key=message.unique_key,
         flag=message.flag,
@@ -129,6 +129,11 @@ def stream_stored(result: BatchResult) -> bytes:
     """Return a serialized ProduceStreamResponse of a batch that was stored."""
     stored = batch_response(result).SerializeToString()
     return b"".join((_STORED_TAG, varint(len(stored)), stored))
+
+
+def stream_failure(failure: common_pb2.Failure) -> bytes:
+    """Return a serialized ProduceStreamResponse of a batch that was refused."""
+    return writer_pb2.ProduceStreamResponse(failure=failure).SerializeToString()
 
 
 def damaged_record(damage: Damage) -> common_pb2.DamagedRecord:

@@ -14,13 +14,14 @@ import numpy.typing as npt
 from storage.errors import InvalidBatch
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.record import RECORD_SIZE_MIN
-from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch
+from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch, check_few
 from storage.kernels.columns import BODY_LENGTH, STOP_END, STOP_ROWS_FULL, Stop, new_rows
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
 ROWS_FIRST: Final = 1_024
+FEW_BYTES: Final = 16 << 10  # checked in less time than a hand-over of the GIL takes
 
 QueueKey = tuple[bytes, int]  # topic, queue id
 
@@ -79,9 +80,10 @@ class BatchPreparer:
     def prepare(self, records: bytes | bytearray | memoryview) -> Prepared:
         """Check every record. Raises InvalidBatch with the index of the first bad one."""
         data = np.frombuffer(records, np.uint8)
+        check = check_few if data.size <= FEW_BYTES else check_batch
         arrays = self._buffers.arrays
         rows, placed_rows, group_of, first_row, group_size, sizes, queues = arrays
-        count, bad_index, stop, group_count, size, longest = check_batch(
+        count, bad_index, stop, group_count, size, longest = check(
             data, self._store_host_size, self._append_crc,
             rows, group_of, first_row, group_size, sizes, queues,
         )  # fmt: skip

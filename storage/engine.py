@@ -159,21 +159,18 @@ class Engine:
     def appended(self, store_timestamp_ms: int) -> None:
         """Hear of an append; runs under the append lock."""
         offset = self.log.appended_offset
-        positions = self._positions
         self.last_timestamp_ms = store_timestamp_ms
-        positions.publish_appended(offset)
         self._allocator.advance()
         if self.committer is not None:
+            self._positions.publish_appended(offset)
             self.committer.request(offset)
-            if not self._sync:
-                self._flush_early(offset)
-            return
-        positions.publish_committed(offset)
-        if self._sync:
-            self.flusher.request(offset)
         else:
-            positions.publish_confirm(offset, wake=False)
-            self.dispatch.wake()
+            self._positions.publish_append(offset, confirm=not self._sync)
+            if self._sync:
+                self.flusher.request(offset)
+            else:
+                self.dispatch.wake()
+        if not self._sync:
             self._flush_early(offset)
 
     def _flush_early(self, offset: int) -> None:

@@ -261,6 +261,12 @@ class CheckpointFile:
         """Store the appended offset; wakes nobody."""
         self._appended_offset = commit_offset
 
+    def publish_append(self, commit_offset: int, *, confirm: bool) -> None:
+        """Store what an append without a pool moves, the confirmed offset last; wakes nobody."""
+        self._appended_offset = self._committed_offset = commit_offset
+        if confirm:
+            self._confirm_offset = commit_offset
+
     def publish_committed(self, commit_offset: int) -> None:
         """Store the committed offset; wakes nobody."""
         self._committed_offset = commit_offset

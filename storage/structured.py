@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from storage.errors import InvalidMessage, QueueNotFound
 from storage.format.hosts import encode_host
 from storage.format.limits import check_body, check_topic, checked_properties
-from storage.format.message_id import UniqueId, encode_unique_id
+from storage.format.message_id import AFTER_PROCESS_ID, PROCESS_ID
 from storage.format.record import encode_for_batch
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class UniqueKeys:
     """Makes unique keys in a client's shape: address, process, moment, counter."""
 
     def __init__(self, host: str, clock: Clock) -> None:
-        self._address = encode_host(host)[:-PORT_SIZE]
-        self._process_id = os.getpid()
+        address = encode_host(host)[:-PORT_SIZE]
+        self._head = address + PROCESS_ID.pack(os.getpid() & 0xFFFF)
         self._discriminator = secrets.randbits(32)
         self._counter = itertools.count(secrets.randbits(16))
         self._clock = clock
@@ -45,16 +45,9 @@ class UniqueKeys:
             end = datetime(year, month + 1, 1, tzinfo=UTC)
             self._month = (int(begin.timestamp()) * 1000, int(end.timestamp()) * 1000)
         counter = next(self._counter)
-        return encode_unique_id(
-            UniqueId(
-                address=self._address,
-                process_id=self._process_id,
-                # More than 65,536 in one millisecond run over into the discriminator.
-                discriminator=self._discriminator + (counter >> 16),
-                month_ms=now_ms - self._month[0],
-                counter=counter,
-            )
-        )
+        # More than 65,536 in one millisecond run over into the discriminator.
+        tail = self._discriminator + (counter >> 16), now_ms - self._month[0], counter & 0xFFFF
+        return (self._head + AFTER_PROCESS_ID.pack(tail[0] & 0xFFFF_FFFF, *tail[1:])).hex().upper()
 
 
 class MessageEncoder:

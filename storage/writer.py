@@ -134,10 +134,13 @@ class StoreWriter:
             return []
         encoded = [self._encoder.encode(message, born_host) for message in messages]
         prepared = self._preparer.prepare(b"".join([record for record, _, _ in encoded]))
-        _, store_timestamp_ms, _ = self._append(prepared)
-        placed = prepared.placed_rows[
-            : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
-        ].tolist()
+        commit_offset, store_timestamp_ms, firsts = self._append(prepared)
+        if prepared.record_count == 1:
+            placed = [[firsts[0], commit_offset]]
+        else:
+            placed = prepared.placed_rows[
+                : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
+            ].tolist()
         host = self._engine.store_host
         return [
             PutResult(

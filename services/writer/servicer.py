@@ -234,8 +234,7 @@ class WriterServicer:
                 except StoreFailed as failed:
                     outcome = failed
             if isinstance(outcome, StoreError):
-                failure = status.failure_of(outcome)
-                answer = writer_pb2.ProduceStreamResponse(failure=failure).SerializeToString()
+                answer = wire.stream_failure(status.failure_of(outcome))
             else:
                 answer = wire.stream_stored(outcome)
             await stream.write(answer)

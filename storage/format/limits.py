@@ -29,6 +29,7 @@ from storage.format.properties import (
 from storage.format.record import PROPERTY_CRC_SIZE
 
 KEYS_SIZE_MAX: Final = 32_000
+_SAFE_LENGTH: Final = 30_000  # below every limit on sizes
 _SEPARATORS: Final = ("\x01", "\x02")
 
 
@@ -99,7 +100,39 @@ def checked_properties(
     """Check a message's keys, tag and properties, and encode them as one block.
 
     The block has room for the trailer that ``property_crc`` asks for; it is not in the block.
+    A message that could break a rule is looked at rule by rule; that none could is seen by counting
+    separators once.
     """
+    joined = KEY_SEPARATOR.join(keys)
+    block = (
+        (f"{UNIQ_KEY}\x01{unique_key}\x02" if unique_key else "")
+        + (f"{KEYS}\x01{joined}\x02" if joined else "")
+        + f"{WAIT}\x01true\x02"
+        + (f"{TAGS}\x01{tag}\x02" if tag else "")
+    )
+    pair_count = 1 + bool(unique_key) + bool(joined) + bool(tag)
+    if (
+        not properties
+        and len(block) <= _SAFE_LENGTH
+        and block.isascii()
+        and block.count("\x01") == block.count("\x02") == pair_count
+        and block.count(KEY_SEPARATOR) == max(len(keys) - 1, 0)
+        and "" not in keys
+        and "|" not in tag
+        and tag == tag.strip()
+    ):
+        return block.encode()
+    return _checked_properties(keys, tag, properties, unique_key, property_crc=property_crc)
+
+
+def _checked_properties(
+    keys: Sequence[str],
+    tag: str,
+    properties: Mapping[str, str],
+    unique_key: str,
+    *,
+    property_crc: bool,
+) -> bytes:
     check_keys(keys)
     check_tag(tag)
     check_unique_key(unique_key)

@@ -35,6 +35,8 @@ UNIQUE_TAIL: Final = Struct(
     "I"  # month_ms
     "H"  # counter
 )
+PROCESS_ID: Final = Struct(">H")
+AFTER_PROCESS_ID: Final = Struct(">IIH")  # the rest of UNIQUE_TAIL
 IPV4_ID_SIZE: Final = 16
 IPV6_ID_SIZE: Final = 28
 

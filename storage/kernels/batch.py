@@ -372,6 +372,32 @@ def placed_size(
     return measure_rows(src, rows, count, store_host_size, append_property_crc, sizes)
 
 
+@inner
+def check_rows(
+    records: Any, store_host_size: int, append_property_crc: bool, rows: Any, group_of: Any,
+    first_row: Any, group_size: Any, sizes: Any, queues: Any,
+) -> tuple[int, int, int, int, int, int]:  # fmt: skip
+    """What :func:`check_batch` does, for kernels."""
+    zero = i64(0)
+    count, bad_index, stop = validate_records(records, rows)
+    if stop != STOP_END:
+        return count, bad_index, stop, zero, zero, zero
+    if queues.shape[1] != QUEUES_COLUMN_COUNT or queues.shape[0] < count:
+        return zero, zero, i64(STOP_ROWS_FULL), zero, zero, zero
+    longest = zero
+    for i in range(count):
+        longest = max(longest, rows[i, BODY_LENGTH])
+    group_count = group_rows(records, rows, count, group_of, first_row, group_size)
+    for group in range(group_count):
+        row = first_row[group]
+        queues[group, 0] = rows[row, TOPIC_POSITION]
+        queues[group, 1] = rows[row, TOPIC_LENGTH]
+        queues[group, 2] = rows[row, QUEUE_ID]
+        queues[group, 3] = group_size[group]
+    size = measure_rows(records, rows, count, store_host_size, append_property_crc, sizes)
+    return count, bad_index, stop, group_count, size, longest
+
+
 @kernel(
     results(int64, 6)(
         BYTES, int64, boolean, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
@@ -391,24 +417,28 @@ def check_batch(
     Returns ``(count, bad_index, stop, group_count, placed_size, longest)``, ``longest`` being the
     most bytes of a body; the last three are 0 unless ``stop`` is END.
     """
-    zero = i64(0)
-    count, bad_index, stop = validate_records(records, rows)
-    if stop != STOP_END:
-        return count, bad_index, stop, zero, zero, zero
-    if queues.shape[1] != QUEUES_COLUMN_COUNT or queues.shape[0] < count:
-        return zero, zero, i64(STOP_ROWS_FULL), zero, zero, zero
-    longest = zero
-    for i in range(count):
-        longest = max(longest, rows[i, BODY_LENGTH])
-    group_count = group_rows(records, rows, count, group_of, first_row, group_size)
-    for group in range(group_count):
-        row = first_row[group]
-        queues[group, 0] = rows[row, TOPIC_POSITION]
-        queues[group, 1] = rows[row, TOPIC_LENGTH]
-        queues[group, 2] = rows[row, QUEUE_ID]
-        queues[group, 3] = group_size[group]
-    size = measure_rows(records, rows, count, store_host_size, append_property_crc, sizes)
-    return count, bad_index, stop, group_count, size, longest
+    return check_rows(
+        records, store_host_size, append_property_crc, rows, group_of, first_row, group_size,
+        sizes, queues,
+    )  # fmt: skip
+
+
+@kernel(
+    results(int64, 6)(
+        BYTES, int64, boolean, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
+        WRITABLE_INT64S, WRITABLE_ROWS,
+    ),
+    nogil=False,
+)  # fmt: skip
+def check_few(
+    records: Any, store_host_size: int, append_property_crc: bool, rows: Any, group_of: Any,
+    first_row: Any, group_size: Any, sizes: Any, queues: Any,
+) -> tuple[int, int, int, int, int, int]:  # fmt: skip
+    """What :func:`check_batch` does, holding the interpreter lock: for small batches."""
+    return check_rows(
+        records, store_host_size, append_property_crc, rows, group_of, first_row, group_size,
+        sizes, queues,
+    )  # fmt: skip
 
 
 @inner
@@ -469,29 +499,13 @@ def place_record(
     return placed_size
 
 
-@kernel(
-    int64(
-        WRITABLE_BYTES, int64, BYTES, ROWS, int64, INT64S, WRITABLE_INT64S, int64, int64, BYTES,
-        boolean, WRITABLE_ROWS,
-    )
-)  # fmt: skip
-def place_records(
+@inner
+def place_rows(
     dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
     next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
     append_property_crc: bool, placed_rows: Any,
 ) -> int:  # fmt: skip
-    """Copy rows ``[0, count)`` of ``src`` to ``dst`` from ``dst_position`` on, completed.
-
-    Each copy gets queueOffset ``next_queue_offsets[group_of[i]]`` (which is then raised by one),
-    physicalOffset ``commit_offset + (its position - dst_position)``, ``store_timestamp``,
-    ``store_host`` as encoded (8 or 20 bytes; the IPv6 bit and the record's length follow it), and
-    a property CRC trailer if ``append_property_crc`` and it has none; a trailer's digits are
-    computed last. ``placed_rows[i]`` becomes the row of the copy, positions in ``dst``; it may not
-    be ``rows`` itself. ``src`` and ``dst`` may not overlap.
-
-    ``commit_offset`` is that of ``dst_position``. Returns the position behind the last copy, or -1
-    with nothing changed if anything would not fit (see :func:`placed_size`).
-    """
+    """What :func:`place_records` does, for kernels."""
     host_size = store_host.size
     if (
         count > rows.shape[0]
@@ -538,3 +552,51 @@ def place_records(
             record = placed_rows[i, POSITION]
             write_crc_trailer(dst, record + covered, masked_crc(dst, record, covered))
     return i64(position)
+
+
+@kernel(
+    int64(
+        WRITABLE_BYTES, int64, BYTES, ROWS, int64, INT64S, WRITABLE_INT64S, int64, int64, BYTES,
+        boolean, WRITABLE_ROWS,
+    )
+)  # fmt: skip
+def place_records(
+    dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
+    next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
+    append_property_crc: bool, placed_rows: Any,
+) -> int:  # fmt: skip
+    """Copy rows ``[0, count)`` of ``src`` to ``dst`` from ``dst_position`` on, completed.
+
+    Each copy gets queueOffset ``next_queue_offsets[group_of[i]]`` (which is then raised by one),
+    physicalOffset ``commit_offset + (its position - dst_position)``, ``store_timestamp``,
+    ``store_host`` as encoded (8 or 20 bytes; the IPv6 bit and the record's length follow it), and
+    a property CRC trailer if ``append_property_crc`` and it has none; a trailer's digits are
+    computed last. ``placed_rows[i]`` becomes the row of the copy, positions in ``dst``; it may not
+    be ``rows`` itself. ``src`` and ``dst`` may not overlap.
+
+    ``commit_offset`` is that of ``dst_position``. Returns the position behind the last copy, or -1
+    with nothing changed if anything would not fit (see :func:`placed_size`).
+    """
+    return place_rows(
+        dst, dst_position, src, rows, count, group_of, next_queue_offsets, commit_offset,
+        store_timestamp, store_host, append_property_crc, placed_rows,
+    )  # fmt: skip
+
+
+@kernel(
+    int64(
+        WRITABLE_BYTES, int64, BYTES, ROWS, int64, INT64S, WRITABLE_INT64S, int64, int64, BYTES,
+        boolean, WRITABLE_ROWS,
+    ),
+    nogil=False,
+)  # fmt: skip
+def place_few(
+    dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
+    next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
+    append_property_crc: bool, placed_rows: Any,
+) -> int:  # fmt: skip
+    """What :func:`place_records` does, holding the interpreter lock: for small batches."""
+    return place_rows(
+        dst, dst_position, src, rows, count, group_of, next_queue_offsets, commit_offset,
+        store_timestamp, store_host, append_property_crc, placed_rows,
+    )  # fmt: skip

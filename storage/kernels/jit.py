@@ -69,11 +69,14 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     return compiled_in
 
 
-def kernel(signature: Any) -> Callable[[Callable[P, R]], Kernel[P, R]]:
-    """Compile the decorated function for exactly ``signature``, or load it from the cache."""
+def kernel(signature: Any, *, nogil: bool = True) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+    """Compile the decorated function for exactly ``signature``, or load it from the cache.
+
+    Without ``nogil`` it keeps the interpreter lock: for what takes no longer than a hand-over.
+    """
 
     def compile_kernel(function: Callable[P, R]) -> Kernel[P, R]:
-        dispatcher: Any = njit(nogil=True)(function)
+        dispatcher: Any = njit(nogil=nogil)(function)
         dispatcher._cache = cast("Any", _KernelCache)(function)
         dispatcher.compile(signature)
         dispatcher.disable_compile()

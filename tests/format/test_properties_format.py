@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage.errors import InvalidMessage
@@ -148,3 +148,25 @@ def test_a_message_s_block_reads_back() -> None:
     assert decode_properties(block) == {
         "KEYS": "a b", "TAGS": "t", "UNIQ_KEY": "u", "WAIT": "true", "colour": "grün",
     }  # fmt: skip
+
+
+_TEXTS = st.text(st.sampled_from("ab |\x01\x02 é\ud800"), max_size=3)
+
+
+@given(st.lists(_TEXTS, max_size=3), _TEXTS, _TEXTS)
+@example(["a b"], "", "c")
+@example(["a", "b"], "t u", "k")
+@example(["a"], "t\x02KEYS\x01b", "")
+def test_the_short_way_to_a_block_accepts_and_writes_what_the_rules_do(
+    keys: list[str], tag: str, unique_key: str
+) -> None:
+    def outcome(properties: dict[str, str]) -> str:
+        try:
+            block = checked_properties(
+                keys=keys, tag=tag, unique_key=unique_key, properties=properties
+            )
+        except InvalidMessage as error:
+            return str(error)
+        return block.removesuffix(b"n\x01v\x02").decode()
+
+    assert outcome({}) == outcome({"n": "v"})  # a property of its own goes by the rules

@@ -262,7 +262,7 @@ def test_check_batch_tells_what_the_three_loops_tell(store_host_size: int) -> No
     assert batch.validate_batch(data, rows) == (4, -1, Stop.END)
     group_count = batch.group_by_queue(data, rows, 4, *wanted[:3])
     size = batch.placed_size(data, rows, 4, store_host_size, True, wanted[3])
-    for check_batch in (batch.check_batch, batch.check_batch.py_func):
+    for check_batch in (batch.check_batch, batch.check_few, batch.check_batch.py_func):
         told = check_batch(data, store_host_size, True, checked, *got, queues)
 
         assert told == (4, -1, Stop.END, group_count, size, len(b"longer than the others"))
