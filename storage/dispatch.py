@@ -1,94 +1,26 @@
-"""Followers of the commit log, and the one that builds the consume queues.
-
-A follower has a position of its own and reads whole records, many at a time, up to the offset that
-the writer has confirmed; it never waits for another follower. Damage in the log is stepped over: the
-next whole record counts that stands where it says it stands.
-"""
+"""The follower of the commit log that builds the consume queues, and its thread."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from storage.consume_queue import QueueTable, placeholder_units
 from storage.errors import StoreFull
 from storage.format.consume_entry import UNIT_SIZE
-from storage.kernels import columns, scan
-from storage.log_walk import Records
+from storage.log_follower import ROWS_MAX, LogFiles, LogFollower
 from storage.queue_units import UnitBuilder
 
 if TYPE_CHECKING:
     from storage.clock import Clock
-    from storage.files.filesystem import ByteArray
+    from storage.log_walk import Records
 
-ROWS_MAX: Final = 8_192
 COALESCE_MIN_S: Final = 0.001
 COALESCE_MAX_S: Final = 0.005
 COALESCE_GROWTH: Final = 1.25  # a round: nine rounds without a pause reach the longest
 FULL_RETRY_S: Final = 0.2
-
-
-class LogFiles(Protocol):
-    """Commit log files as one address space; ours or read-only ones."""
-
-    def view(self, offset: int, length: int) -> ByteArray | None:
-        """Return up to ``length`` bytes from ``offset``, not past their file's end."""
-        ...
-
-    def next_start(self, offset: int) -> int | None:
-        """Return the start of the first file after ``offset``."""
-        ...
-
-
-class LogFollower:
-    """Walks the commit log from ``position``; subclasses take the rows.
-
-    ``position`` is always the start of a record, a blank record or a file, or where damage begins.
-    """
-
-    def __init__(self, files: LogFiles, position: int, *, rows_max: int = ROWS_MAX) -> None:
-        self.position = position
-        self._files = files
-        self._rows = columns.new_rows(rows_max)
-
-    def take(self, records: Records) -> None:
-        """Handle a run of whole records; its row table is good until the return."""
-        raise NotImplementedError
-
-    def skip_damage(self, begin: int, end: int) -> None:
-        """Hear that no record could be read in ``[begin, end)``; the default does nothing."""
-
-    def step(self, limit: int) -> bool:
-        """Go on by one chunk, not beyond ``limit``; return whether ``position`` moved."""
-        begin = self.position
-        if begin >= limit:
-            return False
-        data = self._files.view(begin, limit - begin)
-        if data is None or len(data) == 0:
-            start = self._files.next_start(begin)
-            if start is None or start > limit:
-                return False
-            self.skip_damage(begin, start)
-            self.position = start
-            return True
-        count, next_position, stop = scan.scan_records(
-            data, 0, len(data), begin, columns.CHECK_COMMIT_OFFSET, self._rows
-        )
-        if count:
-            self.take(Records(data, begin, self._rows[:count], begin, begin + next_position))
-        position = begin + next_position
-        if stop == columns.STOP_BLANK:
-            start = self._files.next_start(position)
-            position = limit if start is None else min(start, limit)
-        elif stop not in (columns.STOP_END, columns.STOP_ROWS_FULL):
-            found = scan.find_record(data, next_position + 1, len(data), position + 1)
-            damage_end = begin + (len(data) if found < 0 else found)
-            self.skip_damage(position, damage_end)
-            position = damage_end
-        self.position = position
-        return position != begin
 
 
 class Dispatcher(LogFollower):

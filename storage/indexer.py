@@ -20,237 +20,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from storage.dispatch import LogFollower
 from storage.errors import NotAStore, StoreClosed, StoreFailed, StoreFull
 from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.index import IndexHeader
 from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
+from storage.index_follower import IndexFollower, LogReader
 from storage.index_shape import find_index_shape
-from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
-from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
-from storage.kernels.scan import scan_records
+from storage.index_take_over import take_over
 from storage.layout import StorePaths, effective_config, load_settings
 from storage.positions import CheckpointFile, DurableIndex, Role
 
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.config import StoreConfig
-    from storage.files.filesystem import ByteArray, FileSystem
-    from storage.log_walk import Records
+    from storage.files.filesystem import FileSystem
 
 DURABLE_INTERVAL_MS: Final = 5_000
 IDLE_WAIT_S: Final = 0.25  # how long a stop may, at worst, have to wait for the thread
 FULL_RETRY_S: Final = 0.2
 CATCH_UP_S: Final = 5.0  # a stop gives the rest of the log this long, as a broker's does
-KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
-
-
-class LogReader:
-    """The commit log of a live store: lists the directory again when an offset is not found."""
-
-    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
-        self._files = ReadOnlyMappedFileQueue(
-            filesystem, directory, file_size=0, mapped_files_max=4
-        )
-
-    def view(self, offset: int, length: int) -> ByteArray | None:
-        """Return up to ``length`` bytes from ``offset``, not past their file's end."""
-        view = self._files.view(offset, length)
-        if view is None and self._files.refresh():
-            view = self._files.view(offset, length)
-        return view
-
-    def next_start(self, offset: int) -> int | None:
-        """Return the start of the first file after ``offset``."""
-        start = self._files.next_start(offset)
-        if start is None and self._files.refresh():
-            start = self._files.next_start(offset)
-        return start
-
-    @property
-    def first_offset(self) -> int:
-        """Start of the oldest file."""
-        return self._files.first_offset
-
-    def record_at(self, commit_offset: int) -> tuple[int, int] | None:
-        """Return ``(size, store_timestamp_ms)`` of the record there, None if there is none."""
-        data = self.view(commit_offset, 1 << 62)
-        if data is None:
-            return None
-        row = new_rows(1)
-        count, _, _ = scan_records(data, 0, len(data), commit_offset, CHECK_COMMIT_OFFSET, row)
-        return (int(row[0, SIZE]), int(row[0, STORE_TIMESTAMP])) if count else None
-
-    def close(self) -> None:
-        """Let go of the maps."""
-        self._files.close()
-
-
-class IndexFollower(LogFollower):
-    """Puts the keys of every record it meets; a failed step goes on where it failed."""
-
-    def __init__(
-        self,
-        files: LogReader,
-        position: int,
-        directory: IndexDirectory,
-        *,
-        on_filled: Callable[[IndexFile], None],
-    ) -> None:
-        super().__init__(files, position)
-        self._directory = directory
-        self._on_filled = on_filled
-        self._hashes = np.empty(KEYS_MAX, np.int64)
-        self._commit_offsets = np.empty(KEYS_MAX, np.int64)
-        self._store_timestamps = np.empty(KEYS_MAX, np.int64)
-        self._resume = (-1, 0, 0)  # begin offset, row, key within the keys hashed from that row
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether a run is only partly put, so that ``position`` does not tell what is in."""
-        return self._resume[0] >= 0
-
-    def take(self, records: Records) -> None:
-        """Put the keys of a run; raises StoreFull, and is then to be called with the run again."""
-        begin, row, key = self._resume
-        if begin != records.begin_offset:
-            row = key = 0
-        while row < len(records.rows):
-            count, next_row = key_hashes(
-                records.data, records.rows, row, len(records.rows), records.data_offset,
-                self._hashes, self._commit_offsets, self._store_timestamps,
-            )  # fmt: skip
-            while key < count:
-                self._resume = (records.begin_offset, row, key)
-                key, filled = self._directory.put(
-                    self._hashes, self._commit_offsets, self._store_timestamps, key, count
-                )
-                self._resume = (records.begin_offset, row, key)
-                if filled is not None:
-                    self._on_filled(filled)
-            row, key = next_row, 0
-        self._resume = (-1, 0, 0)
-
-
-class _KeySeeker(LogFollower):
-    """Looks whether any record in a range has a key."""
-
-    def __init__(self, files: LogReader, position: int) -> None:
-        super().__init__(files, position)
-        self.found = False
-        self._arrays = tuple(np.empty(KEYS_OF_A_RECORD_MAX, np.int64) for _ in range(3))
-
-    def take(self, records: Records) -> None:
-        row = 0
-        while row < len(records.rows) and not self.found:
-            count, row = key_hashes(
-                records.data, records.rows, row, len(records.rows), records.data_offset,
-                *self._arrays,
-            )  # fmt: skip
-            self.found = bool((self._arrays[0][:count] != NO_KEY).any())
-
-
-def keys_in(files: LogReader, begin: int, end: int) -> bool:
-    """Whether any record that starts in ``[begin, end)`` has a key to index."""
-    seeker = _KeySeeker(files, begin)
-    while not seeker.found and seeker.step(end):
-        pass
-    return seeker.found
-
-
-def _behind(files: LogReader, commit_offset: int) -> int:
-    record = files.record_at(commit_offset)
-    return commit_offset + (record[0] if record is not None else 0)
-
-
-def covers_log(files: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> bool:
-    """Whether index files reach back to the log's start and have no hole between them."""
-    covered = min_commit_offset
-    for header in headers:
-        if header.next_entry > 1:
-            begin = header.begin_commit_offset
-            if covered < begin and keys_in(files, covered, begin):
-                return False
-            covered = max(covered, _behind(files, header.end_commit_offset))
-    return True
-
-
-def take_over(
-    directory: IndexDirectory,
-    files: LogReader,
-    *,
-    min_commit_offset: int,
-    end_commit_offset: int,
-    index_timestamp_ms: int,
-    unclean: bool,
-) -> int:
-    """Decide what to keep of index files that we have no slot for; return where to index from.
-
-    After an ``unclean`` end, files that end later than ``index_timestamp_ms`` (the checkpoint's
-    byte 16) go, as with a broker: they were never known to be durable. Then the last record that
-    is in them is indexed once more, again as with a broker. Where a broker would leave older keys
-    unfindable, because the kept files begin late or leave a hole, all are made again instead, and
-    so they are when one has the wrong size or covers what the log has no more.
-    """
-    misfits = bool(directory.misfits)
-    directory.drop_misfits()
-    headers = directory.headers()
-    kept = len(headers)
-    if unclean:
-        while kept and headers[kept - 1].end_timestamp_ms > index_timestamp_ms:
-            kept -= 1
-    if (
-        misfits
-        or not kept
-        or headers[kept - 1].end_commit_offset > end_commit_offset
-        or not covers_log(files, headers[:kept], min_commit_offset)
-    ):
-        kept = 0
-    if kept < len(headers):
-        directory.drop_from(kept)
-    if not kept:
-        return min_commit_offset
-    position = headers[kept - 1].end_commit_offset
-    if not unclean:
-        position = _behind(files, position)
-    return max(position, min_commit_offset)
-
-
-def catch_up(
-    filesystem: FileSystem,
-    paths: StorePaths,
-    shape: IndexShape,
-    *,
-    end_commit_offset: int,
-    index_timestamp_ms: int,
-    unclean: bool,
-    now_ms: Callable[[], int],
-    new_name: Callable[[], str] | None = None,
-) -> None:
-    """Bring a broker's index files to cover the log up to ``end_commit_offset``; nothing is synced.
-
-    For a directory that nobody has open, or a private view of one; arguments as of ``take_over``.
-    """
-    log = LogReader(filesystem, paths.commit_log)
-    directory = IndexDirectory(
-        filesystem, paths.root / INDEX_DIRECTORY, shape, now_ms=now_ms, new_name=new_name
-    )
-    position = take_over(
-        directory,
-        log,
-        min_commit_offset=log.first_offset,
-        end_commit_offset=end_commit_offset,
-        index_timestamp_ms=index_timestamp_ms,
-        unclean=unclean,
-    )
-    follower = IndexFollower(log, position, directory, on_filled=IndexFile.close)
-    while follower.step(end_commit_offset):
-        pass
-    directory.close()
-    log.close()
 
 
 class StoreIndexer:

@@ -16,7 +16,8 @@ import numpy as np
 from storage.commit_log_view import CommitLogView
 from storage.errors import InvalidMessage
 from storage.files.filesystem import FileSystem
-from storage.index_file import IndexCursor, IndexReader, IndexShape
+from storage.index_file import IndexShape
+from storage.index_reader import IndexCursor, IndexReader
 from storage.index_shape import find_index_shape
 from storage.kernels.lookup import KEY_ABSENT, match_keys
 from storage.kernels.pull import DAMAGED, GOOD

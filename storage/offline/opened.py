@@ -19,7 +19,7 @@ from storage.files.overlay import OverlayFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.index_file import IndexShape
 from storage.index_shape import find_index_shape
-from storage.indexer import catch_up
+from storage.index_take_over import catch_up
 from storage.layout import StorePaths, check_is_store, effective_config, load_settings
 from storage.positions import CheckpointFile, DurablePositions, Role
 from storage.reader import StoreReader

@@ -11,8 +11,9 @@ from golden import golden_answers, golden_copy, golden_dump, golden_spec, golden
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
-from storage.index_file import IndexReader, IndexShape, list_index_files
-from storage.indexer import catch_up
+from storage.index_file import IndexShape, list_index_files
+from storage.index_reader import IndexReader
+from storage.index_take_over import catch_up
 from storage.layout import StorePaths
 
 FILESYSTEM = OsFileSystem()

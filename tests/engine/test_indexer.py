@@ -14,7 +14,8 @@ from storage.errors import NotAStore, StoreClosed, StoreFull, StoreLocked
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
-from storage.index_file import IndexFile, IndexReader, IndexShape, list_index_files
+from storage.index_file import IndexFile, IndexShape, list_index_files
+from storage.index_reader import IndexReader
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.writer import StoreWriter

@@ -1,0 +1,106 @@
+"""What to keep of index files that no slot of ours vouches for: a broker's, or another store's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
+from storage.index_follower import IndexFollower, LogReader, keys_in
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import FileSystem
+    from storage.format.index import IndexHeader
+    from storage.layout import StorePaths
+
+
+def _behind(files: LogReader, commit_offset: int) -> int:
+    record = files.record_at(commit_offset)
+    return commit_offset + (record[0] if record is not None else 0)
+
+
+def covers_log(files: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> bool:
+    """Whether index files reach back to the log's start and have no hole between them."""
+    covered = min_commit_offset
+    for header in headers:
+        if header.next_entry > 1:
+            begin = header.begin_commit_offset
+            if covered < begin and keys_in(files, covered, begin):
+                return False
+            covered = max(covered, _behind(files, header.end_commit_offset))
+    return True
+
+
+def take_over(
+    directory: IndexDirectory,
+    files: LogReader,
+    *,
+    min_commit_offset: int,
+    end_commit_offset: int,
+    index_timestamp_ms: int,
+    unclean: bool,
+) -> int:
+    """Decide what to keep of index files that we have no slot for; return where to index from.
+
+    After an ``unclean`` end, files that end later than ``index_timestamp_ms`` (the checkpoint's
+    byte 16) go, as with a broker: they were never known to be durable. Then the last record that
+    is in them is indexed once more, again as with a broker. Where a broker would leave older keys
+    unfindable, because the kept files begin late or leave a hole, all are made again instead, and
+    so they are when one has the wrong size or covers what the log has no more.
+    """
+    misfits = bool(directory.misfits)
+    directory.drop_misfits()
+    headers = directory.headers()
+    kept = len(headers)
+    if unclean:
+        while kept and headers[kept - 1].end_timestamp_ms > index_timestamp_ms:
+            kept -= 1
+    if (
+        misfits
+        or not kept
+        or headers[kept - 1].end_commit_offset > end_commit_offset
+        or not covers_log(files, headers[:kept], min_commit_offset)
+    ):
+        kept = 0
+    if kept < len(headers):
+        directory.drop_from(kept)
+    if not kept:
+        return min_commit_offset
+    position = headers[kept - 1].end_commit_offset
+    if not unclean:
+        position = _behind(files, position)
+    return max(position, min_commit_offset)
+
+
+def catch_up(
+    filesystem: FileSystem,
+    paths: StorePaths,
+    shape: IndexShape,
+    *,
+    end_commit_offset: int,
+    index_timestamp_ms: int,
+    unclean: bool,
+    now_ms: Callable[[], int],
+    new_name: Callable[[], str] | None = None,
+) -> None:
+    """Bring a broker's index files to cover the log up to ``end_commit_offset``; nothing is synced.
+
+    For a directory that nobody has open, or a private view of one; arguments as of ``take_over``.
+    """
+    log = LogReader(filesystem, paths.commit_log)
+    directory = IndexDirectory(
+        filesystem, paths.root / INDEX_DIRECTORY, shape, now_ms=now_ms, new_name=new_name
+    )
+    position = take_over(
+        directory,
+        log,
+        min_commit_offset=log.first_offset,
+        end_commit_offset=end_commit_offset,
+        index_timestamp_ms=index_timestamp_ms,
+        unclean=unclean,
+    )
+    follower = IndexFollower(log, position, directory, on_filled=IndexFile.close)
+    while follower.step(end_commit_offset):
+        pass
+    directory.close()
+    log.close()
