@@ -6,11 +6,14 @@ Prints one table and writes everything measured to ``bench/results/`` as JSON.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import grpc
 
 from bench import append, echo, kernels, memory, produce, pull, restart
 from bench.figures import Figure, keep, show
@@ -122,19 +125,30 @@ BENCHES: Final[Mapping[str, Callable[[Effort, Path], list[Figure]]]] = {
 }
 
 
-def run(effort: Effort, names: Sequence[str], directory: Path) -> list[Figure]:
-    """Run the benches one after the other, so that none disturbs another."""
+def run(
+    effort: Effort, names: Sequence[str], directory: Path
+) -> tuple[list[Figure], dict[str, str]]:
+    """Run the benches one after the other, so that none disturbs another.
+
+    Returns the figures, and of each bench that could not be run why; it takes no other with it.
+    """
     figures: list[Figure] = []
+    failures: dict[str, str] = {}
     for name in names:
         begin = time.perf_counter()
         print(f"{name} ...", end=" ", flush=True)
-        figures += BENCHES[name](effort, directory)
-        print(f"{time.perf_counter() - begin:.0f} s", flush=True)
-    return figures
+        try:
+            figures += BENCHES[name](effort, directory)
+        except (RuntimeError, OSError, AssertionError, grpc.RpcError) as error:
+            failures[name] = f"{type(error).__name__}: {error}"
+            print(f"FAILED: {failures[name]}", flush=True)
+        else:
+            print(f"{time.perf_counter() - begin:.0f} s", flush=True)
+    return figures, failures
 
 
-def main() -> None:
-    """Run from the command line."""
+def main() -> int:
+    """Run from the command line; 1 if a bench could not be run."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a short run, for a first look")
     parser.add_argument("--only", action="append", choices=BENCHES, help="this bench; repeatable")
@@ -142,12 +156,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where the results go instead of bench/results/")
     arguments = parser.parse_args()
     names = arguments.only or list(BENCHES)
-    figures = run(QUICK if arguments.quick else FULL, names, arguments.store)
+    figures, failures = run(QUICK if arguments.quick else FULL, names, arguments.store)
     show(figures)
     path = arguments.json or RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
-    keep(path, figures, options={"quick": arguments.quick, "benches": names})
+    keep(path, figures, options={"quick": arguments.quick, "benches": names, "failures": failures})
     print(f"written to {path}")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -17,7 +17,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-WIDTH: Final = 160  # where no terminal says
+WIDTH: Final = 190  # where no terminal says
 PACKAGES: Final = ("grpcio", "numba", "numpy", "isal", "protobuf")
 
 
@@ -77,14 +77,15 @@ def seconds_of(work: Callable[[], Any]) -> float:
 def table(figures: Sequence[Figure]) -> Table:
     """Lay the figures out for a terminal."""
     result = Table(title="Figures, each beside its limit in the same run")
-    for heading in ("measure", "value", "limit beside it", "ratio", "wanted", "reached", "load"):
-        numeric = heading in ("value", "limit beside it", "ratio", "load")
-        result.add_column(heading, justify="right" if numeric else "left")
+    numeric = ("median", "lowest .. highest", "limit beside it", "ratio", "load")
+    for heading in ("measure", *numeric[:4], "wanted", "reached", "load"):
+        result.add_column(heading, justify="right" if heading in numeric else "left")
     for each in figures:
         limit = "" if each.limit is None else f"{_number(each.limit)} {each.limit_name}"
         result.add_row(
             each.name,
             f"{_number(each.value)} {each.unit}",
+            _spread(each),
             limit,
             "" if each.ratio is None else f"{each.ratio:.2f}",
             each.wanted,
@@ -92,6 +93,11 @@ def table(figures: Sequence[Figure]) -> Table:
             f"{each.load:.1f}",
         )
     return result
+
+
+def _spread(figure: Figure) -> str:
+    values = [value for value, _ in figure.rounds]
+    return f"{_number(min(values))} .. {_number(max(values))}" if len(values) > 1 else ""
 
 
 def _number(value: float) -> str:
