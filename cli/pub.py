@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -80,7 +81,7 @@ def pub(
         elif json_lines is not None:
             _stream(session, client, topic, _of_json_lines(json_lines, common))
         else:
-            content = file.read_bytes() if file is not None else (body or "").encode()
+            content = file.read_bytes() if file is not None else os.fsencode(body or "")
             _one(session, client, topic, content, common)
 
 
@@ -136,7 +137,7 @@ def _stream(session: Session, client: Client, topic: str, messages: Iterator[Out
 
 def _of_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:
     for line in read_lines(path):
-        yield Outgoing(line.encode(), common.keys, common.tag, common.properties, common.queue_id)
+        yield Outgoing(line, common.keys, common.tag, common.properties, common.queue_id)
 
 
 def _of_json_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:

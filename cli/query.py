@@ -36,7 +36,7 @@ def query(
         str, typer.Option(metavar="TIME", help="Stored since: 15m, ISO 8601 or Unix ms.")
     ] = "0",
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Stored until.")] = None,
-    most: Annotated[int, typer.Option("--max", "-n", help="At most so many; 0: all.")] = 64,
+    most: Annotated[int, typer.Option("--max", "-n", min=0, help="At most so many; 0: all.")] = 64,
 ) -> None:
     """Find messages by key."""
     session = session_of(context)

@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from cli.failures import CommandFailed
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 if TYPE_CHECKING:
@@ -147,17 +147,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(text + "\n")
 
 
-def read_lines(path: str) -> Iterator[str]:
-    """Yield the lines of a file, or of stdin for ``-``, without their ends."""
-    try:
-        with contextlib.ExitStack() as stack:
-            stream = (
-                sys.stdin if path == "-" else stack.enter_context(open(path, encoding="utf-8"))  # noqa: PTH123  "-" too
-            )
-            for line in stream:
-                yield line.rstrip("\n")
-    except UnicodeDecodeError as error:
-        raise CommandFailed(f"{path}: not UTF-8 text: {error.reason}") from error
+def read_lines(path: str) -> Iterator[bytes]:
+    """Yield the lines of a file, or of stdin for ``-``, as they are but without their ends."""
+    with contextlib.ExitStack() as stack:
+        stream = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
+        for line in stream:
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _cell(value: Any) -> str:

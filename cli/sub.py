@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -12,7 +12,7 @@ import typer
 from cli.failures import ExitCode
 from cli.records import body_text, damage_json, record_json, time_text
 from cli.session import Session, print_json, session_of
-from cli.times import parse_time_ms
+from cli.times import parse_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +50,9 @@ def sub(
     group: Annotated[
         str, typer.Option("--group", "-g", help="Resume where this group is; commit as it goes.")
     ] = "",
-    most: Annotated[int, typer.Option("--max", "-n", help="Stop after so many; 0: never.")] = 0,
+    most: Annotated[
+        int, typer.Option("--max", "-n", min=0, help="Stop after so many; 0: never.")
+    ] = 0,
     bodies: Annotated[
         bool, typer.Option("--bodies", help="Print bodies only, one a line.")
     ] = False,
@@ -100,7 +102,7 @@ def _start(text: str) -> Literal["earliest", "latest"] | int | datetime:
         return "latest"
     if text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX:
         return int(text)
-    return datetime.fromtimestamp(parse_time_ms(text) / 1000, UTC)
+    return parse_time(text)
 
 
 def _print(session: Session, console: Console, record: Record, *, bodies: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from cli.failures import CommandFailed, ExitCode
@@ -26,3 +26,11 @@ def parse_time_ms(text: str) -> int:
             f"{text!r} is no time: give Unix milliseconds, 2013-11-01T10:00:00Z, or 15m for that long ago",
             ExitCode.USAGE,
         ) from None
+
+
+def parse_time(text: str) -> datetime:
+    """Return the moment that ``parse_time_ms`` does."""
+    try:
+        return datetime.fromtimestamp(parse_time_ms(text) / 1000, UTC)
+    except (OverflowError, OSError, ValueError):
+        raise CommandFailed(f"{text} lies beyond all calendars", ExitCode.USAGE) from None

@@ -42,7 +42,11 @@ if TYPE_CHECKING:
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _TURNED_AWAY: Final = ("DRAINING", "STORE_CLOSED")  # reasons of a service that stops
-_NO_CONNECTION: Final = "failed to connect to all addresses"  # grpc's, before anything is sent
+_NO_CONNECTION: Final = (  # grpc's words before anything is sent
+    "failed to connect to all addresses",
+    "errors resolving ",
+    "DNS resolution failed",
+)
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 

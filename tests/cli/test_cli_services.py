@@ -259,3 +259,47 @@ def test_no_service_is_exit_code_9() -> None:
     listed = penstock("topic", "list", *nobody, "--timeout", 1)
     assert listed.exit_code == ExitCode.UNREACHABLE
     assert len(listed.stderr.splitlines()) == 1
+
+
+def test_bytes_that_are_no_text_are_stored_as_they_are(
+    run: Penstock, topic: str, tmp_path: Path
+) -> None:
+    """A line of a file or of stdin is a body, whatever it holds; only its end is left out."""
+    file = tmp_path / "lines"
+    file.write_bytes(b"a\r\n\xff\xfe\n\nlast")
+    assert run("pub", topic, "--lines", file, "--queue", 0).exit_code == 0
+    assert run("pub", topic, "--lines", "-", "--queue", 0, stdin=b"\xf0\n").exit_code == 0
+    read = json_lines(run("sub", topic, "--json"))
+
+    assert [line.get("body", line.get("body_base64")) for line in read] == [
+        "a", "//4=", "", "last", "8A==",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sub", "--max", "-1"),
+        ("sub", "--from", "9" * 20),
+        ("sub", "--from", "nonsense"),
+        ("sub", "--queue", 1 << 40),
+        ("query", "k", "--max", "-1"),
+        ("query", "k", "--since", "nonsense"),
+        ("query", "k", "--since", "9" * 30),
+        ("query", ""),
+        ("pub", "x", "--queue", 1 << 40),
+        ("pub", "x", "--property", "no-value"),
+        ("pub", "x", "--tag", "a|b"),
+        ("pub",),
+    ],
+)
+def test_bad_input_is_exit_code_2_and_no_internal_error(
+    run: Penstock, topic: str, arguments: tuple[object, ...]
+) -> None:
+    command, *rest = arguments
+    result = run(command, topic, *rest)
+
+    assert result.exit_code == ExitCode.USAGE, result.stderr
+    assert result.stderr
+    assert "internal error" not in result.stderr
+    assert "Traceback" not in result.stderr

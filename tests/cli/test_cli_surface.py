@@ -211,3 +211,13 @@ def test_the_docs_list_every_exit_code() -> None:
     page = (ROOT / settings_table.PAGE).read_text(encoding="utf-8")
 
     assert [code for code in ExitCode if f"| {code.value} |" not in page] == []
+
+
+@pytest.mark.parametrize("writer", ["127.0.0.1:1", "no-such-host.invalid:5801"])
+def test_a_writer_that_is_not_there_is_exit_code_9_and_stores_nothing_for_sure(writer: str) -> None:
+    """Nothing was sent, so the line does not say that a message may have been stored."""
+    result = run_process("--timeout", "1", "--writer", writer, "pub", "t", "body")
+
+    assert result.returncode == ExitCode.UNREACHABLE
+    assert len(result.stderr.splitlines()) == 1
+    assert "may" not in result.stderr
