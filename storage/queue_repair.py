@@ -115,9 +115,13 @@ class QueueRepair:
             return _State(queue, queue.find_end(self._begin_offset), list(self._damage))
         next_offset = max(int(queue_offsets[0]), 0)
         if len(units) == 1 or queue_offsets[1] != next_offset + 1:
-            # One record's word alone: where its unit stands already counts for more.
+            # One record's word alone: where its unit stands already counts for more, and so does
+            # what the two records after it agree on.
             held = self._offset_of(queue, int(units[0]["offset"]), next_offset)
-            next_offset = next_offset if held is None else held
+            if held is not None:
+                next_offset = held
+            elif len(units) > 2 and 0 < queue_offsets[1] == queue_offsets[2] - 1:
+                next_offset = int(queue_offsets[1]) - 1
         if self._damage and self._begin_offset == 0:
             next_offset = 0  # what came before was damaged, not cleaned away
         self._prefill(queue, next_offset)
@@ -126,7 +130,7 @@ class QueueRepair:
     @staticmethod
     def _offset_of(queue: ConsumeQueue, commit_offset: int, likely: int) -> int | None:
         """Return the queue offset at which the files already hold a record's unit."""
-        if queue.unit(likely)[0] == commit_offset:
+        if _holds(queue, likely, commit_offset):
             return likely
         for start in queue.file_starts:
             first = start // UNIT_SIZE
@@ -159,7 +163,7 @@ class QueueRepair:
 
     @staticmethod
     def _begins_again(queue: ConsumeQueue, run: Units) -> bool:
-        return len(run) > 1 or queue.unit(0)[0] == int(run[0]["offset"])
+        return len(run) > 1 or _holds(queue, 0, int(run[0]["offset"]))
 
     def _fill_gap(self, state: _State, first: int) -> None:
         missing = first - state.next_offset
@@ -205,3 +209,9 @@ class QueueRepair:
                 queue.truncate(queue.find_end(min(self._begin_offset, end_offset)))
             unit_count += queue.unit_count
         return unit_count
+
+
+def _holds(queue: ConsumeQueue, queue_offset: int, commit_offset: int) -> bool:
+    """Whether the files hold a record's unit at a queue offset; a hole is no unit of record 0."""
+    unit = queue.unit(queue_offset)
+    return unit[1] > 0 and unit[0] == commit_offset
