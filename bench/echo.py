@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import grpc
 
-from services import loops
+from services import loops, memory
 from services.server import EOF, server_options
 from services.settings import WriterSettings
 
@@ -219,6 +219,7 @@ class _Echo:
 
 
 async def _serve() -> None:
+    memory.keep_buffers()
     echo = _Echo()
     settings = WriterSettings(store=Path("unused"))
     server = grpc.aio.server(options=server_options(settings))

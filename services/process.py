@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from services import logs, loops
+from services import logs, loops, memory
 from services.server import CannotListen
 from services.settings import ListenSettings
 from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
@@ -41,6 +41,7 @@ def run(
     logs.configure(service=service, level=settings.log_level, log_format=settings.log_format)
     if settings.supervised:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    memory.keep_buffers()
     try:
         loops.run(_until_stopped(serve))
     except (StoreError, OSError, ValueError) as error:

@@ -23,7 +23,8 @@ from storage.kernels import pull as kernels
 from storage.kernels.columns import Stop
 from storage.message import Damage, PullResult, PullStatus
 
-JOIN_FROM: Final = 9  # as many separate pieces are worth one copy
+JOIN_FROM: Final = 9  # as many separate pieces are worth one copy,
+JOIN_BELOW: Final = 8 << 10  # when they are shorter than this on average
 NO_LIMIT: Final = 1 << 62
 
 _NO_CODES: Final = np.empty(0, np.int64)
@@ -301,7 +302,8 @@ def join_pieces(
     pieces: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]], byte_count: int
 ) -> tuple[memoryview, ...]:
     """Return ranges of arrays as read-only views, or copied into one when they are many."""
-    if sum(len(ranges) for _, ranges in pieces) >= JOIN_FROM:
+    count = sum(len(ranges) for _, ranges in pieces)
+    if count >= JOIN_FROM and byte_count < count * JOIN_BELOW:
         joined = np.empty(byte_count, np.uint8)
         position = 0
         for array, ranges in pieces:
