@@ -119,9 +119,9 @@ def save_settings(
 def effective_config(
     filesystem: FileSystem, paths: StorePaths, config: StoreConfig, settings: StoreSettings
 ) -> StoreConfig:
-    """Return ``config`` with the sizes that this store was made with."""
+    """Return ``config`` with the sizes that this store was made with. Raises NotAStore."""
     if settings.present:
-        return replace(config, **settings.sizes)  # type: ignore[arg-type]
+        return with_settled_sizes(config, settings, paths)
     log_size = _common_size(list_files(filesystem, paths.commit_log))
     if log_size:
         config = replace(config, commit_log_file_size=-(-log_size // PAGE_SIZE) * PAGE_SIZE)
@@ -129,6 +129,16 @@ def effective_config(
     if queue_size:
         config = replace(config, consume_queue_file_size=queue_size // UNIT_SIZE * UNIT_SIZE)
     return config
+
+
+def with_settled_sizes(
+    config: StoreConfig, settings: StoreSettings, paths: StorePaths
+) -> StoreConfig:
+    """Return ``config`` with the sizes in ``penstock.json``. Raises NotAStore if none can have them."""
+    try:
+        return replace(config, **settings.sizes)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise NotAStore(f"{paths.settings} is damaged: {error}") from error
 
 
 def _queue_files(filesystem: FileSystem, directory: Path) -> Iterable[FileEntry]:

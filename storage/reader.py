@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal
@@ -34,7 +33,7 @@ from storage.format.names import parse_file_name
 from storage.index_file import IndexShape
 from storage.kernels.columns import STOP_END
 from storage.key_query import KeyIndex, query_by_key
-from storage.layout import StorePaths, check_is_store, load_settings
+from storage.layout import StorePaths, check_is_store, load_settings, with_settled_sizes
 from storage.message import KeyQueryResult, PullResult, PullStatus
 from storage.positions import CheckpointFile, DurablePositions, Role
 from storage.pull import MATCH_ALL, PENSTOCK, PullPolicy, TagFilter, pull_queue, stop_text
@@ -98,8 +97,9 @@ class StoreReader:
         if not filesystem.exists(directory):
             raise NotAStore(f"{directory} does not exist")
         check_is_store(filesystem, directory)
-        settings = load_settings(filesystem, StorePaths(directory))
-        config = replace(config or StoreConfig(), **settings.sizes)  # type: ignore[arg-type]
+        paths = StorePaths(directory)
+        settings = load_settings(filesystem, paths)
+        config = with_settled_sizes(config or StoreConfig(), settings, paths)
         return cls(
             directory,
             config,

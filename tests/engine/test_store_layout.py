@@ -1,8 +1,10 @@
 """penstock.json, sizes found on disk, and what counts as a store."""
 
 import pytest
+from engine_store import small_config
 from golden import golden_copy, golden_spec
 
+from storage import MessageStore
 from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.files.filesystem import OsFileSystem
@@ -53,3 +55,19 @@ def test_a_directory_of_other_things_is_no_store(tmp_path):
         check_is_store(OsFileSystem(), tmp_path)
     (tmp_path / "commitlog").mkdir()
     check_is_store(OsFileSystem(), tmp_path)
+
+
+def test_sizes_that_no_file_can_have_are_a_refusal_and_change_nothing(tmp_path):
+    directory = tmp_path / "store"
+    with MessageStore.open(directory, small_config()) as store:
+        store.create_topic("t", 1)
+    settings = directory / "config" / "penstock.json"
+    whole = settings.read_text()
+    for damaged in (whole.replace("65536", "65537"), whole.replace("65536", "-65536")):
+        settings.write_text(damaged)
+        for read_only in (False, True):
+            with pytest.raises(NotAStore, match="is damaged"):
+                MessageStore.open(directory, read_only=read_only)
+    settings.write_text(whole)
+    with MessageStore.open(directory) as store:
+        assert [topic.name for topic in store.list_topics()] == ["t"]
