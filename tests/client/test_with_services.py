@@ -91,6 +91,9 @@ def test_a_message_comes_back_by_pull_key_and_id(client: Client, topic: str) -> 
         assert record.store_timestamp_ms == stored.store_timestamp_ms
         assert record.store_host == pulled.store_host
         assert record.born_host == pulled.born_host
+        host, _, port = record.born_host.rpartition(":")  # ours, as the writer sees it
+        assert host == "127.0.0.1"
+        assert int(port) > 1023
         assert dict(record.properties) == dict(pulled.properties)
 
 
