@@ -22,7 +22,7 @@ help: ## Show this list
 
 setup: $(STAMPS)/kernels ## Make .venv, install the pinned dependencies, compile the kernels
 
-setup-spark: $(STAMPS)/spark ## Add Spark to .venv (300 MB; for docs/pipeline.md, not for the store)
+setup-spark: $(STAMPS)/spark ## Add Spark to .venv (0.8 GB; for docs/pipeline.md, not for the store)
 
 demo: setup ## Store and read back 336,776 flights; STAY=1 leaves the services up
 	@$(BIN)/python -m cli.demo $(if $(filter-out 0,$(STAY)),--stay)

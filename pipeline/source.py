@@ -76,6 +76,14 @@ def refuse_writing() -> NoReturn:
     )
 
 
+def refuse_streaming() -> NoReturn:
+    """Raise: streams are not there yet."""
+    raise PipelineError(
+        "reading as a stream is not there yet; read in batches from one startingOffsets to the next,"
+        " or consume with penstock.Client"
+    )
+
+
 class Task(InputPartition):
     """What one task reads; everything it needs is in here."""
 

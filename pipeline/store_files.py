@@ -77,7 +77,7 @@ def list_files(directory: Path) -> list[DataFile]:
     nexts = [file.start for file in found[1:]]
     return [
         file._replace(size=min(file.size, following - file.start))
-        for file, following in zip(found, [*nexts, 1 << 62], strict=True)
+        for file, following in zip(found, [*nexts, 1 << 62], strict=False)  # none for no file
     ]
 
 

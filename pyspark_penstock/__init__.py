@@ -37,3 +37,9 @@ class DefaultSource(DataSource):
         from pipeline.source import refuse_writing
 
         refuse_writing()
+
+    def streamReader(self, schema: StructType) -> Any:  # noqa: ARG002, N802  Spark's names
+        """Refuse: streams are not there yet."""
+        from pipeline.source import refuse_streaming
+
+        refuse_streaming()

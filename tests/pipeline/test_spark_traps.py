@@ -1,0 +1,354 @@
+"""What goes wrong with Spark's Python data sources, each as a test; and what users get wrong."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import golden_copy, golden_dump, golden_store
+
+from pipeline import read_messages
+from pipeline.errors import InvalidOption
+from pipeline.options import parse_options
+from pipeline.plan import LogPiece, StorePlan, plan_messages
+from pipeline.store_files import StoreFiles
+from storage import Message, MessageStore
+
+BASIC = "basic"
+
+
+def load(spark: Any, store: Path | str, **options: Any) -> Any:
+    given = {name: str(value) for name, value in options.items()}
+    return spark.read.format("penstock").options(**given).load(str(store))
+
+
+def messages(name: str) -> list[dict[str, Any]]:
+    return [line for line in golden_dump(name) if line["type"] == "message"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A small store of ours: 300 messages in 2 queues, one of them 4 MB, one full of magic bytes."""
+    directory = tmp_path / "store"
+    with MessageStore.open(directory) as opened:
+        opened.create_topic("orders", 2)
+        opened.create_topic("empty", 2)
+        opened.put_all(
+            [
+                Message(
+                    topic="orders", queue_id=number % 2, body=body_of(number),
+                    tag=f"tag{number % 3}", keys=(f"k{number}",), properties={"n": str(number)},
+                )
+                for number in range(300)
+            ]
+        )  # fmt: skip
+    return directory
+
+
+def body_of(number: int) -> bytes:
+    if number == 150:
+        return b"\xab" * (4_000_000)
+    if number == 200:
+        return bytes.fromhex("daa320a7") * 2000
+    return f"body {number}".encode()
+
+
+def test_filter_then_unfiltered_on_one_dataframe(spark: Any) -> None:
+    """The filter of one query must not stay in the next one, nor in a union or a self-join."""
+    df = load(spark, golden_store(BASIC))
+    total, orders = len(messages(BASIC)), sum(m["topic"] == "orders" for m in messages(BASIC))
+    few = df.filter("topic = 'few'")
+
+    assert df.filter("topic = 'orders'").count() == orders
+    assert df.count() == total
+    assert few.union(df.filter("topic = 'orders'")).select("topic").distinct().count() == 2
+    assert few.alias("a").join(df.filter("topic = 'orders'").alias("b"), "topic").count() == 0
+
+
+def test_count_with_a_header_only_schema(spark: Any) -> None:
+    df = spark.read.format("penstock").schema("queueId int, topic string")
+    df = df.load(str(golden_store(BASIC)))
+
+    assert df.columns == ["queueId", "topic"]
+    assert df.count() == len(messages(BASIC))
+
+
+def test_a_header_only_read_touches_no_body(spark: Any, tmp_path: Path) -> None:
+    """With every body destroyed the walk of a header-only read finds nothing wrong."""
+    broken = golden_copy("slow", tmp_path)
+    for log in (broken / "commitlog").iterdir():
+        data = bytearray(log.read_bytes())
+        for line in messages("slow"):
+            at = line["commitLogOffset"] - int(log.name)
+            if 0 <= at < len(data):
+                data[at + 88 : at + 88 + line["bodyLength"]] = b"#" * line["bodyLength"]
+        log.write_bytes(data)
+    plan = StorePlan(StoreFiles.open(golden_store("slow")))
+    piece = next(plan.log_pieces(*plan.bounds[:2], 1 << 30, None))
+    from pipeline.walk import walk
+
+    data = (broken / "commitlog" / Path(piece.path).name).read_bytes()
+    import numpy as np
+
+    array = np.frombuffer(data, np.uint8)
+    steps = list(walk(array, piece.file_start, piece.begin, piece.end, checks=0))
+    assert [type(step).__name__ for step in steps] == ["Run"]
+
+
+def test_an_empty_store_and_an_empty_topic(spark: Any, store: Path, tmp_path: Path) -> None:
+    MessageStore.open(tmp_path / "new").close()
+
+    assert load(spark, tmp_path / "new").count() == 0
+    assert load(spark, store, subscribe="empty").count() == 0
+
+
+def test_bodies_with_magic_bytes_and_of_4_mb_come_whole(spark: Any, store: Path) -> None:
+    rows = load(spark, store, subscribe="orders", maxPartitionBytes="64k").collect()
+
+    assert {row.properties["n"]: bytes(row.body) for row in rows} == {
+        str(number): body_of(number) for number in range(300)
+    }
+
+
+def test_every_split_size_gives_every_record_once(spark: Any, store: Path) -> None:
+    """Splits end on a record's edge: none is lost or read twice, whatever the size."""
+    every = {(q, n) for q in range(2) for n in range(150)}
+    for size in (100, 257, 1000, 4096, 100_000, 1 << 30):
+        options = parse_options({"store": str(store), "maxPartitionBytes": str(size)})
+        pieces = [piece for task in plan_messages(options) for piece in task]
+        assert all(isinstance(piece, LogPiece) for piece in pieces)
+        for before, after in pairwise(pieces):
+            assert before.end == after.begin
+    rows = load(spark, store, maxPartitionBytes=1000).select("queueId", "queueOffset").collect()
+    assert sorted(map(tuple, rows)) == sorted(every)
+
+
+def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_told(
+    spark: Any, tmp_path: Path
+) -> None:
+    """failOnDataLoss says which; the error names the file."""
+    copy = golden_copy(BASIC, tmp_path)
+    first = sorted((copy / "commitlog").iterdir())[0]
+    from pipeline.decode import pa
+    from pipeline.errors import DataLost
+    from pipeline.read import Columns, Reader
+
+    columns = Columns(("queueId",), pa.schema([("queueId", pa.int32())]))
+    for loses, raises in (("true", True), ("false", False)):
+        options = parse_options({"store": str(copy), "failOnDataLoss": loses})
+        if first.exists():
+            tasks = plan_messages(options)
+            first.unlink()
+        reader = Reader(options, columns)
+        if raises:
+            with pytest.raises(DataLost, match=first.name):
+                list(reader.read(tasks[0]))
+        else:
+            left = sum(len(batch) for batch in reader.read(tasks[0]))
+            assert 0 < left < len(messages(BASIC))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"subscribe": "nope"}, "subscribe"),
+        ({"subscribePattern": "no.*"}, "subscribePattern"),
+        ({"subscribePattern": "("}, "subscribePattern"),
+        ({"assign": '{"orders": [9]}'}, "assign"),
+        ({"assign": "orders"}, "assign"),
+        ({"subscribe": "orders", "assign": '{"orders": [0]}'}, "assign"),
+        ({"subscribe": "orders", "startingOffsets": "latest"}, "startingOffsets"),
+        ({"subscribe": "orders", "startingOffsets": '{"orders": {"0": 3}}'}, "startingOffsets"),
+        ({"assign": '{"few": [0]}', "startingOffsets": '{"few": {"0": 999}}'}, "startingOffsets"),
+        ({"assign": '{"few": [0]}', "endingOffsets": '{"few": {"0": -2}}'}, "endingOffsets"),
+        ({"subscribe": "few", "startingTimestamp": "99999999999999"}, "startingTimestamp"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp"),
+        ({"subscrbe": "orders"}, "did you mean 'subscribe'"),
+        ({"kafka.bootstrap.servers": "x"}, "kafka.bootstrap.servers"),
+        ({"mode": "LENIENT"}, "mode"),
+        ({"table": "message"}, "table"),
+        ({"table": "queues", "subscribe": "orders"}, "subscribe"),
+        ({"maxPartitionBytes": "many"}, "maxPartitionBytes"),
+        ({"maxOffsetsPerTrigger": "10"}, "maxOffsetsPerTrigger"),
+        ({"endpoint": "localhost:5802"}, "endpoint"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_wrong_options_are_refused_when_planned(
+    spark: Any, options: dict[str, str], named: str
+) -> None:
+    """An AnalysisException that names the option."""
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException, match=named):
+        load(spark, golden_store(BASIC), **options).count()
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ("topic string, colour string", "no column is called 'colour'"),
+        ("queueId bigint", "column 'queueId' is int"),
+        ("topic string not null", "may be null"),
+    ],
+)
+def test_an_unknown_column_in_a_users_schema(spark: Any, schema: str, problem: str) -> None:
+    from pyspark.errors import AnalysisException
+
+    reader = spark.read.format("penstock").schema(schema)
+    with pytest.raises(AnalysisException, match=problem):
+        reader.load(str(golden_store(BASIC))).count()
+
+
+def test_a_directory_that_is_no_store(spark: Any, tmp_path: Path) -> None:
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException, match="commitlog"):
+        load(spark, tmp_path).count()
+
+
+def test_offsets_by_queue_and_by_time(spark: Any, store: Path) -> None:
+    """Ends are exclusive, -2 and -1 are the ends of a queue, and times beat offsets."""
+    start = json.dumps({"orders": {"0": 10, "1": -2}})
+    end = json.dumps({"orders": {"0": 20, "1": 5}})
+    df = load(spark, store, subscribe="orders", startingOffsets=start, endingOffsets=end)
+    got = sorted((row.queueId, row.queueOffset) for row in df.collect())
+    assert got == [(0, n) for n in range(10, 20)] + [(1, n) for n in range(5)]
+
+    lines = sorted(messages(BASIC), key=lambda line: line["storeTimestamp"])
+    middle = lines[len(lines) // 2]["storeTimestamp"]
+    df = load(
+        spark, golden_store(BASIC), subscribePattern=".*", startingTimestamp=middle,
+        startingOffsets="earliest", startingOffsetsByTimestampStrategy="latest",
+    )  # fmt: skip
+    assert df.count() == sum(line["storeTimestamp"] >= middle for line in lines)
+
+
+def test_tags_are_compared_exactly_not_by_hash(spark: Any, tmp_path: Path) -> None:
+    """'Aa' and 'BB' have one hash in Java."""
+    with MessageStore.open(tmp_path / "s") as opened:
+        opened.create_topic("t", 1)
+        for tag in ("Aa", "BB", "Aa", ""):
+            opened.put_all([Message(topic="t", body=b"x", tag=tag)])
+    for options in ({}, {"subscribe": "t"}):
+        assert load(spark, tmp_path / "s", tags="Aa", **options).count() == 2
+        assert load(spark, tmp_path / "s", tags="BB || Aa", **options).count() == 3
+    df = read_messages(spark, str(tmp_path / "s"), columns=["queueOffset"], tags="BB")
+    assert [row[0] for row in df.collect()] == [1]
+
+
+def test_columns_of_kafkas_source(spark: Any, store: Path) -> None:
+    df = load(spark, store, kafkaColumns=True, includeHeaders=True, subscribe="orders")
+    kafka = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert df.columns == [*kafka, "headers"]
+    row = df.filter("partition = 1 and offset = 2").first()
+    assert bytes(row.key) == b"k5" and bytes(row.value) == b"body 5"
+    assert [(h.key, bytes(h.value)) for h in row.headers] == [("n", b"5")]
+
+
+def break_one(directory: Path) -> int:
+    """Flip a bit in one body; return the record's commit offset."""
+    plan = StorePlan(StoreFiles.open(directory))
+    offset, _ = plan.queues["orders", 1].place(7)
+    file = plan.store.file_of(offset)
+    assert file is not None
+    with Path(file.path).open("r+b") as log:
+        log.seek(offset - file.start + 88)
+        byte = log.read(1)[0]
+        log.seek(offset - file.start + 88)
+        log.write(bytes([byte ^ 1]))
+    return offset
+
+
+@pytest.mark.parametrize("subscribed", [False, True])
+def test_a_damaged_record_by_mode(spark: Any, store: Path, subscribed: bool) -> None:
+    """A row of nulls with the reason, no row, or an error with the place."""
+    offset = break_one(store)
+    chosen: dict[str, str] = {"subscribe": "orders"} if subscribed else {}
+    permissive = load(spark, store, **chosen)
+    bad = permissive.filter("_corrupt is not null").collect()
+    assert permissive.count() == 300
+    assert [(row.physicalOffset, row.body) for row in bad] == [(offset, None)]
+    assert "CRC" in bad[0]._corrupt
+    if subscribed:
+        assert (bad[0].topic, bad[0].queueId, bad[0].queueOffset) == ("orders", 1, 7)
+    assert load(spark, store, mode="DROPMALFORMED", **chosen).count() == 299
+    with pytest.raises(Exception, match=f"damaged at commit offset {offset}"):
+        load(spark, store, mode="failfast", **chosen).collect()
+
+
+def test_a_live_store_is_read_up_to_what_its_writer_confirmed(spark: Any, tmp_path: Path) -> None:
+    """Rows appended behind the confirmed offset do not show, and each plan sees what is new."""
+    with MessageStore.open(tmp_path / "s") as opened:
+        opened.create_topic("t", 2)
+        for count in (1, 50, 200):
+            opened.put_all([Message(topic="t", body=b"x" * 10) for _ in range(count)])
+            seen = StoreFiles.open(tmp_path / "s").bounds.end_offset
+            assert (
+                load(spark, tmp_path / "s").count()
+                == load(spark, tmp_path / "s", subscribe="t").count()
+            )
+            assert seen > 0
+        assert load(spark, tmp_path / "s").count() == 251
+        log = next((tmp_path / "s" / "commitlog").iterdir())
+        with log.open("r+b") as file:  # what a writer is about to do: half a record behind the end
+            file.seek(seen)
+            file.write(b"\x00\x00\x01\x00\xda\xa3\x20\xa7" + b"half")
+        assert load(spark, tmp_path / "s").filter("_corrupt is not null").count() == 0
+
+
+def test_several_stores_as_one(spark: Any) -> None:
+    """A glob or a list adds the column that tells them apart."""
+    basic, slow = golden_store(BASIC), golden_store("slow")
+    df = load(spark, json.dumps([str(basic), str(slow)]))
+    counts = {row.store: row["count"] for row in df.groupBy("store").count().collect()}
+
+    assert counts == {str(basic): len(messages(BASIC)), str(slow): len(messages("slow"))}
+    pattern = f"{basic.parent}/sl*w"
+    assert load(spark, pattern).select("store").distinct().count() == 1
+
+
+def test_a_rare_topic_costs_its_own_bytes_not_the_logs() -> None:
+    """Through its units, or the stretch of the log it lies in; never the whole log."""
+    options = parse_options({"store": str(golden_store(BASIC)), "subscribe": "few"})
+    pieces = [piece for task in plan_messages(options) for piece in task]
+
+    assert sum(piece.cost for piece in pieces) < 0.05 * 1_356_107
+
+
+def test_min_partitions_cuts_smaller_pieces(store: Path) -> None:
+    options = parse_options({"store": str(golden_store(BASIC)), "minPartitions": "4"})
+    assert len(plan_messages(options)) >= 4
+
+
+def test_other_tables_count_what_the_dump_counts(spark: Any) -> None:
+    lines = golden_dump(BASIC)
+    queues = {
+        (row.topic, row.queueId): (row.minOffset, row.maxOffset)
+        for row in load(spark, golden_store(BASIC), table="queues").collect()
+    }
+    wanted = [line for line in lines if line["type"] == "queue" and line["maxOffset"]]
+    assert queues == {(q["topic"], q["queueId"]): (q["minOffset"], q["maxOffset"]) for q in wanted}
+    entries = load(spark, golden_store(BASIC), table="index").count()
+    assert entries == sum(line["indexCount"] - 1 for line in lines if line["type"] == "index")
+    units = load(spark, golden_store(BASIC), table="consumequeue").count()
+    assert units == len(messages(BASIC))
+
+
+def test_option_names_are_compared_without_case() -> None:
+    options = parse_options({"STORE": "x", "KafkaCOLUMNS": "TRUE", "subscribe": "a, b"})
+    assert options.kafka_columns and options.selection.topics == ("a", "b")
+    with pytest.raises(InvalidOption, match="store"):
+        parse_options({})
+
+
+def test_streams_and_writes_say_that_they_are_not_there_yet(spark: Any, store: Path) -> None:
+    df = load(spark, store)
+    with pytest.raises(Exception, match="not there yet"):
+        df.write.format("penstock").option("endpoint", "x").mode("append").save()
+    with pytest.raises(Exception, match="not there yet"):
+        stream = spark.readStream.format("penstock").option("store", str(store)).load()
+        stream.writeStream.format("noop").start().processAllAvailable()
