@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
 ROWS_FIRST: Final = 1_024
-FEW_BYTES: Final = 16 << 10  # checked in less time than a hand-over of the GIL takes
+FEW_BYTES: Final = 128 << 10  # checked in less time than a hand-over of the GIL takes
 
 QueueKey = tuple[bytes, int]  # topic, queue id
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from storage.files.mapped_file import MappedFile
     from storage.files.mapped_file_queue import MappedFileQueue
 
-FEW_BYTES: Final = 16 << 10  # placed in less time than a hand-over of the GIL takes
+FEW_BYTES: Final = 128 << 10  # placed in less time than a hand-over of the GIL takes
 NextFile = Callable[[int], "MappedFile"]
 
 
