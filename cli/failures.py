@@ -52,6 +52,8 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
         return line, ExitCode.USAGE
     if isinstance(error, client.NotFound):
         return line, ExitCode.NOT_FOUND
+    if isinstance(error, client.Unavailable) and line.endswith("Connection refused"):
+        return f"{line}: is the service running?", ExitCode.UNREACHABLE
     if isinstance(error, client.Unavailable | client.DeadlineExceeded | client.UnknownOutcome):
         return line, ExitCode.UNREACHABLE
     if isinstance(error, client.ResourceExhausted | client.FailedPrecondition):

@@ -50,7 +50,8 @@ def offsets(
             for name in groups
             for each in client.offsets(name, topic)
         ]
-    session.show(rows, empty="no group has committed anything")
+    who = f"group {group}" if group else "no group"
+    session.show(rows, empty=f"{who} has committed {'nothing' if group else 'anything'}")
 
 
 def status(context: typer.Context) -> None:

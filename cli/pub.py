@@ -113,19 +113,25 @@ def _stream(session: Session, client: Client, topic: str, messages: Iterator[Out
     began = time.monotonic()
     count = 0
     with session.progress("storing", None) as advance, client.producer() as producer:
-        for message in messages:
-            producer.send(
-                topic,
-                message.body,
-                keys=message.keys,
-                tag=message.tag,
-                properties=message.properties,
-                queue_id=message.queue_id,
-                unique_key=message.unique_key,
-            )
-            count += 1
-            if count % PROGRESS_STEP == 0:
-                advance(PROGRESS_STEP)
+        try:
+            for message in messages:
+                producer.send(
+                    topic,
+                    message.body,
+                    keys=message.keys,
+                    tag=message.tag,
+                    properties=message.properties,
+                    queue_id=message.queue_id,
+                    unique_key=message.unique_key,
+                )
+                count += 1
+                if count % PROGRESS_STEP == 0:
+                    advance(PROGRESS_STEP)
+        except CommandFailed as bad_line:
+            producer.flush()
+            raise CommandFailed(
+                f"{bad_line}; stored from the lines before it: {count:,}", bad_line.code
+            ) from bad_line
         producer.flush()
         advance(count % PROGRESS_STEP)
     seconds = time.monotonic() - began
@@ -146,6 +152,10 @@ def _of_json_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:
             continue
         try:
             yield _message(json.loads(line), common)
+        except json.JSONDecodeError as error:
+            raise CommandFailed(
+                f"{path}, line {number}, column {error.colno}: {error.msg}", ExitCode.USAGE
+            ) from error
         except (ValueError, TypeError) as error:
             raise CommandFailed(f"{path}, line {number}: {error}", ExitCode.USAGE) from error
 

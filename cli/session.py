@@ -50,9 +50,13 @@ class Session:
         """Return what tables and colours go through; plain and wide when it is no terminal."""
         from rich.console import Console
 
+        class PipedConsole(Console):
+            def on_broken_pipe(self) -> None:  # its own ends the process with 1
+                raise BrokenPipeError
+
         target = stream or sys.stdout
         width = None if target.isatty() else PIPE_WIDTH
-        return Console(file=target, width=width, highlight=False)
+        return PipedConsole(file=target, width=width, highlight=False)
 
     def show(
         self,

@@ -110,13 +110,23 @@ def _print(session: Session, console: Console, record: Record, *, bodies: bool) 
         print_json(record_json(record))
     elif bodies:
         sys.stdout.write(record.body.decode(errors="backslashreplace") + "\n")
+    elif not console.is_terminal:
+        labels = _labels(record)
+        moment = time_text(record.store_timestamp_ms)
+        shown = f"({', '.join(labels)}) " if labels else ""
+        sys.stdout.write(
+            f"{moment} {record.queue_id}/{record.queue_offset} {shown}{body_text(record.body)}\n"
+        )
     else:
         console.print(
             f"[dim]{time_text(record.store_timestamp_ms)}[/]"
             f" [cyan]{record.queue_id}[/]/[cyan]{record.queue_offset}[/]",
             end=" ",
         )
-        labels = [part for part in (record.tag, " ".join(record.keys)) if part]
-        if labels:
+        if labels := _labels(record):
             console.print(f"({', '.join(labels)})", style="yellow", markup=False, end=" ")
         console.print(body_text(record.body), markup=False, soft_wrap=True)
+
+
+def _labels(record: Record) -> list[str]:
+    return [part for part in (record.tag, " ".join(record.keys)) if part]

@@ -148,6 +148,7 @@ def test_a_bad_json_line_is_named(run: Penstock, topic: str, line: str, problem:
     assert result.exit_code == ExitCode.USAGE
     assert "line 2" in result.stderr
     assert problem in result.stderr
+    assert "before it: 1\n" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
