@@ -38,8 +38,11 @@ def _run(
     addresses: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., Any]:
     """Run a block whose default addresses are those of the services of the test."""
-    client = package.Client
+    client, async_client = package.Client, package.AsyncClient
     monkeypatch.setattr(package, "Client", lambda **options: client(**{**options, **addresses}))
+    monkeypatch.setattr(
+        package, "AsyncClient", lambda **options: async_client(**{**options, **addresses})
+    )
     monkeypatch.chdir(tmp_path)
 
     def run(block: str, **names: Any) -> None:
@@ -100,6 +103,16 @@ def test_the_client_page_s_first_example_finds_what_it_stored(
     assert [line.endswith("b'one pen'") for line in found] == [True, True]
 
 
+def test_the_client_page_s_asyncio_example_finds_what_it_stored(
+    run: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(example("docs/client.md", "python", "asyncio.run"))
+
+    offsets, *found = capsys.readouterr().out.splitlines()
+    assert len(offsets.split(",")) == 10
+    assert len(found) == 10
+
+
 def test_the_client_page_s_fragments_run(run: Callable[..., Any], addresses: Any) -> None:
     with package.Client() as client:
         for topic in ("flights", "orders"):
@@ -111,7 +124,7 @@ def test_the_client_page_s_fragments_run(run: Callable[..., Any], addresses: Any
             client=client, RecordBatch=package.RecordBatch,
             bodies=bodies, list_of_keys=[["a"], ["b"]],
         )  # fmt: skip
-        run(example("docs/client.md", "python", "client.producer("), client=client)
+        run(example("docs/client.md", "python", "max_in_flight=64"), client=client)
 
         assert [r.body for r in client.consume("flights", tag="EWR", follow=False)] == bodies
         assert [r.body for r in client.query_by_key("orders", "order-1")] == [b"one pen"]
