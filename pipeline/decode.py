@@ -219,6 +219,8 @@ class Batch:
         firsts = np.empty(HOSTS_MAX, np.int64)
         distinct = int(columnar.number_hosts(self.data, positions, lengths, numbers, firsts))
         if distinct < 0:
+            if len(positions) <= HOSTS_MAX:
+                raise ValueError("a host is not inside the array that was scanned")
             half = len(positions) // 2
             return pa.concat_arrays(
                 [self.hosts(positions[:half], lengths[:half]),
