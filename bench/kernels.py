@@ -27,7 +27,7 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.hosts import encode_host
 from storage.format.index import file_size
 from storage.format.record import encode_for_batch
-from storage.kernels import batch, columns, index, queue, scan, warm
+from storage.kernels import batch, client_records, columns, index, queue, scan, warm
 from storage.writer import StoreWriter
 
 BATCH_RECORDS: Final = 64
@@ -110,7 +110,7 @@ class Loops:
         position = 0
         for number in range(BATCHES):
             source = self.sources[number % 16]
-            count, _, stop = batch.validate_batch(source, self.rows)
+            count, _, stop = client_records.validate_batch(source, self.rows)
             assert stop == columns.STOP_END
             batch.group_by_queue(source, self.rows, count, self.groups, self.firsts, self.sizes)
             batch.placed_size(source, self.rows, count, 8, True, self.sizes)

@@ -369,8 +369,7 @@ class StoreWriter:
             raise StoreClosed("the store is closed")
         failure = self.failure()
         if failure is not None:
-            if isinstance(failure, StoreFailed):
-                raise failure
+            # A new exception each time: raising the kept one would tie every caller's frames to it.
             raise StoreFailed(str(failure)) from failure
 
     def close(self) -> None:

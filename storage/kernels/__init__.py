@@ -6,7 +6,9 @@ from importlib import import_module
 from time import perf_counter
 from typing import Final
 
-MODULES: Final = ("crc", "scan", "batch", "queue", "pull", "lookup", "index", "index_shape")
+MODULES: Final = (
+    "crc", "scan", "client_records", "batch", "queue", "pull", "lookup", "index", "index_shape",
+)  # fmt: skip
 
 
 def warm() -> float:

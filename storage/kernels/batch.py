@@ -1,4 +1,4 @@
-"""Record batches: strict checks of what a client encoded, and the one copy into the log."""
+"""Record batches: grouped by queue, measured, and copied once into the log."""
 
 from __future__ import annotations
 
@@ -7,44 +7,27 @@ from typing import Any, Final
 import numpy as np
 
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
-from storage.format.names import topic_name_problem
 from storage.format.properties import (
-    DELAY,
-    NAME_END,
     PROPERTIES_SIZE_MAX,
     PROPERTY_END,
-    STORE_ONLY,
-    TRANSIENT_PREFIX,
 )
 from storage.format.record import (
-    BODY_CRC_POSITION,
     COMMIT_OFFSET_POSITION,
-    CRC_MASK,
-    MAGIC_POSITION,
-    MAGIC_V2,
     PROPERTY_CRC_SIZE,
     QUEUE_OFFSET_POSITION,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_COMPRESSED,
-    SYS_FLAG_LZ4,
-    SYS_FLAG_MULTI_TAGS,
     SYS_FLAG_POSITION,
     SYS_FLAG_STORE_HOST_V6,
-    SYS_FLAG_ZLIB,
-    SYS_FLAG_ZSTD,
-    TOPIC_SIZE_MAX_V1,
 )
 from storage.kernels.big_endian import (
     read_u8,
-    read_u32,
     write_i16,
     write_i32,
     write_i64,
 )
+from storage.kernels.client_records import validate_records
 from storage.kernels.columns import (
     BODY_LENGTH,
     BODY_POSITION,
-    CHECK_BODY_CRC,
     COLUMN_COUNT,
     COMMIT_OFFSET,
     FEATURES,
@@ -56,17 +39,8 @@ from storage.kernels.columns import (
     QUEUE_ID,
     QUEUE_OFFSET,
     SIZE,
-    STOP_BODY_CRC,
-    STOP_DELAY,
     STOP_END,
-    STOP_PROPERTIES,
-    STOP_QUEUE,
-    STOP_RESERVED_PROPERTY,
     STOP_ROWS_FULL,
-    STOP_SYS_FLAG,
-    STOP_TAG,
-    STOP_TOPIC,
-    STOP_VERSION,
     STORE_TIMESTAMP,
     STORE_TIMESTAMP_POSITION,
     SYS_FLAG,
@@ -74,7 +48,7 @@ from storage.kernels.columns import (
     TOPIC_POSITION,
     UNIQ_KEY_POSITION,
 )
-from storage.kernels.crc import bytes_equal, copy_bytes, find_byte, masked_crc
+from storage.kernels.crc import bytes_equal, copy_bytes, masked_crc
 from storage.kernels.jit import (
     BYTES,
     INT64S,
@@ -92,161 +66,10 @@ from storage.kernels.jit import (
     uintp,
 )
 from storage.kernels.properties import (
-    NAME_DELAY,
-    NAME_TAGS,
-    is_utf8,
-    matches,
     write_crc_trailer,
 )
-from storage.kernels.scan import check_record
 
-ZERO_DIGIT: Final = 0x30
-BAR: Final = 0x7C
 QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch tells about the queues of a batch
-
-# Compressed, multi-tag, IPv6 hosts, and compression types 0 to 3; everything else is the store's.
-CLIENT_SYS_FLAGS: Final = (
-    SYS_FLAG_COMPRESSED
-    | SYS_FLAG_MULTI_TAGS
-    | SYS_FLAG_BORN_HOST_V6
-    | SYS_FLAG_STORE_HOST_V6
-    | SYS_FLAG_LZ4
-    | SYS_FLAG_ZSTD
-    | SYS_FLAG_ZLIB
-)
-
-LEGAL_IN_TOPIC: Final = np.array(
-    [topic_name_problem(chr(byte)) is None for byte in range(256)], np.uint8
-)
-
-# Names that only a store writes. KEYS, TAGS, UNIQ_KEY and what a client says of its own sending are a
-# client's to set; DELAY has a stop of its own.
-_RESERVED_NAMES: Final = sorted((name.encode() for name in STORE_ONLY - {DELAY}), key=len)
-NAME_TRANSIENT: Final = np.frombuffer(TRANSIENT_PREFIX.encode(), np.uint8)
-RESERVED_LENGTHS: Final = np.array([len(name) for name in _RESERVED_NAMES], np.int64)
-RESERVED_STARTS: Final = np.concatenate(([0], np.cumsum(RESERVED_LENGTHS)[:-1])).astype(np.int64)
-RESERVED_BYTES: Final = np.frombuffer(b"".join(_RESERVED_NAMES), np.uint8)
-# Names of length n are those from RESERVED_FROM[n] to RESERVED_FROM[n + 1].
-RESERVED_LENGTH_MAX: Final = int(RESERVED_LENGTHS.max())
-RESERVED_FROM: Final = np.searchsorted(RESERVED_LENGTHS, np.arange(RESERVED_LENGTH_MAX + 2)).astype(
-    np.int64
-)
-
-
-@inner
-def name_is_reserved(data: Any, position: int, length: int) -> bool:
-    """Whether the property name is one that only the store sets."""
-    if length <= RESERVED_LENGTH_MAX:
-        for i in range(RESERVED_FROM[uintp(length)], RESERVED_FROM[uintp(length + 1)]):
-            start = RESERVED_STARTS[uintp(i)]
-            equal = True
-            for j in range(length):
-                if data[uintp(position + j)] != RESERVED_BYTES[uintp(start + j)]:
-                    equal = False
-                    break
-            if equal:
-                return True
-    return length >= NAME_TRANSIENT.size and matches(data, position, NAME_TRANSIENT)
-
-
-@inner
-def delay_is_set(data: Any, position: int, end: int) -> bool:
-    """Whether a DELAY value is anything but zeros: ``0`` delays nothing."""
-    for i in range(position, end):  # noqa: SIM110  kernels have no generators
-        if data[uintp(i)] != ZERO_DIGIT:
-            return True
-    return False
-
-
-@inner
-def check_properties(data: Any, begin: int, end: int) -> int:
-    """Stop of a property block that must be well-formed, ``end`` before any CRC trailer."""
-    if not is_utf8(data, begin, end):
-        return STOP_PROPERTIES
-    while begin < end:
-        at = find_byte(data, begin, end, PROPERTY_END)
-        separator = find_byte(data, begin, at, NAME_END)
-        if separator <= begin or separator + 1 >= at:
-            return STOP_PROPERTIES
-        length = separator - begin
-        if name_is_reserved(data, begin, length):
-            return STOP_RESERVED_PROPERTY
-        if (
-            length == NAME_DELAY.size
-            and matches(data, begin, NAME_DELAY)
-            and delay_is_set(data, separator + 1, at)
-        ):
-            return STOP_DELAY
-        if length == NAME_TAGS.size and matches(data, begin, NAME_TAGS):
-            for i in range(separator + 1, at):
-                if data[uintp(i)] == BAR:
-                    return STOP_TAG
-        begin = at + 1
-    return STOP_END
-
-
-@inner
-def check_client_record(data: Any, position: int, end: int, rows: Any, row: int) -> int:
-    """Stop of one record of a batch; END only if all of it is a client's to send."""
-    stop = check_record(data, position, end, i64(0), i64(CHECK_BODY_CRC), rows, row)
-    if stop != STOP_END:
-        return stop
-    topic_length = rows[row, TOPIC_LENGTH]
-    topic_position = rows[row, TOPIC_POSITION]
-    is_long = topic_length > TOPIC_SIZE_MAX_V1
-    if is_long != (read_u32(data, position + MAGIC_POSITION) == MAGIC_V2):
-        return STOP_VERSION
-    for i in range(topic_length):
-        if LEGAL_IN_TOPIC[read_u8(data, topic_position + i)] == 0:
-            return STOP_TOPIC
-    if rows[row, QUEUE_ID] < 0:
-        return STOP_QUEUE
-    if rows[row, SYS_FLAG] & ~CLIENT_SYS_FLAGS:
-        return STOP_SYS_FLAG
-    if rows[row, BODY_LENGTH] == 0 and read_u32(data, position + BODY_CRC_POSITION) & CRC_MASK:
-        return STOP_BODY_CRC
-    properties_position = rows[row, PROPERTIES_POSITION]
-    properties_end = properties_position + rows[row, PROPERTIES_LENGTH]
-    if rows[row, FEATURES] & HAS_PROPERTY_CRC:
-        properties_end -= PROPERTY_CRC_SIZE
-    return check_properties(data, properties_position, properties_end)
-
-
-@inner
-def validate_records(records: Any, rows: Any) -> tuple[int, int, int]:
-    """What :func:`validate_batch` does, for kernels."""
-    if rows.shape[1] != COLUMN_COUNT:
-        return i64(0), i64(0), i64(STOP_ROWS_FULL)
-    end = records.size
-    count = i64(0)
-    position = i64(0)
-    while position < end:
-        if count >= rows.shape[0]:
-            return count, count, i64(STOP_ROWS_FULL)
-        stop = check_client_record(records, position, end, rows, count)
-        if stop != STOP_END:
-            return count, count, i64(stop)
-        position += rows[count, SIZE]
-        count += 1
-    return count, i64(-1), i64(STOP_END)
-
-
-@kernel(results(int64, 3)(BYTES, WRITABLE_ROWS))
-def validate_batch(records: Any, rows: Any) -> tuple[int, int, int]:
-    """Check every record of a client's batch and fill ``rows``.
-
-    A record must have lengths that add up, magic V1 or V2 as the topic's length asks, a topic of
-    legal characters, a queue id >= 0, the right body CRC, no system flag but compression, multi-tag
-    and IPv6 bits, and well-formed UTF-8 properties whose names are not the store's (a property CRC
-    trailer may end them; its digits are not looked at), no delay level above 0, no ``|`` in TAGS.
-    Not checked: body and topic length limits, whether topic and queue exist, the fields that
-    :func:`place_records` sets.
-
-    Returns ``(count, bad_index, stop)``. All good: ``(count, -1, STOP_END)``. Otherwise
-    ``bad_index == count`` is the first bad record and ``stop`` says why; STOP_ROWS_FULL if there
-    are more records than rows.
-    """
-    return validate_records(records, rows)
 
 
 @inner

@@ -8,7 +8,7 @@ import numpy as np
 
 from bench import append
 from bench.figures import Figure, alternate, document, median_ratio
-from storage.kernels.batch import validate_batch
+from storage.kernels.client_records import validate_batch
 from storage.kernels.columns import QUEUE_ID, STOP_END, new_rows
 
 

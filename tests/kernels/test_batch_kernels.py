@@ -12,7 +12,7 @@ from storage.format.consume_entry import LAYOUT
 from storage.format.hosts import encode_host
 from storage.format.properties import STORE_ONLY
 from storage.format.record import Verdict, check_record, decode_record, encode_for_batch
-from storage.kernels import batch, columns, queue
+from storage.kernels import batch, client_records, columns, queue, scan
 from storage.kernels.columns import Stop, new_rows
 
 COMMIT_OFFSET = 1 << 34
@@ -40,7 +40,7 @@ def verdict(record: bytes) -> Stop:
     """Stop of a batch whose second record is ``record``; the first one is good."""
     good = client_record()
     rows = new_rows(8)
-    count, bad_index, stop = batch.validate_batch(as_array(good + record), rows)
+    count, bad_index, stop = client_records.validate_batch(as_array(good + record), rows)
     assert (count, bad_index) == ((2, -1) if stop == Stop.END else (1, 1))
     return Stop(stop)
 
@@ -106,11 +106,15 @@ def test_version_2_is_for_long_topics_only() -> None:
 def test_more_records_than_rows_is_told() -> None:
     rows = new_rows(2)
 
-    assert batch.validate_batch(as_array(client_record() * 3), rows) == (2, 2, Stop.ROWS_FULL)
+    assert client_records.validate_batch(as_array(client_record() * 3), rows) == (
+        2,
+        2,
+        Stop.ROWS_FULL,
+    )
 
 
 def test_an_empty_batch_has_no_record_and_no_fault() -> None:
-    assert batch.validate_batch(as_array(b""), new_rows(1)) == (0, -1, Stop.END)
+    assert client_records.validate_batch(as_array(b""), new_rows(1)) == (0, -1, Stop.END)
 
 
 def place(
@@ -119,7 +123,7 @@ def place(
     """The placed bytes, their rows, and the next queue offset of each group (all began at 10)."""
     src = as_array(data)
     rows = new_rows(len(data) // 91 + 1)
-    count, bad, stop = batch.validate_batch(src, rows)
+    count, bad, stop = client_records.validate_batch(src, rows)
     assert (bad, stop) == (-1, Stop.END)
     group_of, first_row, sizes = (np.zeros(len(rows), np.int64) for _ in range(3))
     group_count = batch.group_by_queue(src, rows, count, group_of, first_row, sizes)
@@ -142,7 +146,7 @@ def place(
 def test_placed_records_are_whole_and_keep_what_the_client_said(
     data: bytes, host: str, append_crc: bool
 ) -> None:
-    if batch.validate_batch(as_array(data), new_rows(9))[2] != Stop.END:
+    if client_records.validate_batch(as_array(data), new_rows(9))[2] != Stop.END:
         return
     log, placed, _ = place(data, host, append_crc)
 
@@ -166,7 +170,7 @@ def test_placed_records_are_whole_and_keep_what_the_client_said(
         assert wanted == had
         rescanned = new_rows(1)
         again = np.frombuffer(bytes(10) + log, np.uint8)
-        stop = batch.check_record(again, row[0], len(again), COMMIT_OFFSET + at, 7, rescanned, 0)
+        stop = scan.check_record(again, row[0], len(again), COMMIT_OFFSET + at, 7, rescanned, 0)
         assert stop == Stop.END and rescanned[0].tolist() == row
         at += record.total_size
         source_at += source.total_size
@@ -190,7 +194,7 @@ def test_each_queue_counts_for_itself() -> None:
 def test_nothing_is_placed_where_not_everything_fits() -> None:
     data = as_array(client_record() * 2)
     rows, placed = new_rows(2), new_rows(2)
-    batch.validate_batch(data, rows)
+    client_records.validate_batch(data, rows)
     dst = np.zeros(len(data) - 1, np.uint8)
     next_offsets = np.zeros(1, np.int64)
 
@@ -206,7 +210,7 @@ def test_properties_without_room_for_the_trailer_are_named() -> None:
     full = client_record(block=b"k\x01" + b"v" * 32_764 + b"\x02", reserve=False)
     data = as_array(client_record() + full)
     rows = new_rows(2)
-    assert batch.validate_batch(data, rows)[2] == Stop.END
+    assert client_records.validate_batch(data, rows)[2] == Stop.END
     sizes = np.zeros(2, np.int64)
 
     assert batch.placed_size(data, rows, 2, 8, True, sizes) == -2
@@ -217,7 +221,7 @@ def test_ten_thousand_queues_are_told_apart() -> None:
     queues = [(f"t{n % 100}", n // 100) for n in range(10_000)] * 2
     data = as_array(b"".join(client_record(topic=t, queue_id=q, body=b"") for t, q in queues))
     rows = new_rows(20_000)
-    batch.validate_batch(data, rows)
+    client_records.validate_batch(data, rows)
     group_of, first_row, sizes = (np.zeros(20_000, np.int64) for _ in range(3))
 
     assert batch.group_by_queue(data, rows, 20_000, group_of, first_row, sizes) == 10_000
@@ -259,7 +263,7 @@ def test_check_batch_tells_what_the_three_loops_tell(store_host_size: int) -> No
     got = [np.full(4, -1, np.int64) for _ in range(4)]
     queues = np.full((4, batch.QUEUES_COLUMN_COUNT), -1, np.int64)
 
-    assert batch.validate_batch(data, rows) == (4, -1, Stop.END)
+    assert client_records.validate_batch(data, rows) == (4, -1, Stop.END)
     group_count = batch.group_by_queue(data, rows, 4, *wanted[:3])
     size = batch.placed_size(data, rows, 4, store_host_size, True, wanted[3])
     for check_batch in (batch.check_batch, batch.check_few, batch.check_batch.py_func):

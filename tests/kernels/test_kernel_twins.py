@@ -17,7 +17,7 @@ from record_examples import (
     stored_records,
 )
 
-from storage.kernels import batch, columns, crc, queue, scan
+from storage.kernels import batch, client_records, columns, crc, queue, scan
 from storage.kernels import index as index_kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
@@ -88,7 +88,7 @@ def test_find_record(noise: bytes, log: bytes) -> None:
 @given(st.one_of(ANY_BYTES, client_batches()), st.integers(0, 5))
 @few
 def test_validate_batch(data: bytes, capacity: int) -> None:
-    compiled, plain = twins(batch.validate_batch, as_array(data), zero_rows(capacity))
+    compiled, plain = twins(client_records.validate_batch, as_array(data), zero_rows(capacity))
 
     assert compiled == plain
 
