@@ -30,7 +30,7 @@ demo: setup ## Store and read back 336,776 flights; STAY=1 leaves the services u
 ##@ Work on it
 
 test: setup ## Run the tests (PYTEST_ARGS="-k name" for some of them)
-	@GRPC_VERBOSITY=ERROR $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
+	@GRPC_VERBOSITY=NONE $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
 	  -m "not conformance and not compose and not spark" $(PYTEST_ARGS)
 
 test-spark: setup-spark ## Run the tests of the Spark pipeline

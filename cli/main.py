@@ -141,7 +141,7 @@ app.add_typer(jobs.app, name="job", rich_help_panel=offline.PANEL)
 def main() -> None:
     """Run the command line; what the console script calls."""
     # grpc's own notes about connections would stand among the command's output.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # noqa: TID251  read by grpc alone
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # noqa: TID251  read by grpc alone
     try:
         app(prog_name="penstock")
     except SystemExit as end:
