@@ -88,9 +88,12 @@ def without_a_brokers_own(lines: list[Line], ours: list[Line]) -> list[Line]:
     ]
 
 
-def unnamed(lines: list[Line]) -> list[Line]:
-    """Leave out the names of index files, which recovery gives by the clock."""
-    return [{k: v for k, v in line.items() if k != "name"} for line in lines]
+def without_index(lines: list[Line]) -> list[Line]:
+    """Leave out index files: which ones recovery keeps depends on where the kill met the indexer.
+
+    The killed golden stores compare them; that keys are found here is for ``assert_opens``.
+    """
+    return [line for line in lines if line["type"] != "index"]
 
 
 def assert_opens(
@@ -158,7 +161,7 @@ def test_killed_store(config: dict[str, Any], tmp_path: Path) -> None:
         theirs = oracle_dump(store, settings=settings)
         assert_all_there(acked, messages(theirs))
         ours = list(dump(store, {"store": settings}))
-        assert unnamed(ours) == unnamed(without_a_brokers_own(theirs, ours))
+        assert without_index(ours) == without_index(without_a_brokers_own(theirs, ours))
         assert_opens(store, settings, keep=kept, records=count_records(store))
         assert_we_go_on(kept, config, messages(theirs))
     more = run_workload(store, config=config, rounds=20, seed=2)
