@@ -105,7 +105,7 @@ class ConsumeQueue:
         """Write whole units at ``next_offset``. Raises StoreFull and then has moved nothing."""
         with self._table.guard:
             if not self._starts and self.next_offset:
-                self._prefill()
+                self.prefill(self.next_offset)
             self.write(self.next_offset, units)
             self.next_offset += len(units) // UNIT_SIZE
 
@@ -146,12 +146,13 @@ class ConsumeQueue:
         unit = as_units(self.read(queue_offset, 1))[0]
         return int(unit["offset"]), int(unit["size"]), int(unit["tag"])
 
-    def _prefill(self) -> None:
-        """Fill the first file up to ``next_offset`` as a broker does when a queue begins late."""
-        begin = self.next_offset * UNIT_SIZE // self._file_size * self._file_size // UNIT_SIZE
-        units = np.zeros(self.next_offset - begin, UNIT_DTYPE)
-        units["size"] = PREFILL_SIZE
-        self.write(begin, units.tobytes())
+    def prefill(self, queue_offset: int) -> None:
+        """Fill a missing file up to ``queue_offset``, as a broker does when a queue begins late."""
+        begin = queue_offset - queue_offset % self.units_per_file
+        if begin * UNIT_SIZE not in self._starts and queue_offset > begin:
+            units = np.zeros(queue_offset - begin, UNIT_DTYPE)
+            units["size"] = PREFILL_SIZE
+            self.write(begin, units.tobytes())
 
     def find_end(self, limit_commit_offset: int) -> int:
         """Return the queue offset after the last unit that lies below ``limit_commit_offset``.

@@ -26,14 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.consume_queue import (
-    UNIT_DTYPE,
     ConsumeQueue,
     QueueTable,
     Units,
     as_units,
     placeholder_units,
 )
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record import RECORD_SIZE_MIN
 from storage.log_walk import ROWS_MAX, Damage, Records
 from storage.queue_units import UnitBuilder
@@ -124,7 +123,7 @@ class QueueRepair:
                 next_offset = int(queue_offsets[1]) - 1
         if self._damage and self._begin_offset == 0:
             next_offset = 0  # what came before was damaged, not cleaned away
-        self._prefill(queue, next_offset)
+        queue.prefill(next_offset)
         return _State(queue, next_offset, list(self._damage))
 
     @staticmethod
@@ -139,15 +138,6 @@ class QueueRepair:
             if len(found):
                 return first + int(found[0])
         return None
-
-    @staticmethod
-    def _prefill(queue: ConsumeQueue, queue_offset: int) -> None:
-        """Fill a missing first file up to the first unit, as a broker does."""
-        begin = queue_offset - queue_offset % queue.units_per_file
-        if begin * UNIT_SIZE not in queue.file_starts and queue_offset > begin:
-            units = np.zeros(queue_offset - begin, UNIT_DTYPE)
-            units["size"] = PREFILL_SIZE
-            queue.write(begin, units.tobytes())
 
     def _place(self, state: _State, units: Units, queue_offsets: npt.NDArray[np.int64]) -> None:
         breaks = np.flatnonzero(np.diff(queue_offsets) != 1) + 1
