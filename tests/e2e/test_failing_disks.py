@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,6 +124,16 @@ def test_a_full_disk_refuses_and_is_written_again_without_a_restart(
         assert writer.stop() == 0, writer.text()
 
 
+def until_refused(client: Client) -> list[int]:
+    """Produce to queue 0 of `t` until the writer refuses; return the acknowledged queue offsets."""
+    acknowledged: list[int] = []
+    with pytest.raises(FailedPrecondition, match="Input/output error"):
+        for n in range(5, 1_000):
+            acknowledged.append(client.produce("t", b"%d" % n, queue_id=0).queue_offset)
+            time.sleep(0.01)
+    return acknowledged
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_failed_sync_is_final_until_a_restart(tmp_path: Path, mode: str) -> None:
     """Nothing more is acknowledged; reads go on; a restart serves all that was acknowledged."""
@@ -140,9 +151,8 @@ def test_a_failed_sync_is_final_until_a_restart(tmp_path: Path, mode: str) -> No
         if mode == "sync":
             with pytest.raises(FailedPrecondition, match="Input/output error"):
                 client.produce("t", b"lost", queue_id=0)
-        else:
-            client.produce("t", b"5", queue_id=0)  # in the page cache, as promised
-            acknowledged.append(5)
+        else:  # in the page cache, as promised, until the timed flush meets the device
+            acknowledged += until_refused(client)
             until(lambda: not client.writer_status().writable)
         (tmp_path / "sync").unlink()  # a device that works again changes nothing
 
@@ -156,7 +166,9 @@ def test_a_failed_sync_is_final_until_a_restart(tmp_path: Path, mode: str) -> No
         until(lambda: health(client.addresses.writer) == 2)
         assert "Input/output error" in client.writer_status().problem
         found = [r.queue_offset for r in client.consume("t", follow=False)]
-        assert found == acknowledged
+        assert found[: len(acknowledged)] == acknowledged
+        # The refused one may have reached the page cache, where async mode reads it.
+        assert len(found) - len(acknowledged) <= (1 if mode == "async" else 0)
         assert writer.stop() in (0, 1)
 
     with (
