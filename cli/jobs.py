@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from cli.failures import CommandFailed, ExitCode
+from cli.failures import ExitCode
+from cli.job_common import LOCAL, Master, failures_told, start_spark
 from cli.session import print_json, session_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 app = typer.Typer(
     help="Jobs over whole stores, with Spark (make setup-spark).", no_args_is_help=True
 )
-Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], or a cluster's address.")]
-LOCAL = "local[*]"
 
 
 @app.command()
@@ -28,10 +24,10 @@ def rebuild(
     master: Master = LOCAL,
 ) -> None:
     """Make the consume queues of a store anew from its log, in a new directory."""
-    with _failures_told():
+    with failures_told():
         from pipeline import rebuild as run
 
-        report = run(_spark(master), directory, target)
+        report = run(start_spark(master), directory, target)
     value = {
         "target": report.target, "records": report.records, "units": report.units,
         "queues": report.queues, "logBytes": report.log_bytes,
@@ -57,10 +53,10 @@ def audit(
     """Compare log, queues and index of each store; exit code 7 if anything does not agree."""
     session = session_of(context)
     bad = False
-    with _failures_told():
+    with failures_told():
         from pipeline import audit as run
 
-        spark = _spark(master)
+        spark = start_spark(master)
         for directory in directories:
             report = run(spark, directory)
             for finding in report.findings:
@@ -80,32 +76,6 @@ def audit(
             bad = bad or bool(report.findings)
     if bad:
         raise typer.Exit(ExitCode.DAMAGED)
-
-
-class _failures_told:  # noqa: N801  used like a function
-    """Turn what the pipeline raises into one line and an exit code."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ModuleNotFoundError) and error.name in ("pyspark", "pyarrow"):
-            raise CommandFailed(
-                "Spark is not installed: make setup-spark, or pip install 'penstock[spark]'",
-                ExitCode.USAGE,
-            ) from error
-        if error is None or not type(error).__module__.startswith("pipeline."):
-            return
-        from pipeline.errors import NotAStore
-
-        code = ExitCode.NOT_A_STORE if isinstance(error, NotAStore) else ExitCode.USAGE
-        raise CommandFailed(str(error), code) from error
-
-
-def _spark(master: str) -> SparkSession:
-    from pipeline import build_session
-
-    return build_session(master, "penstock job", {"spark.log.level": "ERROR"})
 
 
 def _line(store: str, finding: dict[str, Any]) -> str:

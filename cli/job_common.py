@@ -1,0 +1,53 @@
+"""What the commands of ``penstock job`` share: Spark, the options of all, and errors as one line."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.failures import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cli.session import Session
+
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], or a cluster's address.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+LOCAL = "local[*]"
+
+
+def shows_progress(session: Session, quiet: bool) -> bool:
+    """Tell whether a job is to show how far it is."""
+    return not quiet and not session.as_json
+
+
+def start_spark(master: str) -> SparkSession:
+    """Return a session for a job."""
+    from pipeline import build_session
+
+    return build_session(master, "penstock job", {"spark.log.level": "ERROR"})
+
+
+@contextlib.contextmanager
+def failures_told() -> Iterator[None]:
+    """Turn what the pipeline raises into one line and an exit code."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyspark", "pyarrow"):
+            raise
+        raise CommandFailed(
+            "Spark is not installed: make setup-spark, or pip install 'penstock[spark]'",
+            ExitCode.USAGE,
+        ) from error
+    except Exception as error:
+        if not type(error).__module__.startswith("pipeline."):
+            raise
+        from pipeline.errors import NotAStore
+
+        code = ExitCode.NOT_A_STORE if isinstance(error, NotAStore) else ExitCode.USAGE
+        raise CommandFailed(str(error), code) from error
