@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.errors import DataLost, InvalidOption
+from pipeline.errors import InvalidOption
 from pipeline.options import EARLIEST, LATEST, Point, ReadOptions
+from pipeline.points import QueueBounds, resolve_point
 from pipeline.queue_files import QueueFiles
 from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles, find_boundary
 from storage.format.config_json import decode_config
@@ -219,34 +220,10 @@ class StorePlan:
 
     def resolve(self, queue: Queue, point: Point, options: ReadOptions, *, start: bool) -> int:
         """Return the queue offset that a point means for one queue."""
-        wanted = point.of(queue.topic, queue.queue_id)
-        if wanted == EARLIEST:
-            return queue.begin
-        if wanted == LATEST:
-            return queue.end
-        where = f"queue {queue.queue_id} of topic {queue.topic!r}"
-        if point.is_time:
-            found = self.offset_at_time(queue, wanted)
-            if found is None and start and options.strategy == "error" and queue.end > queue.begin:
-                raise InvalidOption(
-                    point.option,
-                    f"{where} has nothing stored at or after {wanted}; choose an earlier time, or"
-                    " startingOffsetsByTimestampStrategy=latest",
-                )
-            return queue.end if found is None else found
-        if wanted > queue.end:
-            raise InvalidOption(
-                point.option, f"{where} ends at offset {queue.end}; {wanted} is not there yet"
-            )
-        if wanted < queue.begin:
-            if options.fail_on_data_loss and start:
-                raise DataLost(
-                    f"option {point.option!r}: offset {wanted} of {where} has been removed; the"
-                    f" oldest is {queue.begin}. Start there, or set failOnDataLoss=false to go on"
-                    " from the oldest"
-                )
-            return queue.begin
-        return wanted
+        bounds = QueueBounds(queue.topic, queue.queue_id, queue.begin, queue.end)
+        return resolve_point(
+            bounds, point, options, lambda time: self.offset_at_time(queue, time), start=start
+        )
 
     def ranges(self, options: ReadOptions) -> list[QueueRange]:
         """Return the chosen range of each chosen queue that has one."""
@@ -362,14 +339,20 @@ def _bytes_of(r: QueueRange) -> float:
 def plan_messages(options: ReadOptions) -> list[tuple[Piece, ...]]:
     """Plan a batch read: each element is what one task does. Small pieces share a task."""
     plans = [StorePlan(StoreFiles.open(store)) for store in options.stores]
-    packed = pack(
-        (piece for plan in plans for piece in plan.pieces(options, options.max_partition_bytes)),
-        options.max_partition_bytes,
+    return tasks_of(
+        lambda size: (piece for plan in plans for piece in plan.pieces(options, size)), options
     )
+
+
+def tasks_of(
+    pieces: Callable[[int], Iterable[Piece]], options: ReadOptions
+) -> list[tuple[Piece, ...]]:
+    """Pack the pieces of about a given size into tasks, of a smaller one where that makes too few."""
+    packed = pack(pieces(options.max_partition_bytes), options.max_partition_bytes)
     if 0 < len(packed) < options.min_partitions:
         total = sum(piece.cost for task in packed for piece in task)
         smaller = max(1, total // options.min_partitions)
-        packed = pack((piece for plan in plans for piece in plan.pieces(options, smaller)), smaller)
+        packed = pack(pieces(smaller), smaller)
     return packed
 
 
