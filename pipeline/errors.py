@@ -25,3 +25,7 @@ class DataLost(PipelineError):
 
 class DamagedRecord(PipelineError):
     """A record is damaged and the mode is FAILFAST."""
+
+
+class WrongCheckpoint(PipelineError):
+    """A stream's checkpoint does not fit the store or the options it is started with."""

@@ -31,7 +31,11 @@ MESSAGE_OPTIONS: Final = (
     "includeHeaders", "kafkaColumns", "minPartitions", "maxPartitionBytes", "decompress", "mode",
     "verify", "failOnDataLoss",
 )  # fmt: skip
-STREAM_OPTIONS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
+STREAM_OPTIONS: Final = (
+    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+)  # fmt: skip
+MAX_TRIGGER_DELAY_S: Final = 900.0
+UNITS_OF_TIME: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 OPTIONS: Final = ("path", "store", "table", *MESSAGE_OPTIONS, *STREAM_OPTIONS)
 NOT_YET: Final = {"endpoint": "reading through the reader service is not there yet; give 'store'"}
 
@@ -96,20 +100,28 @@ class ReadOptions:
     fail_on_data_loss: bool
     max_offsets_per_trigger: int | None
     max_bytes_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_s: float
 
 
-def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
-    """Check the options of a read; raises InvalidOption. Names are compared without case."""
+def parse_options(given: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
+    """Check the options of a read; raises InvalidOption. Names are compared without case.
+
+    ``streaming`` is None while it is not known whether a batch or a stream will be read.
+    """
     values = _Values(given)
     table = values.choice("table", tuple(TABLES), "messages")
     values.check_names(table, streaming)
     pattern, several = values.store_pattern()
+    least, most = values.number("minOffsetsPerTrigger"), values.number("maxOffsetsPerTrigger")
+    if least and most and least > most:
+        raise InvalidOption("minOffsetsPerTrigger", f"{least} is more than the maximum, {most}")
     return ReadOptions(
         stores=_expand(pattern, several),
         several=several,
         table=table,
         selection=_selection(values),
-        start=_point(values, STARTING, LATEST if streaming else EARLIEST),
+        start=_point(values, STARTING, EARLIEST if streaming is False else LATEST),
         end=_point(values, ENDING, LATEST),
         strategy=values.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),
         tags=_tags(values),
@@ -121,8 +133,10 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> ReadO
         mode=values.choice("mode", MODES, "PERMISSIVE"),
         verify=values.flag("verify", default=False) if values.get("verify") else None,
         fail_on_data_loss=values.flag("failOnDataLoss", default=True),
-        max_offsets_per_trigger=values.number("maxOffsetsPerTrigger"),
+        max_offsets_per_trigger=most,
         max_bytes_per_trigger=values.number("maxBytesPerTrigger"),
+        min_offsets_per_trigger=least,
+        max_trigger_delay_s=values.delay("maxTriggerDelay", needs="minOffsetsPerTrigger"),
     )
 
 
@@ -136,7 +150,9 @@ class _Values:
         value = self._given.get(name.lower())
         return value.strip() if value is not None else None
 
-    def check_names(self, table: str, streaming: bool) -> None:
+    def check_names(self, table: str, streaming: bool | None) -> None:
+        if streaming and table != "messages":
+            raise InvalidOption("table", f"{table!r} cannot be read as a stream, only 'messages'")
         known = {name.lower(): name for name in OPTIONS}
         for name in self._given:
             if name in NOT_YET:
@@ -155,7 +171,7 @@ class _Values:
                 raise InvalidOption(known[name], f"means nothing for table {table!r}; leave it out")
             if streaming and known[name] in ENDING:
                 raise InvalidOption(known[name], "a stream has no end; leave it out")
-            if not streaming and known[name] in STREAM_OPTIONS:
+            if streaming is False and known[name] in STREAM_OPTIONS:
                 raise InvalidOption(known[name], "is for readStream; leave it out")
 
     def store_pattern(self) -> tuple[str, bool]:
@@ -189,6 +205,17 @@ class _Values:
         if not match or not int(match[1]):
             raise InvalidOption(name, f"{value!r} is not a number above 0 (with b, k, m or g)")
         return int(match[1]) * SIZES[match[2]]
+
+    def delay(self, name: str, *, needs: str) -> float:
+        value = self.get(name)
+        if value is None:
+            return MAX_TRIGGER_DELAY_S
+        match = re.fullmatch(r"(\d+)\s*(ms|s|m|h)", value.lower())
+        if not match:
+            raise InvalidOption(name, f"{value!r} is not a time like 30s, 15m or 1h")
+        if self.get(needs) is None:
+            raise InvalidOption(name, f"means nothing without {needs!r}")
+        return int(match[1]) * UNITS_OF_TIME[match[2]]
 
     def document(self, name: str) -> Any:
         try:
