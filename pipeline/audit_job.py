@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.index_files import index_entries, list_index_files, slot_count_of
+from pipeline.places import file_name_of, map_file, place_of
 from pipeline.plan import LogPiece, QueueKey, StorePlan
 from pipeline.queue_files import QueueFiles
 from pipeline.runs import PieceResult, QueueRun, by_queue, steps_of, units_of_piece
-from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles, map_file
+from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles
 from pipeline.walk import Hole
 from storage.format.consume_entry import PREFILL_SIZE
 from storage.format.index import HEADER_SIZE, SLOT_SIZE
@@ -92,11 +93,11 @@ def audit(spark: SparkSession, store: str | Path, *, piece_bytes: int = PIECE_BY
     findings += [
         {
             "kind": "index",
-            "file": Path(file.path).name,
+            "file": file_name_of(file.path),
             "problem": "no number of slots fits its length and entries",
         }
         for file in shapeless
-        if map_file(file.path)[:HEADER_SIZE].any()
+        if map_file(file.path, 0, HEADER_SIZE)[:HEADER_SIZE].any()
     ]
     return AuditReport(
         store=str(store),
@@ -146,7 +147,7 @@ def _compare_units(
 ) -> list[Finding]:
     if not len(units):
         return []
-    directory = Path(piece.store) / QUEUE_DIRECTORY / key[0] / str(key[1])
+    directory = place_of(piece.store) / QUEUE_DIRECTORY / key[0] / str(key[1])
     queue = QueueFiles.open(directory, 0, 0)
     low, high = int(offsets.min()), int(offsets.max()) + 1
     held = np.zeros(high - low, units.dtype)
@@ -257,7 +258,7 @@ def _audit_index_file(file: IndexFile) -> list[Finding]:
     previous[order] = np.where(first, 0, np.concatenate(([0], order[:-1])) + 1)
     newest = np.zeros(file.slot_count, np.int64)
     newest[ordered[last]] = order[last] + 1
-    name = Path(file.path).name
+    name = file_name_of(file.path)
     findings: list[Finding] = [
         {
             "kind": "index",

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store_files import INDEX_DIRECTORY, map_file
+from pipeline.places import entries, map_file
+from pipeline.places import file_size as size_of_file
+from pipeline.store_files import INDEX_DIRECTORY
 from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, file_size
 from storage.format.names import parse_index_file_name
 
@@ -25,11 +27,8 @@ CHECKED_ENTRIES: Final = 4_096
 
 def list_index_files(store: StoreFiles) -> list[str]:
     """Return the paths of a store's index files, in order."""
-    directory = store.root / INDEX_DIRECTORY
-    if not directory.is_dir():
-        return []
-    names = sorted(path.name for path in directory.iterdir())
-    return [str(directory / name) for name in names if parse_index_file_name(name) is not None]
+    found = sorted(entries(store.root / INDEX_DIRECTORY))
+    return [entry.path for entry in found if parse_index_file_name(entry.name) is not None]
 
 
 def slot_count_of(store: StoreFiles, path: str) -> int:
@@ -37,7 +36,7 @@ def slot_count_of(store: StoreFiles, path: str) -> int:
 
     Our settings say it, or the size is a broker's default, or the entries themselves tell.
     """
-    data = map_file(path)
+    size = size_of_file(path)
     shapes = [(BROKER_SLOTS, BROKER_ENTRIES)]
     try:
         settings = json.loads((store.root / "config" / "penstock.json").read_bytes())
@@ -45,15 +44,16 @@ def slot_count_of(store: StoreFiles, path: str) -> int:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         pass
     for slot_count, entry_count in shapes:
-        if len(data) == file_size(slot_count, entry_count):
+        if size == file_size(slot_count, entry_count):
             return slot_count
     from storage.kernels.index_shape import deduce_slot_count
 
     # A damaged file may not tell; one of the same length has the same shape.
     for other in (path, *list_index_files(store)):
-        same = map_file(other)
-        if len(same) == len(data) and (told := int(deduce_slot_count(same, CHECKED_ENTRIES))):
-            return told
+        if size_of_file(other) == size:
+            told = int(deduce_slot_count(map_file(other), CHECKED_ENTRIES))
+            if told:
+                return told
     return 0
 
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from pipeline.errors import InvalidOption
 from pipeline.options import EARLIEST, LATEST, Point, ReadOptions
+from pipeline.places import Searchable, Url, place_of
 from pipeline.points import QueueBounds, resolve_point
 from pipeline.queue_files import QueueFiles
 from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles, find_boundary
@@ -312,7 +313,11 @@ class StorePlan:
         if count == 1:
             yield low, high
             return
-        with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as data:  # noqa: PTH123
+        with ExitStack() as stack:
+            data: Any = Searchable(path)
+            if not isinstance(path, Url):
+                handle = stack.enter_context(open(path, "rb"))  # noqa: PTH123
+                data = stack.enter_context(mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ))
             first = low
             for cut in range(1, count):
                 wanted = low + (high - low) * cut // count
@@ -374,5 +379,5 @@ def pack(pieces: Iterable[Piece], task_bytes: int) -> list[tuple[Piece, ...]]:
 
 def open_queue(piece: QueuePiece | LogPiece, topic: str, queue_id: int) -> QueueFiles:
     """Open a queue's files again in a task, seen as they were planned."""
-    directory = Path(piece.store) / QUEUE_DIRECTORY / topic / str(queue_id)
+    directory = place_of(piece.store) / QUEUE_DIRECTORY / topic / str(queue_id)
     return QueueFiles.open(directory, *piece.bounds)

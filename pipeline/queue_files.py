@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.places import Place, read_at
 from pipeline.store_files import DataFile, list_files, units_in
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 
@@ -26,12 +25,12 @@ class QueueFiles:
     end: int
 
     @classmethod
-    def open(cls, directory: Path | str, min_offset: int, end_offset: int) -> QueueFiles:
+    def open(cls, directory: Place, min_offset: int, end_offset: int) -> QueueFiles:
         """Look where the units that point into ``[min_offset, end_offset)`` of the log lie.
 
         Units are in the order of the log, so both ends are found by halving.
         """
-        files = tuple(list_files(Path(directory)))
+        files = tuple(list_files(directory))
         probe = cls(files, 0, 0)
         if not files:
             return probe
@@ -79,7 +78,7 @@ class QueueFiles:
                 position, left = position + gap, left - gap
                 if left <= 0:
                     break
-            data = _pread(file.path, min(left, file.end - position), position - file.start)
+            data = read_at(file.path, position - file.start, min(left, file.end - position))
             parts.append(data)
             position, left = position + len(data), left - len(data)
         return units_in(b"".join(parts))
@@ -95,8 +94,3 @@ class QueueFiles:
         places = np.unique(np.linspace(begin, end - 1, min(samples, end - begin)).astype(np.int64))
         sizes = [self.unit(int(place))[1] for place in places]
         return sum(sizes) / len(sizes)
-
-
-def _pread(path: str, size: int, position: int) -> bytes:
-    with open(path, "rb", buffering=0) as handle:  # noqa: PTH123
-        return os.pread(handle.fileno(), size, position)

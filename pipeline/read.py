@@ -16,9 +16,10 @@ from pipeline import columnar
 from pipeline.decode import BODY_COLUMNS, Batch, body_first
 from pipeline.errors import DamagedRecord, DataLost
 from pipeline.options import ReadOptions
+from pipeline.places import ByteArray, map_file
 from pipeline.plan import LogPiece, Piece, QueuePiece, Target, open_queue
 from pipeline.schemas import CORRUPT, STORE
-from pipeline.store_files import ByteArray, StoreFiles, map_file
+from pipeline.store_files import StoreFiles
 from pipeline.tail import Grouper, is_queued
 from pipeline.walk import ROWS_MAX, Hole, Rows, stop_text, walk
 from storage.format.consume_entry import PREFILL_SIZE, tag_code
@@ -102,7 +103,8 @@ class Reader:
         LOG.warning("%s; going on without it", problem)
 
     def _log(self, piece: LogPiece) -> Iterator[Any]:
-        data = map_file(piece.path)
+        start = piece.file_start
+        data = map_file(piece.path, piece.begin - start, piece.end - start)
         for step in walk(data, piece.file_start, piece.begin, piece.end, checks=self._checks):
             if isinstance(step, Hole):
                 yield from self._damage(piece.store, list(self._queues_of_hole(piece, step)))
@@ -184,7 +186,9 @@ class Reader:
                 self._lost(piece, f"the log before offset {starts[0] if len(starts) else 0}")
                 continue
             file = store.log[number]
-            data = map_file(file.path)[: file.size]
+            places = offsets[mine] - file.start
+            ends = np.minimum(places + sizes[mine], file.size)
+            data = map_file(file.path, places, ends)[: file.size]
             columnar.scan_units(
                 data, file.start, offsets[mine], sizes[mine], self._checks, rows, stops
             )

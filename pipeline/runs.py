@@ -37,7 +37,7 @@ class PieceResult:
 
 def steps_of(piece: LogPiece) -> Iterator[tuple[ByteArray, Rows | Hole]]:
     """Walk a piece with every check: rows of intact records, or a hole."""
-    data = map_file(piece.path)
+    data = map_file(piece.path, piece.begin - piece.file_start, piece.end - piece.file_start)
     for step in walk(data, piece.file_start, piece.begin, piece.end):
         yield data, step if isinstance(step, Hole) else step.rows
 

@@ -7,7 +7,6 @@ broker's say, the end is where the last intact record of the log ends.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import NotAStore
+from pipeline.places import ByteArray as ByteArray
+from pipeline.places import Place, Url, entries, place_of, read_at
+from pipeline.places import map_file as map_file
 from storage.format import checkpoint
 from storage.format.checkpoint import UnknownVersion, WriterSlot
 from storage.format.consume_entry import UNIT_SIZE
@@ -34,8 +36,6 @@ from storage.format.record import (
 
 if TYPE_CHECKING:
     from mmap import mmap
-
-ByteArray = npt.NDArray[np.uint8]
 
 LOG_DIRECTORY: Final = "commitlog"
 QUEUE_DIRECTORY: Final = "consumequeue"
@@ -60,32 +60,21 @@ class DataFile(NamedTuple):
         return self.start + self.size
 
 
-def list_files(directory: Path) -> list[DataFile]:
+def list_files(directory: Place) -> list[DataFile]:
     """List files that are named by their offset, in order; none where there is no directory.
 
     A file ends where the next one begins, however long it is.
     """
-    try:
-        entries = list(os.scandir(directory))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
     found = sorted(
-        DataFile(start, entry.stat().st_size, entry.path)
-        for entry in entries
-        if (start := parse_file_name(entry.name)) is not None and entry.is_file()
+        DataFile(start, entry.size, entry.path)
+        for entry in entries(directory)
+        if (start := parse_file_name(entry.name)) is not None and not entry.is_directory
     )
     nexts = [file.start for file in found[1:]]
     return [
         file._replace(size=min(file.size, following - file.start))
         for file, following in zip(found, [*nexts, 1 << 62], strict=False)  # none for no file
     ]
-
-
-def map_file(path: str) -> ByteArray:
-    """Map a file read only; it is unmapped when the array goes."""
-    if not os.path.getsize(path):  # noqa: PTH202  paths are text in plans
-        return np.empty(0, np.uint8)
-    return np.memmap(path, np.uint8, "r").view(np.ndarray)
 
 
 class Bounds(NamedTuple):
@@ -100,12 +89,14 @@ class Bounds(NamedTuple):
 class StoreFiles:
     """One store directory. Listings are made once: what comes later is for the next plan."""
 
-    root: Path
+    root: Place
 
     @classmethod
-    def open(cls, root: Path | str) -> StoreFiles:
+    def open(cls, root: Place | str) -> StoreFiles:
         """Return the store at ``root``; NotAStore if there is none."""
-        store = cls(Path(root))
+        store = cls(place_of(root))
+        if isinstance(store.root, Url):
+            store.root.look()
         if not store.root.is_dir():
             raise NotAStore(f"{root}: no such directory; option 'store' takes a store's directory")
         if not (store.root / LOG_DIRECTORY).is_dir():
@@ -117,18 +108,16 @@ class StoreFiles:
         """Files of the commit log."""
         return [file for file in list_files(self.root / LOG_DIRECTORY) if file.size]
 
-    def queue_directories(self) -> Iterator[tuple[str, int, Path]]:
+    def queue_directories(self) -> Iterator[tuple[str, int, Place]]:
         """Yield topic, queue id and directory of each queue on disk, sorted."""
-        try:
-            topics = sorted(os.scandir(self.root / QUEUE_DIRECTORY), key=lambda entry: entry.name)
-        except FileNotFoundError:
-            return
-        for topic in topics:
-            if not topic.is_dir():
+        directory = self.root / QUEUE_DIRECTORY
+        for topic in sorted(entries(directory)):
+            if not topic.is_directory:
                 continue
-            ids = [entry.name for entry in os.scandir(topic.path) if entry.name.isdigit()]
+            place = directory / topic.name
+            ids = [entry.name for entry in entries(place) if entry.name.isdigit()]
             for queue_id in sorted(map(int, ids)):
-                yield topic.name, queue_id, Path(topic.path) / str(queue_id)
+                yield topic.name, queue_id, place / str(queue_id)
 
     def file_of(self, commit_offset: int) -> DataFile | None:
         """Return the log file that holds a commit offset."""
@@ -143,8 +132,9 @@ class StoreFiles:
         if file is None:
             return b""
         try:
-            with open(file.path, "rb", buffering=0) as handle:  # noqa: PTH123
-                return os.pread(handle.fileno(), size, commit_offset - file.start)
+            return read_at(
+                file.path, commit_offset - file.start, min(size, file.end - commit_offset)
+            )
         except FileNotFoundError:
             return b""
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.index_files import index_entries, list_index_files, slot_count_of
+from pipeline.places import file_name_of, file_size, map_file
 from pipeline.plan import StorePlan
 from pipeline.schemas import STORE
 from pipeline.store_files import (
     QUEUE_DIRECTORY,
     StoreFiles,
     list_files,
-    map_file,
     units_in,
 )
 from storage.format.checkpoint import BrokerFields
@@ -76,7 +75,7 @@ def _index(store: StoreFiles, part: Any) -> Iterator[Table]:
     for at in range(0, len(entries), CHUNK):
         mine = entries[at : at + CHUNK]
         yield {
-            "file": pa.repeat(pa.scalar(Path(part).name, pa.string()), len(mine)),
+            "file": pa.repeat(pa.scalar(file_name_of(part), pa.string()), len(mine)),
             "entry": np.arange(at + 1, at + 1 + len(mine), dtype=np.int32),
             "keyHash": mine["hash"].astype(np.int32),
             "physicalOffset": mine["offset"].astype(np.int64),
@@ -131,8 +130,7 @@ def _queues(store: StoreFiles, _part: Any) -> Iterator[Table]:
 
 def _files(store: StoreFiles, _part: Any) -> Iterator[Table]:
     found: list[tuple[str, str | None, int | None, int, int, str]] = [
-        ("commitlog", None, None, file.start, Path(file.path).stat().st_size, file.path)
-        for file in store.log
+        ("commitlog", None, None, file.start, file_size(file.path), file.path) for file in store.log
     ]
     for topic, queue_id, directory in store.queue_directories():
         found += [
@@ -140,7 +138,7 @@ def _files(store: StoreFiles, _part: Any) -> Iterator[Table]:
             for file in list_files(directory)
         ]
     for path in list_index_files(store):
-        found.append(("index", None, None, int(Path(path).name), Path(path).stat().st_size, path))
+        found.append(("index", None, None, int(file_name_of(path)), file_size(path), path))
     names = ("kind", "topic", "queueId", "startOffset", "size", "path")
     yield {name: [row[at] for row in found] for at, name in enumerate(names)}
 

@@ -67,7 +67,7 @@ def read_tails(store: StoreFiles) -> dict[QueueKey, Tail]:
         begin, end = max(file.start, queued_offset), min(file.end, end_offset)
         if begin >= end:
             continue
-        data = map_file(file.path)[: file.size]
+        data = map_file(file.path, begin - file.start, end - file.start)[: file.size]
         for step in walk(data, file.start, begin, end):
             if not isinstance(step, Run):
                 continue
