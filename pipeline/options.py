@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from pipeline.errors import InvalidOption
+from pipeline.places import Url, url_or_path
 from pipeline.schemas import TABLES
 
 EARLIEST: Final = -2
@@ -36,8 +37,11 @@ STREAM_OPTIONS: Final = (
 )  # fmt: skip
 MAX_TRIGGER_DELAY_S: Final = 900.0
 UNITS_OF_TIME: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-OPTIONS: Final = ("path", "store", "table", *MESSAGE_OPTIONS, *STREAM_OPTIONS)
-NOT_YET: Final = {"endpoint": "reading through the reader service is not there yet; give 'store'"}
+PLACE_OPTIONS: Final = ("path", "store", "storageOptions", "endpoint", "endpointTimeoutMs")
+OPTIONS: Final = (*PLACE_OPTIONS, "table", *MESSAGE_OPTIONS, *STREAM_OPTIONS)
+ENDPOINT: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
+ENDPOINT_TABLES: Final = ("messages", "queues")
+ENDPOINT_TIMEOUT_MS: Final = 60_000
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,11 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """A read as asked for."""
+    """A read as asked for: of stores, or of the one behind a reader service's ``endpoint``."""
 
     stores: tuple[str, ...]
+    endpoint: str | None
+    endpoint_timeout_ms: int
     several: bool
     table: str
     selection: Selection
@@ -112,12 +118,15 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None = False) -
     values = _Values(given)
     table = values.choice("table", tuple(TABLES), "messages")
     values.check_names(table, streaming)
-    pattern, several = values.store_pattern()
+    endpoint = values.endpoint(table)
+    pattern, several = ("", False) if endpoint else values.store_pattern()
     least, most = values.number("minOffsetsPerTrigger"), values.number("maxOffsetsPerTrigger")
     if least and most and least > most:
         raise InvalidOption("minOffsetsPerTrigger", f"{least} is more than the maximum, {most}")
     return ReadOptions(
-        stores=_expand(pattern, several),
+        stores=() if endpoint else _expand(pattern, several, values),
+        endpoint=endpoint,
+        endpoint_timeout_ms=values.number("endpointTimeoutMs") or ENDPOINT_TIMEOUT_MS,
         several=several,
         table=table,
         selection=_selection(values),
@@ -155,8 +164,6 @@ class _Values:
             raise InvalidOption("table", f"{table!r} cannot be read as a stream, only 'messages'")
         known = {name.lower(): name for name in OPTIONS}
         for name in self._given:
-            if name in NOT_YET:
-                raise InvalidOption(name, NOT_YET[name])
             if name.startswith("kafka."):
                 raise InvalidOption(name, "there is no Kafka client here; leave it out")
             if name not in known:
@@ -184,6 +191,34 @@ class _Values:
                 "store", "missing; give the directory of a store, a glob, or a JSON list of them"
             )
         return pattern, pattern.startswith("[") or any(sign in pattern for sign in "*?")
+
+    def endpoint(self, table: str) -> str | None:
+        endpoint = self.get("endpoint")
+        if endpoint is None:
+            if self.get("endpointTimeoutMs") is not None:
+                raise InvalidOption("endpointTimeoutMs", "is for 'endpoint'; leave it out")
+            return None
+        for name in ("store", "path", "storageOptions"):
+            if self.get(name) is not None:
+                given = "the path of load()" if name == "path" else repr(name)
+                raise InvalidOption("endpoint", f"{given} is given, too; give one of the two")
+        match = ENDPOINT.fullmatch(endpoint)
+        if not match or not 0 < int(match[2]) < 1 << 16:
+            raise InvalidOption("endpoint", f"{endpoint!r} is not HOST:PORT of a reader service")
+        if table not in ENDPOINT_TABLES:
+            raise InvalidOption(
+                "table",
+                f"a reader service gives {' and '.join(ENDPOINT_TABLES)}; {table!r} needs 'store'",
+            )
+        return endpoint
+
+    def storage_options(self) -> Mapping[str, Any] | None:
+        if self.get("storageOptions") is None:
+            return None
+        document = self.document("storageOptions")
+        if not isinstance(document, dict):
+            raise InvalidOption("storageOptions", 'must look like {"key": "...", "secret": "..."}')
+        return document
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
         value = self.get(name)
@@ -224,25 +259,36 @@ class _Values:
             raise InvalidOption(name, f"not JSON: {error}") from error
 
 
-def _expand(pattern: str, several: bool) -> tuple[str, ...]:
-    if not several:
-        return (pattern.removeprefix("file://"),)
+def _expand(pattern: str, several: bool, values: _Values) -> tuple[str, ...]:
+    given = values.storage_options()
     patterns = [pattern]
     if pattern.startswith("["):
         try:
             patterns = [str(item) for item in json.loads(pattern)]
         except ValueError as error:
             raise InvalidOption("store", f"not a JSON list of directories: {error}") from error
+    places = [url_or_path(item) for item in patterns]
+    if given is not None:
+        if not any(isinstance(place, Url) for place in places):
+            raise InvalidOption(
+                "storageOptions", "is for stores behind a URL such as s3://; leave it out"
+            )
+        places = [Url(place, given) if isinstance(place, Url) else place for place in places]
+    if not several:
+        return (places[0],)
     found: list[str] = []
-    for item in patterns:
-        path = item.removeprefix("file://")
-        matches = [path]
-        if any(sign in path for sign in "*?["):
-            matches = sorted(glob.glob(path))  # noqa: PTH207  Path.glob takes no absolute pattern
+    for place in places:
+        matches = [place]
+        if any(sign in place for sign in "*?["):
+            matches = place.glob() if isinstance(place, Url) else _directories(place)
         if not matches:
-            raise InvalidOption("store", f"no directory matches {item!r}")
+            raise InvalidOption("store", f"no directory matches {place!r}")
         found += matches
     return tuple(dict.fromkeys(found))
+
+
+def _directories(pattern: str) -> list[str]:
+    return sorted(glob.glob(pattern))  # noqa: PTH207  Path.glob takes no absolute pattern
 
 
 def _selection(values: _Values) -> Selection:

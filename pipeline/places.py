@@ -163,6 +163,21 @@ class Url(str):
         except FileNotFoundError:
             return False
 
+    def glob(self) -> list[str]:
+        """Return the directories that this URL matches as a pattern, sorted, of one source."""
+        filesystem, path = self._opened
+        filesystem.invalidate_cache()
+        try:
+            found = filesystem.glob(path)
+        except (OSError, ValueError) as error:
+            raise InvalidOption("store", f"{self}: cannot be listed: {error}") from error
+        scheme = self.partition("://")[0]
+        return [
+            Url(f"{scheme}://{each}", self._source.options)
+            for each in sorted(found)
+            if filesystem.isdir(each)
+        ]
+
     def size(self) -> int:
         """Return the file's size in bytes."""
         filesystem, path = self._opened
@@ -217,13 +232,20 @@ class _named:  # noqa: N801  reads as the statement it is
 Place = Path | Url
 
 
+def url_or_path(store: str) -> str:
+    """Return what is written with a scheme as a URL, and the path of a directory of this machine."""
+    if isinstance(store, Url):
+        return store
+    path = store.removeprefix(LOCAL_SCHEME)
+    return Url(path) if "://" in path else path
+
+
 def place_of(store: Place | str) -> Place:
     """Return where a store lies, by how it is written: with a scheme or not."""
     if isinstance(store, Url | Path):
         return store
-    if store.startswith(LOCAL_SCHEME):
-        return Path(store.removeprefix(LOCAL_SCHEME))
-    return Url(store) if "://" in store else Path(store)
+    place = url_or_path(store)
+    return place if isinstance(place, Url) else Path(place)
 
 
 def entries(directory: Place) -> list[Entry]:
