@@ -24,7 +24,7 @@ from pipeline.places import Searchable, Url, place_of
 from pipeline.points import QueueBounds, resolve_point
 from pipeline.queue_files import QueueFiles
 from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles, find_boundary
-from storage.format.config_json import decode_config
+from pipeline.topic_table import topic_names
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.record import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_POSITION
 
@@ -152,8 +152,8 @@ class StorePlan:
         """Every queue that has a directory or a record in the tail."""
         min_offset, end_offset, queued_offset = self.bounds
         found: dict[QueueKey, Queue] = {}
-        for topic, queue_id, directory in self.store.queue_directories():
-            files = QueueFiles.open(directory, min_offset, min(end_offset, queued_offset))
+        opened = self.store.open_queues(min_offset, min(end_offset, queued_offset))
+        for (topic, queue_id, _), files in zip(self.store.queue_directories(), opened, strict=True):
             tail = self.tails.get((topic, queue_id), Tail())
             found[topic, queue_id] = Queue(topic, queue_id, files, tail)
         for (topic, queue_id), tail in self.tails.items():
@@ -164,14 +164,7 @@ class StorePlan:
     @cached_property
     def topics(self) -> set[str]:
         """Topics with a queue, and those that the topic table names."""
-        names = {topic for topic, _ in self.queues}
-        for name in ("topics.json", "topics.json.bak"):
-            try:
-                document = decode_config((self.store.root / "config" / name).read_bytes())
-                return names | set(document["topicConfigTable"])
-            except (FileNotFoundError, ValueError, KeyError, TypeError):
-                continue
-        return names
+        return {topic for topic, _ in self.queues} | topic_names(self.store.root)
 
     def selected(self, options: ReadOptions) -> list[Queue]:
         """Return the chosen queues; InvalidOption for a topic or queue that does not exist."""
@@ -201,12 +194,7 @@ class StorePlan:
 
     def timestamp(self, queue: Queue, queue_offset: int) -> int:
         """Return when the record at a queue offset was stored, in Unix milliseconds."""
-        head = self.store.read_log(queue.place(queue_offset)[0], RECORD_HEAD)
-        if len(head) < RECORD_HEAD:
-            return 0
-        sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
-        at = 68 if sys_flag & SYS_FLAG_BORN_HOST_V6 else 56
-        return int.from_bytes(head[at : at + 8], "big", signed=True)
+        return stored_at(self.store, queue.place(queue_offset)[0])
 
     def offset_at_time(self, queue: Queue, timestamp_ms: int) -> int | None:
         """Return the first offset stored at or after a time, None if all are older."""
@@ -328,6 +316,16 @@ class StorePlan:
                     yield first, file_start + found
                     first = file_start + found
             yield first, high
+
+
+def stored_at(store: StoreFiles, commit_offset: int) -> int:
+    """Return when the record at a commit offset was stored, in Unix milliseconds; 0 without one."""
+    head = store.read_log(commit_offset, RECORD_HEAD)
+    if len(head) < RECORD_HEAD:
+        return 0
+    sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
+    at = 68 if sys_flag & SYS_FLAG_BORN_HOST_V6 else 56
+    return int.from_bytes(head[at : at + 8], "big", signed=True)
 
 
 def _bytes_of(r: QueueRange) -> float:
