@@ -2,12 +2,13 @@
 
 How far: a store whose checkpoint page is ours says it itself. What its writer has confirmed is read
 while the machine has not rebooted since, and what was durable after that. Of any other store, a
-broker's say, the end is where the last intact record of the log ends.
+broker's say or a copy behind a URL, the end is where the last intact record of the log ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,12 +38,15 @@ from storage.format.record import (
 if TYPE_CHECKING:
     from mmap import mmap
 
+    from pipeline.queue_files import QueueFiles
+
 LOG_DIRECTORY: Final = "commitlog"
 QUEUE_DIRECTORY: Final = "consumequeue"
 INDEX_DIRECTORY: Final = "index"
 CHECKPOINT: Final = "checkpoint"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 UNIT_DTYPE: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")])
+OPENED_AT_ONCE: Final = 16  # queues of a store that is not on this machine
 BOUNDARY_WINDOW: Final = 64 << 10
 MAGICS: Final = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
@@ -175,26 +179,41 @@ class StoreFiles:
     @cached_property
     def bounds(self) -> Bounds:
         """How far the store may be read, fixed at the first look."""
-        stated = self.stated_bounds()
+        is_here = not isinstance(self.root, Url)
+        stated = self.stated_bounds() if is_here else None
         if stated is not None:
             return stated
         if not self.log:
             return Bounds(0, 0, 0)
+        from pipeline.far_end import end_of_copy
         from pipeline.walk import end_of_log
 
-        end = end_of_log(self)
-        return Bounds(self.log[0].start, end, min(end, self._queued_on_disk(end)))
+        end = end_of_log(self) if is_here else end_of_copy(self)
+        start = self.log[0].start
+        return Bounds(start, end, min(end, max(start, sum(self.newest_unit(end)))))
 
-    def _queued_on_disk(self, end_offset: int) -> int:
+    def newest_unit(self, end_offset: int) -> tuple[int, int]:
+        """Commit offset and size of the newest record below ``end_offset`` that a queue points to.
+
+        Zeros if there is none.
+        """
+        newest = (0, 0)
+        for queue in self.open_queues(self.log[0].start, end_offset):
+            if queue.end > queue.begin:
+                newest = max(newest, queue.unit(queue.end - 1)[:2])
+        return newest
+
+    def open_queues(self, min_offset: int, end_offset: int) -> list[QueueFiles]:
+        """Return the files of each queue, in the order of ``queue_directories``."""
         from pipeline.queue_files import QueueFiles
 
-        queued = self.log[0].start
-        for _, _, directory in self.queue_directories():
-            queue = QueueFiles.open(directory, self.log[0].start, end_offset)
-            if queue.end > queue.begin:
-                offset, size, _ = queue.unit(queue.end - 1)
-                queued = max(queued, offset + size)
-        return queued
+        directories = [directory for _, _, directory in self.queue_directories()]
+        if not isinstance(self.root, Url):
+            return [QueueFiles.open(each, min_offset, end_offset) for each in directories]
+        with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
+            return list(
+                pool.map(lambda each: QueueFiles.open(each, min_offset, end_offset), directories)
+            )
 
 
 def find_boundary(data: mmap | Any, begin: int, end: int, commit_offset_of_start: int) -> int:
