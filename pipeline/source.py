@@ -27,13 +27,7 @@ def declared_columns(options: ReadOptions) -> dict[str, str]:
 
 def declared_schema(given: dict[str, str]) -> str:
     """Return the schema for the options, in SQL."""
-    return ddl(declared_columns(parse_options(_either(given))))
-
-
-def _either(given: dict[str, str]) -> dict[str, str]:
-    """Leave out what only streams know: a schema is asked for before it is known who asks."""
-    streaming = ("maxoffsetspertrigger", "maxbytespertrigger")
-    return {name: value for name, value in given.items() if name.lower() not in streaming}
+    return ddl(declared_columns(parse_options(given, streaming=None)))
 
 
 def wanted_columns(options: ReadOptions, schema: StructType) -> Any:
@@ -73,14 +67,6 @@ def refuse_writing() -> NoReturn:
     """Raise: writing is not there yet."""
     raise PipelineError(
         "writing with Spark is not there yet; produce with penstock.Client, or penstock pub"
-    )
-
-
-def refuse_streaming() -> NoReturn:
-    """Raise: streams are not there yet."""
-    raise PipelineError(
-        "reading as a stream is not there yet; read in batches from one startingOffsets to the next,"
-        " or consume with penstock.Client"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 
@@ -38,8 +38,8 @@ class DefaultSource(DataSource):
 
         refuse_writing()
 
-    def streamReader(self, schema: StructType) -> Any:  # noqa: ARG002, N802  Spark's names
-        """Refuse: streams are not there yet."""
-        from pipeline.source import refuse_streaming
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """Return a reader of messages as they come; raises InvalidOption."""
+        from pipeline.stream import make_stream_reader
 
-        refuse_streaming()
+        return make_stream_reader(dict(self.options), schema)
