@@ -44,8 +44,13 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.QueueNotFound: grpc.StatusCode.INVALID_ARGUMENT,
     errors.InvalidMessage: grpc.StatusCode.INVALID_ARGUMENT,
     errors.InvalidBatch: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.StageNotFound: grpc.StatusCode.NOT_FOUND,
+    errors.StageExists: grpc.StatusCode.ALREADY_EXISTS,
+    errors.TransactionDecided: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.VersionTooOld: grpc.StatusCode.FAILED_PRECONDITION,
     errors.RecordNotFound: grpc.StatusCode.NOT_FOUND,
     errors.DamagedRecord: grpc.StatusCode.DATA_LOSS,
+    errors.DamagedStage: grpc.StatusCode.DATA_LOSS,
     InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
     NotServed: grpc.StatusCode.UNIMPLEMENTED,
 }

@@ -71,7 +71,8 @@ class Engine:
         self.failure: StoreError | None = None
         self.store_host = encode_host(config.store_host)
         self.last_timestamp_ms = recovered.last_timestamp_ms
-        self._filesystem = filesystem
+        self.filesystem = self._filesystem = filesystem
+        self.root = paths.root
         self._paths = paths
         self._settings = settings
         self._lock = lock
@@ -211,6 +212,10 @@ class Engine:
                 else StoreFailed(f"the store failed: {error}")
             )
             self._positions.publish_writable(False)
+
+    def fail(self, error: StoreFailed) -> None:
+        """Hear that something else of the store failed for good: nothing more is acknowledged."""
+        self._fail(error)
 
     def _progress(self) -> Progress:
         # The time is read first: one that is too old for its offset only makes a broker look at more.

@@ -15,10 +15,15 @@
     │   ├── TopicExists         a topic of that name exists
     │   ├── QueueNotFound       the queue id is not one of the topic's
     │   ├── InvalidMessage      a message breaks a limit or rule; ``field`` names it
-    │   └── InvalidBatch        one record of a batch is not valid; ``record_index`` names it
+    │   ├── InvalidBatch        one record of a batch is not valid; ``record_index`` names it
+    │   ├── StageNotFound       a commit names an attempt that nobody has staged
+    │   ├── StageExists         an attempt of that id is staged already
+    │   ├── TransactionDecided  a transaction is committed and cannot be aborted
+    │   └── VersionTooOld       whether a version was committed cannot be told any more
     └── reading
         ├── RecordNotFound      no record starts at that commit offset
-        └── DamagedRecord       the bytes on disk are not the record that was stored
+        ├── DamagedRecord       the bytes on disk are not the record that was stored
+        └── DamagedStage        the bytes on disk are not what was staged
 
 Running off the end of the log is a verdict of the scan, never an exception.
 """
@@ -106,6 +111,53 @@ class InvalidBatch(StoreError):
         self.problem = problem
 
 
+class StageNotFound(StoreError):
+    """An attempt that a commit names is not staged; nothing was committed."""
+
+    def __init__(self, app_id: str, version: int, attempt: str) -> None:
+        super().__init__(
+            f"attempt {attempt!r} of version {version} of {app_id!r} is not staged: it was never"
+            " acknowledged, was aborted, or has expired; stage it again"
+        )
+        self.app_id = app_id
+        self.version = version
+        self.attempt = attempt
+
+
+class StageExists(StoreError):
+    """An attempt of that id is staged already, or being staged; take another id."""
+
+    def __init__(self, app_id: str, version: int, attempt: str) -> None:
+        super().__init__(
+            f"attempt {attempt!r} of version {version} of {app_id!r} exists; every attempt needs an"
+            " id of its own"
+        )
+        self.app_id = app_id
+        self.version = version
+        self.attempt = attempt
+
+
+class TransactionDecided(StoreError):
+    """The transaction is committed, or certain to be, and cannot be aborted."""
+
+    def __init__(self, app_id: str, version: int) -> None:
+        super().__init__(f"version {version} of {app_id!r} is committed and cannot be aborted")
+        self.app_id = app_id
+        self.version = version
+
+
+class VersionTooOld(StoreError):
+    """So many versions with gaps were committed since that this one is not remembered."""
+
+    def __init__(self, app_id: str, version: int, floor: int) -> None:
+        super().__init__(
+            f"whether version {version} of {app_id!r} was committed is not known any more: versions"
+            f" below {floor} are forgotten. Use a higher version, or another application id"
+        )
+        self.app_id = app_id
+        self.version = version
+
+
 class RecordNotFound(StoreError):
     """No record starts at the commit offset asked for."""
 
@@ -124,3 +176,11 @@ class DamagedRecord(StoreError):
         self.commit_offset = commit_offset
         self.size = size
         self.reason = reason
+
+
+class DamagedStage(StoreError):
+    """The bytes of a stage file are not what was staged."""
+
+    def __init__(self, attempt: str, problem: str) -> None:
+        super().__init__(f"stage of attempt {attempt!r}: {problem}")
+        self.attempt = attempt

@@ -41,7 +41,9 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.message_id import encode_message_id
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET
 from storage.message import BatchResult, Message, PutResult, QueueRange
+from storage.open_transaction import LogAccess
 from storage.structured import MessageEncoder
+from storage.transactions import Transactions
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -84,6 +86,10 @@ class StoreWriter:
             store_host_size=len(host_bytes),
             append_crc=self._config.append_property_crc,
         )
+        self.transactions = Transactions(
+            engine.filesystem, engine.root, self._log_access(), clock,
+            timeout_ms=self._config.transaction_timeout_ms,
+        )  # fmt: skip
         self._encoder = MessageEncoder(
             engine.topics,
             clock,
@@ -109,7 +115,33 @@ class StoreWriter:
         engine = open_engine(
             Path(directory), config or StoreConfig(), filesystem or OsFileSystem(), clock
         )
-        return cls(engine, clock)
+        writer = cls(engine, clock)
+        try:
+            writer.transactions.recover()
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    def _log_access(self) -> LogAccess:
+        """What transactions need of the log; what is decided is appended whatever topics allow now."""
+        engine = self._engine
+
+        def wait_flushed(end_commit_offset: int, timeout_s: float) -> bool:
+            engine.flusher.hurry()
+            return engine.flusher.wait(end_commit_offset, timeout_s)
+
+        return LogAccess(
+            prepare=self._preparer.prepare,
+            check_size=engine.log.check_size,
+            check_queue=self._check_queue,
+            check_open=self._check_open,
+            append=lambda prepared: self._append(prepared, decided=True)[0],
+            appended_offset=lambda: engine.log.appended_offset,
+            wait_flushed=wait_flushed,
+            fail=engine.fail,
+            files=engine.log.files,
+        )
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -179,7 +211,7 @@ class StoreWriter:
             ),
         )
 
-    def _append(self, prepared: Prepared) -> tuple[int, int, list[int]]:
+    def _append(self, prepared: Prepared, *, decided: bool = False) -> tuple[int, int, list[int]]:
         engine = self._engine
         log = engine.log
         log.check_size(prepared.placed_size)
@@ -192,6 +224,9 @@ class StoreWriter:
                 raise StoreBusy(
                     f"{unflushed} bytes wait to be flushed", retry_delay_ms=BUSY_RETRY_MS
                 )
+            check = self._check_topic if decided else self._check_queue
+            for key in prepared.queues:
+                check(key)
             firsts = [self._next_offset(key) for key in prepared.queues]
             next_queue_offsets = np.array(firsts, np.int64)
             store_timestamp_ms = self._clock.now_ms()
@@ -207,7 +242,8 @@ class StoreWriter:
             engine.appended(store_timestamp_ms)
         return commit_offset, store_timestamp_ms, firsts
 
-    def _next_offset(self, key: QueueKey) -> int:
+    def _check_queue(self, key: QueueKey) -> None:
+        """Raise unless the topic exists, may be written to, and has the queue."""
         topic_name, queue_id = key[0].decode(), key[1]
         topic = self._engine.topics.get(topic_name)
         if not topic.writable:
@@ -216,10 +252,16 @@ class StoreWriter:
             )
         if queue_id >= topic.write_queue_count:
             raise QueueNotFound(topic_name, queue_id, topic.write_queue_count)
+
+    def _check_topic(self, key: QueueKey) -> None:
+        """Raise unless the topic exists: what was decided is stored whatever it allows since."""
+        self._engine.topics.get(key[0].decode())
+
+    def _next_offset(self, key: QueueKey) -> int:
         offset = self._next_offsets.get(key)
         if offset is None:
             # Nothing of this queue was appended since recovery, so what is on disk is all of it.
-            offset = self._engine.queues.get(topic_name, queue_id).next_offset
+            offset = self._engine.queues.get(key[0].decode(), key[1]).next_offset
         return offset
 
     # ---- acknowledging
@@ -377,6 +419,8 @@ class StoreWriter:
 
         After a failure the stop is not marked, so that the next start verifies.
         """
+        if not self._closed:
+            self.transactions.close()
         with self._topic_lock, self._append_lock:
             if self._closed:
                 return

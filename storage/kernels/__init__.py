@@ -8,6 +8,7 @@ from typing import Final
 
 MODULES: Final = (
     "crc", "scan", "client_records", "batch", "queue", "pull", "lookup", "index", "index_shape",
+    "staged", "encode",
 )  # fmt: skip
 
 

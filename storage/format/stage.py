@@ -1,0 +1,134 @@
+"""Stage files: records of a transaction that are durable and not in the log yet.
+
+A stage file is a sequence of blocks, each a head and so many bytes behind it. Block head, big-endian::
+
+    offset  size  type  field
+    0       4     4s    kind        b"PnSh" header, b"PnSd" records, b"PnSe" seal
+    4       4     u32   length      of what follows the head
+    8       4     u32   crc         CRC-32 of what follows the head
+    12
+
+The first block is a header, the last a seal, both JSON; a file without a seal was never acknowledged.
+Between them are blocks of records as a client encodes them (docs/format.md). Each record carries a
+unique key that says which of the stage's records it is, so that one met in the log can be told::
+
+    24 hex digits   the stage: of SHA-256 over application id, version and attempt
+    8 hex digits    number of the record in the stage, from 0
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from struct import Struct
+from typing import Any, Final
+
+BLOCK_HEAD: Final = Struct(">4sII")
+HEADER: Final = b"PnSh"
+RECORDS: Final = b"PnSd"
+SEAL: Final = b"PnSe"
+
+PREFIX_SIZE: Final = 24
+SEQUENCE_SIZE: Final = 8
+UNIQUE_KEY_SIZE: Final = PREFIX_SIZE + SEQUENCE_SIZE
+RECORD_COUNT_MAX: Final = 16**SEQUENCE_SIZE - 1
+ID_LENGTH_MAX: Final = 200
+VERSION_MAX: Final = (1 << 63) - 1
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_KEPT_OF_NAME: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageHeader:
+    """Whose records a stage file holds; ``one_off`` says that the application id is never used again."""
+
+    app_id: str
+    version: int
+    attempt: str
+    created_ms: int
+    one_off: bool = False
+
+    def encode(self) -> bytes:
+        """Return the header's JSON."""
+        return _json(
+            {
+                "appId": self.app_id,
+                "version": self.version,
+                "attempt": self.attempt,
+                "createdMs": self.created_ms,
+                "oneOff": self.one_off,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> StageHeader:
+        """Read the header's JSON; ValueError, KeyError or TypeError if it is none."""
+        fields = json.loads(data)
+        return cls(
+            app_id=str(fields["appId"]),
+            version=int(fields["version"]),
+            attempt=str(fields["attempt"]),
+            created_ms=int(fields["createdMs"]),
+            one_off=bool(fields["oneOff"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSeal:
+    """What a whole stage file holds: its records, their bytes, and the queues they are for."""
+
+    record_count: int
+    byte_count: int
+    queues: tuple[tuple[str, int], ...]
+
+    def encode(self) -> bytes:
+        """Return the seal's JSON."""
+        return _json(
+            {"records": self.record_count, "bytes": self.byte_count, "queues": list(self.queues)}
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> StageSeal:
+        """Read the seal's JSON; ValueError, KeyError or TypeError if it is none."""
+        fields = json.loads(data)
+        return cls(
+            record_count=int(fields["records"]),
+            byte_count=int(fields["bytes"]),
+            queues=tuple((str(topic), int(queue_id)) for topic, queue_id in fields["queues"]),
+        )
+
+
+def id_problem(value: str) -> str | None:
+    """Say what keeps a text from being an application or attempt id; None if nothing does."""
+    if not value:
+        return "is empty"
+    if len(value) > ID_LENGTH_MAX:
+        return f"has {len(value)} characters; the most is {ID_LENGTH_MAX}"
+    if not value.isprintable():
+        return "contains a character that cannot be printed"
+    return None
+
+
+def safe_name(value: str) -> str:
+    """Return a file name for an id: what is readable of it, and a hash that tells it from others."""
+    digest = sha256(value.encode()).hexdigest()[:20]
+    readable = _UNSAFE.sub("_", value)[:_KEPT_OF_NAME].strip("_")
+    return f"{readable}-{digest}" if readable else digest
+
+
+def stage_prefix(app_id: str, version: int, attempt: str) -> str:
+    """Return what the unique keys of a stage's records begin with."""
+    named = _json([app_id, version, attempt])
+    return sha256(named).hexdigest()[:PREFIX_SIZE].upper()
+
+
+def unique_key(prefix: str, sequence: int) -> str:
+    """Return the unique key of one record of a stage."""
+    return f"{prefix}{sequence:0{SEQUENCE_SIZE}X}"
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()

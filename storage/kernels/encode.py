@@ -1,0 +1,359 @@
+"""Columns to records: what a client encodes one by one, made from the buffers of Arrow arrays.
+
+A column is its bytes and its offsets, as Arrow has them: row i is ``data[offsets[i]:offsets[i + 1]]``.
+Offsets of length 2 are one value for all rows, ``[0, 0]`` a column that is not there. The result is
+that of ``storage.format.record.encode_for_batch`` with a reserved property CRC.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from storage.format.hosts import IPV4_HOST_SIZE
+from storage.format.properties import (
+    KEY_SEPARATOR,
+    NAME_END,
+    PROPERTIES_SIZE_MAX,
+    PROPERTY_END,
+    RESERVED,
+    TRANSIENT_PREFIX,
+)
+from storage.format.record import (
+    AFTER_HOSTS,
+    BODY_CRC_POSITION,
+    BORN_HOST_POSITION,
+    BORN_TIMESTAMP_POSITION,
+    MAGIC_POSITION,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_LENGTH,
+    PROPERTY_CRC_SIZE,
+    QUEUE_ID_POSITION,
+    STORE_TIMESTAMP,
+    TOPIC_SIZE_MAX_V1,
+)
+from storage.format.stage import PREFIX_SIZE, SEQUENCE_SIZE, UNIQUE_KEY_SIZE
+from storage.kernels.big_endian import read_u8, write_i16, write_i32, write_i64
+from storage.kernels.crc import copy_bytes, masked_crc
+from storage.kernels.jit import (
+    BYTES,
+    INT32S,
+    INT64S,
+    WRITABLE_BYTES,
+    i64,
+    inner,
+    int64,
+    kernel,
+    results,
+    u8,
+    uintp,
+)
+from storage.kernels.properties import (
+    NAME_KEYS,
+    NAME_TAGS,
+    NAME_UNIQ_KEY,
+    is_utf8,
+    matches,
+    write_crc_trailer,
+)
+
+BODY_AT: Final = BORN_HOST_POSITION + 2 * IPV4_HOST_SIZE + STORE_TIMESTAMP.size + AFTER_HOSTS.size
+BODY_LENGTH_AT: Final = BODY_AT - 4
+LENGTH_SIZE: Final = PROPERTIES_LENGTH.size
+QUEUE_RUN: Final = 64  # rows without a key which go to one queue before the next one's turn
+
+ENCODED: Final = 0
+FULL: Final = 1
+BAD_TOPIC: Final = 2
+BAD_QUEUE: Final = 3
+BAD_KEY: Final = 4
+KEY_WITH_SPACE: Final = 5
+BAD_TAG: Final = 6
+TAG_WITH_BAR: Final = 7
+TAG_WITH_BLANK: Final = 8
+EMPTY_NAME: Final = 9
+RESERVED_NAME: Final = 10
+BAD_NAME: Final = 11
+BAD_VALUE: Final = 12
+TOO_MUCH: Final = 13
+BAD_ARGUMENTS: Final = 14
+
+_SPACE: Final = ord(KEY_SEPARATOR)
+_BAR: Final = 0x7C
+_HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+_FIXED_PROPERTIES: Final = NAME_UNIQ_KEY.size + UNIQUE_KEY_SIZE + 2 + PROPERTY_CRC_SIZE
+
+_NAMES: Final = sorted((name.encode() for name in RESERVED), key=len)
+_NAME_BYTES: Final = np.frombuffer(b"".join(_NAMES), np.uint8)
+_NAME_LENGTHS: Final = np.array([len(name) for name in _NAMES], np.int64)
+_NAME_STARTS: Final = np.concatenate(([0], np.cumsum(_NAME_LENGTHS)[:-1])).astype(np.int64)
+_NAME_LENGTH_MAX: Final = int(_NAME_LENGTHS.max())
+_NAMES_FROM: Final = np.searchsorted(_NAME_LENGTHS, np.arange(_NAME_LENGTH_MAX + 2)).astype(
+    np.int64
+)
+_TRANSIENT: Final = np.frombuffer(TRANSIENT_PREFIX.encode(), np.uint8)
+
+
+@inner
+def is_reserved(data: Any, position: int, length: int) -> bool:
+    """Whether a user's property may not have this name."""
+    if length <= _NAME_LENGTH_MAX:
+        for i in range(_NAMES_FROM[uintp(length)], _NAMES_FROM[uintp(length + 1)]):
+            start = _NAME_STARTS[uintp(i)]
+            equal = True
+            for j in range(length):
+                if data[uintp(position + j)] != _NAME_BYTES[uintp(start + j)]:
+                    equal = False
+                    break
+            if equal:
+                return True
+    return length >= _TRANSIENT.size and matches(data, position, _TRANSIENT)
+
+
+@inner
+def is_text(data: Any, begin: int, end: int) -> bool:
+    """Whether bytes can be part of a property: UTF-8 without the two separators."""
+    for i in range(begin, end):
+        byte = data[uintp(i)]
+        if NAME_END <= byte <= PROPERTY_END:
+            return False
+    return is_utf8(data, begin, end)
+
+
+@inner
+def is_blank(byte: int) -> bool:
+    """Whether a byte is ASCII white space."""
+    return byte == _SPACE or 0x09 <= byte <= 0x0D or 0x1C <= byte <= 0x1F
+
+
+@inner
+def begin_of(offsets: Any, row: int) -> int:
+    """Where row ``row`` of a column begins; a column of one value has it in every row."""
+    return i64(offsets[0] if offsets.size == 2 else offsets[uintp(row)])
+
+
+@inner
+def end_of(offsets: Any, row: int) -> int:
+    """Where row ``row`` of a column ends."""
+    return i64(offsets[1] if offsets.size == 2 else offsets[uintp(row + 1)])
+
+
+@inner
+def key_problem(data: Any, begin: int, end: int, one_key: bool) -> int:
+    """What is wrong with a row's keys."""
+    if not is_text(data, begin, end):
+        return i64(BAD_KEY)
+    if one_key:
+        for i in range(begin, end):
+            if data[uintp(i)] == _SPACE:
+                return i64(KEY_WITH_SPACE)
+    return i64(ENCODED)
+
+
+@inner
+def tag_problem(data: Any, begin: int, end: int) -> int:
+    """What is wrong with a row's tag."""
+    if begin == end:
+        return i64(ENCODED)
+    if not is_text(data, begin, end):
+        return i64(BAD_TAG)
+    if is_blank(read_u8(data, begin)) or is_blank(read_u8(data, end - 1)):
+        return i64(TAG_WITH_BLANK)
+    for i in range(begin, end):
+        if data[uintp(i)] == _BAR:
+            return i64(TAG_WITH_BAR)
+    return i64(ENCODED)
+
+
+@inner
+def measure_pairs(
+    row: int, lists: Any, names: Any, name_offsets: Any, values: Any, value_offsets: Any
+) -> tuple[int, int]:
+    """``(size, problem)`` of a row's user properties; pairs without a value are left out."""
+    size = i64(0)
+    first = begin_of(lists, row)
+    last = end_of(lists, row)
+    for pair in range(first, last):
+        name = i64(name_offsets[uintp(pair)])
+        name_end = i64(name_offsets[uintp(pair + 1)])
+        value = i64(value_offsets[uintp(pair)])
+        value_end = i64(value_offsets[uintp(pair + 1)])
+        if name == name_end:
+            return size, i64(EMPTY_NAME)
+        if is_reserved(names, name, name_end - name):
+            return size, i64(RESERVED_NAME)
+        if not is_text(names, name, name_end):
+            return size, i64(BAD_NAME)
+        if not is_text(values, value, value_end):
+            return size, i64(BAD_VALUE)
+        if value < value_end:
+            size += name_end - name + value_end - value + 2
+    return size, i64(ENCODED)
+
+
+@inner
+def write_pair(
+    dst: Any, at: int, name: Any, name_begin: int, name_end: int, value: Any, begin: int, end: int
+) -> int:
+    """Write one property; return the position behind it. One without a value is left out."""
+    if begin == end:
+        return i64(at)
+    copy_bytes(dst, at, name, name_begin, name_end - name_begin)
+    at += name_end - name_begin
+    dst[uintp(at)] = u8(NAME_END)
+    copy_bytes(dst, at + 1, value, begin, end - begin)
+    at += 1 + end - begin
+    dst[uintp(at)] = u8(PROPERTY_END)
+    return i64(at + 1)
+
+
+@inner
+def write_pairs(
+    dst: Any, at: int, row: int, lists: Any, names: Any, name_offsets: Any, values: Any,
+    value_offsets: Any,
+) -> int:  # fmt: skip
+    """Write a row's user properties; return the position behind them."""
+    first = begin_of(lists, row)
+    last = end_of(lists, row)
+    for pair in range(first, last):
+        at = write_pair(
+            dst, at, names, i64(name_offsets[uintp(pair)]), i64(name_offsets[uintp(pair + 1)]),
+            values, i64(value_offsets[uintp(pair)]), i64(value_offsets[uintp(pair + 1)]),
+        )  # fmt: skip
+    return i64(at)
+
+
+@inner
+def choose_queue(
+    queue_ids: Any, row: int, queue_count: int, keys: Any, begin: int, end: int, number: int
+) -> int:
+    """The queue a row names, or by its keys, or of a row without keys the next in turn; or -1."""
+    if queue_ids.size > 0:
+        queue_id = i64(queue_ids[uintp(0 if queue_ids.size == 1 else row)])
+        return queue_id if 0 <= queue_id < queue_count else i64(-1)
+    if begin < end:
+        return masked_crc(keys, begin, end - begin) % queue_count
+    return (number // QUEUE_RUN) % queue_count
+
+
+@kernel(
+    results(int64, 4)(
+        WRITABLE_BYTES, int64, int64, int64, BYTES, INT32S, INT32S, BYTES, INT32S, INT64S, INT32S,
+        BYTES, INT32S, int64, BYTES, INT32S, INT32S, BYTES, INT32S, BYTES, INT32S, INT32S, BYTES,
+        INT32S, BYTES, INT32S, BYTES, int64, int64, int64,
+    )
+)  # fmt: skip
+def encode_rows(
+    dst: Any, limit: int, first_row: int, end_row: int,
+    bodies: Any, body_offsets: Any,
+    topic_of: Any, topics: Any, topic_offsets: Any, queue_counts: Any, queue_ids: Any,
+    keys: Any, key_offsets: Any, one_key: int,
+    tags: Any, tag_offsets: Any,
+    lists: Any, names: Any, name_offsets: Any, values: Any, value_offsets: Any,
+    lists2: Any, names2: Any, name_offsets2: Any, values2: Any, value_offsets2: Any,
+    prefix: Any, first_sequence: int, first_number: int, born_timestamp_ms: int,
+) -> tuple[int, int, int, int]:  # fmt: skip
+    """Encode rows from ``first_row`` on, as many of those before ``end_row`` as fit.
+
+    ``topic_of[i]`` (length 1: of all rows) is the row's topic among ``topics``, of which topic t has
+    ``queue_counts[t]`` queues. ``queue_ids`` is empty, one for all rows, or one each. ``one_key``
+    says that ``keys`` holds one key a row and not several joined by spaces. Two sets of user
+    properties may be given. The unique keys are ``prefix`` and numbers from ``first_sequence`` on;
+    ``first_number`` numbers the rows for the turn of the queues.
+
+    Fills ``dst`` up to ``limit`` bytes, further only for a single record. Returns ``(next_row, size,
+    problem, detail)``: ENCODED when all rows are done; FULL when ``next_row`` did not fit, which
+    needs ``detail`` bytes; otherwise ``next_row`` is a row that cannot be a record, in the property
+    set ``detail`` where that is at fault. The offsets are trusted: they are Arrow's.
+    """
+    row = i64(first_row)
+    at = i64(0)
+    if prefix.size != PREFIX_SIZE or limit > dst.size:
+        return row, at, i64(BAD_ARGUMENTS), i64(0)
+    while row < end_row:
+        topic = i64(topic_of[uintp(0 if topic_of.size == 1 else row)])
+        if topic < 0 or topic >= queue_counts.size:
+            return row, at, i64(BAD_TOPIC), i64(0)
+        topic_begin = i64(topic_offsets[uintp(topic)])
+        topic_length = i64(topic_offsets[uintp(topic + 1)]) - topic_begin
+        key = begin_of(key_offsets, row)
+        key_end = end_of(key_offsets, row)
+        tag = begin_of(tag_offsets, row)
+        tag_end = end_of(tag_offsets, row)
+        problem = key_problem(keys, key, key_end, one_key != 0)
+        if problem == ENCODED:
+            problem = tag_problem(tags, tag, tag_end)
+        if problem != ENCODED:
+            return row, at, problem, i64(0)
+        size, problem = measure_pairs(row, lists, names, name_offsets, values, value_offsets)
+        if problem != ENCODED:
+            return row, at, problem, i64(0)
+        size2, problem = measure_pairs(row, lists2, names2, name_offsets2, values2, value_offsets2)
+        if problem != ENCODED:
+            return row, at, problem, i64(1)
+        number = first_number + row - first_row
+        queue_id = choose_queue(
+            queue_ids, row, queue_counts[uintp(topic)], keys, key, key_end, number
+        )
+        if queue_id < 0:
+            return row, at, i64(BAD_QUEUE), i64(0)
+        properties_size = size + size2 + _FIXED_PROPERTIES
+        if key < key_end:
+            properties_size += NAME_KEYS.size + key_end - key + 2
+        if tag < tag_end:
+            properties_size += NAME_TAGS.size + tag_end - tag + 2
+        if properties_size > PROPERTIES_SIZE_MAX:
+            return row, at, i64(TOO_MUCH), properties_size
+        body = begin_of(body_offsets, row)
+        body_length = end_of(body_offsets, row) - body
+        is_long = topic_length > TOPIC_SIZE_MAX_V1
+        record_size = (
+            BODY_AT + body_length + (2 if is_long else 1) + topic_length
+            + LENGTH_SIZE + properties_size
+        )  # fmt: skip
+        if at + record_size > limit:
+            return row, at, i64(FULL), i64(record_size)
+
+        for i in range(BODY_AT):
+            dst[uintp(at + i)] = u8(0)
+        write_i32(dst, at, record_size)
+        write_i32(dst, at + MAGIC_POSITION, i64(MAGIC_V2 if is_long else MAGIC_V1))
+        write_i32(dst, at + BODY_CRC_POSITION, masked_crc(bodies, body, body_length))
+        write_i32(dst, at + QUEUE_ID_POSITION, queue_id)
+        write_i64(dst, at + BORN_TIMESTAMP_POSITION, born_timestamp_ms)
+        write_i32(dst, at + BODY_LENGTH_AT, body_length)
+        at += BODY_AT
+        copy_bytes(dst, at, bodies, body, body_length)
+        at += body_length
+        if is_long:
+            write_i16(dst, at, topic_length)
+            at += 2
+        else:
+            dst[uintp(at)] = u8(topic_length)
+            at += 1
+        copy_bytes(dst, at, topics, topic_begin, topic_length)
+        at += topic_length
+        write_i16(dst, at, properties_size)
+        at += 2
+        copy_bytes(dst, at, NAME_UNIQ_KEY, i64(0), NAME_UNIQ_KEY.size)
+        at += NAME_UNIQ_KEY.size
+        dst[uintp(at)] = u8(NAME_END)
+        copy_bytes(dst, at + 1, prefix, i64(0), PREFIX_SIZE)
+        at += 1 + PREFIX_SIZE
+        sequence = first_sequence + row - first_row
+        for i in range(SEQUENCE_SIZE):
+            dst[uintp(at + SEQUENCE_SIZE - 1 - i)] = _HEX[uintp(sequence & 15)]
+            sequence >>= 4
+        at += SEQUENCE_SIZE
+        dst[uintp(at)] = u8(PROPERTY_END)
+        at += 1
+        at = write_pair(dst, at, NAME_KEYS, i64(0), i64(NAME_KEYS.size), keys, key, key_end)
+        at = write_pair(dst, at, NAME_TAGS, i64(0), i64(NAME_TAGS.size), tags, tag, tag_end)
+        at = write_pairs(dst, at, row, lists, names, name_offsets, values, value_offsets)
+        at = write_pairs(dst, at, row, lists2, names2, name_offsets2, values2, value_offsets2)
+        write_crc_trailer(dst, at, i64(0))
+        at += PROPERTY_CRC_SIZE
+        row += 1
+    return row, at, i64(ENCODED), i64(0)
