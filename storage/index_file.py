@@ -24,7 +24,7 @@ from storage.format.names import INDEX_NAME_LENGTH, index_file_name, parse_index
 from storage.kernels.index import put_keys, rebuild_slots, walk_chain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from storage.files.filesystem import ByteArray, File, FileSystem, Region
 
@@ -73,22 +73,26 @@ class IndexFile:
         """Create a file whose header begins and ends where the file before ended.
 
         A broker seeds headers like this; the first put overwrites the begin, but its own time is
-        told against the seed. Nothing is durable before ``sync``. Raises StoreFull.
+        told against the seed. Who is killed here leaves no file, or a seeded one: behind a file
+        that ends at 0, which a broker does leave, the next broker puts the whole log in once more.
+        Nothing is durable before ``sync``. Raises StoreFull.
         """
-        file = filesystem.create(path, shape.file_size, allocate=False)
+        head = IndexHeader(
+            begin_timestamp_ms=seed_timestamp_ms,
+            end_timestamp_ms=seed_timestamp_ms,
+            begin_commit_offset=seed_commit_offset,
+            end_commit_offset=seed_commit_offset,
+            used_slot_count=0,
+            next_entry=0,
+        )
+        file = filesystem.create(path, shape.file_size, allocate=False, head=head.encode())
         try:
             file.allocate(0, layout.entry_position(shape.slot_count, 0))
         except BaseException:
             file.close()
             filesystem.unlink(path)
             raise
-        index_file = cls(file, shape, writable=True)
-        if seed_commit_offset > 0 or seed_timestamp_ms > 0:
-            header = layout.HEADER.pack(
-                seed_timestamp_ms, seed_timestamp_ms, seed_commit_offset, seed_commit_offset, 0, 0
-            )
-            index_file._array[: layout.HEADER_SIZE] = np.frombuffer(header, np.uint8)
-        return index_file
+        return cls(file, shape, writable=True)
 
     @classmethod
     def open(
@@ -309,13 +313,18 @@ class IndexDirectory:
 
     def drop_from(self, position: int) -> None:
         """Delete the files ``[position:]``, newest first; durable on return."""
+        self.keep(self.paths[:position])
+
+    def keep(self, paths: Collection[Path]) -> None:
+        """Delete all files but these, newest first; durable on return."""
         if self._last is not None:
             self._last.close()
             self._last = None
-        for path in reversed(self.paths[position:]):
-            with suppress(FileNotFoundError):
-                self._filesystem.unlink(path)
-        del self.paths[position:]
+        for path in reversed(self.paths):
+            if path not in paths:
+                with suppress(FileNotFoundError):
+                    self._filesystem.unlink(path)
+        self.paths = [path for path in self.paths if path in paths]
         self._filesystem.sync_directory(self.directory)
 
     def drop_misfits(self) -> None:

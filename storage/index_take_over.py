@@ -19,6 +19,10 @@ def _behind(files: LogReader, commit_offset: int) -> int:
     return commit_offset + (record[0] if record is not None else 0)
 
 
+def _is_blank(header: IndexHeader) -> bool:
+    return header.next_entry <= 1 and not header.end_timestamp_ms and not header.end_commit_offset
+
+
 def covers_log(files: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> bool:
     """Whether index files reach back to the log's start and have no hole between them."""
     covered = min_commit_offset
@@ -46,27 +50,33 @@ def take_over(
     byte 16) go, as with a broker: they were never known to be durable. Then the last record that
     is in them is indexed once more, again as with a broker. Where a broker would leave older keys
     unfindable, because the kept files begin late or leave a hole, all are made again instead, and
-    so they are when one has the wrong size or covers what the log has no more.
+    so they are when one has the wrong size or covers what the log has no more. A blank file behind
+    others, of whose creation a kill took the rest, goes too: behind it a broker indexes the whole
+    log a second time.
     """
     misfits = bool(directory.misfits)
     directory.drop_misfits()
-    headers = directory.headers()
-    kept = len(headers)
-    if unclean:
-        while kept and headers[kept - 1].end_timestamp_ms > index_timestamp_ms:
-            kept -= 1
+    files_found = list(zip(directory.paths, directory.headers(), strict=True))
+    kept = [
+        (path, header)
+        for path, header in files_found
+        if not unclean or header.end_timestamp_ms <= index_timestamp_ms
+    ]
+    if len(kept) > 1:
+        kept = [(path, header) for path, header in kept if not _is_blank(header)]
+    headers = [header for _, header in kept]
     if (
         misfits
         or not kept
-        or headers[kept - 1].end_commit_offset > end_commit_offset
-        or not covers_log(files, headers[:kept], min_commit_offset)
+        or headers[-1].end_commit_offset > end_commit_offset
+        or not covers_log(files, headers, min_commit_offset)
     ):
-        kept = 0
-    if kept < len(headers):
-        directory.drop_from(kept)
+        kept = []
+    if len(kept) < len(files_found):
+        directory.keep([path for path, _ in kept])
     if not kept:
         return min_commit_offset
-    position = headers[kept - 1].end_commit_offset
+    position = headers[-1].end_commit_offset
     if not unclean:
         position = _behind(files, position)
     return max(position, min_commit_offset)

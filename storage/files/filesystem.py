@@ -200,7 +200,9 @@ class OsFile:
 class OsFileSystem(FileSystem):
     """The operating system's files."""
 
-    def create(self, path: Path, size: int, *, allocate: bool, mode: int = 0o644) -> OsFile:
+    def create(
+        self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
+    ) -> OsFile:
         """Create a file of zeros."""
         with _full_is_store_full(path):
             file = self._create_unnamed(path, mode)
@@ -213,6 +215,8 @@ class OsFileSystem(FileSystem):
                     file.allocate(0, size)
                 else:
                     file.extend(size)
+                if len(head):
+                    file.pwrite(head, 0)
                 if allocate:
                     file.sync_all()
                 if not named:

@@ -211,7 +211,9 @@ class OverlayFileSystem(FileSystem):
         self._unchanged: WeakValueDictionary[Path, _PrivateCopy] = WeakValueDictionary()
         self._directories: dict[Path, bool] = {}  # False: removed
 
-    def create(self, path: Path, size: int, *, allocate: bool, mode: int = 0o644) -> OsFile:
+    def create(
+        self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
+    ) -> OsFile:
         """Create a file of zeros in the scratch directory."""
         del mode
         path = self._inside(path)
@@ -221,6 +223,7 @@ class OverlayFileSystem(FileSystem):
             if not self._is_directory(path.parent):
                 raise FileNotFoundError(f"{path.parent} does not exist")
             file = self._scratch.create(size, allocate=allocate)
+            file.pwrite(head, 0)
             self._changed[path] = file.path
             return file.known_as(path)
 

@@ -124,8 +124,13 @@ class Lock(Protocol):
 class FileSystem(Protocol):
     """Everything the engine asks of a file system."""
 
-    def create(self, path: Path, size: int, *, allocate: bool, mode: int = 0o644) -> File:
+    def create(
+        self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
+    ) -> File:
         """Create a file of zeros, ``size`` long from the moment its name exists, for writing.
+
+        ``head`` replaces its first bytes, and is there too when the name appears: a process killed
+        meanwhile leaves no name of a file without it.
 
         With ``allocate`` its blocks are reserved, and file and name are durable on return. Without
         it the file is one hole and nothing is durable. Raises FileExistsError, StoreFull (and

@@ -59,15 +59,18 @@ def dumped_headers(dump: list[dict]) -> list[tuple[int, ...]]:
     ]  # fmt: skip
 
 
-def index_all(name: str, directory: Path, *, unclean: bool = False, names=None) -> None:
+def index_all(
+    name: str, directory: Path, *, unclean: bool = False, names=None, index_timestamp_ms: int = -1
+) -> None:
     checkpoint = directory / "checkpoint"
-    fields = BrokerFields.decode(checkpoint.read_bytes()) if checkpoint.exists() else None
+    if index_timestamp_ms < 0 and checkpoint.exists():
+        index_timestamp_ms = BrokerFields.decode(checkpoint.read_bytes()).index_timestamp_ms
     catch_up(
         FILESYSTEM,
         StorePaths(directory),
         shape_of(name),
         end_commit_offset=end_of_log(name),
-        index_timestamp_ms=fields.index_timestamp_ms if fields else 0,
+        index_timestamp_ms=max(index_timestamp_ms, 0),
         unclean=unclean,
         now_ms=lambda: 1_795_300_000_000,
         new_name=names,
@@ -142,6 +145,30 @@ class TestKeysThatABrokerWouldLose:
         index_all("basic", directory)
 
         assert list(index_files(directory).values()) == wanted
+
+    def test_a_file_that_is_not_known_durable_makes_all_files_new(self, tmp_path: Path) -> None:
+        """One that stands before others that are: a broker keeps those, and leaves a hole."""
+        directory = golden_copy("basic", tmp_path)
+        wanted = list(index_files(directory).values())
+        first = min((directory / "index").iterdir())
+        with first.open("r+b") as file:
+            file.seek(8)
+            file.write((1 << 60).to_bytes(8, "big"))
+
+        index_all("basic", directory, unclean=True, index_timestamp_ms=1 << 59)
+
+        assert list(index_files(directory).values()) == wanted
+
+    def test_a_file_that_was_never_written_makes_no_key_come_twice(self, tmp_path: Path) -> None:
+        """Whoever was killed making it left zeros; a broker puts the whole log in behind it."""
+        directory = golden_copy("killed", tmp_path)
+        last = max((directory / "index").iterdir())
+        blank = last.with_name(f"{int(last.name) + 1:017d}")
+        blank.write_bytes(bytes(last.stat().st_size))
+
+        index_all("killed", directory, unclean=True)
+
+        assert headers(directory) == dumped_headers(golden_dump("killed"))
 
     def test_a_file_of_the_wrong_size_makes_all_files_new(self, tmp_path: Path) -> None:
         directory = golden_copy("basic", tmp_path)

@@ -16,7 +16,7 @@ import pytest
 
 from storage.errors import StoreFull
 from storage.files import libc
-from storage.files.filesystem import DirectoryEntry, OsFileSystem
+from storage.files.filesystem import DirectoryEntry, OsFile, OsFileSystem
 
 FILESYSTEM = OsFileSystem()
 
@@ -48,6 +48,22 @@ def test_create_refuses_an_existing_file_and_leaves_it_alone(tmp_path):
         FILESYSTEM.create(tmp_path / "f", 100, allocate=True)
     assert (tmp_path / "f").read_bytes() == b"here"
     assert names(tmp_path) == ["f"]
+
+
+def test_a_file_has_its_head_when_it_gets_its_name(tmp_path, monkeypatch):
+    named = []
+    give_name = OsFile.give_name
+
+    def record(self):
+        named.append(self.pread(7, 0))
+        give_name(self)
+
+    monkeypatch.setattr(OsFile, "give_name", record)
+
+    file = FILESYSTEM.create(tmp_path / "f", 100, allocate=False, head=b"head")
+
+    assert file.pread(100, 0) == b"head" + bytes(96)
+    assert named == [b"head\0\0\0"]
 
 
 def test_create_works_where_files_need_a_name(tmp_path, monkeypatch):

@@ -49,6 +49,8 @@ def change_everything(filesystem, base):
     filesystem.make_directory(base / "consumequeue" / "t" / "0")
     units = filesystem.create(base / "consumequeue" / "t" / "0" / "0", 6000, allocate=False)
     units.pwrite(b"unit", 20)
+    headed = filesystem.create(base / "headed", 6, allocate=False, head=b"head")
+    assert headed.pread(6, 0) == b"head\0\0"
     units.sync()
     filesystem.sync_directory(base / "consumequeue")
     page = CheckpointFile.open(filesystem, base / "checkpoint", Role.WRITER, boot_id=b"b" * 16)
