@@ -214,7 +214,7 @@ class Reader:
         if self.columns.bodies:
             packed = self.options.decompress and bool((rows[:, SYS_FLAG] & 1).any())
             limit = PACKED_BATCH_BYTES if packed else BATCH_BYTES
-        for part in _parts(rows, limit):
+        for part in parts_of(rows, limit):
             yield from self._batch(store, data, part)
 
     def _batch(self, store: str, data: ByteArray, rows: Rows) -> Iterator[Any]:
@@ -275,7 +275,7 @@ class Reader:
         yield pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
 
 
-def _parts(rows: Rows, limit: int | None) -> Iterator[Rows]:
+def parts_of(rows: Rows, limit: int | None) -> Iterator[Rows]:
     """Cut rows so that the records of a part take at most ``limit`` bytes, one at least."""
     if limit is None:
         yield rows
