@@ -1,0 +1,250 @@
+"""A stream beside a producer: does it keep up, and how late is each message: ``python -m bench.spark_stream``.
+
+A producer in a process of its own appends ``--rate`` MB/s to a store for ``--seconds``; meanwhile a query
+with a trigger of ``--trigger`` reads every column into Spark's noop sink. Latency is from a message's
+storeTimestamp to the end of the batch that had it, with Spark's own bookkeeping; of each batch 21
+quantiles are taken. Memory is that of the driver, its Java and the Python workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from bench.spark_read import BATCH, HOST, QUEUES, SHARES
+from storage.format.record import encode_for_batch
+from storage.store import MessageStore
+
+MB: Final = 1_000_000
+QUANTILES: Final = 20
+BODY_SIZE: Final = 900
+
+
+def batches() -> list[tuple[int, bytes]]:
+    """Make the batches that are appended again and again: 8 topics, one of them 1 %."""
+    rng = random.Random(7)
+    made = []
+    for topic, share in enumerate(SHARES):
+        for queue_id in range(QUEUES):
+            batch = b"".join(
+                encode_for_batch(
+                    f"topic{topic}", queue_id, rng.randbytes(BODY_SIZE),
+                    f"UNIQ_KEY\x01{rng.randbytes(16).hex()}\x02KEYS\x01k{number}\x02"
+                    f"TAGS\x01tag{number % 5}\x02".encode(),
+                    0, 0, 1_700_000_000_000, HOST,
+                )
+                for number in range(BATCH)
+            )  # fmt: skip
+            made.append((share, batch))
+    return made
+
+
+def produce(directory: Path, rate: float, seconds: float) -> None:
+    """Append at an even rate, beginning when a line comes in; print what was appended."""
+    with MessageStore.open(directory) as store:
+        for topic in range(len(SHARES)):
+            store.create_topic(f"topic{topic}", QUEUES)
+        made, rng = batches(), random.Random(11)
+        weights = [share for share, _ in made]
+        print("ready", flush=True)
+        sys.stdin.readline()
+        began, written, count, behind = time.perf_counter(), 0, 0, 0.0
+        while (now := time.perf_counter() - began) < seconds:
+            due = now * rate * MB
+            if written >= due:
+                time.sleep(0.001)
+                continue
+            behind = max(behind, (due - written) / (rate * MB))
+            batch = rng.choices(made, weights)[0][1]
+            store.put_batch(batch)
+            written, count = written + len(batch), count + BATCH
+        took = time.perf_counter() - began
+        told = {"bytes": written, "records": count, "seconds": took, "behind_s": behind}
+        print(json.dumps(told), flush=True)
+        sys.stdin.readline()
+
+
+class Memory(threading.Thread):
+    """The most that this process and its children took, the producer left out; bytes."""
+
+    def __init__(self, without: int) -> None:
+        super().__init__(daemon=True)
+        self._without = without
+        self._done = threading.Event()
+        self.most = {"total": 0, "java": 0, "python": 0}
+
+    def run(self) -> None:
+        """Look every half second."""
+        while not self._done.wait(0.5):
+            now = {"total": 0, "java": 0, "python": 0}
+            for process in _descendants(Path("/proc/self").resolve().name, {str(self._without)}):
+                kind, anonymous = _memory(process)
+                now["java" if kind == "java" else "python"] += anonymous
+                now["total"] += anonymous
+            for name, size in now.items():
+                self.most[name] = max(self.most[name], size)
+
+    def stop(self) -> None:
+        """End."""
+        self._done.set()
+        self.join()
+
+
+def _descendants(process: str, without: set[str]) -> list[str]:
+    found = [process]
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            if child not in without:
+                found += _descendants(child, without)
+    return found
+
+
+def _memory(process: str) -> tuple[str, int]:
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return "", 0
+    fields = dict(line.split(":", 1) for line in lines)
+    kib = sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem") if name in fields)
+    return fields["Name"].strip(), kib * 1024
+
+
+def latencies(reports: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """Return latency in seconds and how many records had it."""
+    found = []
+    for report in reports:
+        seen = report["observedMetrics"]["seen"]
+        began = datetime.fromisoformat(report["timestamp"].replace("Z", "+00:00")).timestamp()
+        ended = began + report["durationMs"]["triggerExecution"] / 1000
+        stored = seen["stored"]
+        found += [(ended - each / 1000, seen["records"] / len(stored)) for each in stored]
+    return sorted(found)
+
+
+def quantile(values: list[tuple[float, float]], part: float) -> float:
+    """Return the weighted quantile of sorted values."""
+    wanted, seen = part * sum(weight for _, weight in values), 0.0
+    for value, weight in values:
+        seen += weight
+        if seen >= wanted:
+            return value
+    return values[-1][0]
+
+
+def main() -> None:
+    """Measure and print; ``--json`` keeps what each batch took."""
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    arguments.add_argument("--store", type=Path, default=Path(".bench-spark-stream"))
+    arguments.add_argument("--rate", type=float, default=100.0, help="MB/s")
+    arguments.add_argument("--seconds", type=float, default=30.0)
+    arguments.add_argument("--trigger", default="1 second")
+    arguments.add_argument(
+        "--option", action="append", default=[], help="of the format: NAME=VALUE"
+    )
+    arguments.add_argument("--json", type=Path)
+    arguments.add_argument("--produce", action="store_true", help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.produce:
+        produce(given.store, given.rate, given.seconds)
+        return
+    shutil.rmtree(given.store, ignore_errors=True)
+    try:
+        measure(given)
+    finally:
+        shutil.rmtree(given.store, ignore_errors=True)
+        shutil.rmtree(given.store.with_suffix(".checkpoint"), ignore_errors=True)
+
+
+def measure(given: argparse.Namespace) -> None:
+    """Run producer and query together."""
+    from pipeline import build_session
+
+    producer = subprocess.Popen(
+        [
+            sys.executable, "-m", "bench.spark_stream", "--produce", "--store", str(given.store),
+            "--rate", str(given.rate), "--seconds", str(given.seconds),
+        ],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert producer.stdin is not None and producer.stdout is not None
+    assert producer.stdout.readline() == "ready\n"
+    spark = build_session("local[2]", "penstock stream bench", {"spark.log.level": "ERROR"})
+    memory = Memory(producer.pid)
+    memory.start()
+    options = dict(option.split("=", 1) for option in given.option)
+    reader = spark.readStream.format("penstock").options(**{"subscribePattern": ".*", **options})
+    query = start(reader.load(str(given.store.resolve())), given)
+    while not query.recentProgress:
+        time.sleep(0.1)
+    print(file=producer.stdin, flush=True)
+    told = json.loads(producer.stdout.readline())
+    ended = time.time_ns() / 1e9
+    reports: dict[int, dict[str, Any]] = {}
+    while sum(report["numInputRows"] for report in reports.values()) < told["records"]:
+        time.sleep(0.1)
+        assert query.isActive, query.exception()
+        reports |= {report["batchId"]: json.loads(report.json) for report in query.recentProgress}
+        assert time.time_ns() / 1e9 < ended + 60, "the stream does not catch up within a minute"
+    caught_up = time.time_ns() / 1e9 - ended
+    memory.stop()
+    query.stop()
+    print(file=producer.stdin, flush=True)
+    producer.wait()
+    show(told, [report for report in reports.values() if report["numInputRows"]], caught_up, memory)
+    if given.json:
+        given.json.write_text(json.dumps({"produced": told, "batches": list(reports.values())}))
+    spark.stop()
+
+
+def start(df: Any, given: argparse.Namespace) -> Any:
+    """Start the query: all columns into nothing, store times seen on the way."""
+    places = ", ".join(str(number / QUANTILES) for number in range(QUANTILES + 1))
+    from pyspark.sql import functions as F  # noqa: N812
+
+    seen = df.observe(
+        "seen",
+        F.count(F.lit(1)).alias("records"),
+        F.expr(f"approx_percentile(unix_millis(storeTimestamp), array({places}))").alias("stored"),
+    )
+    writer = seen.writeStream.format("noop").trigger(processingTime=given.trigger)
+    return writer.option(
+        "checkpointLocation", str(given.store.with_suffix(".checkpoint").resolve())
+    ).start()
+
+
+def show(
+    told: dict[str, Any], reports: list[dict[str, Any]], caught_up: float, memory: Memory
+) -> None:
+    """Print the figures beside what is wanted."""
+    late = latencies(reports)
+    rate = told["bytes"] / MB / told["seconds"]
+    durations = sorted(report["durationMs"]["triggerExecution"] for report in reports)
+    print(
+        f"produced            {told['records']} records, {rate:.1f} MB/s for {told['seconds']:.0f} s,"
+        f" never more than {told['behind_s']:.2f} s behind that rate"
+    )
+    print(f"all read            {caught_up:.2f} s after the last was appended")
+    print(f"latency             p50 {quantile(late, 0.5):.2f} s  p99 {quantile(late, 0.99):.2f} s"
+          f"  most {late[-1][0]:.2f} s  (wanted: p99 below 2.5 s)")  # fmt: skip
+    print(
+        f"batches             {len(reports)}, each {durations[len(durations) // 2]} ms"
+        f" (median), {durations[-1]} ms (longest)"
+    )
+    print("memory, not files   " + ", ".join(f"{k} {v / 2**20:.0f} MiB" for k, v in memory.most.items()))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Streams in Spark itself: triggers, restarts, progress, what users see when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_store import small_config
+from golden import golden_copy, golden_store
+
+from storage import Message, MessageStore
+
+WAIT_S = 60
+
+
+def put(store: MessageStore, topic: str, queue_id: int, count: int, size: int = 10) -> None:
+    for begin in range(0, count, 20):
+        store.put_all(
+            [
+                Message(topic=topic, queue_id=queue_id, body=b"x" * size)
+                for _ in range(min(20, count - begin))
+            ]
+        )
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[MessageStore]:
+    """A store of small files whose writer runs; topic t has 3 queues."""
+    with MessageStore.open(tmp_path / "s", small_config()) as store:
+        store.create_topic("t", 3)
+        yield store
+
+
+def load(spark: Any, store: Path | str, **options: Any) -> Any:
+    given = {name: str(value) for name, value in options.items()}
+    return spark.readStream.format("penstock").options(**given).load(str(store))
+
+
+class Sink:
+    """Collects what each batch had."""
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = columns or ("topic", "queueId", "queueOffset")
+        self.batches: dict[int, list[tuple[Any, ...]]] = {}
+
+    def __call__(self, df: Any, batch: int) -> None:
+        self.batches[batch] = [tuple(row) for row in df.select(*self.columns).collect()]
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [row for batch in self.batches.values() for row in batch]
+
+
+def start(df: Any, sink: Sink, checkpoint: Path, **trigger: Any) -> Any:
+    writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+    return writer.trigger(**trigger).start()
+
+
+def run(df: Any, checkpoint: Path, *columns: str, **trigger: Any) -> Sink:
+    """Run a query to its end; one that fails raises."""
+    sink = Sink(*columns)
+    query = start(df, sink, checkpoint, **(trigger or {"availableNow": True}))
+    try:
+        assert query.awaitTermination(WAIT_S)
+    finally:
+        query.stop()
+    return sink
+
+
+def until(condition: Callable[[], bool], query: Any) -> None:
+    for _ in range(WAIT_S * 20):
+        if condition():
+            return
+        assert query.isActive, query.exception()
+        threading.Event().wait(0.05)
+    raise AssertionError("nothing came")
+
+
+def queue_rows(topic: str, queue_id: int, begin: int, end: int) -> list[tuple[str, int, int]]:
+    return [(topic, queue_id, offset) for offset in range(begin, end)]
+
+
+def test_available_now_with_a_cap_and_a_restart(
+    spark: Any, live: MessageStore, tmp_path: Path
+) -> None:
+    """Several batches under the cap, an end, and a second run that takes only what is new."""
+    for queue_id in range(3):
+        put(live, "t", queue_id, 30)
+    options = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 40}
+    sink = run(load(spark, tmp_path / "s", **options), tmp_path / "c")
+    assert [len(sink.batches[batch]) for batch in sorted(sink.batches)] == [40, 40, 10]
+    assert sorted(sink.rows) == [row for n in range(3) for row in queue_rows("t", n, 0, 30)]
+    put(live, "t", 1, 5)
+    sink = run(load(spark, tmp_path / "s", **options), tmp_path / "c")
+    assert sink.rows == queue_rows("t", 1, 30, 35)
+    assert run(load(spark, tmp_path / "s", **options), tmp_path / "c").rows == []
+
+
+def test_once_takes_everything_whatever_the_cap(
+    spark: Any, live: MessageStore, tmp_path: Path
+) -> None:
+    put(live, "t", 0, 30)
+    df = load(spark, tmp_path / "s", startingOffsets="earliest", maxOffsetsPerTrigger=7)
+    sink = run(df, tmp_path / "c", once=True)
+    assert [len(batch) for batch in sink.batches.values()] == [30]
+
+
+def test_continuous_processing_is_refused(spark: Any, live: MessageStore, tmp_path: Path) -> None:
+    df = load(spark, tmp_path / "s", subscribe="t")
+    with pytest.raises(Exception, match=r"(?i)continuous"):
+        df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).trigger(
+            continuous="1 second"
+        ).start().awaitTermination(WAIT_S)
+
+
+def test_a_running_stream_follows_the_writer_and_reports_its_progress(
+    spark: Any, live: MessageStore, tmp_path: Path
+) -> None:
+    """From the latest on, with new topics; start, end and latest offsets are in lastProgress."""
+    put(live, "t", 0, 30)
+    sink = Sink()
+    df = load(spark, tmp_path / "s", subscribePattern="t|new", maxOffsetsPerTrigger=4)
+    query = start(df, sink, tmp_path / "c", processingTime="100 milliseconds")
+    try:
+        until(lambda: 0 in sink.batches, query)
+        put(live, "t", 1, 10)
+        live.create_topic("new", 1)
+        put(live, "new", 0, 5)
+        until(lambda: len(sink.rows) == 15, query)
+        until(lambda: not query.status["isDataAvailable"], query)
+        reports = [report for report in query.recentProgress if report["numInputRows"]]
+    finally:
+        query.stop()
+    assert Counter(row[0] for row in sink.rows) == {"t": 10, "new": 5}
+    assert all(len(batch) <= 4 for batch in sink.batches.values())
+    source = reports[0]["sources"][0]
+    name = str(tmp_path / "s")
+    began, ended, latest = (
+        _json(source[field])["stores"][name]["queues"]
+        for field in ("startOffset", "endOffset", "latestOffset")
+    )
+    assert began == {"t": {"0": 30}}
+    assert sum(ended["t"].values()) - 30 + ended.get("new", {"0": 0})["0"] == 4
+    assert latest["t"]["1"] > 0 or latest["new"]["0"] > 0
+
+
+def _json(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"subscribePattern": ".*", "kafkaColumns": "true", "includeHeaders": "true"},
+        {"subscribe": "orders", "tags": "TagA || TagB"},
+        {"subscribePattern": ".*", "decompress": "false"},
+    ],
+    ids=str,
+)
+def test_a_stream_has_the_rows_and_columns_of_a_batch(
+    spark: Any, tmp_path: Path, options: dict[str, str]
+) -> None:
+    store = str(golden_store("basic"))
+    batch = spark.read.format("penstock").options(**options).load(store)
+    stream = load(spark, store, startingOffsets="earliest", maxOffsetsPerTrigger=700, **options)
+    assert stream.schema == batch.schema
+    sink = run(stream, tmp_path / "c", *batch.columns)
+    assert len(sink.batches) > 1 or len(sink.rows) < 700
+    assert Counter(map(repr, sink.rows)) == Counter(repr(tuple(row)) for row in batch.collect())
+
+
+def test_a_users_schema_and_several_stores(spark: Any, tmp_path: Path) -> None:
+    stores = [str(golden_store("basic")), str(golden_store("slow"))]
+    given = spark.readStream.format("penstock").schema("store string, physicalOffset bigint")
+    stream = given.option("startingOffsets", "earliest").load(json.dumps(stores))
+    batch = spark.read.format("penstock").load(json.dumps(stores))
+    sink = run(stream, tmp_path / "c", "store", "physicalOffset")
+    assert sorted(sink.rows) == sorted(map(tuple, batch.select(*sink.columns).collect()))
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED", "FAILFAST"])
+def test_a_damaged_record_by_mode(spark: Any, tmp_path: Path, mode: str) -> None:
+    copy = golden_copy("slow", tmp_path)
+    log = sorted((copy / "commitlog").iterdir())[0]
+    data = bytearray(log.read_bytes())
+    data[88] ^= 1
+    log.write_bytes(data)
+    df = load(spark, copy, startingOffsets="earliest", mode=mode)
+    if mode == "FAILFAST":
+        with pytest.raises(Exception, match="damaged at commit offset 0"):
+            run(df, tmp_path / "c", "_corrupt")
+        return
+    reasons = [row[0] for row in run(df, tmp_path / "c", "_corrupt").rows if row[0]]
+    assert len(reasons) == (mode == "PERMISSIVE")
+
+
+def test_what_is_wrong_is_said_in_the_querys_error(
+    spark: Any, live: MessageStore, tmp_path: Path
+) -> None:
+    """Options, another store's checkpoint and a lost range: each by name, with the way out."""
+    put(live, "t", 0, 200, size=1000)
+    store = tmp_path / "s"
+    options = {"startingOffsets": "earliest", "subscribe": "t"}
+    for wrong, named in (
+        ({"subscribe": "nope"}, "option 'subscribe'.*no topic is named 'nope'"),
+        ({**options, "endingOffsets": "latest"}, "option 'endingOffsets': a stream has no end"),
+        ({**options, "table": "queues"}, "option 'table'"),
+    ):
+        with pytest.raises(Exception, match=named):
+            run(load(spark, store, **wrong), tmp_path / "wrong")
+    run(load(spark, store, maxOffsetsPerTrigger=500, **options), tmp_path / "c")
+    with MessageStore.open(tmp_path / "other", small_config()) as other:
+        other.create_topic("t", 1)
+        put(other, "t", 0, 300)
+    with pytest.raises(Exception, match=f"the checkpoint is of store {store} .*reads.*other"):
+        run(load(spark, tmp_path / "other", **options), tmp_path / "c")
+    put(live, "t", 0, 200, size=1000)
+    for log in sorted((store / "commitlog").iterdir())[:4]:
+        log.unlink()
+    with pytest.raises(Exception, match=r"removed before they were read.*failOnDataLoss=false"):
+        run(load(spark, store, **options), tmp_path / "c")
+    df = load(spark, store, failOnDataLoss="false", **options)
+    rows = run(df, tmp_path / "c").rows
+    assert rows == queue_rows("t", 0, 400 - len(rows), 400)
+    assert 100 < len(rows) < 200
+
+
+def test_a_file_deleted_under_a_planned_batch(
+    spark: Any, live: MessageStore, tmp_path: Path
+) -> None:
+    """The batch is in Spark's log of offsets when the file goes; run again it fails by name."""
+    put(live, "t", 0, 200, size=1000)
+    options = {"startingOffsets": "earliest", "subscribe": "t"}
+    first = sorted((tmp_path / "s" / "commitlog").iterdir())[0]
+
+    def lose(df: Any, batch: int) -> None:
+        first.unlink()
+        df.collect()
+
+    df = load(spark, tmp_path / "s", **options)
+    with pytest.raises(Exception, match="failOnDataLoss=false"):
+        start(df, lose, tmp_path / "c", availableNow=True).awaitTermination(WAIT_S)
+    with pytest.raises(Exception, match="failOnDataLoss=false"):
+        run(df, tmp_path / "c")
+    rows = run(load(spark, tmp_path / "s", failOnDataLoss="false", **options), tmp_path / "c").rows
+    assert rows == queue_rows("t", 0, 200 - len(rows), 200)
