@@ -37,6 +37,7 @@ from penstock.producing import ProducerOptions
 from penstock.record import Record
 from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX, key_tuple
 from penstock.retry import RetryPolicy
+from penstock.transactions import Transaction, list_transactions
 from penstock.values import (
     GroupOffset,
     IndexerStatus,
@@ -48,6 +49,7 @@ from penstock.values import (
     StoredBatch,
     Topic,
     TopicDescription,
+    TransactionApplication,
     WriterStatus,
 )
 from penstock.wire import Method
@@ -179,6 +181,19 @@ class Client:
             record_bytes_max=self.request_bytes_max - FRAME_OVERHEAD_MAX,
         )
         return Producer(self, options)
+
+    # Transactions
+
+    def transaction(self, app_id: str, version: int, *, one_off: bool = False) -> Transaction:
+        """Return the transaction of an application's version: stage records, then commit them once.
+
+        ``one_off`` says that the application id is random and never used again.
+        """
+        return Transaction(self, app_id, version, one_off=one_off)
+
+    def transactions(self, *, timeout_s: float | None = None) -> list[TransactionApplication]:
+        """Return what each application has committed, and what is staged or being committed."""
+        return self.run(list_transactions(), timeout_s=timeout_s)
 
     # Consuming
 
@@ -495,6 +510,14 @@ class Client:
             )
             self._stubs[method.path] = stub
         return stub
+
+    def request_stream(self, method: Method) -> Any:
+        """Return grpc's callable for a method with a stream of requests and one answer."""
+        return self._channel(method.service).stream_unary(
+            method.path,
+            request_serializer=method.serialize,
+            response_deserializer=method.deserialize,
+        )
 
     def stream(self, method: Method) -> Any:
         """Return grpc's callable for a method with streams both ways."""

@@ -6,8 +6,10 @@
     │   │   └── QueueNotFound    the topic has fewer queues
     │   ├── NotFound
     │   │   ├── TopicNotFound    create it first
-    │   │   └── MessageNotFound  nothing is stored under that id
+    │   │   ├── MessageNotFound  nothing is stored under that id
+    │   │   └── StageNotFound    a commit names an attempt that is not staged
     │   ├── TopicExists          a topic of that name exists
+    │   ├── StageExists          an attempt of that id is staged already
     │   ├── ResourceExhausted    full or busy; try again after ``retry_delay_ms`` if that is above 0
     │   ├── OffsetOutOfRange     a consumer stands beyond the end of its queue
     │   └── Unimplemented        not served by this version
@@ -101,6 +103,16 @@ class MessageNotFound(NotFound):
 
 class TopicExists(PenstockError):
     """A topic of that name exists already."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class StageNotFound(NotFound):
+    """A commit names an attempt that is not staged: never acknowledged, aborted, or expired."""
+
+
+class StageExists(PenstockError):
+    """An attempt of that id is staged already, or being staged; take another id."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
@@ -247,6 +259,8 @@ _BY_REASON: Final[dict[str, type[PenstockError]]] = {
     "TOPIC_NOT_FOUND": TopicNotFound,
     "QUEUE_NOT_FOUND": QueueNotFound,
     "RECORD_NOT_FOUND": MessageNotFound,
+    "STAGE_NOT_FOUND": StageNotFound,
+    "STAGE_EXISTS": StageExists,
 }
 
 # Said by the service about the request itself; anything else leaves the outcome open.

@@ -148,3 +148,48 @@ class IndexerStatus:
     file_count: int
     key_count: int
     problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """One staged attempt; ``decided``: the transaction was decided before, nothing was stored."""
+
+    attempt: str
+    record_count: int
+    byte_count: int
+    decided: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """What a commit stored, records of others between them; ``already``: an earlier call did.
+
+    Of a version that was committed long ago only that is known: then the counts are -1.
+    """
+
+    version: int
+    commit_offset: int
+    end_commit_offset: int
+    record_count: int
+    committed_ms: int
+    already: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that is not committed; ``problem`` says why one that is decided is not."""
+
+    version: int
+    decided: bool
+    problem: str
+    stages: tuple[Staged, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionApplication:
+    """An application's highest committed version (-1: none), last commit and open transactions."""
+
+    app_id: str
+    last_version: int
+    last: Committed | None
+    open: tuple[OpenTransaction, ...]

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import Message as ProtoMessage
 
 from penstock.addresses import Service
-from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, transactions_pb2, writer_pb2
 
 Request = TypeVar("Request")
 
@@ -116,7 +116,7 @@ def _method(
     return Method(service, path, request.SerializeToString, response.FromString)
 
 
-_w, _r, _i = writer_pb2, reader_pb2, indexer_pb2
+_w, _r, _i, _t = writer_pb2, reader_pb2, indexer_pb2, transactions_pb2
 
 PRODUCE: Final = Method(
     "writer",
@@ -132,6 +132,21 @@ PRODUCE_STREAM: Final = Method(
     "/penstock.v1.Writer/ProduceStream",
     bytes,  # frames come serialized
     _w.ProduceStreamResponse.FromString,
+)
+STAGE_TRANSACTION: Final = Method(
+    "writer",
+    "/penstock.v1.Writer/StageTransaction",
+    bytes,  # requests come serialized
+    _t.StageResponse.FromString,
+)
+COMMIT_TRANSACTION: Final = _method(
+    "writer", "CommitTransaction", _t.CommitTransactionRequest, _t.CommitTransactionResponse
+)
+ABORT_TRANSACTION: Final = _method(
+    "writer", "AbortTransaction", _t.AbortTransactionRequest, _t.AbortTransactionResponse
+)
+LIST_TRANSACTIONS: Final = _method(
+    "writer", "ListTransactions", _t.ListTransactionsRequest, _t.ListTransactionsResponse
 )
 CREATE_TOPIC: Final = _method("writer", "CreateTopic", _w.CreateTopicRequest, common_pb2.Topic)
 UPDATE_TOPIC: Final = _method("writer", "UpdateTopic", _w.UpdateTopicRequest, common_pb2.Topic)
@@ -161,6 +176,7 @@ QUERY_BY_KEY: Final = Method(
     _query_response,
 )
 GET_MESSAGE: Final = _method("reader", "GetMessage", _r.GetMessageRequest, _r.GetMessageResponse)
+LIST_QUEUES: Final = _method("reader", "ListQueues", _r.ListQueuesRequest, _r.ListQueuesResponse)
 QUERY_OFFSET: Final = _method(
     "reader", "QueryOffset", _r.QueryOffsetRequest, _r.QueryOffsetResponse
 )

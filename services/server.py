@@ -117,6 +117,7 @@ class RpcServer:
         kinds: dict[tuple[bool, bool], tuple[Any, Any]] = {
             (False, False): (self._unary, grpc.unary_unary_rpc_method_handler),
             (False, True): (self._answer_stream, grpc.unary_stream_rpc_method_handler),
+            (True, False): (self._request_stream, grpc.stream_unary_rpc_method_handler),
             (True, True): (self._both_stream, grpc.stream_stream_rpc_method_handler),
         }
         wrap, handler = kinds[method.client_streaming, method.server_streaming]
@@ -146,6 +147,20 @@ class RpcServer:
             await self._stream(
                 name, context, lambda: behaviour(parse(data) if parse else data, context)
             )
+
+        return call
+
+    def _request_stream(
+        self, name: str, behaviour: Any, _parse: Any
+    ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]:
+        async def call(requests: AsyncIterator[bytes], context: Context) -> bytes:
+            answers: list[bytes] = []
+
+            async def answer() -> None:
+                answers.append((await behaviour(requests, context)).SerializeToString())
+
+            await self._stream(name, context, answer)
+            return answers[0]
 
         return call
 

@@ -65,7 +65,7 @@ class PullRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., tag_expression: _Optional[str] = ..., wait_ms: _Optional[int] = ..., decode: _Optional[bool] = ...) -> None: ...
 
 class PullStreamRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "queue_offset", "max_bytes", "tag_expression", "follow", "decode")
+    __slots__ = ("topic", "queue_id", "queue_offset", "max_bytes", "tag_expression", "follow", "decode", "end_offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +73,7 @@ class PullStreamRequest(_message.Message):
     TAG_EXPRESSION_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
     DECODE_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     queue_offset: int
@@ -80,7 +81,8 @@ class PullStreamRequest(_message.Message):
     tag_expression: str
     follow: bool
     decode: bool
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., tag_expression: _Optional[str] = ..., follow: _Optional[bool] = ..., decode: _Optional[bool] = ...) -> None: ...
+    end_offset: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., tag_expression: _Optional[str] = ..., follow: _Optional[bool] = ..., decode: _Optional[bool] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class PullResponse(_message.Message):
     __slots__ = ("status", "next_offset", "min_offset", "max_offset", "record_count", "damaged", "decoded", "records")
@@ -151,6 +153,46 @@ class GetMessageResponse(_message.Message):
     RECORD_FIELD_NUMBER: _ClassVar[int]
     record: _common_pb2.Record
     def __init__(self, record: _Optional[_Union[_common_pb2.Record, _Mapping]] = ...) -> None: ...
+
+class ListQueuesRequest(_message.Message):
+    __slots__ = ("topics", "estimate_bytes")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    estimate_bytes: bool
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., estimate_bytes: _Optional[bool] = ...) -> None: ...
+
+class ListQueuesResponse(_message.Message):
+    __slots__ = ("queues", "topics", "min_commit_offset", "visible_offset", "store_id")
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    VISIBLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedCompositeFieldContainer[QueueExtent]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    min_commit_offset: int
+    visible_offset: int
+    store_id: str
+    def __init__(self, queues: _Optional[_Iterable[_Union[QueueExtent, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., min_commit_offset: _Optional[int] = ..., visible_offset: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...
+
+class QueueExtent(_message.Message):
+    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "min_commit_offset", "end_commit_offset", "approximate_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    APPROXIMATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    min_commit_offset: int
+    end_commit_offset: int
+    approximate_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., min_commit_offset: _Optional[int] = ..., end_commit_offset: _Optional[int] = ..., approximate_bytes: _Optional[int] = ...) -> None: ...
 
 class QueryOffsetRequest(_message.Message):
     __slots__ = ("topic", "queue_id", "position", "timestamp_ms")

@@ -54,6 +54,11 @@ class ReaderStub:
                 request_serializer=penstock_dot_v1_dot_reader__pb2.GetMessageRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_reader__pb2.GetMessageResponse.FromString,
                 _registered_method=True)
+        self.ListQueues = channel.unary_unary(
+                '/penstock.v1.Reader/ListQueues',
+                request_serializer=penstock_dot_v1_dot_reader__pb2.ListQueuesRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_reader__pb2.ListQueuesResponse.FromString,
+                _registered_method=True)
         self.QueryOffset = channel.unary_unary(
                 '/penstock.v1.Reader/QueryOffset',
                 request_serializer=penstock_dot_v1_dot_reader__pb2.QueryOffsetRequest.SerializeToString,
@@ -106,6 +111,13 @@ class ReaderServicer:
 
     def GetMessage(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListQueues(self, request, context):
+        """Every queue with a message, or that had one, and its range: all that is there to be read.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -163,6 +175,11 @@ def add_ReaderServicer_to_server(servicer, server):
                     servicer.GetMessage,
                     request_deserializer=penstock_dot_v1_dot_reader__pb2.GetMessageRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_reader__pb2.GetMessageResponse.SerializeToString,
+            ),
+            'ListQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQueues,
+                    request_deserializer=penstock_dot_v1_dot_reader__pb2.ListQueuesRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_reader__pb2.ListQueuesResponse.SerializeToString,
             ),
             'QueryOffset': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryOffset,
@@ -298,6 +315,33 @@ class Reader:
             '/penstock.v1.Reader/GetMessage',
             penstock_dot_v1_dot_reader__pb2.GetMessageRequest.SerializeToString,
             penstock_dot_v1_dot_reader__pb2.GetMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Reader/ListQueues',
+            penstock_dot_v1_dot_reader__pb2.ListQueuesRequest.SerializeToString,
+            penstock_dot_v1_dot_reader__pb2.ListQueuesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from penstock.v1 import common_pb2 as penstock_dot_v1_dot_common__pb2
+from penstock.v1 import transactions_pb2 as penstock_dot_v1_dot_transactions__pb2
 from penstock.v1 import writer_pb2 as penstock_dot_v1_dot_writer__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -49,6 +50,26 @@ class WriterStub:
                 '/penstock.v1.Writer/ProduceStream',
                 request_serializer=penstock_dot_v1_dot_writer__pb2.ProduceBatchRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_writer__pb2.ProduceStreamResponse.FromString,
+                _registered_method=True)
+        self.StageTransaction = channel.stream_unary(
+                '/penstock.v1.Writer/StageTransaction',
+                request_serializer=penstock_dot_v1_dot_transactions__pb2.StageRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_transactions__pb2.StageResponse.FromString,
+                _registered_method=True)
+        self.CommitTransaction = channel.unary_unary(
+                '/penstock.v1.Writer/CommitTransaction',
+                request_serializer=penstock_dot_v1_dot_transactions__pb2.CommitTransactionRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_transactions__pb2.CommitTransactionResponse.FromString,
+                _registered_method=True)
+        self.AbortTransaction = channel.unary_unary(
+                '/penstock.v1.Writer/AbortTransaction',
+                request_serializer=penstock_dot_v1_dot_transactions__pb2.AbortTransactionRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_transactions__pb2.AbortTransactionResponse.FromString,
+                _registered_method=True)
+        self.ListTransactions = channel.unary_unary(
+                '/penstock.v1.Writer/ListTransactions',
+                request_serializer=penstock_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_transactions__pb2.ListTransactionsResponse.FromString,
                 _registered_method=True)
         self.CreateTopic = channel.unary_unary(
                 '/penstock.v1.Writer/CreateTopic',
@@ -106,6 +127,33 @@ class WriterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StageTransaction(self, request_iterator, context):
+        """Stores records of one attempt of a transaction where nobody sees them: durable on the answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CommitTransaction(self, request, context):
+        """Appends the named attempts' records, all of them and once, however often it is called.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AbortTransaction(self, request, context):
+        """Removes staged attempts; unknown ones are no error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTransactions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateTopic(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -159,6 +207,26 @@ def add_WriterServicer_to_server(servicer, server):
                     servicer.ProduceStream,
                     request_deserializer=penstock_dot_v1_dot_writer__pb2.ProduceBatchRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_writer__pb2.ProduceStreamResponse.SerializeToString,
+            ),
+            'StageTransaction': grpc.stream_unary_rpc_method_handler(
+                    servicer.StageTransaction,
+                    request_deserializer=penstock_dot_v1_dot_transactions__pb2.StageRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_transactions__pb2.StageResponse.SerializeToString,
+            ),
+            'CommitTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitTransaction,
+                    request_deserializer=penstock_dot_v1_dot_transactions__pb2.CommitTransactionRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_transactions__pb2.CommitTransactionResponse.SerializeToString,
+            ),
+            'AbortTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.AbortTransaction,
+                    request_deserializer=penstock_dot_v1_dot_transactions__pb2.AbortTransactionRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_transactions__pb2.AbortTransactionResponse.SerializeToString,
+            ),
+            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactions,
+                    request_deserializer=penstock_dot_v1_dot_transactions__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_transactions__pb2.ListTransactionsResponse.SerializeToString,
             ),
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
@@ -272,6 +340,114 @@ class Writer:
             '/penstock.v1.Writer/ProduceStream',
             penstock_dot_v1_dot_writer__pb2.ProduceBatchRequest.SerializeToString,
             penstock_dot_v1_dot_writer__pb2.ProduceStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StageTransaction(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/penstock.v1.Writer/StageTransaction',
+            penstock_dot_v1_dot_transactions__pb2.StageRequest.SerializeToString,
+            penstock_dot_v1_dot_transactions__pb2.StageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CommitTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Writer/CommitTransaction',
+            penstock_dot_v1_dot_transactions__pb2.CommitTransactionRequest.SerializeToString,
+            penstock_dot_v1_dot_transactions__pb2.CommitTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AbortTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Writer/AbortTransaction',
+            penstock_dot_v1_dot_transactions__pb2.AbortTransactionRequest.SerializeToString,
+            penstock_dot_v1_dot_transactions__pb2.AbortTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Writer/ListTransactions',
+            penstock_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
+            penstock_dot_v1_dot_transactions__pb2.ListTransactionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

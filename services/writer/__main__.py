@@ -12,6 +12,7 @@ from services.server import RpcServer
 from services.settings import WriterSettings, load
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
+from services.writer.transactions import TransactionUpkeep
 from storage.writer import StoreWriter
 
 SERVICE: Final = "writer"
@@ -48,10 +49,12 @@ async def serve(
         address = await server.start(settings.listen)
         await server.set_serving(serving=store.status().writable)
         ready(address)
+        upkeep = TransactionUpkeep(store.transactions)
         while not stop.is_set():
             await process.sleep_until(stop, _LOOK_SECONDS)
             acks.wake()
             await server.set_serving(serving=store.status().writable)
+            await upkeep.look()
         await server.drain()
     finally:
         await asyncio.to_thread(store.close)

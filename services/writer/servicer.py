@@ -16,6 +16,7 @@ from services import status, wire
 from services.peers import host_of_peer
 from services.server import EOF, Context, Draining, raw
 from services.writer.acks import Acknowledging, Acks
+from services.writer.transactions import TransactionMethods
 from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, Message, PutResult
 
@@ -61,12 +62,13 @@ class WriterStore(Acknowledging, Protocol):
     def status(self) -> Any: ...
 
 
-class WriterServicer:
+class WriterServicer(TransactionMethods):
     """The methods of penstock.v1.Writer."""
 
     def __init__(
         self, store: WriterStore, acks: Acks, draining: asyncio.Event, *, stream_batches_max: int
     ) -> None:
+        super().__init__(getattr(store, "transactions", None))
         self._store = store
         self._acks = acks
         self._draining = draining

@@ -62,6 +62,7 @@ from storage.kernels.properties import (
 BODY_AT: Final = BORN_HOST_POSITION + 2 * IPV4_HOST_SIZE + STORE_TIMESTAMP.size + AFTER_HOSTS.size
 BODY_LENGTH_AT: Final = BODY_AT - 4
 LENGTH_SIZE: Final = PROPERTIES_LENGTH.size
+ANY_QUEUE: Final = -(1 << 31)  # of a row that names no queue
 QUEUE_RUN: Final = 64  # rows without a key which go to one queue before the next one's turn
 
 ENCODED: Final = 0
@@ -232,7 +233,8 @@ def choose_queue(
     """The queue a row names, or by its keys, or of a row without keys the next in turn; or -1."""
     if queue_ids.size > 0:
         queue_id = i64(queue_ids[uintp(0 if queue_ids.size == 1 else row)])
-        return queue_id if 0 <= queue_id < queue_count else i64(-1)
+        if queue_id != ANY_QUEUE:
+            return queue_id if 0 <= queue_id < queue_count else i64(-1)
     if begin < end:
         return masked_crc(keys, begin, end - begin) % queue_count
     return (number // QUEUE_RUN) % queue_count
@@ -258,10 +260,10 @@ def encode_rows(
     """Encode rows from ``first_row`` on, as many of those before ``end_row`` as fit.
 
     ``topic_of[i]`` (length 1: of all rows) is the row's topic among ``topics``, of which topic t has
-    ``queue_counts[t]`` queues. ``queue_ids`` is empty, one for all rows, or one each. ``one_key``
-    says that ``keys`` holds one key a row and not several joined by spaces. Two sets of user
-    properties may be given. The unique keys are ``prefix`` and numbers from ``first_sequence`` on;
-    ``first_number`` numbers the rows for the turn of the queues.
+    ``queue_counts[t]`` queues. ``queue_ids`` is empty, one for all rows, or one each, ANY_QUEUE
+    for none. ``one_key`` says that ``keys`` holds one key a row and not several joined by spaces. Two
+    sets of user properties may be given. The unique keys are ``prefix`` and numbers from
+    ``first_sequence`` on; ``first_number`` numbers the rows for the turn of the queues.
 
     Fills ``dst`` up to ``limit`` bytes, further only for a single record. Returns ``(next_row, size,
     problem, detail)``: ENCODED when all rows are done; FULL when ``next_row`` did not fit, which

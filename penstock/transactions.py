@@ -1,0 +1,171 @@
+"""Transactions: record batches staged where nobody sees them, and stored once by one decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc
+
+from penstock import wire
+from penstock.calls import Call
+from penstock.errors import from_rpc_error
+from penstock.requests import build
+from penstock.v1 import transactions_pb2 as pb
+from penstock.values import Committed, OpenTransaction, Staged, TransactionApplication
+from storage.format.stage import stage_prefix, unique_key
+
+T = TypeVar("T")
+STAGE_TIMEOUT_S: Final = 120.0
+COMMIT_TIMEOUT_S: Final = 600.0
+
+
+class Calls(Protocol):
+    """What a transaction needs of its client."""
+
+    def run(self, call: Call[T], *, timeout_s: float | None = None) -> T: ...
+    def request_stream(self, method: wire.Method) -> Any: ...
+
+
+class Transaction:
+    """One version of one application: staged by any number of clients, committed once.
+
+    Attempts are staged one by one, each under an id that no other try ever has; `commit` names
+    those that count, in the order of their records. A version that is committed stays so: staging
+    and committing it again store nothing. `Client.transaction` makes one; nothing is sent before
+    the first call, and several clients may hold the same transaction.
+    """
+
+    def __init__(self, client: Calls, app_id: str, version: int, *, one_off: bool = False) -> None:
+        self.app_id = app_id
+        self.version = version
+        self.one_off = one_off
+        self._client = client
+
+    def unique_key(self, attempt: str, number: int) -> str:
+        """Return the unique key that record ``number`` (from 0) of an attempt must have."""
+        return unique_key(stage_prefix(self.app_id, self.version, attempt), number)
+
+    def stage(
+        self,
+        attempt: str,
+        batches: Iterable[bytes | bytearray | memoryview],
+        *,
+        timeout_s: float = STAGE_TIMEOUT_S,
+    ) -> Staged:
+        """Store encoded records for one attempt; durable and invisible on return.
+
+        Each record has the property UNIQ_KEY of `unique_key`. Tried once: whatever it raises, stage
+        again under another id. Raises StageExists, InvalidArgument, TopicNotFound,
+        ResourceExhausted, FailedPrecondition, Unavailable, DeadlineExceeded.
+        """
+        call = self._client.request_stream(wire.STAGE_TRANSACTION)
+        try:
+            answer = call(self._frames(attempt, batches), timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from error
+        return Staged(
+            attempt=attempt,
+            record_count=answer.record_count,
+            byte_count=answer.byte_count,
+            decided=answer.decided,
+        )
+
+    def commit(self, attempts: Sequence[str], *, timeout_s: float = COMMIT_TIMEOUT_S) -> Committed:
+        """Store what the attempts hold, in this order, all of it and once; durable on return.
+
+        Repeated where the writer cannot be reached, which is safe, also from another process and
+        after any failure. Raises StageNotFound, TopicNotFound, ResourceExhausted (a full disk: it
+        may be decided already; commit again), DataLoss, FailedPrecondition.
+        """
+        request = build(
+            pb.CommitTransactionRequest,
+            app_id=self.app_id,
+            version=self.version,
+            attempts=list(attempts),
+            one_off=self.one_off,
+        )
+        call = Call(wire.COMMIT_TRANSACTION, request, self._committed)
+        return self._client.run(call, timeout_s=timeout_s)
+
+    def abort(
+        self, attempts: Sequence[str] | None = None, *, timeout_s: float | None = None
+    ) -> int:
+        """Remove staged attempts, all of them with None; return how many there were.
+
+        Raises FailedPrecondition if the transaction is decided.
+        """
+        request = build(
+            pb.AbortTransactionRequest,
+            app_id=self.app_id,
+            version=self.version,
+            attempts=list(attempts or ()),
+            all=attempts is None,
+        )
+        call = Call(wire.ABORT_TRANSACTION, request, lambda answer: int(answer.removed_count))
+        return self._client.run(call, timeout_s=timeout_s)
+
+    def _frames(
+        self, attempt: str, batches: Iterable[bytes | bytearray | memoryview]
+    ) -> Iterator[bytes]:
+        header = build(
+            pb.StageHeader,
+            app_id=self.app_id,
+            version=self.version,
+            attempt=attempt,
+            one_off=self.one_off,
+        )
+        yield pb.StageRequest(stage=header).SerializeToString()
+        yield from map(wire.frame_batch, batches)
+
+    def _committed(self, answer: pb.CommitTransactionResponse) -> Committed:
+        if not answer.HasField("committed"):
+            return Committed(
+                version=self.version, commit_offset=-1, end_commit_offset=-1, record_count=-1,
+                committed_ms=-1, already=answer.already_committed,
+            )  # fmt: skip
+        return _committed(answer.committed, already=answer.already_committed)
+
+
+def list_transactions() -> Call[list[TransactionApplication]]:
+    """Ask what each application has committed and has open."""
+    return Call(
+        wire.LIST_TRANSACTIONS,
+        pb.ListTransactionsRequest(),
+        lambda answer: [_application(each) for each in answer.applications],
+    )
+
+
+def _committed(message: pb.CommittedTransaction, *, already: bool = False) -> Committed:
+    return Committed(
+        version=message.version,
+        commit_offset=message.commit_offset,
+        end_commit_offset=message.end_commit_offset,
+        record_count=message.record_count,
+        committed_ms=message.committed_ms,
+        already=already,
+    )
+
+
+def _application(message: pb.TransactionApplication) -> TransactionApplication:
+    return TransactionApplication(
+        app_id=message.app_id,
+        last_version=message.last_version,
+        last=_committed(message.last) if message.HasField("last") else None,
+        open=tuple(
+            OpenTransaction(
+                version=each.version,
+                decided=each.decided,
+                problem=each.problem,
+                stages=tuple(
+                    Staged(
+                        attempt=stage.attempt,
+                        record_count=stage.record_count,
+                        byte_count=stage.byte_count,
+                    )
+                    for stage in each.stages
+                ),
+            )
+            for each in message.open
+        ),
+    )

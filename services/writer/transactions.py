@@ -1,0 +1,213 @@
+"""The writer's methods for transactions. All of them touch files, so all of them run in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar
+
+from penstock.v1 import transactions_pb2 as pb
+from services import status, wire
+from services.server import Context, raw
+from storage.errors import StoreError
+
+_COMMITS_MAX: Final = 4  # at once; others wait for their turn
+_UPKEEP_SECONDS: Final = 5.0
+_T = TypeVar("_T")
+
+
+class Staging(Protocol):
+    """An attempt being staged."""
+
+    def add(self, records: memoryview) -> int: ...
+    def seal(self) -> Any: ...
+    def discard(self) -> None: ...
+
+
+class Transactions(Protocol):
+    """What these methods need of the engine; ``storage.transactions.Transactions`` has it."""
+
+    def stage(
+        self, app_id: str, version: int, attempt: str, *, one_off: bool
+    ) -> Staging | None: ...
+    def commit(
+        self, app_id: str, version: int, attempts: Sequence[str], *, one_off: bool
+    ) -> tuple[Any, bool]: ...
+    def abort(self, app_id: str, version: int, attempts: Sequence[str] | None) -> int: ...
+    def status(self) -> Sequence[Any]: ...
+    def resume(self) -> None: ...
+    def expire(self) -> None: ...
+
+
+class TransactionMethods:
+    """The methods of penstock.v1.Writer that are about transactions."""
+
+    def __init__(self, transactions: Transactions | None) -> None:
+        self._transactions = transactions
+        self._committing = ThreadPoolExecutor(_COMMITS_MAX, thread_name_prefix="penstock-commit")
+
+    @raw
+    async def stage_transaction(
+        self, requests: AsyncIterator[bytes], context: Context
+    ) -> pb.StageResponse:
+        """Store the records of one attempt; durable on return, and nothing is left otherwise."""
+        assert self._transactions is not None
+        header = await _stage_header(requests)
+        # To the end even when the call is cancelled: what was begun must be known to be undone.
+        beginning = asyncio.ensure_future(
+            asyncio.to_thread(
+                self._transactions.stage,
+                header.app_id,
+                header.version,
+                header.attempt,
+                one_off=header.one_off,
+            )
+        )
+        staging = await _finish(beginning, undo=_discard)
+        if staging is None:
+            return pb.StageResponse(decided=True)
+        adding: asyncio.Future[int] | None = None
+        try:
+            async for request in requests:
+                if adding is not None:
+                    await adding
+                adding = asyncio.ensure_future(
+                    asyncio.to_thread(staging.add, wire.batch_records(request))
+                )
+            if adding is not None:
+                await adding
+            if context.cancelled():
+                raise asyncio.CancelledError  # the stream broke, which may look like its end
+            seal = await asyncio.to_thread(staging.seal)
+        except BaseException:
+            if adding is not None:
+                await asyncio.wait({adding})
+            await asyncio.to_thread(staging.discard)
+            raise
+        return pb.StageResponse(record_count=seal.record_count, byte_count=seal.byte_count)
+
+    async def commit_transaction(
+        self, request: pb.CommitTransactionRequest, _context: Context
+    ) -> pb.CommitTransactionResponse:
+        """Append what the attempts hold; durable on return. A call that is given up goes on."""
+        assert self._transactions is not None
+        transactions, loop = self._transactions, asyncio.get_running_loop()
+        outcome, already = await loop.run_in_executor(
+            self._committing,
+            lambda: transactions.commit(
+                request.app_id,
+                request.version,
+                list(request.attempts),
+                one_off=request.one_off,
+            ),
+        )
+        answer = pb.CommitTransactionResponse(already_committed=already)
+        if outcome is not None:
+            answer.committed.CopyFrom(_committed(outcome))
+        return answer
+
+    async def abort_transaction(
+        self, request: pb.AbortTransactionRequest, _context: Context
+    ) -> pb.AbortTransactionResponse:
+        """Remove staged attempts."""
+        assert self._transactions is not None
+        if request.all and request.attempts:
+            raise status.InvalidArgument("attempts", "must be empty when all are to be removed")
+        removed_count = await asyncio.to_thread(
+            self._transactions.abort,
+            request.app_id,
+            request.version,
+            None if request.all else list(request.attempts),
+        )
+        return pb.AbortTransactionResponse(removed_count=removed_count)
+
+    async def list_transactions(
+        self, _request: pb.ListTransactionsRequest, _context: Context
+    ) -> pb.ListTransactionsResponse:
+        """Return what every application has committed and what of it is open."""
+        assert self._transactions is not None
+        applications = await asyncio.to_thread(self._transactions.status)
+        return pb.ListTransactionsResponse(applications=map(_application, applications))
+
+
+class TransactionUpkeep:
+    """Now and then: completes what a full disk stopped, and removes what nobody committed."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._next = time.monotonic() + _UPKEEP_SECONDS
+
+    async def look(self) -> None:
+        """Do what is due, if it is time."""
+        if time.monotonic() < self._next:
+            return
+        with suppress(StoreError):
+            await asyncio.to_thread(self._transactions.resume)
+            await asyncio.to_thread(self._transactions.expire)
+        self._next = time.monotonic() + _UPKEEP_SECONDS
+
+
+async def _stage_header(requests: AsyncIterator[bytes]) -> pb.StageHeader:
+    async for request in requests:
+        first = pb.StageRequest.FromString(request)
+        if first.HasField("stage") and not first.records:
+            return first.stage
+        break
+    raise status.InvalidArgument("stage", "must come first, in a message without records")
+
+
+async def _finish(begun: asyncio.Future[_T], *, undo: Callable[[_T], None]) -> _T:
+    """Wait for something begun in a thread; a call that is given up meanwhile undoes it."""
+    try:
+        return await asyncio.shield(begun)
+    except asyncio.CancelledError:
+
+        def undo_it(done: asyncio.Future[_T]) -> None:
+            if done.exception() is None:
+                undo(done.result())
+
+        begun.add_done_callback(undo_it)
+        raise
+
+
+def _discard(staging: Staging | None) -> None:
+    if staging is not None:
+        asyncio.get_running_loop().run_in_executor(None, staging.discard)
+
+
+def _committed(outcome: Any) -> pb.CommittedTransaction:
+    return pb.CommittedTransaction(
+        version=outcome.version,
+        commit_offset=outcome.commit_offset,
+        end_commit_offset=outcome.end_commit_offset,
+        record_count=outcome.record_count,
+        committed_ms=outcome.committed_ms,
+    )
+
+
+def _application(app: Any) -> pb.TransactionApplication:
+    return pb.TransactionApplication(
+        app_id=app.app_id,
+        last_version=app.last_version,
+        last=None if app.last is None else _committed(app.last),
+        open=[
+            pb.OpenTransaction(
+                version=transaction.version,
+                decided=transaction.decided,
+                problem=transaction.problem,
+                stages=[
+                    pb.StagedAttempt(
+                        attempt=stage.attempt,
+                        record_count=stage.record_count,
+                        byte_count=stage.byte_count,
+                        created_ms=stage.created_ms,
+                    )
+                    for stage in transaction.stages
+                ],
+            )
+            for transaction in app.transactions
+        ],
+    )

@@ -1,0 +1,157 @@
+"""Staging, committing and aborting over gRPC: answers, statuses, and what a broken stream leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from background_loop import BackgroundLoop
+from engine_store import small_config
+from google.protobuf.descriptor import ServiceDescriptor
+from staged_records import staged
+
+from penstock.v1 import transactions_pb2 as pb
+from penstock.v1 import writer_pb2, writer_pb2_grpc
+from services.writer.acks import Acks
+from services.writer.servicer import WriterServicer
+from storage.writer import StoreWriter
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("transactions") / "store"
+
+
+@pytest.fixture(scope="module")
+def store(directory: Path) -> Iterator[StoreWriter]:
+    with StoreWriter.open(directory, small_config()) as store:
+        store.create_topic("t", 2)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def grpc_service() -> ServiceDescriptor:
+    return writer_pb2.DESCRIPTOR.services_by_name["Writer"]
+
+
+@pytest.fixture(scope="module")
+def grpc_servicer_factory(store: StoreWriter) -> Any:
+    return lambda draining: WriterServicer(store, Acks(store), draining, stream_batches_max=4)
+
+
+@pytest.fixture
+def writer(grpc_create_channel: Any) -> Iterator[writer_pb2_grpc.WriterStub]:
+    with grpc_create_channel() as channel:
+        yield writer_pb2_grpc.WriterStub(channel)
+
+
+def frames(app: str, version: int, attempt: str, *blocks: list[bytes], **options: Any) -> list[Any]:
+    header = pb.StageHeader(app_id=app, version=version, attempt=attempt)
+    found, first = [pb.StageRequest(stage=header)], 0
+    for bodies in blocks:
+        records = staged(app, version, attempt, bodies, first=first, **options)
+        found.append(pb.StageRequest(records=records))
+        first += len(bodies)
+    return found
+
+
+def commit(writer: Any, app: str, version: int, *attempts: str) -> pb.CommitTransactionResponse:
+    return writer.CommitTransaction(
+        pb.CommitTransactionRequest(app_id=app, version=version, attempts=attempts), timeout=20
+    )
+
+
+def test_stage_commit_and_commit_again(writer: Any, store: StoreWriter) -> None:
+    before = store.appended_offset
+    answer = writer.StageTransaction(iter(frames("one", 0, "a", [b"1", b"2"], [b"3"])), timeout=20)
+    assert (answer.record_count, answer.decided) == (3, False)
+    assert store.appended_offset == before
+    first = commit(writer, "one", 0, "a")
+    assert (first.committed.record_count, first.already_committed) == (3, False)
+    assert first.committed.commit_offset == before
+    again = commit(writer, "one", 0, "a")
+    assert (again.committed, again.already_committed) == (first.committed, True)
+    late = writer.StageTransaction(iter(frames("one", 0, "b", [b"1"])), timeout=20)
+    assert (late.record_count, late.decided) == (0, True)
+
+
+def test_the_list_tells_what_is_open_and_what_was_last(writer: Any) -> None:
+    writer.StageTransaction(iter(frames("listed", 7, "a", [b"1"])), timeout=20)
+    commit(writer, "listed", 7, "a")
+    writer.StageTransaction(iter(frames("listed", 8, "b", [b"1", b"2"])), timeout=20)
+    listed = writer.ListTransactions(pb.ListTransactionsRequest(), timeout=20).applications
+    (app,) = [each for each in listed if each.app_id == "listed"]
+    assert (app.last_version, app.last.version, app.last.record_count) == (7, 7, 1)
+    (transaction,) = app.open
+    assert (transaction.version, transaction.decided, transaction.problem) == (8, False, "")
+    (stage,) = transaction.stages
+    assert (stage.attempt, stage.record_count) == ("b", 2)
+
+
+def test_an_abort_removes_and_a_commit_of_it_is_not_found(writer: Any, refusal: Any) -> None:
+    writer.StageTransaction(iter(frames("aborted", 0, "a", [b"1"])), timeout=20)
+    request = pb.AbortTransactionRequest(app_id="aborted", version=0, attempts=["a", "b"])
+    assert writer.AbortTransaction(request, timeout=20).removed_count == 1
+    refused = refusal(
+        writer.CommitTransaction,
+        pb.CommitTransactionRequest(app_id="aborted", version=0, attempts=["a"]),
+    )
+    assert (refused.code, refused.info.reason) == (grpc.StatusCode.NOT_FOUND, "STAGE_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("requests", "code", "field"),
+    [
+        ([], "INVALID_ARGUMENT", "stage"),
+        ([pb.StageRequest(records=b"x")], "INVALID_ARGUMENT", "stage"),
+        (frames("", 0, "a"), "INVALID_ARGUMENT", "app_id"),
+        (frames("bad", -1, "a"), "INVALID_ARGUMENT", "version"),
+        (frames("bad", 0, "a", [b"x"], topic="unknown"), "NOT_FOUND", None),
+        (frames("bad", 0, "a", [b"x"] * 3, queue_count=3), "INVALID_ARGUMENT", "queue_id"),
+        ([*frames("bad", 0, "a"), *frames("bad", 0, "b", [b"x"])[1:]], "INVALID_ARGUMENT", "records[0]"),
+    ],
+)  # fmt: skip
+def test_refused_stages_say_why_and_leave_nothing(
+    writer: Any, refusal: Any, directory: Path, requests: Any, code: str, field: str | None
+) -> None:
+    refused = refusal(writer.StageTransaction, iter(requests))
+    assert refused.code is grpc.StatusCode[code]
+    if field:
+        assert refused.bad_request.field_violations[0].field == field
+    assert not [path for path in directory.rglob("*.stage") if "bad" in str(path)]
+
+
+def test_an_attempt_id_is_taken_once(writer: Any, refusal: Any) -> None:
+    writer.StageTransaction(iter(frames("twice", 0, "a", [b"1"])), timeout=20)
+    refused = refusal(writer.StageTransaction, iter(frames("twice", 0, "a", [b"1"])))
+    assert (refused.code, refused.info.reason) == (grpc.StatusCode.ALREADY_EXISTS, "STAGE_EXISTS")
+
+
+def test_a_committed_transaction_cannot_be_aborted(writer: Any, refusal: Any) -> None:
+    commit(writer, "empty", 0)
+    refused = refusal(writer.AbortTransaction, pb.AbortTransactionRequest(app_id="empty", all=True))
+    assert refused.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert refused.info.reason == "TRANSACTION_DECIDED"
+
+
+def test_a_broken_stream_leaves_no_stage(
+    writer: Any, directory: Path, background: BackgroundLoop
+) -> None:
+    def requests() -> Iterator[Any]:
+        yield from frames("broken", 0, "a", [b"1"])
+        time.sleep(30)
+
+    call = writer.StageTransaction.future(requests())
+    files = lambda: [p for p in directory.rglob("*.stage") if "broken" in str(p)]  # noqa: E731
+    deadline = time.monotonic() + 10
+    while not files() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert files()
+    call.cancel()
+    while files() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not files()
