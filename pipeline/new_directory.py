@@ -13,14 +13,14 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.errors import InvalidOption
+from pipeline.errors import PipelineError
 
 
 @contextlib.contextmanager
 def new_directory(target: Path | str) -> Iterator[Path]:
     """Yield an empty directory to fill; it becomes ``target``, durable, when the block ends.
 
-    When the block raises, nothing is left. Raises InvalidOption if ``target`` exists, or if another
+    When the block raises, nothing is left. Raises PipelineError if ``target`` exists, or if another
     job is writing to it.
     """
     target = Path(os.path.abspath(target))  # noqa: PTH100  resolve() would follow a link to it
@@ -32,7 +32,7 @@ def new_directory(target: Path | str) -> Iterator[Path]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise InvalidOption("target", f"another job is writing {target}; wait for it") from None
+            raise PipelineError(f"another job is writing {target}; wait for it") from None
         _refuse_existing(target)  # by the job that had the lock before
         try:
             _empty(work)
@@ -49,7 +49,7 @@ def new_directory(target: Path | str) -> Iterator[Path]:
 
 def _refuse_existing(target: Path) -> None:
     if target.exists() or target.is_symlink():
-        raise InvalidOption("target", f"{target} exists; name a directory that does not")
+        raise PipelineError(f"{target} exists; name a directory that does not")
 
 
 def _empty(directory: Path) -> None:

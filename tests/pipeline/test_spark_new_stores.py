@@ -1,0 +1,328 @@
+"""Stores that jobs write: what they hold is what their sources held, and everything of it is in order."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import golden_copy, golden_dump, golden_store
+from store_workload import SMALL, TOPICS, run_workload
+
+from pipeline.errors import InvalidOption, NotAStore, PipelineError
+from pipeline.merge_job import merge
+from pipeline.split_job import split
+from storage import MessageStore
+from storage.format.config_json import decode_config, encode_config
+from storage.message import PullStatus
+from storage.offline import doctor, dump
+
+Line = dict[str, Any]
+PIECE = 1 << 14  # several pieces of each small store
+MOVED = {"commitLogOffset", "queueOffset", "offsetMsgId", "recordCrc32", "servedAs"}
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    found = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
+
+
+def messages_of(store: Path) -> list[Line]:
+    found = [line for line in dump(store) if line["type"] in ("message", "damaged")]
+    return sorted(found, key=lambda line: line["commitLogOffset"])
+
+
+def content(line: Line) -> str:
+    """All of a message but its place."""
+    kept = {name: value for name, value in line.items() if name not in MOVED}
+    kept["properties"] = {k: v for k, v in line["properties"].items() if k != "__CRC32#"}
+    return json.dumps(kept, sort_keys=True)
+
+
+def by_queue(lines: list[Line]) -> dict[tuple[str, int], list[Line]]:
+    found = defaultdict(list)
+    for line in lines:
+        found[line["topic"], line["queueId"]].append(line)
+    return {
+        key: sorted(group, key=lambda line: line["queueOffset"]) for key, group in found.items()
+    }
+
+
+def assert_in_order(store: Path) -> None:
+    """Our doctor finds nothing, and our next start looks at nothing: all of it is known durable."""
+    findings = [line for line in doctor(store) if line["severity"] in ("warning", "damage")]
+    assert findings == []
+    with MessageStore.open(store) as opened:
+        assert opened.writer.recovered.start.name == "CLEAN"
+        assert opened.writer.recovered.units_written == 0
+
+
+def set_offsets(store: Path, offsets: dict[str, dict[int, int]]) -> None:
+    path = store / "config" / "consumerOffset.json"
+    path.write_bytes(encode_config({"offsetTable": offsets}))
+
+
+def offsets_of(store: Path) -> dict[str, dict[int, int]]:
+    path = store / "config" / "consumerOffset.json"
+    return decode_config(path.read_bytes())["offsetTable"] if path.exists() else {}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two stores of the same topics that took turns: IPv6, long topics, rolls, every property."""
+    root = tmp_path_factory.mktemp("pair")
+    stores = root / "first", root / "second"
+    for turn in range(3):
+        for number, store in enumerate(stores):
+            config = SMALL | {"store_host": "[2001:db8::5]:10911"} if number else SMALL
+            run_workload(store, config=config, rounds=25, seed=10 * turn + number)
+    return stores
+
+
+@pytest.mark.parametrize("name", ["basic", "defaults", "propcrc", "lmq", "syncflushkilled"])
+def test_a_merge_of_one_store_is_that_store(spark: Any, tmp_path: Path, name: str) -> None:
+    """With nothing to leave out, log and queues are the same bytes, rolls and blanks included."""
+    store = golden_store(name)
+    report = merge(spark, [store], tmp_path / "new", piece_bytes=1 << 16)
+
+    served = [line for line in golden_dump(name) if line["type"] == "message"]
+    assert report.holes == () and report.store.renumbered == ()
+    assert report.store.records == len({line["commitLogOffset"] for line in served})
+    if not any(line["type"] == "unqueued" for line in golden_dump(name)):
+        ours, theirs = files_of(tmp_path / "new" / "commitlog"), files_of(store / "commitlog")
+        assert ours == {file: theirs[file] for file in ours}
+        assert all(not any(data) for file, data in theirs.items() if file not in ours)
+    if name != "syncflushkilled":
+        assert files_of(tmp_path / "new" / "consumequeue") == files_of(store / "consumequeue")
+    assert_in_order(tmp_path / "new")
+
+
+def test_a_merge_has_every_message_in_order_of_time(
+    spark: Any, tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    """All there once, only places changed; each store's order kept, times never going back."""
+    report = merge(spark, pair, tmp_path / "new", piece_bytes=PIECE, log_file_size=1 << 16)
+    new = messages_of(tmp_path / "new")
+
+    assert sorted(map(content, new)) == sorted(
+        content(line) for store in pair for line in messages_of(store)
+    )
+    assert report.store.records == len(new)
+    assert all(a["storeTimestamp"] <= b["storeTimestamp"] for a, b in pairwise(new))
+    for store in pair:
+        mine = set(map(content, messages_of(store)))
+        assert [content(line) for line in new if content(line) in mine] == [
+            content(line) for line in messages_of(store)
+        ]
+    for group in by_queue(new).values():
+        assert [line["queueOffset"] for line in group] == list(range(len(group)))
+    assert len(files_of(tmp_path / "new" / "commitlog")) > 2
+    assert_in_order(tmp_path / "new")
+
+
+def test_consumers_of_merged_queues_miss_nothing(
+    spark: Any, tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    """A group goes on at the first message that it has not had from any of the stores."""
+    stores = []
+    for number, store in enumerate(pair):
+        stores.append(Path(shutil.copytree(store, tmp_path / f"store{number}")))
+    counts = [{key: len(group) for key, group in by_queue(messages_of(s)).items()} for s in stores]
+    half = counts[0]["orders", 0] // 2
+    set_offsets(stores[0], {"orders@g": {0: half}, "orders@end": {0: counts[0]["orders", 0]}})
+    set_offsets(stores[1], {"orders@g": {0: half + 3}, "orders@end": {0: counts[1]["orders", 0]}})
+    merge(spark, stores, tmp_path / "new", piece_bytes=PIECE)
+
+    merged = by_queue(messages_of(tmp_path / "new"))["orders", 0]
+    at = {content(line): line["queueOffset"] for line in merged}
+    firsts = [
+        at[content(by_queue(messages_of(store))["orders", 0][offset])]
+        for store, offset in zip(stores, (half, half + 3), strict=True)
+    ]
+    found = offsets_of(tmp_path / "new")
+    assert found["orders@g"] == {0: min(firsts)}
+    assert found["orders@end"] == {0: len(merged)}
+
+
+def test_queues_of_one_store_keep_their_offsets(
+    spark: Any, tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    """A store whose log begins late, merged with another: its queues begin where they began."""
+    report = merge(spark, [golden_store("cleaned"), pair[0]], tmp_path / "new")
+    lines = [line for line in golden_dump("cleaned") if line["type"] == "message"]
+    begun = {
+        (line["topic"], line["queueId"], line["queueOffset"], line["bodySha256"]) for line in lines
+    }
+    ours = {
+        (line["topic"], line["queueId"], line["queueOffset"], line["bodySha256"])
+        for line in messages_of(tmp_path / "new")
+    }
+    shared = {key[:2] for key in report.store.renumbered}
+    assert {line for line in begun if line[:2] not in shared} <= ours
+    assert any(line[2] > 0 for line in begun)
+    assert_in_order(tmp_path / "new")
+
+
+def test_what_is_damaged_is_left_out_and_named(
+    spark: Any, tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    """The rest stays; the queue closes up, and its consumers go on behind the gap."""
+    store = Path(shutil.copytree(pair[0], tmp_path / "store"))
+    group = by_queue(messages_of(store))["orders", 1]
+    hit = group[3]
+    assert hit["bodyLength"] or group[4]["bodyLength"]
+    hit = hit if hit["bodyLength"] else group[4]
+    set_offsets(store, {"orders@g": {1: hit["queueOffset"] + 2}})
+    log = store / "commitlog" / f"{hit['commitLogOffset'] // 65536 * 65536:020d}"
+    data = bytearray(log.read_bytes())
+    data[hit["commitLogOffset"] % 65536 + 10] ^= 1  # the body's CRC
+    log.write_bytes(data)
+    report = merge(spark, [store], tmp_path / "new", piece_bytes=PIECE)
+
+    assert [(hole.begin, hole.end - hole.begin) for _, hole in report.holes] == [
+        (hit["commitLogOffset"], hit["size"])
+    ]
+    assert report.store.renumbered == (("orders", 1),)
+    assert [content(line) for line in by_queue(messages_of(tmp_path / "new"))["orders", 1]] == [
+        content(line) for line in group if line is not hit
+    ]
+    assert offsets_of(tmp_path / "new")["orders@g"] == {1: hit["queueOffset"] + 1}
+    assert_in_order(tmp_path / "new")
+
+
+def test_a_split_makes_one_store_of_each_topic(
+    spark: Any, tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    """Messages, queue offsets and consumers' places are as they were, and each store serves its own."""
+    store = Path(shutil.copytree(pair[1], tmp_path / "store"))
+    set_offsets(store, {"orders@g": {0: 2, 3: 1}, "payments-2_|%@g": {1: 4}})
+    report = split(spark, store, tmp_path / "parts", piece_bytes=PIECE)
+
+    assert {Path(made.path).name for made in report.stores} == set(TOPICS)
+    for made in report.stores:
+        topic = Path(made.path).name
+        ours, theirs = messages_of(Path(made.path)), messages_of(store)
+        wanted = [line for line in theirs if line["topic"] == topic]
+        assert list(map(content, ours)) == list(map(content, wanted))
+        assert [line["queueOffset"] for line in ours] == [line["queueOffset"] for line in wanted]
+        with MessageStore.open(made.path) as opened:
+            assert [each.name for each in opened.list_topics()] == [topic]
+            result = opened.pull(topic, 0, queue_offset=0, max_messages=10_000)
+            assert result.status is PullStatus.FOUND
+            assert result.record_count == sum(line["queueId"] == 0 for line in wanted)
+        assert_in_order(Path(made.path))
+    assert offsets_of(tmp_path / "parts" / "orders") == {"orders@g": {0: 2, 3: 1}}
+    assert offsets_of(tmp_path / "parts" / "payments-2_|%") == {"payments-2_|%@g": {1: 4}}
+
+
+def test_a_split_by_groups_with_a_rest(spark: Any, tmp_path: Path) -> None:
+    """Named groups and the rest together have what the store has, delayed messages' places too."""
+    store = golden_store("features")
+    topics = sorted(
+        {line["topic"] for line in golden_dump("features") if line["type"] == "message"}
+    )
+    report = split(
+        spark, store, tmp_path / "parts", topics=[f"two={topics[0]},{topics[1]}"], rest=True
+    )
+
+    assert [Path(made.path).name for made in report.stores] == ["two", "rest"]
+    assert {line["topic"] for line in messages_of(tmp_path / "parts" / "two")} == set(topics[:2])
+    both = [*messages_of(tmp_path / "parts" / "two"), *messages_of(tmp_path / "parts" / "rest")]
+    assert sorted(map(content, both)) == sorted(map(content, messages_of(store)))
+    delays = decode_config((tmp_path / "parts/rest/config/delayOffset.json").read_bytes())
+    theirs = decode_config((store / "config/delayOffset.json").read_bytes())
+    assert delays["offsetTable"] == theirs["offsetTable"]
+    assert not (tmp_path / "parts/two/config/delayOffset.json").exists()
+
+
+def test_light_queues_go_with_the_messages_that_are_in_them(spark: Any, tmp_path: Path) -> None:
+    """Their offsets stand in records: they stay as they are, and what would change them is refused."""
+    store = golden_store("lmq")
+    report = split(spark, store, tmp_path / "parts")
+    found = {
+        (line["topic"], line["queueId"], line["queueOffset"], line["bodySha256"])
+        for made in report.stores
+        for line in dump(Path(made.path))
+        if line["type"] == "message"
+    }
+    wanted = {
+        (line["topic"], line["queueId"], line["queueOffset"], line["bodySha256"])
+        for line in dump(store)
+        if line["type"] == "message"
+    }
+    assert found == wanted
+    twin = golden_copy("lmq", tmp_path)
+    with pytest.raises(PipelineError, match=r"light queue .* is in several stores"):
+        merge(spark, [store, twin], tmp_path / "twice")
+
+
+def test_a_log_without_messages_makes_an_empty_store(spark: Any, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "empty") as store:
+        store.create_topic("orders", 3)
+    report = merge(spark, [tmp_path / "empty"], tmp_path / "new")
+
+    assert (report.store.records, report.store.topics) == (0, 1)
+    with MessageStore.open(tmp_path / "new") as opened:
+        assert opened.max_offset("orders", 2) == 0
+
+
+def test_a_new_store_has_its_name_when_it_is_whole(
+    spark: Any, tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    """A job that fails leaves nothing; what a killed one left is replaced; a running one is respected."""
+    with pytest.raises(PipelineError, match="does not fit into a commit log file of 4096"):
+        merge(spark, [golden_store("basic")], tmp_path / "new", log_file_size=4096)
+    assert list(tmp_path.iterdir()) == []
+
+    left = tmp_path / "new.partial" / "commitlog"
+    left.mkdir(parents=True)
+    (left / "00000000000000000000").write_bytes(b"left")
+    handle = os.open(left.parent, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with pytest.raises(PipelineError, match="another job is writing"):
+        merge(spark, pair, tmp_path / "new")
+    os.close(handle)
+    merge(spark, pair, tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert_in_order(tmp_path / "new")
+    with pytest.raises(PipelineError, match="exists"):
+        merge(spark, pair, tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"topics": ["nope"]}, "option 'topics': no store has a topic 'nope'"),
+        ({"topics": ["few,orders", "few"]}, "'few' is in 'few' already"),
+        ({"topics": ["x=few", "x=orders"]}, "two stores would be called 'x'"),
+        ({"topics": ["../x=few"]}, "cannot be called"),
+        ({"topics": ["="]}, "is not like"),
+        ({"rest": True}, "every topic gets a store of its own"),
+        ({"log_file_size": 1000}, "a multiple of 4096"),
+    ],
+)
+def test_a_split_names_the_option_that_is_wrong(
+    spark: Any, tmp_path: Path, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InvalidOption, match=problem):
+        split(spark, golden_store("basic"), tmp_path / "new", **options)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_merge_names_what_is_wrong(spark: Any, tmp_path: Path) -> None:
+    store = golden_store("basic")
+    with pytest.raises(InvalidOption, match="at least one"):
+        merge(spark, [], tmp_path / "new")
+    with pytest.raises(InvalidOption, match="named twice"):
+        merge(spark, [store, store], tmp_path / "new")
+    with pytest.raises(NotAStore):
+        merge(spark, [store, tmp_path / "none"], tmp_path / "new")
+    twin = golden_copy("features", tmp_path)
+    with pytest.raises(InvalidOption, match="leave it out with 'without'"):
+        merge(spark, [golden_store("features"), twin], tmp_path / "new")
