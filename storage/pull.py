@@ -121,11 +121,13 @@ def pull_queue(
     max_bytes: int,
     tag_filter: TagFilter,
     policy: PullPolicy = PENSTOCK,
+    end_offset: int = NO_LIMIT,
 ) -> PullResult:
     """Return records of a queue from ``queue_offset`` on; the log view's bounds say which are visible.
 
     The first record is returned however long it is. A damaged one takes its place in ``damaged``
-    and counts as met. ``next_offset`` is behind the last examined unit.
+    and counts as met. ``next_offset`` is behind the last examined unit. None is examined from
+    ``end_offset`` on, which must lie behind ``queue_offset``.
     """
     max_offset = queue.max_offset(log.visible_offset)
     find_min = queue.broker_min_offset if policy.broker_min else queue.min_offset
@@ -147,7 +149,7 @@ def pull_queue(
     max_bytes = max(max_bytes, policy.bytes_max_floor)
     max_messages = min(max(max_messages, 1), NO_LIMIT)
     return _Pull(log, queue, topic, queue_id, tag_filter, policy, max_messages, max_bytes).run(
-        queue_offset, bounds
+        queue_offset, min(max_offset, end_offset), bounds
     )
 
 
@@ -200,15 +202,15 @@ class _Pull:
         self._bytes = 0
         self._gone = False
 
-    def run(self, queue_offset: int, bounds: _Bounds) -> PullResult:
-        """Choose, verify and join, one queue file after the other."""
+    def run(self, queue_offset: int, end_offset: int, bounds: _Bounds) -> PullResult:
+        """Choose, verify and join, one queue file after the other, up to ``end_offset``."""
         policy = self._policy
         examined_max = self._examined_max
         chosen_parts: list[npt.NDArray[np.int64]] = []
         chosen_count = chosen_bytes = examined = event = 0
         at = queue_offset
-        while at < bounds.max_offset and examined < examined_max:
-            span = self._queue.span(at, bounds.max_offset)
+        while at < end_offset and examined < examined_max:
+            span = self._queue.span(at, end_offset)
             if span is None:
                 if chosen_count or policy.one_file:
                     break

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Container
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +37,8 @@ from storage.key_query import KeyIndex, query_by_key
 from storage.layout import StorePaths, check_is_store, load_settings, with_settled_sizes
 from storage.message import KeyQueryResult, PullResult, PullStatus
 from storage.positions import CheckpointFile, DurablePositions, Role
-from storage.pull import MATCH_ALL, PENSTOCK, PullPolicy, TagFilter, pull_queue, stop_text
+from storage.pull import MATCH_ALL, NO_LIMIT, PENSTOCK, PullPolicy, TagFilter, pull_queue, stop_text
+from storage.queue_extent import QueueExtent, queue_extent
 from storage.time_search import Boundary, exact
 from storage.topics import TopicTable
 
@@ -292,8 +294,9 @@ class StoreReader:
         max_bytes: int = 1 << 20,
         tag_expression: str = "",
         policy: PullPolicy = PENSTOCK,
+        end_offset: int = NO_LIMIT,
     ) -> PullResult:
-        """Return records of one queue; the status says why there are none.
+        """Return records of one queue, none from ``end_offset`` on; the status says why there are none.
 
         Raises TopicNotFound. A queue that the topic does not have is a status.
         """
@@ -313,7 +316,30 @@ class StoreReader:
             max_bytes=max_bytes,
             tag_filter=self._tag_filter(tag_expression),
             policy=policy,
+            end_offset=end_offset,
         )
+
+    def queue_extents(
+        self, topics: Container[str] | None = None, *, estimate_bytes: bool = False
+    ) -> list[QueueExtent]:
+        """Return how far each queue on disk goes, of all topics or of some, sorted."""
+        self._update()
+        return [
+            queue_extent(
+                self.log,
+                self.queue_view(topic, queue_id),
+                topic,
+                queue_id,
+                estimate_bytes=estimate_bytes,
+            )
+            for topic, queue_id in self.queues_on_disk()
+            if topics is None or topic in topics
+        ]
+
+    @property
+    def store_id(self) -> str:
+        """What the writer has named the store, in hexadecimal; empty for a store without a name."""
+        return load_settings(self._filesystem, self._paths).store_id.hex()
 
     def _tag_filter(self, expression: str) -> TagFilter:
         tag_filter = self._filters.get(expression)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from penstock.v1 import reader_pb2
@@ -19,6 +19,7 @@ from storage.message import PullResult, PullStatus
 
 MAX_MESSAGES_DEFAULT: Final = 32
 MAX_BYTES_DEFAULT: Final = 1 << 20
+NO_END: Final = 1 << 62
 _STREAM_MESSAGES_MAX: Final = 1 << 20
 _MORE_MAY_COME: Final = frozenset(
     {PullStatus.OFFSET_OVERFLOW_ONE, PullStatus.NO_MESSAGE_IN_QUEUE, PullStatus.NO_MATCHED_MESSAGE}
@@ -38,6 +39,7 @@ class Pulling(Announcing, Protocol):
         max_messages: int,
         max_bytes: int,
         tag_expression: str,
+        end_offset: int,
     ) -> PullResult: ...
 
 
@@ -52,6 +54,7 @@ class Question:
     max_bytes: int
     tag_expression: str
     decode: bool
+    end_offset: int = NO_END
 
     @classmethod
     def of(
@@ -62,6 +65,13 @@ class Question:
             max_messages = request.max_messages or MAX_MESSAGES_DEFAULT
         else:
             max_messages = _STREAM_MESSAGES_MAX
+        end_offset = NO_END
+        if isinstance(request, reader_pb2.PullStreamRequest) and request.HasField("end_offset"):
+            end_offset = request.end_offset
+            if end_offset <= request.queue_offset:
+                raise InvalidArgument(
+                    "end_offset", f"must be above queue_offset, and is {end_offset}"
+                )
         for name, value in (
             ("max_messages", max_messages),
             ("max_bytes", request.max_bytes),
@@ -76,14 +86,17 @@ class Question:
             min(request.max_bytes or MAX_BYTES_DEFAULT, bytes_max),
             request.tag_expression,
             request.decode,
+            end_offset,
         )
 
     def at(self, queue_offset: int) -> Question:
         """Return the same pull from another offset on."""
-        return Question(
-            self.topic, self.queue_id, queue_offset, self.max_messages,
-            self.max_bytes, self.tag_expression, self.decode,
-        )  # fmt: skip
+        return replace(self, queue_offset=queue_offset)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether everything before the end that was named has been given."""
+        return self.queue_offset >= self.end_offset
 
 
 class Answer(NamedTuple):
@@ -153,6 +166,9 @@ class Pulls:
             )
             if status is PullStatus.FOUND or (moved and status not in _MORE_MAY_COME):
                 question = question.at(answer.next_offset)
+                if question.is_answered:
+                    await context.write(answer.data)
+                    return
                 word = self._arrivals.word
                 ahead = self.run(self._ask, question)
                 try:
@@ -164,6 +180,9 @@ class Pulls:
                 continue
             if status is PullStatus.NO_MATCHED_MESSAGE and moved:
                 question = question.at(answer.next_offset)
+                if question.is_answered:
+                    await context.write(answer.data)
+                    return
             elif pending:
                 await self._catch_up.visible(pending, context)
                 pending = 0
@@ -189,6 +208,7 @@ class Pulls:
             max_messages=question.max_messages,
             max_bytes=question.max_bytes,
             tag_expression=question.tag_expression,
+            end_offset=question.end_offset,
         )
         return Answer(
             result.status,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
 from penstock.v1 import reader_pb2
@@ -16,6 +16,7 @@ from services.status import InvalidArgument
 from storage.errors import TopicNotFound
 from storage.format.record import decode_record
 from storage.message import KeyQueryResult
+from storage.queue_extent import QueueExtent
 
 QUERY_MESSAGES_DEFAULT: Final = 32
 QUERY_MESSAGES_MAX: Final = 64
@@ -34,6 +35,11 @@ class ReaderStore(Pulling, Committing, Protocol):
         timestamp_ms: int,
         boundary: Literal["lower", "upper"],
     ) -> int: ...
+    def queue_extents(
+        self, topics: Container[str] | None, *, estimate_bytes: bool
+    ) -> Sequence[QueueExtent]: ...
+    def topics(self) -> set[str]: ...
+    def store_id(self) -> str: ...
     def message(self, commit_offset: int) -> memoryview: ...
     def message_by_id(self, message_id: str) -> memoryview: ...
     def query_by_key(
@@ -96,6 +102,13 @@ class ReaderServicer:
         """Return the record at a commit offset or with an offset message id."""
         await self._catch_up.everything_visible(context)
         return await self._pulls.run(self._message, request)
+
+    async def list_queues(
+        self, request: reader_pb2.ListQueuesRequest, context: Context
+    ) -> reader_pb2.ListQueuesResponse:
+        """Return the range of every queue, and what there is beside them."""
+        await self._catch_up.everything_visible(context)
+        return await self._pulls.run(self._queues, request)
 
     async def query_offset(
         self, request: reader_pb2.QueryOffsetRequest, context: Context
@@ -179,6 +192,28 @@ class ReaderServicer:
         else:
             record = self._store.message(request.commit_offset)
         return reader_pb2.GetMessageResponse(record=record_message(decode_record(record)))
+
+    def _queues(self, request: reader_pb2.ListQueuesRequest) -> reader_pb2.ListQueuesResponse:
+        status = self._store.status()  # first: what the queues say is then at least that much
+        response = reader_pb2.ListQueuesResponse(
+            topics=sorted(self._store.topics()),
+            min_commit_offset=status["min_commit_offset"],
+            visible_offset=status["visible_offset"],
+            store_id=self._store.store_id(),
+        )
+        chosen = frozenset(request.topics) or None
+        for extent in self._store.queue_extents(chosen, estimate_bytes=request.estimate_bytes):
+            begin, end = extent.commit_range or (None, None)
+            response.queues.add(
+                topic=extent.topic,
+                queue_id=extent.queue_id,
+                min_offset=extent.min_offset,
+                max_offset=extent.max_offset,
+                min_commit_offset=begin,
+                end_commit_offset=end,
+                approximate_bytes=extent.approximate_bytes,
+            )
+        return response
 
     def _offset(self, request: reader_pb2.QueryOffsetRequest) -> reader_pb2.QueryOffsetResponse:
         topic, queue_id, position = request.topic, request.queue_id, request.position

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from services.reader.group_commits import Commit
@@ -12,6 +12,7 @@ from storage.errors import StoreError
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.format.names import group_name_problem
 from storage.message import KeyQueryResult, PullResult
+from storage.queue_extent import QueueExtent
 from storage.reader import StoreReader
 
 _LOOK_SECONDS: Final = 0.05
@@ -105,6 +106,7 @@ class Source:
         max_messages: int,
         max_bytes: int,
         tag_expression: str,
+        end_offset: int,
     ) -> PullResult:
         """See ``StoreReader.pull``."""
         return self._reader.pull(
@@ -114,7 +116,23 @@ class Source:
             max_messages=max_messages,
             max_bytes=max_bytes,
             tag_expression=tag_expression,
+            end_offset=end_offset,
         )
+
+    def queue_extents(
+        self, topics: Container[str] | None, *, estimate_bytes: bool
+    ) -> Sequence[QueueExtent]:
+        """See ``StoreReader.queue_extents``."""
+        return self._reader.queue_extents(topics, estimate_bytes=estimate_bytes)
+
+    def topics(self) -> set[str]:
+        """Return every topic that the table or a queue names."""
+        queues = self._reader.queues_on_disk()
+        return {topic for topic, _ in queues} | {topic.name for topic in self._reader.topics}
+
+    def store_id(self) -> str:
+        """See ``StoreReader.store_id``."""
+        return self._reader.store_id
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """See ``StoreReader.max_offset``."""
