@@ -23,9 +23,25 @@ class DataLost(PipelineError):
     """What was asked for has been removed from the store."""
 
 
+class ReaderUnavailable(PipelineError):
+    """A reader service does not answer, or what answers is none."""
+
+
 class DamagedRecord(PipelineError):
     """A record is damaged and the mode is FAILFAST."""
 
 
 class WrongCheckpoint(PipelineError):
     """A stream's checkpoint does not fit the store or the options it is started with."""
+
+
+class InvalidColumn(PipelineError):
+    """A column of a write is missing, unknown, of the wrong type, or holds what no message can."""
+
+    def __init__(self, column: str, problem: str) -> None:
+        super().__init__(f"column {column!r}: {problem}")
+        self.column = column
+
+
+class WriteFailed(PipelineError):
+    """The writer refused what was to be written, or could not be reached."""

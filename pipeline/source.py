@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pipeline.errors import InvalidOption, PipelineError
+from pipeline.errors import InvalidOption
 from pipeline.options import ReadOptions, parse_options
 from pipeline.plan import Piece, plan_messages
 from pipeline.schemas import columns_of, ddl
@@ -63,13 +63,6 @@ def make_reader(given: dict[str, str], schema: StructType) -> DataSourceReader:
     return TableReader(options, schema)
 
 
-def refuse_writing() -> NoReturn:
-    """Raise: writing is not there yet."""
-    raise PipelineError(
-        "writing with Spark is not there yet; produce with penstock.Client, or penstock pub"
-    )
-
-
 class Task(InputPartition):
     """What one task reads; everything it needs is in here."""
 
@@ -118,6 +111,8 @@ class TableReader(DataSourceReader):
         """One part for the small tables of a store, one for each file of units or entries."""
         from pipeline.tables import parts_of
 
+        if self.options.endpoint:
+            return [TablePart(self.options.endpoint, None)]
         return [
             TablePart(store, part)
             for store in self.options.stores
@@ -128,6 +123,11 @@ class TableReader(DataSourceReader):
         """Yield the batches of one part."""
         if not isinstance(partition, TablePart):
             return
-        from pipeline.tables import read_part
+        from pipeline.tables import batch_of, read_part
 
+        if self.options.endpoint:
+            from pipeline.remote_plan import queue_table
+
+            yield batch_of(queue_table(self.options), partition.store, self.columns)
+            return
         yield from read_part(partition.store, self.options.table, partition.part, self.columns)

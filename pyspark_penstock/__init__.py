@@ -6,9 +6,13 @@ import hides all others; so this one imports nothing but Spark's own interface.
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
 from pyspark.sql.types import StructType
 
 
@@ -32,11 +36,19 @@ class DefaultSource(DataSource):
 
         return make_reader(dict(self.options), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Any:  # noqa: ARG002  Spark's names
-        """Refuse: writing is not there yet."""
-        from pipeline.source import refuse_writing
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return a writer of messages; raises InvalidOption, InvalidColumn, WriteFailed."""
+        from pipeline.write import make_writer
 
-        refuse_writing()
+        return make_writer(dict(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802  Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """Return a writer of a stream's messages; raises InvalidOption, InvalidColumn, WriteFailed."""
+        from pipeline.write import make_stream_writer
+
+        return make_stream_writer(dict(self.options), schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """Return a reader of messages as they come; raises InvalidOption."""

@@ -1,0 +1,122 @@
+"""Writing with Spark against a real writer: columns to messages, once, and errors that help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_store import records_on_disk
+from writer_process import WriterProcess
+
+from storage.format.properties import decode_properties
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
+    with WriterProcess(tmp_path_factory.mktemp("written") / "store") as process:
+        with process.client() as client:
+            for name in ("rows", "other"):
+                client.create_topic(name, queues=4)
+        yield process
+
+
+def write(frame: Any, writer: WriterProcess, **options: Any) -> None:
+    frame.write.format("penstock").option("endpoint", writer.address).options(**options).mode(
+        "append"
+    ).save()
+
+
+def stored(writer: WriterProcess, begin: int = 0) -> list[Any]:
+    return [each for each in records_on_disk(writer.store) if each.commit_offset >= begin]
+
+
+def end_of(writer: WriterProcess) -> int:
+    with writer.client() as client:
+        return client.writer_status().appended_offset
+
+
+def test_every_column_becomes_its_part_of_a_message(spark: Any, writer: WriterProcess) -> None:
+    begin = end_of(writer)
+    frame = spark.createDataFrame(
+        [
+            (b"\x00body", "key-1", "paid", [("a", b"1"), ("b", b"2")], {"c": "3"}, "rows", 2),
+            (b"", None, None, None, None, "other", None),
+        ],
+        "value binary, key string, tags string, headers array<struct<key:string,value:binary>>,"
+        " properties map<string,string>, topic string, partition int",
+    ).coalesce(1)
+    write(frame, writer)
+    first, second = stored(writer, begin)
+    properties = decode_properties(first.properties_block)
+    unique = properties.pop("UNIQ_KEY")
+    properties.pop("__CRC32#")
+    assert (first.topic, first.queue_id, first.body) == ("rows", 2, b"\x00body")
+    assert properties == {"KEYS": "key-1", "TAGS": "paid", "a": "1", "b": "2", "c": "3"}
+    assert len(unique) == 32
+    assert (second.topic, second.body) == ("other", b"")
+    assert set(decode_properties(second.properties_block)) == {"UNIQ_KEY", "__CRC32#"}
+
+
+def test_the_option_topic_wins_and_keys_choose_queues(spark: Any, writer: WriterProcess) -> None:
+    begin = end_of(writer)
+    frame = spark.range(2000).selectExpr(
+        "cast(id as string) body", "concat('k', id % 7) key", "'other' topic"
+    )
+    write(frame, writer, topic="rows")
+    found = stored(writer, begin)
+    assert len(found) == 2000
+    assert {each.topic for each in found} == {"rows"}
+    by_key: dict[str, set[int]] = {}
+    for each in found:
+        key = decode_properties(each.properties_block)["KEYS"]
+        by_key.setdefault(key, set()).add(each.queue_id)
+    assert len(by_key) == 7
+    assert all(len(queues) == 1 for queues in by_key.values())
+
+
+def test_many_rows_arrive_once_and_in_the_order_of_their_partition(
+    spark: Any, writer: WriterProcess
+) -> None:
+    begin = end_of(writer)
+    frame = spark.range(0, 60_000, 1, 3).selectExpr(
+        "cast(id as string) value", "cast(id % 3 as int) queueId"
+    )
+    write(frame, writer, topic="rows")
+    found = stored(writer, begin)
+    assert sorted(int(each.body) for each in found) == list(range(60_000))
+    for queue_id in range(3):
+        of_queue = [int(each.body) for each in found if each.queue_id == queue_id]
+        assert of_queue == sorted(of_queue)
+
+
+def test_a_version_is_written_once_however_often_it_is_saved(
+    spark: Any, writer: WriterProcess
+) -> None:
+    begin = end_of(writer)
+    frame = spark.range(100).selectExpr("cast(id as string) value")
+    for _ in range(3):
+        write(frame, writer, topic="rows", txnAppId="job", txnVersion=7)
+    write(frame, writer, topic="rows", txnAppId="job", txnVersion=8)
+    assert len(stored(writer, begin)) == 200
+
+
+def test_a_save_without_a_version_stores_again(spark: Any, writer: WriterProcess) -> None:
+    begin = end_of(writer)
+    frame = spark.range(10).selectExpr("cast(id as string) value")
+    write(frame, writer, topic="rows")
+    write(frame, writer, topic="rows")
+    assert len(stored(writer, begin)) == 20
+    assert not list((writer.store / "transactions").rglob("*.stage"))
+
+
+def test_no_rows_are_a_transaction_too(spark: Any, writer: WriterProcess) -> None:
+    begin = end_of(writer)
+    frame = spark.range(0).selectExpr("cast(id as string) value")
+    write(frame, writer, topic="rows")
+    write(frame, writer, topic="rows", txnAppId="nothing", txnVersion=0)
+    assert end_of(writer) == begin
+    with writer.client() as client:
+        (app,) = [each for each in client.transactions() if each.app_id == "nothing"]
+    assert app.last_version == 0
