@@ -26,7 +26,8 @@ from storage.kernels.scan import scan_records
 if TYPE_CHECKING:
     from pipeline.store_files import DataFile, StoreFiles
 
-WINDOW: Final = 4 << 20
+WINDOW: Final = 256 << 10
+WINDOW_MAX: Final = 8 << 20
 
 
 def end_of_copy(store: StoreFiles) -> int:
@@ -58,11 +59,14 @@ def _end_in_file(file: DataFile, begin: int) -> int | None:
                 data, position, limit, file.start + position, CHECK_ALL, rows
             )
             if count:
-                end, window = file.start + position, WINDOW
+                end = file.start + position
         if stop in (STOP_ZERO, STOP_BLANK):
             return end
-        if stop != STOP_END:
-            if stop != STOP_TRUNCATED or limit == file.size:
-                return None
-            window *= 2
+        if stop == STOP_END:
+            record_size = 0
+        elif stop == STOP_TRUNCATED and limit < file.size:
+            record_size = int.from_bytes(data[position : position + 4].tobytes(), "big")
+        else:
+            return None
+        window = max(min(2 * window, WINDOW_MAX), record_size)
     return end

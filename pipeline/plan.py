@@ -9,7 +9,6 @@ the tail, is walked here once and read from the log.
 from __future__ import annotations
 
 import mmap
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,11 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.errors import InvalidOption
 from pipeline.options import EARLIEST, LATEST, Point, ReadOptions
 from pipeline.places import Searchable, Url, place_of
 from pipeline.points import QueueBounds, resolve_point
 from pipeline.queue_files import QueueFiles
+from pipeline.selecting import select
 from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles, find_boundary
 from pipeline.topic_table import topic_names
 from storage.format.names import LIGHT_QUEUE_PREFIX
@@ -74,7 +73,19 @@ class QueuePiece:
     cost: int
 
 
-Piece = LogPiece | QueuePiece
+@dataclass(frozen=True)
+class RemotePiece:
+    """Queue offsets ``[begin, end)`` of one queue of the store that a reader service serves."""
+
+    store: str
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+    cost: int
+
+
+Piece = LogPiece | QueuePiece | RemotePiece
 
 
 @dataclass
@@ -168,29 +179,7 @@ class StorePlan:
 
     def selected(self, options: ReadOptions) -> list[Queue]:
         """Return the chosen queues; InvalidOption for a topic or queue that does not exist."""
-        chosen = options.selection
-        queues = list(self.queues.values())
-        if chosen.pattern is not None:
-            matches = [queue for queue in queues if re.fullmatch(chosen.pattern, queue.topic)]
-            if not matches and not any(re.fullmatch(chosen.pattern, name) for name in self.topics):
-                raise InvalidOption("subscribePattern", self._no_topic(chosen.pattern, "matches"))
-            return matches
-        if chosen.assigned is not None:
-            for topic, ids in chosen.assigned.items():
-                for queue_id in ids:
-                    if (topic, queue_id) not in self.queues:
-                        raise InvalidOption(
-                            "assign", f"{self.store.root}: topic {topic!r} has no queue {queue_id}"
-                        )
-            return [self.queues[topic, i] for topic, ids in chosen.assigned.items() for i in ids]
-        for topic in chosen.topics:
-            if topic not in self.topics:
-                raise InvalidOption("subscribe", self._no_topic(topic, "is named"))
-        return [q for q in queues if chosen.is_everything or q.topic in chosen.topics]
-
-    def _no_topic(self, wanted: str, verb: str) -> str:
-        some = ", ".join(sorted(self.topics)[:10]) or "none"
-        return f"{self.store.root}: no topic {verb} {wanted!r}; topics: {some}"
+        return select(self.queues, self.topics, options.selection, str(self.store.root))
 
     def timestamp(self, queue: Queue, queue_offset: int) -> int:
         """Return when the record at a queue offset was stored, in Unix milliseconds."""
@@ -341,6 +330,10 @@ def _bytes_of(r: QueueRange) -> float:
 
 def plan_messages(options: ReadOptions) -> list[tuple[Piece, ...]]:
     """Plan a batch read: each element is what one task does. Small pieces share a task."""
+    if options.endpoint:
+        from pipeline.remote_plan import plan_endpoint
+
+        return plan_endpoint(options)
     plans = [StorePlan(StoreFiles.open(store)) for store in options.stores]
     return tasks_of(
         lambda size: (piece for plan in plans for piece in plan.pieces(options, size)), options

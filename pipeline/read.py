@@ -17,11 +17,12 @@ from pipeline.decode import BODY_COLUMNS, Batch, body_first
 from pipeline.errors import DamagedRecord, DataLost
 from pipeline.options import ReadOptions
 from pipeline.places import ByteArray, map_file
-from pipeline.plan import LogPiece, Piece, QueuePiece, Target, open_queue
+from pipeline.plan import LogPiece, Piece, QueuePiece, RemotePiece, Target, open_queue
+from pipeline.remote_plan import open_endpoint
 from pipeline.schemas import CORRUPT, STORE
 from pipeline.store_files import StoreFiles
 from pipeline.tail import Grouper, is_queued
-from pipeline.walk import ROWS_MAX, Hole, Rows, stop_text, walk
+from pipeline.walk import ROWS_MAX, Hole, Rows, rows_of, stop_text, walk
 from storage.format.consume_entry import PREFILL_SIZE, tag_code
 from storage.kernels.columns import (
     CHECK_BODY_CRC,
@@ -36,6 +37,7 @@ from storage.kernels.columns import (
 )
 
 BATCH_BYTES: Final = 16 << 20
+RUN_BYTES: Final = 3 << 20  # of log that becomes one batch with bodies: less than Spark's pool hands out
 PACKED_BATCH_BYTES: Final = 1 << 20  # of batches with compressed bodies, which grow
 UNITS_MAX: Final = ROWS_MAX
 LOG: Final = logging.getLogger(__name__)
@@ -91,13 +93,17 @@ class Reader:
             try:
                 if isinstance(piece, LogPiece):
                     yield from self._log(piece)
-                else:
+                elif isinstance(piece, QueuePiece):
                     yield from self._queue(piece)
+                else:
+                    yield from self._remote(piece)
             except FileNotFoundError as error:
                 self._lost(piece, str(error.filename))
 
     def _lost(self, piece: Piece, path: str) -> None:
-        problem = f"{path} was removed from store {piece.store} after the read was planned"
+        self._lose(f"{path} was removed from store {piece.store} after the read was planned")
+
+    def _lose(self, problem: str) -> None:
         if self.options.fail_on_data_loss:
             raise DataLost(f"{problem}; set failOnDataLoss=false to go on without it")
         LOG.warning("%s; going on without it", problem)
@@ -105,7 +111,10 @@ class Reader:
     def _log(self, piece: LogPiece) -> Iterator[Any]:
         start = piece.file_start
         data = map_file(piece.path, piece.begin - start, piece.end - start)
-        for step in walk(data, piece.file_start, piece.begin, piece.end, checks=self._checks):
+        run_bytes = RUN_BYTES if self.columns.bodies else None
+        for step in walk(
+            data, start, piece.begin, piece.end, checks=self._checks, run_bytes=run_bytes
+        ):
             if isinstance(step, Hole):
                 yield from self._damage(piece.store, list(self._queues_of_hole(piece, step)))
                 continue
@@ -204,6 +213,31 @@ class Reader:
                     for bad in np.flatnonzero(~good).tolist()
                 ],
             )  # fmt: skip
+
+    def _remote(self, piece: RemotePiece) -> Iterator[Any]:
+        with open_endpoint(self.options, known=True) as endpoint:
+            for pulled in endpoint.pull(
+                piece.topic, piece.queue_id, piece.begin, piece.end, self.options.tags
+            ):
+                missing = pulled.end - pulled.begin - pulled.count - len(pulled.damaged)
+                if pulled.lost or (missing and not self.options.tags):
+                    self._lose(
+                        f"queue {piece.queue_id} of topic {piece.topic!r} behind {piece.store}:"
+                        f" {missing} records at offsets {pulled.begin} to {pulled.end} are not there:"
+                        f" {pulled.lost or 'they have been removed'}"
+                    )
+                for rows in rows_of(pulled.records, self._checks & ~CHECK_COMMIT_OFFSET):
+                    yield from self._batches(piece.store, pulled.records, rows)
+                yield from self._damage(
+                    piece.store,
+                    [
+                        Damaged(
+                            bad.reason, bad.commit_offset, bad.size,
+                            piece.topic, piece.queue_id, bad.queue_offset,
+                        )
+                        for bad in pulled.damaged
+                    ],
+                )  # fmt: skip
 
     def _batches(self, store: str, data: ByteArray, rows: Rows) -> Iterator[Any]:
         if self.options.tags and len(rows):

@@ -41,15 +41,20 @@ def parts_of(store: str, table: str) -> list[Any]:
 def read_part(store: str, table: str, part: Any, columns: Columns) -> Iterator[Any]:
     """Yield the batches of one part with the wanted columns."""
     for made in READERS[table](StoreFiles.open(store), part):
-        count = len(next(iter(made.values())))
-        made[STORE] = pa.repeat(pa.scalar(store, pa.string()), count)
-        arrays = [
-            made[field.name]
-            if isinstance(made[field.name], pa.Array)
-            else pa.array(made[field.name], field.type)
-            for field in columns.schema
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
+        yield batch_of(made, store, columns)
+
+
+def batch_of(made: Table, store: str, columns: Columns) -> Any:
+    """Return the wanted columns of a table as a batch; ``store`` is the value of that column."""
+    count = len(next(iter(made.values())))
+    made = {**made, STORE: pa.repeat(pa.scalar(store, pa.string()), count)}
+    arrays = [
+        made[field.name]
+        if isinstance(made[field.name], pa.Array)
+        else pa.array(made[field.name], field.type)
+        for field in columns.schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
 
 
 def _consume_queue(store: StoreFiles, part: Any) -> Iterator[Table]:

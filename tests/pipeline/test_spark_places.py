@@ -1,0 +1,323 @@
+"""Stores behind a URL are read as those of this machine are, and little of them is fetched."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from engine_store import small_config
+from fsspec.implementations.memory import MemoryFileSystem
+from golden import STORES, golden_store
+from pyspark.sql.types import StructType
+
+from pipeline.errors import InvalidOption, NotAStore, PipelineError
+from pipeline.options import parse_options
+from pipeline.places import GAP_MAX, Url, joined, map_file
+from pipeline.plan import plan_messages
+from pipeline.read import Reader
+from pipeline.schemas import columns_of, ddl
+from pipeline.source import wanted_columns
+from pipeline.store_files import StoreFiles
+from pipeline.tables import parts_of, read_part
+from storage import Message, MessageStore
+
+FILES = {
+    "commit_log_file_size": 8 << 20,
+    "consume_queue_file_size": 20 * 5_000,
+    "index_slot_count": 1_000,
+    "index_entry_count": 4_000,
+}
+TABLES = ("consumequeue", "index", "checkpoint", "queues")
+
+
+class CountedFileSystem(MemoryFileSystem):
+    """A file system in memory that counts the bytes it hands out, and remembers its options."""
+
+    protocol = "counted"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    fetched: ClassVar[dict[str, int]] = {}
+    opened_with: ClassVar[list[dict[str, Any]]] = []
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return super()._strip_protocol(path.replace("counted://", "memory://"))
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.opened_with.append(options)
+        super().__init__(*args, **options)
+
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **options: Any) -> Any:
+        data = super().cat_file(path, start=start, end=end, **options)
+        name = "/".join(path.strip("/").split("/")[1:])
+        self.fetched[name] = self.fetched.get(name, 0) + len(data)
+        return data
+
+
+@pytest.fixture
+def counted() -> Iterator[type[CountedFileSystem]]:
+    fsspec.register_implementation("counted", CountedFileSystem, clobber=True)
+    CountedFileSystem.clear_instance_cache()
+    yield CountedFileSystem
+    for shared in (
+        CountedFileSystem.store,
+        CountedFileSystem.fetched,
+        CountedFileSystem.opened_with,
+    ):
+        shared.clear()
+    CountedFileSystem.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Any]:
+    filesystem = fsspec.filesystem("memory")
+    yield filesystem
+    filesystem.rm("/stores", recursive=True)
+
+
+def read(store: str, **given: str) -> pa.Table:
+    """All of a read in this process, without Spark."""
+    options = parse_options({"store": store, **given})
+    names = columns_of("messages", headers=options.include_headers)
+    columns = wanted_columns(options, StructType.fromDDL(ddl(names)))
+    batches = [
+        batch
+        for pieces in plan_messages(options)
+        for batch in Reader(options, columns).read(pickle.loads(pickle.dumps(pieces)))
+    ]
+    return pa.Table.from_batches(batches, columns.schema)
+
+
+def table(store: str, name: str) -> list[dict[str, Any]]:
+    options = parse_options({"store": store, "table": name})
+    columns = wanted_columns(options, StructType.fromDDL(ddl(columns_of(name))))
+    return [
+        row
+        for part in parts_of(store, name)
+        for batch in read_part(store, name, part, columns)
+        for row in batch.to_pylist()
+    ]
+
+
+def fill(directory: Path, topics: tuple[tuple[str, int], ...]) -> None:
+    """A store of ours with so many messages of about 1 KiB in each topic, in turn."""
+    body = np.random.default_rng(1).bytes(1000)
+    with MessageStore.open(directory, small_config(**FILES)) as store:
+        for topic, _ in topics:
+            store.create_topic(topic, 1)
+        for number in range(max(count for _, count in topics)):
+            store.put_all(
+                [
+                    Message(topic=topic, queue_id=0, body=body, keys=(f"k{number}",))
+                    for topic, count in topics
+                    if number % max(1, max(c for _, c in topics) // count) == 0
+                ]
+            )
+
+
+@pytest.mark.parametrize("name", [name for name in STORES if name != "defaults"])  # of 1.5 GiB
+def test_every_record_of_a_brokers_store_is_read_alike(
+    spark: Any, in_memory: Any, name: str
+) -> None:
+    """Field by field what a read of the directory gives, itself compared with the broker's dump."""
+    here, there = str(golden_store(name)), f"memory://stores/{name}"
+    in_memory.put(here, f"/stores/{name}", recursive=True)
+
+    assert read(there).equals(read(here))
+    for topic in sorted(set(read(here)["topic"].to_pylist())):
+        assert read(there, subscribe=topic).equals(read(here, subscribe=topic)), topic
+
+
+@pytest.mark.parametrize("name", ["basic", "lmq", "cleaned", "syncflushkilled"])
+def test_every_table_is_read_alike(spark: Any, in_memory: Any, name: str) -> None:
+    here, there = str(golden_store(name)), f"memory://stores/{name}"
+    in_memory.put(here, f"/stores/{name}", recursive=True)
+
+    for kind in TABLES:
+        assert table(there, kind) == table(here, kind), kind
+    paths = [row["path"] for row in table(there, "files")]
+    assert len(paths) == len(table(here, "files")) and all(p.startswith(there) for p in paths)
+
+
+@pytest.mark.parametrize("name", ["basic", "cleaned"])
+def test_spark_reads_through_fsspec(spark: Any, name: str) -> None:
+    """Workers open the URL themselves; ``local`` is fsspec's own way to files of this machine."""
+    store = golden_store(name)
+    rows = {}
+    for place in (str(store), f"local://{store}"):
+        df = spark.read.format("penstock").load(place)
+        rows[place] = sorted(df.collect(), key=lambda row: row.physicalOffset)
+
+    assert rows[f"local://{store}"] == rows[str(store)] != []
+    for kind in TABLES:
+        df = spark.read.format("penstock").option("table", kind).load(f"local://{store}")
+        assert df.count() == len(table(str(store), kind))
+
+
+def test_a_glob_and_a_list_of_urls_tell_which_store(spark: Any) -> None:
+    directory = golden_store("basic").parent
+    for name in ("basic", "slow"):
+        golden_store(name)
+    globbed = spark.read.format("penstock").load(f"local://{directory}/[bs]*[ci]*")
+    listed = json.dumps([f"local://{directory}/basic", str(directory / "slow")])
+    both = spark.read.format("penstock").option("table", "queues").load(listed)
+
+    assert f"local://{directory}/basic" in {row.store for row in globbed.select("store").collect()}
+    assert {row.store for row in both.collect()} == {
+        f"local://{directory}/basic", str(directory / "slow"),
+    }  # fmt: skip
+
+
+def test_planning_fetches_little(tmp_path: Path, counted: Any) -> None:
+    """Of 16 MiB of log a plan with cuts, times and offsets looks at less than an eighth."""
+    fill(tmp_path / "store", (("big", 12_000), ("small", 120)))
+    counted().put(str(tmp_path / "store"), "/store", recursive=True)
+    log_bytes = StoreFiles.open(tmp_path / "store").bounds.end_offset
+    given = {"store": "counted://store", "maxPartitionBytes": "4m"}
+    tasks = plan_messages(parse_options(given))
+    plan_messages(parse_options({**given, "subscribe": "big", "startingTimestamp": "1"}))
+
+    assert log_bytes > 12 << 20 and len(tasks) >= 3
+    log = sum(size for name, size in counted.fetched.items() if name.startswith("commitlog"))
+    assert 0 < log < log_bytes / 8
+
+
+def test_one_small_topic_fetches_little(spark: Any, tmp_path: Path, counted: Any) -> None:
+    """Records far apart are fetched one by one, not with the megabytes between them."""
+    fill(tmp_path / "store", (("big", 12_000), ("small", 12)))
+    counted().put(str(tmp_path / "store"), "/store", recursive=True)
+    log_bytes = StoreFiles.open(tmp_path / "store").bounds.end_offset
+    rows = read("counted://store", subscribe="small")
+
+    assert rows.num_rows == 12
+    assert rows.equals(read(str(tmp_path / "store"), subscribe="small"))
+    log = sum(size for name, size in counted.fetched.items() if name.startswith("commitlog"))
+    assert 0 < log < log_bytes / 10
+
+
+def test_a_copy_that_is_older_than_its_checkpoint_ends_at_its_last_record(
+    spark: Any, tmp_path: Path, in_memory: Any
+) -> None:
+    """Copied while in use, log first: checkpoint and queues tell of records that are not there."""
+    directory = tmp_path / "store"
+    fill(directory, (("a", 50),))
+    in_memory.put(str(directory / "commitlog"), "/stores/live/commitlog", recursive=True)
+    before = read(str(directory))
+    with MessageStore.open(directory, small_config(**FILES)) as store:
+        for number in range(50):
+            store.put(Message(topic="a", queue_id=0, body=b"later %d" % number))
+    for name in ("consumequeue", "config", "checkpoint"):
+        in_memory.put(str(directory / name), f"/stores/live/{name}", recursive=True)
+
+    assert before.num_rows == 50 and read(str(directory)).num_rows == 100
+    assert read("memory://stores/live").equals(before)
+    assert read("memory://stores/live", subscribe="a").equals(before)
+
+
+def test_records_that_no_queue_of_a_copy_knows_are_read(
+    spark: Any, tmp_path: Path, in_memory: Any
+) -> None:
+    """Copied while in use, queues first: the log has more than they tell."""
+    directory = tmp_path / "store"
+    fill(directory, (("a", 50), ("b", 1)))
+    in_memory.put(str(directory / "consumequeue"), "/stores/live/consumequeue", recursive=True)
+    with MessageStore.open(directory, small_config(**FILES)) as store:
+        for number in range(60):
+            store.put_all([Message(topic="b", queue_id=0, body=b"%d" % number * 900)] * 100)
+    in_memory.put(str(directory / "commitlog"), "/stores/live/commitlog", recursive=True)
+
+    assert read("memory://stores/live").equals(read(str(directory)))
+
+
+def test_damage_behind_a_url_is_told_alike(spark: Any, tmp_path: Path, in_memory: Any) -> None:
+    directory = tmp_path / "store"
+    fill(directory, (("a", 50),))
+    log = next((directory / "commitlog").iterdir())
+    with log.open("r+b") as file:
+        file.seek(20 * 1200)
+        file.write(b"\x00" * 40)
+    in_memory.put(str(directory), "/stores/damaged", recursive=True)
+    there, here = read("memory://stores/damaged"), read(str(directory))
+
+    assert there.equals(here) and here["_corrupt"].null_count < here.num_rows
+    there = read("memory://stores/damaged", subscribe="a", startingOffsets='{"a":{"0":9}}')
+    assert there.equals(read(str(directory), subscribe="a", startingOffsets='{"a":{"0":9}}'))
+
+
+def test_storage_options_reach_the_file_system_and_no_message(tmp_path: Path, counted: Any) -> None:
+    fill(tmp_path / "store", (("a", 3),))
+    counted().put(str(tmp_path / "store"), "/store", recursive=True)
+    options = parse_options({"store": "counted://store", "storageOptions": '{"secret": "s3cr3t"}'})
+    counted.clear_instance_cache()
+    counted.opened_with.clear()
+    plan_messages(pickle.loads(pickle.dumps(options)))
+
+    assert counted.opened_with
+    assert all(each == {"secret": "s3cr3t"} for each in counted.opened_with)
+    assert "s3cr3t" not in repr(options)
+
+
+def test_a_file_that_went_after_the_plan_is_lost_data(
+    spark: Any, tmp_path: Path, in_memory: Any
+) -> None:
+    fill(tmp_path / "store", (("a", 50),))
+    in_memory.put(str(tmp_path / "store"), "/stores/s", recursive=True)
+    options = parse_options({"store": "memory://stores/s", "failOnDataLoss": "false"})
+    columns = wanted_columns(options, StructType.fromDDL("topic string"))
+    tasks = plan_messages(options)
+    in_memory.rm("/stores/s/commitlog", recursive=True)
+
+    assert [b for pieces in tasks for b in Reader(options, columns).read(pieces)] == []
+    strict = parse_options({"store": "memory://stores/s"})
+    with pytest.raises(PipelineError, match="failOnDataLoss"):
+        list(Reader(strict, columns).read(tasks[0]))
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"store": "nosuch://bucket/store*"}, "Protocol not known"),
+        ({"store": "/tmp", "storageOptions": "{}"}, "storageOptions"),
+        ({"store": "memory://x", "storageOptions": "[1]"}, "storageOptions"),
+        ({"store": "memory://nothing/*"}, "no directory matches"),
+    ],
+)
+def test_a_wrong_place_is_named(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(InvalidOption, match=problem):
+        parse_options(given)
+
+
+def test_a_url_without_a_store_is_no_store() -> None:
+    with pytest.raises(NotAStore, match="memory://nothing"):
+        plan_messages(parse_options({"store": "memory://nothing"}))
+
+
+def test_ranges_with_little_between_them_are_joined() -> None:
+    begins = np.array([900_000, 0, 50, 10_000_000, 5])
+    ends = np.array([900_010, 100, 60, 10_000_000, 6])
+
+    assert joined(begins, ends) == [(0, 100), (900_000, 900_010)]
+    assert joined(0, 10) == [(0, 10)]
+    assert joined(np.array([0, 100 + GAP_MAX]), np.array([100, 200 + GAP_MAX])) == [
+        (0, 200 + GAP_MAX)
+    ]
+    assert joined(5, 5) == []
+
+
+def test_only_what_was_asked_for_is_in_a_fetched_file(in_memory: Any) -> None:
+    content = np.random.default_rng(2).bytes(3 << 20)
+    in_memory.pipe("/stores/file", content)
+    array = map_file(Url("memory://stores/file"), 1 << 20, (1 << 20) + 100)
+
+    assert array[1 << 20 :].tobytes() == content[1 << 20 : (1 << 20) + 100]
+    assert not array[: 1 << 20].any()
+    assert map_file(Url("memory://stores/file")).tobytes() == content
+    with pytest.raises(ValueError):
+        array[0] = 1
