@@ -210,7 +210,7 @@ def test_what_is_wrong_is_said_in_the_querys_error(
     for wrong, named in (
         ({"subscribe": "nope"}, "option 'subscribe'.*no topic is named 'nope'"),
         ({**options, "endingOffsets": "latest"}, "option 'endingOffsets': a stream has no end"),
-        ({**options, "table": "queues"}, "option 'table'"),
+        ({"table": "queues"}, "option 'table'"),
     ):
         with pytest.raises(Exception, match=named):
             run(load(spark, store, **wrong), tmp_path / "wrong")
@@ -221,7 +221,7 @@ def test_what_is_wrong_is_said_in_the_querys_error(
     with pytest.raises(Exception, match=f"the checkpoint is of store {store} .*reads.*other"):
         run(load(spark, tmp_path / "other", **options), tmp_path / "c")
     put(live, "t", 0, 200, size=1000)
-    for log in sorted((store / "commitlog").iterdir())[:4]:
+    for log in sorted((store / "commitlog").iterdir())[:7]:
         log.unlink()
     with pytest.raises(Exception, match=r"removed before they were read.*failOnDataLoss=false"):
         run(load(spark, store, **options), tmp_path / "c")
