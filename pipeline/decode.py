@@ -1,12 +1,14 @@
-"""Rows of a scan as Arrow arrays: one kernel call a column, none a record.
+"""Rows of a scan as Arrow arrays: at most one kernel call a column, none a record.
 
 Two things are done one by one, and only where they occur: compressed bodies are decompressed, and
-each distinct host becomes text once a batch.
+each distinct host becomes text once a batch. Broken UTF-8 and names that come twice in one record are
+rare too, and take slower kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -14,16 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import columnar
+from pipeline import columnar, gather
 from pipeline.schemas import CORRUPT
 from pipeline.store_files import ByteArray
 from storage.format.compression import decompress
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
 from storage.format.properties import RESERVED, TAGS
 from storage.format.record import (
-    BODY_CRC_POSITION,
     BORN_HOST_POSITION,
-    BORN_TIMESTAMP_POSITION,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_STORE_HOST_V6,
@@ -40,10 +40,6 @@ from storage.kernels.columns import (
     POSITION,
     PROPERTIES_LENGTH,
     PROPERTIES_POSITION,
-    QUEUE_ID,
-    QUEUE_OFFSET,
-    SIZE,
-    STORE_TIMESTAMP,
     STORE_TIMESTAMP_POSITION,
     SYS_FLAG,
     TOPIC_LENGTH,
@@ -52,11 +48,13 @@ from storage.kernels.columns import (
     UNIQ_KEY_POSITION,
 )
 
-FLAG_POSITION: Final = 16
 HOSTS_MAX: Final = 256
 LOG_APPEND_TIME: Final = 1  # Kafka's timestampType for a time that the store gave
 TAGS_NAME: Final = np.frombuffer(TAGS.encode(), np.uint8)
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+PROPERTIES_TYPE: Final = pa.map_(pa.string(), pa.string())
+PAIR_FIELDS: Final = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+UNKNOWN: Final = -1  # Arrow counts the nulls when it has to
 RESERVED_NAMES: Final = pa.array(sorted(RESERVED), pa.string())
 
 Rows = npt.NDArray[np.int64]
@@ -85,24 +83,40 @@ class Batch:
     def _longs(self, column: int) -> Longs:
         return np.ascontiguousarray(self.rows[:, column])
 
-    def _number(self, column: int, kind: Any) -> Array:
-        return pa.array(self._longs(column).astype(kind.to_pandas_dtype(), copy=False), kind)
+    @cached_property
+    def _numbers(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        ints = np.empty((gather.INT_COUNT, len(self.rows)), np.int32)
+        longs = np.empty((gather.LONG_COUNT, len(self.rows)), np.int64)
+        _whole(gather.read_numbers(self.data, self.rows, ints, longs))
+        return ints, longs
 
-    def _ints_at(self, positions: Longs) -> Array:
-        out = np.empty(len(positions), np.int32)
-        _whole(columnar.read_i32s(self.data, positions, out))
-        return pa.array(out)
+    def int_column(self, number: int) -> Array:
+        """Return one of the 32-bit numbers, by its INT_* name in ``pipeline.gather``."""
+        return _numeric(self._numbers[0][number], pa.int32())
 
-    def _longs_at(self, positions: Longs) -> Longs:
-        out = np.empty(len(positions), np.int64)
-        _whole(columnar.read_i64s(self.data, positions, out))
-        return out
+    def long_column(self, number: int, kind: Any = None) -> Array:
+        """Return one of the 64-bit numbers, by its LONG_* name in ``pipeline.gather``."""
+        return _numeric(self._numbers[1][number], kind or pa.int64())
 
     def _bytes(self, positions: Longs, lengths: Longs, kind: Any) -> Array:
         offsets = np.empty(len(positions) + 1, np.int32)
         out = np.empty(int(lengths.sum()), np.uint8)
         _whole(columnar.gather_bytes(self.data, positions, lengths, offsets, out))
         return _binary(offsets, out, kind)
+
+    def _column(self, position: int, length: int, kind: Any, feature: int = 0) -> Array | None:
+        """Return what two columns of the rows name; None if it is text and not UTF-8."""
+        count = len(self.rows)
+        offsets = np.empty(count + 1, np.int32)
+        present = np.zeros((count + 7) // 8 if feature else 0, np.uint8)
+        out = np.empty(int(self.rows[:, length].sum()), np.uint8)
+        written = gather.gather_column(
+            self.data, self.rows, position, length, feature, int(kind == pa.string()),
+            offsets, present, out,
+        )  # fmt: skip
+        if written == gather.OTHER:
+            return None
+        return _binary(offsets, out[: _whole(written)], kind, present if feature else None)
 
     def _text(
         self, positions: Longs, lengths: Longs, absent: npt.NDArray[np.bool_] | None
@@ -112,10 +126,11 @@ class Batch:
         offsets = np.empty(len(positions) + 1, np.int32)
         out = np.empty(size + 3, np.uint8)
         _whole(columnar.gather_text(self.data, positions, lengths, offsets, out))
-        return _binary(offsets, out, pa.string(), absent)
+        present = None if absent is None else np.packbits(~absent, bitorder="little")
+        return _binary(offsets, out, pa.string(), present)
 
     def topic(self) -> Array:
-        return self._bytes(self._longs(TOPIC_POSITION), self._longs(TOPIC_LENGTH), pa.string())
+        return self._column(TOPIC_POSITION, TOPIC_LENGTH, pa.string())  # a scan lets ASCII by
 
     def message_id(self) -> Array:
         """The client's unique id; without one, the offset message id, as a consumer has it."""
@@ -132,11 +147,25 @@ class Batch:
         return _binary(offsets, out, pa.string())
 
     def _property_text(self, position: int, length: int, feature: int) -> Array:
+        made = self._column(position, length, pa.string(), feature)
+        if made is not None:
+            return made
         absent = (self.rows[:, FEATURES] & feature) == 0
         positions = np.where(absent, columnar.NONE, self.rows[:, position])
         return self._text(positions, self.rows[:, length], absent)
 
     def tags(self) -> Array:
+        """The tag; null without one."""
+        count = len(self.rows)
+        offsets = np.empty(count + 1, np.int32)
+        present = np.zeros((count + 7) // 8, np.uint8)
+        out = np.empty(int(self.rows[:, PROPERTIES_LENGTH].sum()), np.uint8)
+        written = gather.gather_tags(self.data, self.rows, TAGS_NAME, offsets, present, out)
+        if written == gather.OTHER:
+            return self._broken_tags()
+        return _binary(offsets, out[: _whole(written)], pa.string(), present)
+
+    def _broken_tags(self) -> Array:
         positions, lengths = np.empty((2, len(self.rows)), np.int64)
         _whole(
             columnar.find_property(
@@ -150,7 +179,7 @@ class Batch:
         return self._property_text(KEYS_POSITION, KEYS_LENGTH, HAS_KEYS)
 
     def body(self) -> Array:
-        stored = self._bytes(self._longs(BODY_POSITION), self._longs(BODY_LENGTH), pa.binary())
+        stored = self._column(BODY_POSITION, BODY_LENGTH, pa.binary())
         packed = (self.rows[:, SYS_FLAG] & SYS_FLAG_COMPRESSED) != 0
         if not self.decompress_bodies or not packed.any():
             return stored
@@ -183,6 +212,36 @@ class Batch:
         return pair_offsets, keys, (values[:count], value_lengths[:count])
 
     def properties(self) -> Array:
+        """All properties; of equal names the last value."""
+        sizes = self.rows[:, PROPERTIES_LENGTH].sum()
+        capacity = int(sizes) // 4 + len(self.rows) + 2
+        pair_offsets = np.empty(len(self.rows) + 1, np.int32)
+        name_offsets, value_offsets = np.empty((2, capacity), np.int32)
+        names, values = np.empty((2, int(sizes)), np.uint8)
+        count = gather.gather_pairs(
+            self.data, self.rows, pair_offsets, name_offsets, names, value_offsets, values
+        )
+        if count == gather.OTHER:
+            return self._other_properties()
+        count = _whole(count)
+        return pa.Array.from_buffers(
+            PROPERTIES_TYPE,
+            len(self.rows),
+            [None, pa.py_buffer(pair_offsets)],
+            0,
+            0,
+            [
+                pa.StructArray.from_arrays(
+                    [
+                        _binary(name_offsets[: count + 1], names, pa.string()),
+                        _binary(value_offsets[: count + 1], values, pa.string()),
+                    ],
+                    fields=PAIR_FIELDS,
+                )
+            ],
+        )
+
+    def _other_properties(self) -> Array:
         offsets, keys, (values, lengths) = self._pairs()
         return pa.MapArray.from_arrays(pa.array(offsets), keys, self._text(values, lengths, None))
 
@@ -227,20 +286,18 @@ class Batch:
                  self.hosts(positions[half:], lengths[half:])]
             )  # fmt: skip
         texts = [
-            decode_host(self.data[positions[row] : positions[row] + lengths[row]].tobytes())
+            _host_text(self.data[positions[row] : positions[row] + lengths[row]].tobytes())
             for row in firsts[:distinct].tolist()
         ]
+        if distinct == 1:
+            return pa.repeat(pa.scalar(texts[0], pa.string()), len(positions))
         return pa.array(texts, pa.string()).take(pa.array(numbers))
 
-    def after_store_host(self) -> Longs:
-        positions, lengths = self._store_hosts()
-        return positions + lengths
-
     def born_timestamp(self) -> Array:
-        return _timestamps(self._longs_at(self._longs(POSITION) + BORN_TIMESTAMP_POSITION))
+        return self.long_column(gather.LONG_BORN_TIMESTAMP, TIMESTAMP)
 
     def store_timestamp(self) -> Array:
-        return _timestamps(self._longs(STORE_TIMESTAMP))
+        return self.long_column(gather.LONG_STORE_TIMESTAMP, TIMESTAMP)
 
     def key(self) -> Array:
         return self.keys().cast(pa.binary())
@@ -248,10 +305,10 @@ class Batch:
 
 COLUMNS: Final[dict[str, Callable[[Batch], Array]]] = {
     "topic": Batch.topic,
-    "queueId": lambda batch: batch._number(QUEUE_ID, pa.int32()),
-    "queueOffset": lambda batch: batch._number(QUEUE_OFFSET, pa.int64()),
-    "physicalOffset": lambda batch: batch._number(COMMIT_OFFSET, pa.int64()),
-    "size": lambda batch: batch._number(SIZE, pa.int32()),
+    "queueId": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
+    "queueOffset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
+    "physicalOffset": lambda batch: batch.long_column(gather.LONG_COMMIT_OFFSET),
+    "size": lambda batch: batch.int_column(gather.INT_SIZE),
     "msgId": Batch.message_id,
     "tags": Batch.tags,
     "keys": Batch.keys,
@@ -262,21 +319,24 @@ COLUMNS: Final[dict[str, Callable[[Batch], Array]]] = {
     "storeTimestamp": Batch.store_timestamp,
     "bornHost": lambda batch: batch.hosts(*batch._born_hosts()),
     "storeHost": lambda batch: batch.hosts(*batch._store_hosts()),
-    "sysFlag": lambda batch: batch._number(SYS_FLAG, pa.int32()),
-    "flag": lambda batch: batch._ints_at(batch._longs(POSITION) + FLAG_POSITION),
-    "bodyCrc": lambda batch: batch._ints_at(batch._longs(POSITION) + BODY_CRC_POSITION),
-    "reconsumeTimes": lambda batch: batch._ints_at(batch.after_store_host()),
-    "preparedTransactionOffset": lambda batch: pa.array(
-        batch._longs_at(batch.after_store_host() + 4)
-    ),
+    "sysFlag": lambda batch: batch.int_column(gather.INT_SYS_FLAG),
+    "flag": lambda batch: batch.int_column(gather.INT_FLAG),
+    "bodyCrc": lambda batch: batch.int_column(gather.INT_BODY_CRC),
+    "reconsumeTimes": lambda batch: batch.int_column(gather.INT_RECONSUME_TIMES),
+    "preparedTransactionOffset": lambda batch: batch.long_column(gather.LONG_PREPARED_OFFSET),
     "key": Batch.key,
     "value": Batch.body,
-    "partition": lambda batch: batch._number(QUEUE_ID, pa.int32()),
-    "offset": lambda batch: batch._number(QUEUE_OFFSET, pa.int64()),
+    "partition": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
+    "offset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
     "timestamp": Batch.store_timestamp,
     "timestampType": lambda batch: pa.array(np.full(len(batch), LOG_APPEND_TIME, np.int32)),
 }
 BODY_COLUMNS: Final = frozenset(("body", "value"))
+
+
+@lru_cache(4096)
+def _host_text(encoded: bytes) -> str:
+    return decode_host(encoded)
 
 
 def body_first(names: Sequence[str]) -> list[str]:
@@ -284,8 +344,8 @@ def body_first(names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: name == CORRUPT)
 
 
-def _timestamps(milliseconds: Longs) -> Array:
-    return pa.array(milliseconds * 1000, TIMESTAMP)
+def _numeric(values: npt.NDArray[Any], kind: Any) -> Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], 0)
 
 
 def _whole(result: int) -> int:
@@ -298,12 +358,8 @@ def _binary(
     offsets: npt.NDArray[np.int32],
     values: ByteArray,
     kind: Any,
-    absent: npt.NDArray[np.bool_] | None = None,
+    present: ByteArray | None = None,
 ) -> Array:
-    validity = None
-    nulls = 0
-    if absent is not None and absent.any():
-        nulls = int(absent.sum())
-        validity = pa.py_buffer(np.packbits(~absent, bitorder="little"))
-    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(values)]
-    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers, nulls)
+    validity = None if present is None else pa.py_buffer(present)
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(values[: int(offsets[-1])])]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers, 0 if present is None else UNKNOWN)

@@ -37,7 +37,7 @@ from storage.kernels.columns import (
 )
 
 BATCH_BYTES: Final = 16 << 20
-RUN_BYTES: Final = 3 << 20  # of log that becomes one batch with bodies: less than Spark's pool hands out
+RUN_BYTES: Final = 5 << 19  # of log for one batch with bodies: under the 4 MiB that Spark pools
 PACKED_BATCH_BYTES: Final = 1 << 20  # of batches with compressed bodies, which grow
 UNITS_MAX: Final = ROWS_MAX
 LOG: Final = logging.getLogger(__name__)
