@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.errors import InvalidOption
 from pipeline.log_view import WHOLE_LOG, Lane, Look, Span
 from pipeline.options import Selection
 from pipeline.plan import Piece, Queue, QueueKey, QueueRange, StorePlan, Tail, stored_at
 from pipeline.queue_cursor import QueueCursor, QueueDirectories
 from pipeline.queue_files import QueueFiles
+from pipeline.selecting import check_topics
 from pipeline.store_files import StoreFiles, find_boundary, map_file
 from pipeline.store_watch import StoreWatch
 from pipeline.topic_table import topic_names
@@ -125,19 +125,8 @@ class FileView:
 
         A pattern may wait for topics to come; an assigned queue, for its first message.
         """
-        chosen = self._selection
         known = {topic for topic, _ in self._queues} | topic_names(self.root)
-        option, topics = "subscribe", chosen.topics
-        if chosen.assigned is not None:
-            option, topics = "assign", tuple(chosen.assigned)
-        for topic in topics:
-            if topic not in known:
-                some = ", ".join(sorted(known)[:10]) or "none"
-                raise InvalidOption(
-                    option,
-                    f"{self.root}: no topic is named {topic!r}; topics: {some}. To wait for one to"
-                    " come, use subscribePattern",
-                )
+        check_topics(self._selection, known, str(self.root))
 
     def offset_at_time(self, lane: Lane, timestamp_ms: int) -> int | None:
         """Return the first offset stored at or after a time."""

@@ -22,6 +22,33 @@ class HasTopic(Protocol):
 Q = TypeVar("Q", bound=HasTopic)
 
 
+def wants(chosen: Selection, topic: str, queue_id: int) -> bool:
+    """Tell whether a queue is chosen, whether it is there or comes later."""
+    if chosen.pattern is not None:
+        return re.fullmatch(chosen.pattern, topic) is not None
+    if chosen.assigned is not None:
+        return queue_id in chosen.assigned.get(topic, ())
+    return chosen.is_everything or topic in chosen.topics
+
+
+def check_topics(chosen: Selection, known: Collection[str], where: str) -> None:
+    """Raise InvalidOption for a chosen topic that a store does not know.
+
+    Of a stream: a pattern may wait for topics to come; an assigned queue, for its first message.
+    """
+    option, topics = "subscribe", chosen.topics
+    if chosen.assigned is not None:
+        option, topics = "assign", tuple(chosen.assigned)
+    for topic in topics:
+        if topic not in known:
+            some = ", ".join(sorted(known)[:10]) or "none"
+            raise InvalidOption(
+                option,
+                f"{where}: no topic is named {topic!r}; topics: {some}. To wait for one to come,"
+                " use subscribePattern",
+            )
+
+
 def select(
     queues: Mapping[tuple[str, int], Q], topics: Collection[str], chosen: Selection, where: str
 ) -> list[Q]:

@@ -38,7 +38,8 @@ Offset = dict[str, Any]
 def make_stream_reader(given: dict[str, str], schema: StructType) -> StreamReader:
     """Check everything that can be checked and return a reader."""
     options = parse_options(given, streaming=True)
-    if options.min_offsets_per_trigger and options.selection.is_everything:
+    whole_log = options.selection.is_everything and not options.endpoint
+    if options.min_offsets_per_trigger and whole_log:
         raise InvalidOption(
             "minOffsetsPerTrigger",
             "counts offsets of queues, so choose them: subscribe, subscribePattern or assign",
@@ -47,9 +48,12 @@ def make_stream_reader(given: dict[str, str], schema: StructType) -> StreamReade
 
 
 def open_views(options: ReadOptions) -> list[LogView]:
-    """Open every store that the options name. Raises NotAStore, InvalidOption."""
+    """Return a view of every store that the options name. Raises NotAStore, InvalidOption."""
     from pipeline.file_view import FileView
+    from pipeline.remote_view import RemoteView
 
+    if options.endpoint:
+        return [RemoteView(options)]
     for store in options.stores:
         if "://" in store:
             raise InvalidOption("store", f"{store}: a stream reads stores in directories, not URLs")
