@@ -22,7 +22,7 @@ from storage.format.record import BLANK_SIZE, encode_blank
 from storage.kernels.batch import place_few, place_records
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray
+    from storage.files.filesystem import Buffer, ByteArray
     from storage.files.mapped_file import MappedFile
     from storage.files.mapped_file_queue import MappedFileQueue
 
@@ -107,11 +107,27 @@ class CommitLog:
             self._append_property_crc, batch.placed_rows,
         )  # fmt: skip
         assert end == position + batch.placed_size
+        self._mark_appended(file, end)
+        return commit_offset
+
+    def append_record(self, size: int, complete: Callable[[int], Buffer]) -> int:
+        """Place the one record of ``size`` bytes that ``complete`` returns for its commit offset.
+
+        Returns that offset. Raises StoreBusy or StoreFull, and then nothing was stored.
+        """
+        file = self._file_for(size)
+        position = file.appended_position
+        commit_offset = file.start_offset + position
+        end = position + size
+        file.write_array[position:end] = np.frombuffer(complete(commit_offset), np.uint8)
+        self._mark_appended(file, end)
+        return commit_offset
+
+    def _mark_appended(self, file: MappedFile, end: int) -> None:
         file.mark_appended(end)
         self.appended_offset = file.start_offset + end
         if not file.is_buffered:
             self.committed_offset = self.appended_offset
-        return commit_offset
 
     def _file_for(self, size: int) -> MappedFile:
         """Return the file that takes ``size`` bytes, rolling if they do not fit."""

@@ -38,7 +38,9 @@ from storage.errors import (
     StoreFailed,
 )
 from storage.files.filesystem import OsFileSystem
+from storage.format.hosts import IPV4_HOST_SIZE
 from storage.format.message_id import encode_message_id
+from storage.format.record import complete_record
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET
 from storage.message import BatchResult, Message, PutResult, QueueRange
 from storage.open_transaction import LogAccess
@@ -164,15 +166,14 @@ class StoreWriter:
         self._check_open()
         if not messages:
             return []
+        if len(messages) == 1 and len(self._engine.store_host) == IPV4_HOST_SIZE:
+            return [self._put_one(messages[0], born_host)]
         encoded = [self._encoder.encode(message, born_host) for message in messages]
         prepared = self._preparer.prepare(b"".join([record for record, _, _ in encoded]))
-        commit_offset, store_timestamp_ms, firsts = self._append(prepared)
-        if prepared.record_count == 1:
-            placed = [[firsts[0], commit_offset]]
-        else:
-            placed = prepared.placed_rows[
-                : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
-            ].tolist()
+        _, store_timestamp_ms, _ = self._append(prepared)
+        placed = prepared.placed_rows[
+            : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
+        ].tolist()
         host = self._engine.store_host
         return [
             PutResult(
@@ -188,6 +189,41 @@ class StoreWriter:
                 messages, encoded, placed, strict=True
             )
         ]
+
+    def _put_one(self, message: Message, born_host: str) -> PutResult:
+        """Append one message; what its encoder made needs no check by a kernel."""
+        encoded, unique_key, queue_id = self._encoder.encode(message, born_host)
+        record = bytearray(encoded)
+        engine = self._engine
+        host = engine.store_host
+        key = (message.topic.encode(), queue_id)
+        engine.log.check_size(len(record))
+        with self._append_lock:
+            self._admit(len(record))
+            self._check_queue(key)
+            queue_offset = self._next_offset(key)
+            store_timestamp_ms = self._clock.now_ms()
+
+            def complete(commit_offset: int) -> bytearray:
+                complete_record(
+                    record, queue_offset=queue_offset, commit_offset=commit_offset,
+                    store_timestamp_ms=store_timestamp_ms, store_host=host,
+                    property_crc=self._config.append_property_crc,
+                )  # fmt: skip
+                return record
+
+            commit_offset = engine.log.append_record(len(record), complete)
+            self._next_offsets[key] = queue_offset + 1
+            engine.appended(store_timestamp_ms)
+        return PutResult(
+            topic=message.topic,
+            queue_id=queue_id,
+            queue_offset=queue_offset,
+            commit_offset=commit_offset,
+            message_id=encode_message_id(host, commit_offset),
+            unique_key=unique_key,
+            store_timestamp_ms=store_timestamp_ms,
+        )
 
     def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
         """Append records that a client encoded, all or none; does not wait for durability.
@@ -216,14 +252,7 @@ class StoreWriter:
         log = engine.log
         log.check_size(prepared.placed_size)
         with self._append_lock:
-            self._check_open()
-            unflushed = log.appended_offset - log.flushed_offset
-            # A store that holds nothing unflushed takes any batch, however small the bound.
-            if unflushed and unflushed + prepared.placed_size > self._config.unflushed_bytes_max:
-                engine.flusher.hurry()
-                raise StoreBusy(
-                    f"{unflushed} bytes wait to be flushed", retry_delay_ms=BUSY_RETRY_MS
-                )
+            self._admit(prepared.placed_size)
             check = self._check_topic if decided else self._check_queue
             for key in prepared.queues:
                 check(key)
@@ -241,6 +270,16 @@ class StoreWriter:
                 self._next_offsets[key] = first + size
             engine.appended(store_timestamp_ms)
         return commit_offset, store_timestamp_ms, firsts
+
+    def _admit(self, size: int) -> None:
+        """Raise StoreBusy if ``size`` more bytes would be too many that no sync has covered."""
+        self._check_open()
+        log = self._engine.log
+        unflushed = log.appended_offset - log.flushed_offset
+        # A store that holds nothing unflushed takes any batch, however small the bound.
+        if unflushed and unflushed + size > self._config.unflushed_bytes_max:
+            self._engine.flusher.hurry()
+            raise StoreBusy(f"{unflushed} bytes wait to be flushed", retry_delay_ms=BUSY_RETRY_MS)
 
     def _check_queue(self, key: QueueKey) -> None:
         """Raise unless the topic exists, may be written to, and has the queue."""

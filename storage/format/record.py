@@ -52,7 +52,14 @@ from typing import Final
 from zlib import crc32
 
 from storage.format.compression import decompress
-from storage.format.hosts import ANY_HOST, IPV6_HOST_SIZE, decode_host, encode_host, host_size
+from storage.format.hosts import (
+    ANY_HOST,
+    IPV4_HOST_SIZE,
+    IPV6_HOST_SIZE,
+    decode_host,
+    encode_host,
+    host_size,
+)
 from storage.format.properties import (
     CRC32,
     PROPERTIES_SIZE_MAX,
@@ -90,7 +97,10 @@ HEAD: Final = Struct(
     "i"  # sys_flag
     "q"  # born_timestamp_ms
 )
+OFFSETS: Final = Struct(">qq")  # queue_offset, commit_offset
 STORE_TIMESTAMP: Final = Struct(">q")
+UNTIL_BODY: Final = Struct(HEAD.format + "8sq8s" + "iqi")  # IPv4 hosts, and AFTER_HOSTS
+STORED: Final = Struct(">q8s")  # store_timestamp_ms, an IPv4 store_host
 AFTER_HOSTS: Final = Struct(
     ">i"  # reconsume_times
     "q"  # prepared_transaction_offset
@@ -123,6 +133,7 @@ TRAILER_FIXED_RIGHT_MIN: Final = 8
 TRAILER_RIGHT_MIN: Final = 11
 CRC_MASK: Final = 0x7FFF_FFFF
 
+_ANY_HOST: Final = encode_host(ANY_HOST)
 _TRAILER_HEAD: Final = CRC32.encode() + b"\x01"
 _ZERO_TRAILER: Final = _TRAILER_HEAD + b"0" * PROPERTY_CRC_DIGITS + b"\x02"
 
@@ -345,6 +356,28 @@ def set_property_crc(record: bytearray) -> None:
     record[covered:] = property_crc_trailer(crc32(memoryview(record)[:covered]) & CRC_MASK)
 
 
+def complete_record(
+    record: bytearray,
+    *,
+    queue_offset: int,
+    commit_offset: int,
+    store_timestamp_ms: int,
+    store_host: bytes,
+    property_crc: bool,
+) -> None:
+    """Fill in what ``encode_for_batch`` left zero; ``store_host`` is one of IPv4, encoded.
+
+    ``property_crc`` says that the record's last 20 bytes are a reserved trailer: it is written last.
+    """
+    OFFSETS.pack_into(record, QUEUE_OFFSET_POSITION, queue_offset, commit_offset)
+    position = BORN_HOST_POSITION + host_size(
+        ipv6=bool(record[SYS_FLAG_POSITION + 3] & SYS_FLAG_BORN_HOST_V6)
+    )
+    STORED.pack_into(record, position, store_timestamp_ms, store_host)
+    if property_crc:
+        set_property_crc(record)
+
+
 def encode_record(
     *,
     topic: str,
@@ -423,6 +456,28 @@ def encode_for_batch(
     """
     if reserve_property_crc:
         properties_bytes = reserve_property_crc_trailer(properties_bytes)
+    born_host_bytes = encode_host(born_host)
+    topic_bytes = topic.encode()
+    sizes = len(body), len(topic_bytes), len(properties_bytes)
+    if (
+        len(born_host_bytes) == IPV4_HOST_SIZE
+        and sizes[1] <= TOPIC_SIZE_MAX_V1
+        and sizes[2] <= PROPERTIES_SIZE_MAX
+    ):
+        return b"".join(
+            (
+                UNTIL_BODY.pack(
+                    RECORD_SIZE_MIN + sum(sizes), MAGIC_V1, body_crc(body), queue_id, flag, 0, 0,
+                    sys_flag & ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6),
+                    born_timestamp_ms, born_host_bytes, 0, _ANY_HOST, 0, 0, sizes[0],
+                ),
+                body,
+                TOPIC_LENGTH_V1.pack(sizes[1]),
+                topic_bytes,
+                PROPERTIES_LENGTH.pack(sizes[2]),
+                properties_bytes,
+            )
+        )  # fmt: skip
     return encode_record(
         topic=topic,
         queue_id=queue_id,
