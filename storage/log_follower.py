@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
 ROWS_MAX: Final = 8_192
+FEW_BYTES: Final = 128 << 10  # read in less time than a hand-over of the GIL takes
 
 
 class LogFiles(Protocol):
@@ -64,7 +65,8 @@ class LogFollower:
             self.skip_damage(begin, start)
             self.position = start
             return True
-        count, next_position, stop = scan.scan_records(
+        walk = scan.scan_few if len(data) <= FEW_BYTES else scan.scan_records
+        count, next_position, stop = walk(
             data, 0, len(data), begin, columns.CHECK_COMMIT_OFFSET, self._rows
         )
         if count:

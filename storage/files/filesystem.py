@@ -44,6 +44,7 @@ __all__ = [
 PAGE_SIZE: Final = mmap.PAGESIZE
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ZEROS: Final = bytes(1 << 20)
+_FEW_BYTES: Final = 4_096  # written while holding the GIL
 
 
 @contextmanager
@@ -131,6 +132,12 @@ class OsFile:
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data``."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        if (
+            0 < len(view) <= _FEW_BYTES
+            and not view.readonly
+            and libc.pwrite_few(self._descriptor, view, position)
+        ):
+            return
         try:
             written = os.pwrite(self._descriptor, view, position)
             while written < len(view):

@@ -1,6 +1,6 @@
 """The few system calls that Python has no binding for, or binds while holding the GIL.
 
-All of them go through ``ctypes.CDLL``, which lets other threads run during the call.
+All but ``pwrite_few`` go through ``ctypes.CDLL``, which lets other threads run during the call.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.syscall.restype = ctypes.c_long
+_pwrite = ctypes.PyDLL(None).pwrite
+_pwrite.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
+_pwrite.restype = ctypes.c_ssize_t
 
 
 class _Timespec(ctypes.Structure):
@@ -52,6 +55,16 @@ def _fallocate(descriptor: int, mode: int, position: int, length: int) -> bool:
         if code != errno.EINTR:
             raise OSError(code, os.strerror(code))
     return True
+
+
+def pwrite_few(descriptor: int, data: memoryview, position: int) -> bool:
+    """Write a writable view's few bytes while holding the GIL; False if not all were written.
+
+    A hand-over of the GIL to a busy thread and back costs more than copying to the page cache.
+    """
+    size = len(data)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(data))
+    return int(_pwrite(descriptor, address, size, position)) == size
 
 
 def populate_for_write(address: int, length: int) -> bool:

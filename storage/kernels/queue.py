@@ -14,6 +14,7 @@ from storage.format.record import (
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_TRANSACTION_MASK,
 )
+from storage.kernels.batch import group_rows
 from storage.kernels.big_endian import write_i32, write_i64
 from storage.kernels.columns import (
     COLUMN_COUNT,
@@ -24,6 +25,7 @@ from storage.kernels.columns import (
     TAG_CODE,
 )
 from storage.kernels.jit import (
+    BYTES,
     INT64S,
     ROWS,
     WRITABLE_BYTES,
@@ -32,6 +34,7 @@ from storage.kernels.jit import (
     inner,
     int64,
     kernel,
+    results,
 )
 
 
@@ -42,19 +45,12 @@ def has_unit(sys_flag: int) -> bool:
     return transaction != SYS_FLAG_PREPARED and transaction != SYS_FLAG_ROLLBACK
 
 
-@kernel(int64(ROWS, int64, INT64S, int64, int64, WRITABLE_BYTES, WRITABLE_INT64S))
-def build_units(
+@inner
+def write_units(
     rows: Any, count: int, group_of: Any, group_count: int, commit_offset_base: int,
     out_units: Any, group_start: Any,
 ) -> int:  # fmt: skip
-    """Write the units of rows ``[0, count)``, each group's units contiguous and in row order.
-
-    A unit's commit offset is ``commit_offset_base`` + POSITION, so the base is that of the scanned
-    array's first byte. Prepared and rolled-back records get none, nor do rows with a group outside
-    ``[0, group_count)``. Group g's units are ``[group_start[g], group_start[g + 1])`` of
-    ``out_units`` (20 bytes each), so ``group_start`` needs ``group_count + 1`` places and
-    ``out_units`` 20 x ``count`` bytes. Returns the number of units, -1 if an array is too small.
-    """
+    """What :func:`build_units` does, for kernels."""
     if (
         count > rows.shape[0]
         or rows.shape[1] != COLUMN_COUNT
@@ -83,16 +79,29 @@ def build_units(
     return i64(group_start[group_count])
 
 
-@kernel(int64(ROWS, int64, INT64S, int64, INT64S, WRITABLE_INT64S))
-def unit_queue_offsets(
+@kernel(int64(ROWS, int64, INT64S, int64, int64, WRITABLE_BYTES, WRITABLE_INT64S))
+def build_units(
+    rows: Any, count: int, group_of: Any, group_count: int, commit_offset_base: int,
+    out_units: Any, group_start: Any,
+) -> int:  # fmt: skip
+    """Write the units of rows ``[0, count)``, each group's units contiguous and in row order.
+
+    A unit's commit offset is ``commit_offset_base`` + POSITION, so the base is that of the scanned
+    array's first byte. Prepared and rolled-back records get none, nor do rows with a group outside
+    ``[0, group_count)``. Group g's units are ``[group_start[g], group_start[g + 1])`` of
+    ``out_units`` (20 bytes each), so ``group_start`` needs ``group_count + 1`` places and
+    ``out_units`` 20 x ``count`` bytes. Returns the number of units, -1 if an array is too small.
+    """
+    return write_units(
+        rows, count, group_of, group_count, commit_offset_base, out_units, group_start
+    )
+
+
+@inner
+def name_queue_offsets(
     rows: Any, count: int, group_of: Any, group_count: int, group_start: Any, out: Any
 ) -> int:
-    """The queue offset each unit of :func:`build_units` belongs at, as its record says.
-
-    Arguments as given to and filled by :func:`build_units`; ``out[u]`` becomes the QUEUE_OFFSET of
-    unit u's row. Returns the first unit whose offset is not its predecessor's + 1 within its group,
-    the number of units if there is none, or -1 if an array is too small.
-    """
+    """What :func:`unit_queue_offsets` does, for kernels."""
     if (
         count > rows.shape[0]
         or rows.shape[1] != COLUMN_COUNT
@@ -116,3 +125,43 @@ def unit_queue_offsets(
             if unit > group_start[group] and out[unit] != out[unit - 1] + 1 and unit < first_gap:
                 first_gap = unit
     return first_gap
+
+
+@kernel(int64(ROWS, int64, INT64S, int64, INT64S, WRITABLE_INT64S))
+def unit_queue_offsets(
+    rows: Any, count: int, group_of: Any, group_count: int, group_start: Any, out: Any
+) -> int:
+    """The queue offset each unit of :func:`build_units` belongs at, as its record says.
+
+    Arguments as given to and filled by :func:`build_units`; ``out[u]`` becomes the QUEUE_OFFSET of
+    unit u's row. Returns the first unit whose offset is not its predecessor's + 1 within its group,
+    the number of units if there is none, or -1 if an array is too small.
+    """
+    return name_queue_offsets(rows, count, group_of, group_count, group_start, out)
+
+
+@kernel(
+    results(int64, 2)(
+        BYTES, ROWS, int64, int64, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
+        WRITABLE_BYTES, WRITABLE_INT64S, WRITABLE_INT64S,
+    ),
+    nogil=False,
+)  # fmt: skip
+def units_of_few(
+    data: Any, rows: Any, count: int, commit_offset_base: int, group_of: Any, first_row: Any,
+    group_size: Any, out_units: Any, group_start: Any, out_queue_offsets: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """Group rows, build their units and name their queue offsets, holding the interpreter lock.
+
+    Arguments and what becomes of them are those of :func:`group_by_queue`, :func:`build_units` and
+    :func:`unit_queue_offsets`. Returns the numbers of groups and of units, -1 where theirs fail.
+    """
+    group_count = group_rows(data, rows, count, group_of, first_row, group_size)
+    if group_count < 0:
+        return i64(-1), i64(-1)
+    total = write_units(
+        rows, count, group_of, group_count, commit_offset_base, out_units, group_start
+    )
+    if total >= 0:
+        name_queue_offsets(rows, count, group_of, group_count, group_start, out_queue_offsets)
+    return group_count, total

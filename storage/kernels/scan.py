@@ -176,18 +176,11 @@ def check_record(
     return STOP_END
 
 
-@kernel(results(int64, 3)(BYTES, int64, int64, int64, int64, WRITABLE_ROWS))
-def scan_records(
+@inner
+def scan_rows(
     data: Any, begin: int, end: int, commit_offset_of_begin: int, checks: int, rows: Any
 ) -> tuple[int, int, int]:
-    """Walk the records of ``data[begin:end]`` until one is not good or ``rows`` is full.
-
-    ``checks`` are CHECK_* bits; ``commit_offset_of_begin`` is what CHECK_COMMIT_OFFSET starts from.
-    Returns ``(row_count, next_position, stop)``: rows ``[0, row_count)`` are whole and good,
-    ``next_position`` is where the walk stopped, ``stop`` (a STOP_*) says why. STOP_END means
-    ``next_position == end``. Of a blank record ``next_position`` is its own position. A range that
-    is not inside ``data`` gives ``(0, begin, STOP_TRUNCATED)``.
-    """
+    """What :func:`scan_records` does, for kernels."""
     if begin < 0 or end > data.size or begin > end or rows.shape[1] != COLUMN_COUNT:
         return i64(0), i64(begin), i64(STOP_TRUNCATED)
     capacity = rows.shape[0]
@@ -203,6 +196,29 @@ def scan_records(
         position += rows[count, SIZE]
         count += 1
     return count, position, i64(STOP_END)
+
+
+@kernel(results(int64, 3)(BYTES, int64, int64, int64, int64, WRITABLE_ROWS))
+def scan_records(
+    data: Any, begin: int, end: int, commit_offset_of_begin: int, checks: int, rows: Any
+) -> tuple[int, int, int]:
+    """Walk the records of ``data[begin:end]`` until one is not good or ``rows`` is full.
+
+    ``checks`` are CHECK_* bits; ``commit_offset_of_begin`` is what CHECK_COMMIT_OFFSET starts from.
+    Returns ``(row_count, next_position, stop)``: rows ``[0, row_count)`` are whole and good,
+    ``next_position`` is where the walk stopped, ``stop`` (a STOP_*) says why. STOP_END means
+    ``next_position == end``. Of a blank record ``next_position`` is its own position. A range that
+    is not inside ``data`` gives ``(0, begin, STOP_TRUNCATED)``.
+    """
+    return scan_rows(data, begin, end, commit_offset_of_begin, checks, rows)
+
+
+@kernel(results(int64, 3)(BYTES, int64, int64, int64, int64, WRITABLE_ROWS), nogil=False)
+def scan_few(
+    data: Any, begin: int, end: int, commit_offset_of_begin: int, checks: int, rows: Any
+) -> tuple[int, int, int]:
+    """What :func:`scan_records` does, holding the interpreter lock: for short ranges."""
+    return scan_rows(data, begin, end, commit_offset_of_begin, checks, rows)
 
 
 @kernel(int64(BYTES, int64, int64, int64))
