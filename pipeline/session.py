@@ -14,8 +14,16 @@ from pipeline.schemas import columns_of, ddl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Of each value that Arrow hands to Spark its bounds are checked twice more otherwise; and a collector
+# without barriers for its own threads suits two cores better. About a tenth of a wide read.
+JAVA_OPTIONS: Final = (
+    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+    " -XX:+UseParallelGC"
+)
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
