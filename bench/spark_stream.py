@@ -1,7 +1,8 @@
 """A stream beside a producer: does it keep up, and how late is each message: ``python -m bench.spark_stream``.
 
 A producer in a process of its own appends ``--rate`` MB/s to a store for ``--seconds``; meanwhile a query
-with a trigger of ``--trigger`` reads every column into Spark's noop sink. Latency is from a message's
+with a trigger of ``--trigger`` reads every column into Spark's noop sink. Some short turns come before,
+until Java has compiled what it runs: the first batch of a new session takes some 4 s. Latency is from a message's
 storeTimestamp to the end of the batch that had it, with Spark's own bookkeeping; of each batch 21
 quantiles are taken. Memory is that of the driver, its Java and the Python workers.
 """
@@ -26,6 +27,9 @@ from storage.store import MessageStore
 
 MB: Final = 1_000_000
 QUANTILES: Final = 20
+WARM_UPS: Final = 4
+WARM_UP_S: Final = 0.5
+CATCH_UP_S: Final = 60.0
 BODY_SIZE: Final = 900
 
 
@@ -48,29 +52,79 @@ def batches() -> list[tuple[int, bytes]]:
     return made
 
 
-def produce(directory: Path, rate: float, seconds: float) -> None:
-    """Append at an even rate, beginning when a line comes in; print what was appended."""
+def produce(directory: Path, rate: float) -> None:
+    """For each line that comes in, append at an even rate for so many seconds; tell what was."""
     with MessageStore.open(directory) as store:
         for topic in range(len(SHARES)):
             store.create_topic(f"topic{topic}", QUEUES)
         made, rng = batches(), random.Random(11)
         weights = [share for share, _ in made]
         print("ready", flush=True)
-        sys.stdin.readline()
-        began, written, count, behind = time.perf_counter(), 0, 0, 0.0
-        while (now := time.perf_counter() - began) < seconds:
-            due = now * rate * MB
-            if written >= due:
-                time.sleep(0.001)
-                continue
-            behind = max(behind, (due - written) / (rate * MB))
-            batch = rng.choices(made, weights)[0][1]
-            store.put_batch(batch)
-            written, count = written + len(batch), count + BATCH
-        took = time.perf_counter() - began
-        told = {"bytes": written, "records": count, "seconds": took, "behind_s": behind}
-        print(json.dumps(told), flush=True)
-        sys.stdin.readline()
+        for line in sys.stdin:
+            seconds = float(line)
+            began, written, count, behind = time.perf_counter(), 0, 0, 0.0
+            while (now := time.perf_counter() - began) < seconds:
+                due = now * rate * MB
+                if written >= due:
+                    time.sleep(0.001)
+                    continue
+                behind = max(behind, (due - written) / (rate * MB))
+                batch = rng.choices(made, weights)[0][1]
+                store.put_batch(batch)
+                written, count = written + len(batch), count + BATCH
+            took = time.perf_counter() - began
+            told = {"bytes": written, "records": count, "seconds": took, "behind_s": behind}
+            print(json.dumps(told), flush=True)
+
+
+class Producer:
+    """The process that appends."""
+
+    def __init__(self, store: Path, rate: float) -> None:
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-m", "bench.spark_stream", "--produce", "--store", str(store),
+                "--rate", str(rate),
+            ],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._tell()
+
+    def _tell(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def produce(self, seconds: float) -> dict[str, Any]:
+        """Append for so long; return what was appended."""
+        print(seconds, file=self.process.stdin, flush=True)
+        told: dict[str, Any] = json.loads(self._tell())
+        return told
+
+    def stop(self) -> None:
+        """End, with the store closed."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Reports:
+    """What Spark reported of every batch; it keeps the newest hundred itself."""
+
+    def __init__(self, query: Any) -> None:
+        self._query = query
+        self.found: dict[int, dict[str, Any]] = {}
+
+    def wait_for(self, records: int) -> float:
+        """Wait until so many records have been read in all; return the seconds that it took."""
+        began = time.perf_counter()
+        while sum(report["numInputRows"] for report in self.found.values()) < records:
+            time.sleep(0.05)
+            assert self._query.isActive, self._query.exception()
+            assert time.perf_counter() - began < CATCH_UP_S, "the stream does not catch up"
+            self.found |= {
+                report["batchId"]: json.loads(report.json) for report in self._query.recentProgress
+            }
+        return time.perf_counter() - began
 
 
 class Memory(threading.Thread):
@@ -158,7 +212,7 @@ def main() -> None:
     arguments.add_argument("--produce", action="store_true", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.produce:
-        produce(given.store, given.rate, given.seconds)
+        produce(given.store, given.rate)
         return
     shutil.rmtree(given.store, ignore_errors=True)
     try:
@@ -169,43 +223,32 @@ def main() -> None:
 
 
 def measure(given: argparse.Namespace) -> None:
-    """Run producer and query together."""
+    """Run producer and query together: a few short turns until all is compiled, then the long one."""
     from pipeline import build_session
 
-    producer = subprocess.Popen(
-        [
-            sys.executable, "-m", "bench.spark_stream", "--produce", "--store", str(given.store),
-            "--rate", str(given.rate), "--seconds", str(given.seconds),
-        ],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert producer.stdin is not None and producer.stdout is not None
-    assert producer.stdout.readline() == "ready\n"
+    producer = Producer(given.store, given.rate)
     spark = build_session("local[2]", "penstock stream bench", {"spark.log.level": "ERROR"})
-    memory = Memory(producer.pid)
+    memory = Memory(producer.process.pid)
     memory.start()
     options = dict(option.split("=", 1) for option in given.option)
     reader = spark.readStream.format("penstock").options(**{"subscribePattern": ".*", **options})
     query = start(reader.load(str(given.store.resolve())), given)
     while not query.recentProgress:
         time.sleep(0.1)
-    print(file=producer.stdin, flush=True)
-    told = json.loads(producer.stdout.readline())
-    ended = time.time_ns() / 1e9
-    reports: dict[int, dict[str, Any]] = {}
-    while sum(report["numInputRows"] for report in reports.values()) < told["records"]:
-        time.sleep(0.1)
-        assert query.isActive, query.exception()
-        reports |= {report["batchId"]: json.loads(report.json) for report in query.recentProgress}
-        assert time.time_ns() / 1e9 < ended + 60, "the stream does not catch up within a minute"
-    caught_up = time.time_ns() / 1e9 - ended
+    reports, records = Reports(query), 0
+    for _ in range(WARM_UPS):
+        records += producer.produce(WARM_UP_S)["records"]
+        reports.wait_for(records)
+    cold = set(reports.found)
+    told = producer.produce(given.seconds)
+    caught_up = reports.wait_for(records + told["records"])
     memory.stop()
     query.stop()
-    print(file=producer.stdin, flush=True)
-    producer.wait()
-    show(told, [report for report in reports.values() if report["numInputRows"]], caught_up, memory)
+    producer.stop()
+    read = [r for batch, r in reports.found.items() if batch not in cold and r["numInputRows"]]
+    show(told, read, caught_up, memory)
     if given.json:
-        given.json.write_text(json.dumps({"produced": told, "batches": list(reports.values())}))
+        given.json.write_text(json.dumps({"produced": told, "batches": read}))
     spark.stop()
 
 
