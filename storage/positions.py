@@ -98,6 +98,12 @@ class DurableIndex(NamedTuple):
     file_header: bytes
 
 
+# Where the writer's words are that move with every append.
+_APPENDED: Final = (layout.WRITER_LIVE_POSITION + 56) // 8
+_COMMITTED: Final = (layout.WRITER_LIVE_POSITION + 64) // 8
+_CONFIRM: Final = (layout.WRITER_LIVE_POSITION + 80) // 8
+
+
 def system_boot_id() -> bytes:
     """Return the 16 bytes that change with every boot of the machine."""
     return bytes.fromhex(
@@ -263,9 +269,12 @@ class CheckpointFile:
 
     def publish_append(self, commit_offset: int, *, confirm: bool) -> None:
         """Store what an append without a pool moves, the confirmed offset last; wakes nobody."""
-        self._appended_offset = self._committed_offset = commit_offset
+        if self.role is not Role.WRITER:
+            raise PermissionError("only the writer stores these positions")
+        words = self._words
+        words[_APPENDED] = words[_COMMITTED] = commit_offset
         if confirm:
-            self._confirm_offset = commit_offset
+            words[_CONFIRM] = commit_offset
 
     def publish_committed(self, commit_offset: int) -> None:
         """Store the committed offset; wakes nobody."""

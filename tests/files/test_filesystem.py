@@ -323,3 +323,13 @@ def test_files_do_not_leak_descriptors(tmp_path):
     del file
     gc.collect()
     assert len(names(Path("/proc/self/fd"))) == before
+
+
+def test_few_writable_bytes_are_written_where_they_belong_and_a_failure_is_an_error(tmp_path):
+    """Up to a page goes to the system in one call that keeps the GIL; errors are as of the others."""
+    file = OsFileSystem().create(tmp_path / "f", 100, allocate=False)
+    file.pwrite(memoryview(bytearray(b"few")), 7)
+    assert file.pread(12, 0) == bytes(7) + b"few" + bytes(2)
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.pwrite(memoryview(bytearray(b"few")), 0)
