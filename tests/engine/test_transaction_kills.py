@@ -1,0 +1,182 @@
+"""A writer that dies at any step of staging and committing: each record is stored, and only once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dying_writer import run_dying
+from engine_store import append, check_queues_match_log, record, small_config
+from staged_records import bodies_on_disk, stage
+
+from storage.writer import StoreWriter
+
+VERSIONS = 2
+SIZE = 60  # records of a part; a log file of these stores holds a few hundred
+
+
+def bodies_of(version: int, part: int) -> list[bytes]:
+    return [b"version %d part %d record %d " % (version, part, i) + b"x" * 150 for i in range(SIZE)]
+
+
+def expected() -> list[bytes]:
+    return [
+        body for version in range(VERSIONS) for part in (0, 1) for body in bodies_of(version, part)
+    ]
+
+
+class Driver:
+    """What a Spark driver does, again from the start of a batch after each death of its writer."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[int, list[str]] = {}
+        self.done: set[int] = set()
+        self.round = 0
+
+    def hear(self, told: list[str]) -> None:
+        for line in told:
+            kind, version, attempt = line.split(":")
+            if kind == "staged":
+                self.attempts.setdefault(int(version), []).append(attempt)
+            else:
+                self.done.add(int(version))
+
+    def work(self, writer: StoreWriter, tell: Callable[[str], None]) -> None:
+        if "t" not in {topic.name for topic in writer.list_topics()}:
+            writer.create_topic("t", 2)
+        for version in range(VERSIONS):
+            if version in self.done:
+                continue
+            attempts = list(self.attempts.get(version, ()))
+            if len(attempts) != 2:
+                attempts = []
+                for part in (0, 1):
+                    attempt = f"{part}-{self.round}"
+                    blocks = [
+                        bodies_of(version, part)[: SIZE // 2],
+                        bodies_of(version, part)[SIZE // 2 :],
+                    ]
+                    if stage(writer.transactions, "app", version, attempt, blocks, queue_count=2):
+                        tell(f"staged:{version}:{attempt}")
+                    attempts.append(attempt)
+                stage(writer.transactions, "app", version, f"loser-{self.round}", [[b"never seen"]])
+            writer.transactions.commit("app", version, attempts)
+            tell(f"committed:{version}:")
+
+    def next_round(self) -> None:
+        """Forget attempts of which not all were staged: they are staged anew under other ids."""
+        self.round += 1
+        for version, attempts in list(self.attempts.items()):
+            if len(attempts) != 2:
+                del self.attempts[version]
+
+
+def check_end(directory: Path) -> None:
+    assert bodies_on_disk(directory) == expected()
+    assert check_queues_match_log(directory) == len(expected())
+    left = [path.name for path in (directory / "transactions").rglob("*") if path.is_file()]
+    assert left == ["ledger.json"]
+
+
+@pytest.mark.parametrize(("flush_mode", "torn"), [("async", False), ("sync", True)])
+def test_a_death_at_every_step(tmp_path: Path, flush_mode: str, torn: bool) -> None:
+    fatal, deaths, ended = 0, 0, False
+    while not ended:
+        fatal += 1
+        directory = tmp_path / f"{fatal}"
+        driver = Driver()
+        ended, told = run_dying(directory, driver.work, fatal, torn=torn, flush_mode=flush_mode)
+        deaths += not ended
+        driver.hear(told)
+        driver.next_round()
+        with StoreWriter.open(directory, small_config(flush_mode=flush_mode)) as writer:
+            driver.work(writer, lambda _: None)
+        check_end(directory)
+    assert deaths > 60
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_deaths_one_after_the_other_also_while_recovering(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    flush_mode = dice.choice(["async", "sync"])
+    driver = Driver()
+    ended = False
+    while not ended:
+        ended, told = run_dying(
+            tmp_path, driver.work, dice.randint(1, 40), torn=dice.random() < 0.5,
+            flush_mode=flush_mode,
+        )  # fmt: skip
+        driver.hear(told)
+        driver.next_round()
+        assert driver.round < 200
+    check_end(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_that_takes_what_was_not_synced(tmp_path: Path, seed: int) -> None:
+    """In async mode a decided transaction is whole again, whatever of the log's tail is gone."""
+    dice = random.Random(seed)
+
+    def work(writer: StoreWriter, tell: Callable[[str], None]) -> None:
+        writer.create_topic("t", 2)
+        for i in range(dice.randint(0, 5)):
+            append(writer, record(body=b"unsynced %d" % i))
+        for part in (0, 1):
+            blocks = [bodies_of(0, part)[i : i + 10] for i in range(0, SIZE, 10)]
+            stage(writer.transactions, "app", 0, str(part), blocks, queue_count=2)
+        writer.transactions.commit("app", 0, ["0", "1"])
+
+    with_intent = False
+    for fatal in range(40 + dice.randint(0, 30), 200):
+        directory = tmp_path / str(fatal)
+        ended, told = run_dying(directory, work, fatal, flush_interval_ms=100_000)
+        if ended:
+            break
+        if not list(directory.rglob("intent.json")):
+            continue
+        with_intent = True
+        _cut_power(directory, dice)
+        with StoreWriter.open(directory, small_config()) as writer:
+            assert writer.transactions.commit("app", 0, ["0", "1"])[1]
+        found = [
+            body for body in bodies_on_disk_but_damage(directory) if body.startswith(b"version")
+        ]
+        assert sorted(found) == sorted(bodies_of(0, 0) + bodies_of(0, 1))
+        if dice.random() < 0.5:
+            break
+    assert with_intent
+
+
+def bodies_on_disk_but_damage(directory: Path) -> list[bytes]:
+    from storage.files.filesystem import OsFileSystem
+    from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+    from storage.format.record import decode_record
+    from storage.log_walk import Records, walk_log
+
+    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
+    return [
+        decode_record(step.data, int(position)).body
+        for step in walk_log(files, files.first_offset, files.end_offset)
+        if isinstance(step, Records)
+        for position in step.rows[:, 0]
+    ]
+
+
+def _cut_power(directory: Path, dice: random.Random) -> None:
+    """Zero what was never synced of the log: its tail, or some pages in the middle."""
+    for path in sorted((directory / "commitlog").iterdir()):
+        data = np.memmap(path, np.uint8, mode="r+")
+        used = np.flatnonzero(data)
+        if not len(used):
+            continue
+        end = int(used[-1]) + 1
+        if dice.random() < 0.5:
+            data[dice.randint(0, end) :] = 0
+        else:
+            for page in range(0, end, 4096):
+                if dice.random() < 0.3:
+                    data[page : page + 4096] = 0
+        data.flush()
