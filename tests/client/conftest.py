@@ -22,11 +22,11 @@ def _fake() -> Iterator[FakePenstock]:
 
 @pytest.fixture(name="client")
 def _client(fake: FakePenstock) -> Iterator[Client]:
-    with Client(**fake.addresses, timeout_s=5) as client:
+    with Client(**fake.addresses, timeout_s=20) as client:
         yield client
 
 
 @pytest_asyncio.fixture(name="aclient")
 async def _aclient(fake: FakePenstock) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(**fake.addresses, timeout_s=5) as client:
+    async with AsyncClient(**fake.addresses, timeout_s=20) as client:
         yield client

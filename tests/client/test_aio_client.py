@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 
 import grpc
 import pytest
@@ -42,7 +43,7 @@ def test_both_clients_have_the_same_methods_with_the_same_arguments(
     sync: type, asynchronous: type
 ) -> None:
     """Only waiting for a lock's sake differs: awaiting is cancelled from outside instead."""
-    internal = {"wait_done", "stub", "stream"}
+    internal = {"wait_done", "stub", "stream", "request_stream"}
     for name, method in inspect.getmembers(sync, inspect.isfunction):
         if name.startswith("_") or name in internal:
             continue
@@ -155,11 +156,15 @@ async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock)
                 sent.append(await producer.send("orders", body, queue_id=n % 4))  # noqa: PERF401  grows while the test looks
 
     task = asyncio.create_task(send())
-    await asyncio.sleep(0.5)
+    until = time.monotonic() + 30
+    while fake.store.frames_unanswered_max < 3:
+        assert time.monotonic() < until
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
     held = len(sent)
     assert not task.done()
     fake.store.answers_wait.set()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
     assert held <= 4 * (3 + 4)
     assert fake.store.frames_unanswered_max == 3
@@ -219,12 +224,13 @@ async def test_a_writer_that_stops_answering_is_given_up(
     aclient: AsyncClient, fake: FakePenstock
 ) -> None:
     """Nothing waits for ever, and the outcome is unknown."""
+    producer = aclient.producer(delivery_timeout_s=1, linger_ms=0)
+    await asyncio.wait_for(handle_of(await producer.send("orders", b"answered", queue_id=0)), 30)
     fake.store.answers_wait.clear()
-    producer = aclient.producer(delivery_timeout_s=0.3, linger_ms=0)
     handle = await producer.send("orders", b"x", queue_id=0)
 
     with pytest.raises(UnknownOutcome):
-        await asyncio.wait_for(handle_of(handle), 10)
+        await asyncio.wait_for(handle_of(handle), 30)
     with pytest.raises(DeliveryFailed):
         await producer.close()
 
@@ -242,7 +248,7 @@ async def test_messages_wait_for_a_writer_that_is_away(
     handle = await producer.send("orders", b"x", queue_id=0)
     fake.start()
 
-    assert (await asyncio.wait_for(handle_of(handle), 15)).queue_offset == 0  # type: ignore[attr-defined]
+    assert (await asyncio.wait_for(handle_of(handle), 30)).queue_offset == 0  # type: ignore[attr-defined]
     await producer.close()
 
 
@@ -284,13 +290,13 @@ async def test_following_gives_records_as_they_come(
     first = asyncio.create_task(anext(consumer))
     await asyncio.sleep(0.05)
     await aclient.produce("orders", b"a", queue_id=1)
-    assert (await asyncio.wait_for(first, 5)).body == b"a"
+    assert (await asyncio.wait_for(first, 30)).body == b"a"
     await asyncio.to_thread(fake.stop)
     fake.start()
-    await aclient.wait_ready(10)
+    await aclient.wait_ready(30)
     await aclient.produce("orders", b"b", queue_id=0)
 
-    assert (await asyncio.wait_for(anext(consumer), 15)).body == b"b"
+    assert (await asyncio.wait_for(anext(consumer), 30)).body == b"b"
     await consumer.close()
     with pytest.raises(ClientClosed):
         await anext(consumer)

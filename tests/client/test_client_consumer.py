@@ -139,7 +139,7 @@ def test_following_gives_records_as_they_come(client: Client, fake: FakePenstock
     for n in range(6):
         time.sleep(0.02)
         client.produce("orders", b"%d" % n, queue_id=n % 4)
-    thread.join(10)
+    thread.join(60)
 
     assert sorted(got) == [b"%d" % n for n in range(6)]
     assert fake.store.calls["Pull"] < 30  # long polls, not a busy loop

@@ -103,7 +103,7 @@ def test_a_produce_that_never_left_is_no_unknown_outcome(fake: FakePenstock) -> 
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
     reader = fake.addresses["reader"]
-    with Client(writer=address, reader=reader, timeout_s=0.3) as client, pytest.raises(Unavailable):
+    with Client(writer=address, reader=reader, timeout_s=1.5) as client, pytest.raises(Unavailable):
         client.produce("orders", b"x")
 
 
@@ -149,7 +149,7 @@ def test_a_produce_waits_for_a_writer_that_starts(fake: FakePenstock) -> None:
             pass
 
     threading.Thread(target=forward, daemon=True).start()
-    with Client(writer=f"{host}:{port}", timeout_s=10) as client:
+    with Client(writer=f"{host}:{port}", timeout_s=30) as client:
         assert client.produce("orders", b"late", queue_id=1).queue_offset == 0
     gate.close()
     assert fake.store.bodies("orders", 1) == [b"late"]

@@ -20,6 +20,7 @@ FLAGS = [
     "--index-slot-count", "1000", "--index-entry-count", "4000",
 ]  # fmt: skip
 BODY = b"x" * (50 << 10)
+FULL_TIMEOUT_S = 3.0  # refusals of a full disk are tried again for this long
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def client_of(writer: Running, reader: Running) -> Iterator[Client]:
         name: running.wait_serving(name)[0]
         for name, running in (("writer", writer), ("reader", reader))
     }
-    with Client(**addresses, timeout_s=0.9) as client:
+    with Client(**addresses, timeout_s=20) as client:
         client.wait_ready(30, services=("writer", "reader"))
         yield client
 
@@ -38,7 +39,7 @@ def fill(client: Client) -> tuple[int, ResourceExhausted]:
     stored = 0
     try:
         while True:
-            client.produce("t", BODY, queue_id=0)
+            client.produce("t", BODY, queue_id=0, timeout_s=FULL_TIMEOUT_S)
             stored += 1
             assert stored < 1000, "the disk does not fill"
     except ResourceExhausted as refused:
@@ -110,13 +111,13 @@ def test_a_full_disk_refuses_and_is_written_again_without_a_restart(
         with pytest.raises(ResourceExhausted):
             batch = RecordBatch("t")
             batch.add_many([BODY] * 20)
-            client.produce_batch(batch)
+            client.produce_batch(batch, timeout_s=FULL_TIMEOUT_S)
         assert health(client.addresses.writer) == health_pb2.HealthCheckResponse.SERVING
         pulled = client.pull("t", 0, 0, max_messages=1, wait_ms=2_000)
         assert [r.body for r in pulled.records] == [BODY]
 
         ballast.unlink()
-        after = client.produce("t", b"after", queue_id=0, timeout_s=20)
+        after = client.produce("t", b"after", queue_id=0)
         assert after.queue_offset == stored + 1
         assert writer.process.poll() is None
         bodies = [r.body for r in client.consume("t", follow=False)]

@@ -51,7 +51,7 @@ class Load:
             )
             try:
                 answer = self._stub.Produce(
-                    writer_pb2.ProduceRequest(messages=[message]), timeout=5
+                    writer_pb2.ProduceRequest(messages=[message]), timeout=30
                 )
                 self.acknowledged.append((number, answer.results[0].message_id))
             except grpc.RpcError as error:
@@ -154,7 +154,7 @@ def test_services_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     with supervisor(tmp_path / "store") as process:
         pids = [process.wait_serving(name)[1] for name in STUBS]
         process.process.kill()
-        process.process.wait(10)
+        process.process.wait(30)
 
         def all_gone() -> bool:
             return not any(Path(f"/proc/{pid}/stat").exists() for pid in pids)

@@ -387,6 +387,8 @@ WRITER = """
         store.create_topic("t", 2)
         print("open", flush=True)
         for n in range(1500):
+            if n == 700:
+                sys.stdin.readline()
             store.put(Message(topic="t", body=b"%d" % n * 20, queue_id=n % 2))
         print("done", flush=True)
         sys.stdin.readline()
@@ -400,7 +402,7 @@ def test_a_reader_follows_a_writer_in_another_process(tmp_path: Path) -> None:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        assert writer.stdout is not None
+        assert writer.stdout is not None and writer.stdin is not None
         assert writer.stdout.readline() == "open\n"
         seen: list[list[bytes]] = [[], []]
         waited = 0
@@ -416,8 +418,11 @@ def test_a_reader_follows_a_writer_in_another_process(tmp_path: Path) -> None:
                     seen[queue_id] += bodies(result)
                     assert result.next_offset == len(seen[queue_id])
                 if sum(map(len, seen)) == before:
-                    positions.wait_for_writer(word, 5.0)
+                    if not waited:
+                        writer.stdin.write("\n")
+                        writer.stdin.flush()
                     waited += 1
+                    positions.wait_for_writer(word, 5.0)
                 assert writer.poll() is None
         for queue_id in (0, 1):
             assert seen[queue_id] == [b"%d" % n * 20 for n in range(queue_id, 1500, 2)]

@@ -2,6 +2,7 @@
 
 import errno
 import threading
+import time
 
 import pytest
 from engine_store import LOG_FILE_SIZE, append, check_queues_match_log, record, small_config
@@ -117,9 +118,8 @@ def test_a_failed_sync_of_a_queue_is_a_failure_too(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         failing_sync(patch, "consumequeue")
         writer.append_batch(record())
-        for _ in range(200):
-            if writer.failure():
-                break
+        until = time.monotonic() + 30
+        while not writer.failure() and time.monotonic() < until:
             threading.Event().wait(0.02)
         with pytest.raises(StoreFailed):
             writer.append_batch(record())
@@ -158,16 +158,16 @@ def test_an_exhausted_pool_is_refused_at_once_and_works_again(tmp_path, monkeypa
             with pytest.raises(StoreBusy, match="pool"):
                 for _ in range(20):
                     writer.append_batch(batch)
-            assert clock.monotonic() - began < 5
+            assert clock.monotonic() - began < 20
             assert writer.appended_offset <= 2 * LOG_FILE_SIZE
-        for _ in range(200):
+        until = clock.monotonic() + 30
+        while True:
             try:
                 writer.append_batch(batch)
                 break
             except StoreBusy as busy:
+                assert clock.monotonic() < until, "the pool never came back"
                 threading.Event().wait(busy.retry_delay_ms / 1000)
-        else:
-            pytest.fail("the pool never came back")
 
 
 def test_a_roll_without_memory_for_its_buffer_works_once_there_is_some(tmp_path, monkeypatch):

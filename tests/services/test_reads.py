@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from three_services import ThreeServices, three_services
+from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
 from storage.format.properties import encode_properties
@@ -138,10 +138,10 @@ def test_a_waiting_pull_is_woken_by_the_message(services: ThreeServices) -> None
     time.sleep(0.3)
     assert not answers
     put(services, "waited", b"at last")
-    waiter.join(10)
+    waiter.join(30)
     ((response, seconds),) = answers
     assert bodies(response) == [b"at last"]
-    assert seconds < 5
+    assert seconds < 15  # woken, and not the end of its wait
 
 
 def test_a_waiting_pull_ignores_what_its_tag_does_not_match(services: ThreeServices) -> None:
@@ -159,9 +159,9 @@ def test_a_waiting_pull_ignores_what_its_tag_does_not_match(services: ThreeServi
 def test_a_wait_ends_in_time_and_before_the_callers_deadline(services: ThreeServices) -> None:
     started = time.monotonic()
     assert pull(services, queue_offset=COUNT, wait_ms=300).status == reader_pb2.OFFSET_OVERFLOW_ONE
-    assert 0.25 < time.monotonic() - started < 3
-    request = reader_pb2.PullRequest(topic="orders", queue_offset=COUNT, wait_ms=30_000)
-    answer = services.reader.Pull(request, timeout=0.5)
+    assert 0.25 < time.monotonic() - started < 15
+    request = reader_pb2.PullRequest(topic="orders", queue_offset=COUNT, wait_ms=60_000)
+    answer = in_time(lambda timeout_s: services.reader.Pull(request, timeout=timeout_s))
     assert answer.status == reader_pb2.OFFSET_OVERFLOW_ONE
 
 

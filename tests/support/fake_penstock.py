@@ -226,8 +226,8 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
         break_after = store.stream_breaks.popleft() if store.stream_breaks else None
         stored = 0
         while True:
-            store.answers_wait.wait(10)
             arrived.acquire()
+            store.answers_wait.wait(60)
             request = received[0]
             if request is None:
                 return
@@ -402,7 +402,7 @@ class FakeReader(reader_pb2_grpc.ReaderServicer):
     def FetchOffsets(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.store.meet_fault("FetchOffsets", context)
         answer = reader_pb2.FetchOffsetsResponse()
-        for (group, topic, queue_id), offset in self.store.groups.items():
+        for (group, topic, queue_id), offset in sorted(self.store.groups.items()):
             if group == request.group and request.topic in ("", topic):
                 end = len(self.store.queues[topic, queue_id])
                 answer.offsets.add(

@@ -17,6 +17,7 @@ class FakeWriterStore:
     def __init__(self, *, acknowledges_itself: bool = True) -> None:
         self.stored: list[Any] = []
         self.error: Exception | None = None
+        self.refused_count = 0
         self.appended_offset = 0
         self.acknowledged_offset = 0
         self.acknowledges_itself = acknowledges_itself
@@ -42,6 +43,7 @@ class FakeWriterStore:
 
     def _append(self, item: Any, size: int) -> int:
         if self.error is not None:
+            self.refused_count += 1
             raise self.error
         begin = self.appended_offset
         self.stored.append(item)

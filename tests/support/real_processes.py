@@ -55,7 +55,7 @@ class Running:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        code = self.process.wait(40)
+        code = self.process.wait(90)
         self._reader.join(10)
         return code
 
