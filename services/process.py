@@ -77,6 +77,7 @@ def leave(code: int) -> NoReturn:
 
 def announce(service: str, address: str) -> None:
     """Tell whoever started the process, on stdout, where it serves."""
+    memory.settle()
     sys.stdout.write(SERVING_LINE.format(service=service, address=address) + "\n")
     sys.stdout.flush()
 
