@@ -1,0 +1,316 @@
+"""What goes wrong around a decision: full disks, failed syncs, damage, topics that go, time that passes."""
+
+import contextlib
+import errno
+import threading
+
+import pytest
+from engine_store import check_queues_match_log, small_config
+from staged_records import bodies_on_disk, stage, staged
+
+from storage.clock import SystemClock
+from storage.errors import (
+    DamagedStage,
+    InvalidMessage,
+    QueueNotFound,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    TopicNotFound,
+    VersionTooOld,
+)
+from storage.files.filesystem import OsFile, OsFileSystem
+from storage.ledger import Ledger, Outcome
+from storage.writer import StoreWriter
+
+
+class Clock(SystemClock):
+    """The system's clock, moved on by ``passed_ms``."""
+
+    passed_ms = 0
+
+    def now_ms(self):
+        return super().now_ms() + self.passed_ms
+
+
+class FullableFileSystem(OsFileSystem):
+    """Creates nothing below a directory whose name is in ``full``."""
+
+    full = ""
+
+    def create(self, path, size, *, allocate, **options):
+        if self.full and self.full in str(path):
+            raise StoreFull(f"no space left for {path}")
+        return super().create(path, size, allocate=allocate, **options)
+
+
+def big(*numbers):
+    return [b"%d " % n + b"x" * 20_000 for n in numbers]
+
+
+@pytest.fixture
+def filesystem():
+    return FullableFileSystem()
+
+
+@pytest.fixture
+def writer(tmp_path, filesystem):
+    with StoreWriter.open(tmp_path / "s", small_config(), filesystem=filesystem) as writer:
+        writer.create_topic("t", 2)
+        yield writer
+
+
+def test_a_disk_that_is_full_while_the_log_grows_leaves_it_decided(writer, filesystem, tmp_path):
+    """The commit is refused and not undone; repeating it appends what is missing, and only that."""
+    stage(writer.transactions, "app", 0, "a", [big(i, i + 1) for i in range(0, 20, 2)])
+    filesystem.full = "commitlog"
+    with pytest.raises(StoreFull):
+        writer.transactions.commit("app", 0, ["a"])
+    stored = len(bodies_on_disk(tmp_path / "s"))
+    assert 0 < stored < 20
+    with pytest.raises(StoreFull):
+        writer.transactions.commit("app", 0, ["a"])
+    (app,) = writer.transactions.status()
+    assert app.transactions[0].decided
+    filesystem.full = ""
+    outcome, old = writer.transactions.commit("app", 0, ["another", "name"])
+    assert (outcome.record_count, old) == (20, False)
+    assert bodies_on_disk(tmp_path / "s") == big(*range(20))
+
+
+def test_resume_completes_what_a_full_disk_stopped(writer, filesystem, tmp_path):
+    stage(writer.transactions, "app", 0, "a", [big(i) for i in range(10)])
+    filesystem.full = "commitlog"
+    with pytest.raises(StoreFull):
+        writer.transactions.commit("app", 0, ["a"])
+    writer.transactions.resume()
+    (app,) = writer.transactions.status()
+    assert "no space left" in app.transactions[0].problem
+    filesystem.full = ""
+    writer.transactions.resume()
+    assert bodies_on_disk(tmp_path / "s") == big(*range(10))
+    assert writer.transactions.commit("app", 0, ["a"])[1]
+
+
+def test_a_disk_that_is_full_for_the_ledger_stores_nothing_twice(writer, filesystem, tmp_path):
+    stage(writer.transactions, "app", 0, "a", [big(1)])
+    filesystem.full = "ledger"
+    for _ in range(2):
+        with pytest.raises(StoreFull):
+            writer.transactions.commit("app", 0, ["a"])
+    filesystem.full = ""
+    writer.transactions.commit("app", 0, ["a"])
+    assert bodies_on_disk(tmp_path / "s") == big(1)
+
+
+def test_a_disk_that_is_full_before_the_decision_decides_nothing(writer, filesystem, tmp_path):
+    stage(writer.transactions, "app", 0, "a", [big(1)])
+    filesystem.full = "intent"
+    with pytest.raises(StoreFull):
+        writer.transactions.commit("app", 0, ["a"])
+    filesystem.full = ""
+    assert writer.transactions.abort("app", 0, None) == 1
+    assert bodies_on_disk(tmp_path / "s") == []
+
+
+def test_a_full_disk_refuses_a_stage_and_keeps_nothing_of_it(
+    writer, filesystem, tmp_path, monkeypatch
+):
+    def refuse(file, data, position):
+        if ".stage" in str(file.path) and len(data) > 1000:
+            raise StoreFull("no space left")
+        pwrite(file, data, position)
+
+    pwrite = OsFile.pwrite
+    monkeypatch.setattr(OsFile, "pwrite", refuse)
+    staging = writer.transactions.stage("app", 0, "a")
+    with pytest.raises(StoreFull):
+        staging.add(staged("app", 0, "a", big(1)))
+    staging.discard()
+    assert not list((tmp_path / "s").rglob("*.stage"))
+    assert writer.status().writable
+
+
+@pytest.mark.parametrize("name", [".stage", "intent", "ledger", "transactions"])
+def test_a_failed_sync_of_a_transactions_file_ends_writing_until_a_restart(
+    tmp_path, monkeypatch, name
+):
+    directory = tmp_path / "s"
+    writer = StoreWriter.open(directory, small_config())
+    writer.create_topic("t", 2)
+    stage(writer.transactions, "app", 0, "a", [big(1, 2)])
+
+    def fail(file):
+        if name in str(file.path):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    sync = OsFile.sync_all
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "sync_all", fail)
+        with pytest.raises(StoreFailed):
+            if name == ".stage":
+                stage(writer.transactions, "app", 0, "b", [big(1)])
+            writer.transactions.commit("app", 0, ["a"])
+        assert not writer.status().writable
+        writer.close()
+    with StoreWriter.open(directory, small_config()) as writer:
+        writer.transactions.commit("app", 0, ["a"])
+    assert bodies_on_disk(directory) == big(1, 2)
+
+
+def test_a_damaged_stage_is_refused_with_nothing_decided(writer, tmp_path):
+    stage(writer.transactions, "app", 0, "a", [big(1)])
+    (path,) = (tmp_path / "s").rglob("*.stage")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamagedStage, match=r"attempt 'a'.*is damaged"):
+        writer.transactions.commit("app", 0, ["a"])
+    assert bodies_on_disk(tmp_path / "s") == []
+    assert writer.transactions.abort("app", 0, ["a"]) == 1
+
+
+def test_a_stage_that_is_lost_after_the_decision_is_told_and_nothing_else_stops(
+    writer, filesystem, tmp_path
+):
+    stage(writer.transactions, "app", 0, "a", [big(i) for i in range(10)])
+    filesystem.full = "commitlog"
+    with pytest.raises(StoreFull):
+        writer.transactions.commit("app", 0, ["a"])
+    writer.close()
+    for path in (tmp_path / "s").rglob("*.stage"):
+        path.unlink()
+    with StoreWriter.open(tmp_path / "s", small_config()) as again:
+        (app,) = again.transactions.status()
+        assert "lost or damaged" in app.transactions[0].problem
+        with pytest.raises(DamagedStage):
+            again.transactions.commit("app", 0, ["a"])
+        stage(again.transactions, "app", 1, "b", [big(99)])
+        assert again.transactions.commit("app", 1, ["b"])[0].record_count == 1
+
+
+def test_a_ledger_that_cannot_be_read_stops_the_start(tmp_path):
+    with StoreWriter.open(tmp_path / "s", small_config()) as writer:
+        writer.transactions.commit("app", 0, [])
+    (path,) = (tmp_path / "s").rglob("ledger.json")
+    path.write_bytes(b"{")
+    with pytest.raises(StoreFailed, match=r"ledger.json cannot be read"):
+        StoreWriter.open(tmp_path / "s", small_config())
+    path.unlink()
+    StoreWriter.open(tmp_path / "s", small_config()).close()
+
+
+def test_topics_are_looked_at_before_the_decision(writer, tmp_path):
+    stage(writer.transactions, "app", 0, "a", [big(1, 2)], queue_count=2)
+    writer.update_topic("t", queue_count=1)
+    with pytest.raises(QueueNotFound):
+        writer.transactions.commit("app", 0, ["a"])
+    writer.update_topic("t", queue_count=2, perm=4)
+    with pytest.raises(InvalidMessage, match="perm"):
+        writer.transactions.commit("app", 0, ["a"])
+    writer.delete_topic("t")
+    with pytest.raises(TopicNotFound):
+        writer.transactions.commit("app", 0, ["a"])
+    assert bodies_on_disk(tmp_path / "s") == []
+
+
+def test_what_is_decided_is_stored_whatever_the_topics_allow_since(writer, filesystem, tmp_path):
+    writer.create_topic("gone", 1)
+    staging = writer.transactions.stage("app", 0, "a")
+    first = 0
+    for topic in ("t", "gone", "t"):
+        staging.add(staged("app", 0, "a", big(*range(first, first + 2)), first=first, topic=topic))
+        first += 2
+    staging.add(
+        staged("app", 0, "a", big(6), first=6, topic="gone")
+        + staged("app", 0, "a", big(7), first=7, topic="t")
+    )
+    staging.seal()
+    filesystem.full = "commitlog"
+    stage(writer.transactions, "filler", 0, "a", [big(100), big(101), big(102)])
+    writer.transactions.commit("filler", 0, ["a"])
+    with pytest.raises(StoreFull):
+        writer.transactions.commit("app", 0, ["a"])
+    writer.delete_topic("gone")
+    writer.update_topic("t", perm=4)
+    filesystem.full = ""
+    writer.transactions.commit("app", 0, ["a"])
+    found = bodies_on_disk(tmp_path / "s")
+    assert found == big(100, 101, 102, 0, 1, 4, 5, 7)
+
+
+def test_stages_that_nobody_commits_go_in_time_and_so_do_one_off_applications(tmp_path):
+    clock = Clock()
+    config = small_config(transaction_timeout_ms=60_000)
+    with StoreWriter.open(tmp_path / "s", config, clock=clock) as writer:
+        writer.create_topic("t", 1)
+        stage(writer.transactions, "kept", 0, "a", [big(1)])
+        writer.transactions.commit("kept", 0, ["a"])
+        stage(writer.transactions, "kept", 1, "old", [big(2)])
+        writer.transactions.commit("random", 0, [], one_off=True)
+        clock.passed_ms = 59_000
+        stage(writer.transactions, "kept", 1, "young", [big(3)])
+        writer.transactions.expire()
+        assert [app.app_id for app in writer.transactions.status()] == ["kept", "random"]
+        clock.passed_ms = 61_000
+        writer.transactions.expire()
+        (app,) = writer.transactions.status()
+        assert [each.attempt for each in app.transactions[0].stages] == ["young"]
+    clock.passed_ms = 10**9
+    with StoreWriter.open(tmp_path / "s", config, clock=clock) as writer:
+        (app,) = writer.transactions.status()
+        assert (app.last_version, app.transactions) == (0, ())
+        assert writer.transactions.commit("kept", 0, ["a"])[1]
+
+
+def test_closing_stops_a_commit_between_two_blocks_and_the_next_start_completes_it(tmp_path):
+    directory = tmp_path / "s"
+    writer = StoreWriter.open(directory, small_config(unflushed_bytes_max=1, flush_mode="sync"))
+    writer.create_topic("t", 1)
+    stage(writer.transactions, "app", 0, "a", [big(i) for i in range(200)])
+    committing = threading.Thread(target=_swallow, args=(writer, "app", 0, ["a"]))
+    committing.start()
+    while writer.appended_offset == 0:
+        threading.Event().wait(0.001)
+    writer.close()
+    committing.join()
+    with StoreWriter.open(directory, small_config()) as writer:
+        assert writer.transactions.commit("app", 0, [])[1]
+    assert bodies_on_disk(directory) == big(*range(200))
+    assert check_queues_match_log(directory) == 200
+
+
+def _swallow(writer, *arguments):
+    with contextlib.suppress(StoreError):
+        writer.transactions.commit(*arguments)
+
+
+def test_versions_with_too_many_gaps_are_refused_rather_than_guessed():
+    ledger = Ledger(app_id="app")
+    for version in (10, 20, 30, 31, 29):
+        ledger = ledger.with_committed(outcome(version), ranges_max=2)
+    assert ledger.committed == ((20, 20), (29, 31))
+    assert not ledger.holds(10)
+    assert ledger.is_forgotten(10)
+    assert ledger.is_forgotten(15)
+    assert not ledger.is_forgotten(21)
+    assert Ledger.decode(ledger.encode()) == ledger
+
+
+def test_a_forgotten_version_is_refused(writer):
+    app = writer.transactions
+    app.commit("app", 100, [])
+    state = app._applications["app"]
+    state.ledger = Ledger(app_id="app", floor=50, committed=((100, 100),))
+    with pytest.raises(VersionTooOld, match="below 50"):
+        app.commit("app", 7, [])
+    with pytest.raises(VersionTooOld):
+        app.stage("app", 7, "a")
+    assert not app.commit("app", 60, [])[1]
+
+
+def outcome(version):
+    return Outcome(
+        version=version, commit_offset=0, end_commit_offset=0, record_count=0, committed_ms=0
+    )
