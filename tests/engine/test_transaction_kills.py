@@ -132,7 +132,7 @@ def test_a_power_cut_that_takes_what_was_not_synced(tmp_path: Path, seed: int) -
     with_intent = False
     for fatal in range(40 + dice.randint(0, 30), 200):
         directory = tmp_path / str(fatal)
-        ended, told = run_dying(directory, work, fatal, flush_interval_ms=100_000)
+        ended, _ = run_dying(directory, work, fatal, flush_interval_ms=100_000)
         if ended:
             break
         if not list(directory.rglob("intent.json")):

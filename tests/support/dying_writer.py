@@ -90,7 +90,7 @@ def run_dying(
             with StoreWriter.open(directory, small_config(**config)) as writer:
                 work(writer, lambda text: os.write(write_end, f"{text}\n".encode()) and None)
             os._exit(0)
-        except BaseException:
+        except BaseException:  # noqa: BLE001  nothing of this process goes on
             traceback.print_exc()
             os._exit(FAILED)
     os.close(write_end)
