@@ -9,15 +9,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline.audit_job import audit
-    from pipeline.rebuild_job import rebuild
+    from pipeline.audit_job import audit, audit_stores
+    from pipeline.compact_job import compact
+    from pipeline.export_job import export
+    from pipeline.merge_job import merge
+    from pipeline.profile_job import profile
+    from pipeline.rebuild_job import rebuild, rebuild_stores
+    from pipeline.replay_job import replay
     from pipeline.session import build_session, read_messages, register
+    from pipeline.split_job import split
 
-__all__ = ["audit", "build_session", "read_messages", "rebuild", "register"]
+__all__ = [
+    "audit",
+    "audit_stores",
+    "build_session",
+    "compact",
+    "export",
+    "merge",
+    "profile",
+    "read_messages",
+    "rebuild",
+    "rebuild_stores",
+    "register",
+    "replay",
+    "split",
+]
 
 _HOMES = {
     "audit": "pipeline.audit_job",
+    "audit_stores": "pipeline.audit_job",
+    "compact": "pipeline.compact_job",
+    "export": "pipeline.export_job",
+    "merge": "pipeline.merge_job",
+    "profile": "pipeline.profile_job",
     "rebuild": "pipeline.rebuild_job",
+    "rebuild_stores": "pipeline.rebuild_job",
+    "replay": "pipeline.replay_job",
+    "split": "pipeline.split_job",
     "build_session": "pipeline.session",
     "read_messages": "pipeline.session",
     "register": "pipeline.session",

@@ -1,211 +1,427 @@
-"""The job ``rebuild``: consume queues made anew from the log alone, to a new directory.
+"""The job ``rebuild``: consume queues and index files of stores made anew from their logs alone.
 
 No shuffle: where a unit stands follows from its record's queue offset, so each task writes the units
-of its piece of the log straight to their places. The driver then looks at the runs of queue offsets
-that tasks report, fills what no record filled, and syncs; the directory gets its name last.
+of its pieces of the log straight to their places (see ``rebuild_queues``); where a key's entry stands
+follows from the number of keys before it (see ``rebuild_index``). What is new has its name only when
+all of it is durable: in a new directory, or in the place of the old files of a stopped store.
 """
 
 from __future__ import annotations
 
-import os
+import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from pipeline.errors import PipelineError
+from pipeline.errors import InvalidOption, PipelineError
+from pipeline.exchange import beside, check_exchange, put_in_place
+from pipeline.index_files import list_index_files
+from pipeline.new_directory import new_directory
+from pipeline.places import Url, file_name_of
 from pipeline.plan import LogPiece, QueueKey, StorePlan
-from pipeline.runs import PieceResult, QueueRun, by_queue, consecutive, units_of_piece
-from pipeline.store_files import UNIT_DTYPE, StoreFiles, list_files
+from pipeline.progress import Progress, job_progress
+from pipeline.rebuild_index import (
+    IndexTask,
+    KeyCount,
+    KeyCounter,
+    Shape,
+    index_shape,
+    plan_index,
+    write_index_file,
+)
+from pipeline.rebuild_queues import (
+    Places,
+    QueuePlan,
+    finish_queue,
+    held_queue,
+    misplaced,
+    plan_queue,
+    write_units,
+)
+from pipeline.runs import PieceResult, QueueRun, by_queue, units_of_piece
+from pipeline.store_files import INDEX_DIRECTORY, QUEUE_DIRECTORY, StoreFiles, list_files
+from pipeline.store_lock import stopped_store
+from pipeline.store_settings import deleted_topics, store_settings
 from pipeline.walk import Hole
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
-from storage.format.names import file_name
+from pipeline.work import (
+    PIECE_BYTES,
+    TASK_BYTES,
+    Stores,
+    in_tasks,
+    lost_files,
+    names_of,
+    open_stores,
+    pieces_of,
+    run_tasks,
+)
+from storage.format.consume_entry import UNIT_SIZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PIECE_BYTES: Final = 64 << 20
 BROKER_FILE_SIZE: Final = 300_000 * UNIT_SIZE
-SIZE_MAX: Final = 0x7FFF_FFFE
+WHAT: Final = ("all", "queues", "index")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildReport:
-    """What a rebuild did. ``gaps`` are queue offsets without a record, by queue."""
+    """What a rebuild of one store did.
 
+    ``target`` holds ``consumequeue`` and ``index``. ``gaps`` are queue offsets without a record, by
+    queue; ``moved`` counts records whose queue offset is wrong and that follow the one before instead.
+    """
+
+    store: str
     target: str
     log_bytes: int
     records: int
     units: int
     queues: int
+    keys: int
+    index_files: int
     holes: tuple[Hole, ...]
     gaps: tuple[tuple[QueueKey, int, int], ...]
+    moved: int
     seconds: float
+
+
+@dataclass
+class _Store:
+    """One store in the driver, and where what is made of it is built."""
+
+    files: StoreFiles
+    plan: StorePlan
+    target: Path
+    queues: Path | None
+    index: Path | None
+    file_size: int
+    shape: Shape
+    deleted: dict[str, int]
+    pieces: list[LogPiece] = field(default_factory=list)
+    results: list[_PieceDone] = field(default_factory=list)
+    plans: list[QueuePlan] = field(default_factory=list)
+    index_files: int = 0
+
+    @property
+    def holes(self) -> list[Hole]:
+        found = [hole for done in self.results for hole in done.result.holes]
+        return sorted([*found, *lost_files(self.files)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """What a task knows of a store: where to write, and what to leave out."""
+
+    queues: str | None
+    file_size: int
+    with_keys: bool
+    deleted: dict[str, int]
+
+
+@dataclass
+class _PieceDone:
+    store: str
+    result: PieceResult
+    keys: KeyCount
 
 
 def rebuild(
     spark: SparkSession,
     store: str | Path,
-    target: str | Path,
+    target: str | Path | None = None,
     *,
+    what: str = "all",
+    in_place: bool = False,
     consume_queue_file_size: int | None = None,
+    index_slot_count: int | None = None,
+    index_entry_count: int | None = None,
     piece_bytes: int = PIECE_BYTES,
+    show_progress: bool = False,
 ) -> RebuildReport:
-    """Write the consume queues of ``store`` to the new directory ``target``; durable on return.
+    """Rebuild one store, to the new directory ``target`` or in place; see ``rebuild_stores``."""
+    opened = open_stores([store])
+    return _rebuild(
+        spark,
+        opened,
+        [] if target is None else [Path(target)],
+        what=what,
+        in_place=in_place,
+        sizes=(consume_queue_file_size, index_slot_count, index_entry_count),
+        piece_bytes=piece_bytes,
+        show_progress=show_progress,
+    )[0]
 
-    The files are a broker's, byte for byte, from the first record on that the log still has. Their
-    size is that of the store's own queue files unless given. Raises PipelineError if ``target``
-    exists or there is no store.
+
+def rebuild_stores(
+    spark: SparkSession,
+    stores: Stores,
+    target: str | Path | None = None,
+    *,
+    what: str = "all",
+    in_place: bool = False,
+    consume_queue_file_size: int | None = None,
+    index_slot_count: int | None = None,
+    index_entry_count: int | None = None,
+    piece_bytes: int = PIECE_BYTES,
+    show_progress: bool = False,
+) -> list[RebuildReport]:
+    """Make consume queues, index files or both of each store anew; durable on return.
+
+    Written to ``target/NAME``, NAME being that of the store's directory; or ``in_place``, where a store
+    that is in use is refused, and one that was killed meanwhile has its old files or the new ones. The
+    files are a broker's, byte for byte, from the first record on that the log still has; their sizes
+    are the store's own unless given. Raises PipelineError: StoreInUse, NotAStore, InvalidOption, or
+    where ``target`` exists.
     """
+    opened = open_stores(stores)
+    named = [] if target is None else [Path(target) / name for name in names_of(opened)]
+    return _rebuild(
+        spark,
+        opened,
+        named,
+        what=what,
+        in_place=in_place,
+        sizes=(consume_queue_file_size, index_slot_count, index_entry_count),
+        piece_bytes=piece_bytes,
+        show_progress=show_progress,
+    )
+
+
+def _rebuild(
+    spark: SparkSession,
+    opened: Sequence[StoreFiles],
+    targets: Sequence[Path],
+    *,
+    what: str,
+    in_place: bool,
+    sizes: tuple[int | None, int | None, int | None],
+    piece_bytes: int,
+    show_progress: bool,
+) -> list[RebuildReport]:
     began = perf_counter()
-    files = StoreFiles.open(store)
-    target = Path(target)
-    if target.exists():
-        raise PipelineError(f"{target} exists; rebuild writes to a new directory")
-    size = consume_queue_file_size or _file_size(files)
+    if what not in WHAT:
+        raise InvalidOption("what", f"{what!r} is none of {', '.join(WHAT)}")
+    if in_place == bool(targets):
+        raise InvalidOption(
+            "in_place" if in_place else "target",
+            "a new directory is given, too; choose one"
+            if in_place
+            else "missing; give a new directory, or rebuild in place",
+        )
+    with ExitStack() as stack:
+        if in_place:
+            for files in opened:
+                stack.enter_context(_held(files))
+            opened = [StoreFiles.open(files.root) for files in opened]
+            targets = [Path(files.root) for files in opened]
+        stores = [
+            _open(stack, files, target, what, in_place, sizes, piece_bytes)
+            for files, target in zip(opened, targets, strict=True)
+        ]
+        total = sum(piece.cost for store in stores for piece in store.pieces)
+        with job_progress(spark, "rebuild", total_bytes=total, show=show_progress) as progress:
+            _first_pass(spark, stores, progress)
+            for store in stores:
+                _finish_queues(spark, store)
+            _make_index_files(spark, stores, progress)
+        if in_place:
+            for store in stores:
+                for work, name in ((store.queues, QUEUE_DIRECTORY), (store.index, INDEX_DIRECTORY)):
+                    if work is not None:
+                        put_in_place(work, store.target / name)
+    return [_report(store, perf_counter() - began) for store in stores]
+
+
+@contextmanager
+def _held(files: StoreFiles) -> Iterator[None]:
+    if isinstance(files.root, Url):
+        raise InvalidOption(
+            "in_place", f"{files.root} is not on this machine; give a new directory"
+        )
+    with stopped_store(files.root):
+        yield
+
+
+def _open(
+    stack: ExitStack,
+    files: StoreFiles,
+    target: Path,
+    what: str,
+    in_place: bool,
+    sizes: tuple[int | None, int | None, int | None],
+    piece_bytes: int,
+) -> _Store:
+    size = sizes[0] or _file_size(files)
     if size <= 0 or size % UNIT_SIZE:
         raise PipelineError(f"a consume queue file of {size} bytes does not hold whole units")
-    work = target.with_name(f"{target.name}.partial")
-    work.mkdir(parents=True)
+    shape = index_shape(files, sizes[1], sizes[2])
     plan = StorePlan(files)
-    low, high, _ = plan.bounds
-    pieces = list(plan.log_pieces(low, high, piece_bytes, None))
-    write = partial(_write_piece, target=str(work), file_size=size)
-    tasks = spark.sparkContext.parallelize(pieces, max(1, len(pieces)))
-    results: list[PieceResult] = tasks.map(write).collect()
-    holes = [hole for result in results for hole in result.holes]
-    runs = by_queue(results)
-    _write_begun_again(pieces, runs, work, size)
-    gaps = [gap for key, found in runs.items() for gap in _fill(work, key, found, holes, size)]
-    _sync(work)
-    work.rename(target)
-    _sync_directory(target.parent)
-    return RebuildReport(
-        target=str(target),
-        log_bytes=sum(piece.cost for piece in pieces),
-        records=sum(result.records for result in results),
-        units=sum(run.end - run.begin for found in runs.values() for run in found),
-        queues=len(runs),
-        holes=tuple(holes),
-        gaps=tuple(gaps),
-        seconds=perf_counter() - began,
+    pieces = pieces_of(plan, piece_bytes)
+    if in_place:
+        check_exchange(target)
+        root, make = target, beside
+    else:
+        root, make = stack.enter_context(new_directory(target)), _made
+    return _Store(
+        files,
+        plan,
+        target,
+        make(root / QUEUE_DIRECTORY) if what != "index" else None,
+        make(root / INDEX_DIRECTORY) if what != "queues" else None,
+        size,
+        shape,
+        deleted_topics(files),
+        pieces,
     )
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
 
 
 def _file_size(store: StoreFiles) -> int:
+    told = store_settings(store).get("consumeQueueFileSize")
+    if isinstance(told, int):
+        return told
     sizes = Counter(
-        Path(file.path).stat().st_size
+        file.size
         for _, _, directory in store.queue_directories()
         for file in list_files(directory)
+        if file.size >= UNIT_SIZE and file.size % UNIT_SIZE == 0
     )
-    return sizes.most_common(1)[0][0] if sizes else BROKER_FILE_SIZE
+    return max(sizes, key=lambda size: (sizes[size], size), default=BROKER_FILE_SIZE)
 
 
-def _write_piece(
-    piece: LogPiece,
+def _first_pass(spark: SparkSession, stores: Sequence[_Store], progress: Progress) -> None:
+    """Write all units where records say they are, and count the keys of every piece."""
+    outputs = {
+        str(store.files.root): _Output(
+            None if store.queues is None else str(store.queues),
+            store.file_size,
+            store.index is not None,
+            store.deleted,
+        )
+        for store in stores
+    }
+    pieces = [piece for store in stores for piece in store.pieces]
+    run = partial(_walk_pieces, outputs=outputs, count=progress.counter.add)
+    found: dict[str, list[_PieceDone]] = {}
+    for group in run_tasks(spark, in_tasks(spark, pieces, TASK_BYTES), run):
+        for done in group:
+            found.setdefault(done.store, []).append(done)
+    for store in stores:
+        store.results = found.get(str(store.files.root), [])
+
+
+def _walk_pieces(
+    pieces: Sequence[LogPiece],
     *,
-    target: str,
-    file_size: int,
-    since: Mapping[QueueKey, int] | None = None,
-) -> PieceResult:
-    """Write a piece's units; with ``since`` only of those queues, from those commit offsets on."""
-    result = PieceResult()
-    for key, (units, offsets) in units_of_piece(piece, result).items():
-        if since is not None:
-            if key not in since:
-                continue
-            kept = units["offset"] >= since[key]
-            units, offsets = units[kept], offsets[kept]
-            if not len(units):
-                continue
-        for begin, end in consecutive(offsets):
-            _write_units(Path(target), key, int(offsets[begin]), units[begin:end], file_size)
-    return result
-
-
-def _write_units(target: Path, key: QueueKey, first: int, units: Any, file_size: int) -> None:
-    directory = target / key[0] / str(key[1])
-    directory.mkdir(parents=True, exist_ok=True)
-    data = memoryview(units.tobytes())
-    position = first * UNIT_SIZE
-    while data:
-        start = position - position % file_size
-        room = min(len(data), start + file_size - position)
-        descriptor = os.open(directory / file_name(start), os.O_CREAT | os.O_WRONLY, 0o644)
-        try:
-            os.ftruncate(descriptor, file_size)
-            os.pwrite(descriptor, data[:room], position - start)
-        finally:
-            os.close(descriptor)
-        data, position = data[room:], position + room
-
-
-def _write_begun_again(
-    pieces: list[LogPiece], runs: dict[QueueKey, list[QueueRun]], work: Path, file_size: int
-) -> None:
-    """Where a topic was deleted and made again, queue offsets repeat: the later records count."""
-    since: dict[QueueKey, int] = {}
-    for key, found in runs.items():
-        for at in range(len(found) - 1, 0, -1):
-            if found[at].begin < found[at - 1].end:
-                since[key] = found[at].commit_offset
-                runs[key] = found[at:]
-                break
-    if not since:
-        return
-    for topic, queue_id in since:
-        for file in list_files(work / topic / str(queue_id)):
-            Path(file.path).unlink()
+    outputs: dict[str, _Output],
+    count: Callable[[int], None],
+    places: Places | None = None,
+) -> list[_PieceDone]:
+    found = []
     for piece in pieces:
-        if piece.end > min(since.values()):
-            _write_piece(piece, target=str(work), file_size=file_size, since=since)
+        output = outputs[piece.store]
+        counter = KeyCounter() if output.with_keys else None
+        result = PieceResult()
+        units = units_of_piece(
+            piece, result, deleted=output.deleted, also=None if counter is None else counter.take
+        )
+        if output.queues is not None:
+            write_units(Path(output.queues), units, output.file_size, places)
+        keys = KeyCount() if counter is None else counter.result
+        found.append(_PieceDone(piece.store, result, keys))
+        count(piece.cost)
+    return found
 
 
-def _fill(
-    work: Path, key: QueueKey, runs: list[QueueRun], holes: list[Hole], file_size: int
-) -> list[tuple[QueueKey, int, int]]:
-    """Fill a queue's first file up to its first unit, and gaps with units that point at the damage."""
-    first = runs[0].begin
-    begin = first - first % (file_size // UNIT_SIZE)
-    if first > begin:
-        units = np.zeros(first - begin, UNIT_DTYPE)
-        units["size"] = PREFILL_SIZE
-        _write_units(work, key, begin, units, file_size)
-    gaps = []
-    for before, after in pairwise(runs):
-        missing = after.begin - before.end
-        if missing <= 0:
+def _finish_queues(spark: SparkSession, store: _Store) -> None:
+    """Lay out every queue; write those anew that are not as their records say, fill gaps."""
+    runs: dict[QueueKey, list[QueueRun]] = by_queue(
+        run for done in store.results for run in done.result.runs
+    )
+    holes = store.holes
+    low = store.plan.bounds.min_offset
+    store.plans = [plan_queue(key, mine, holes, low) for key, mine in runs.items()]
+    if store.queues is None:
+        return
+    again = dict(misplaced(store.plans))
+    if again:
+        for key in {key for key, _ in again}:
+            for file in list_files(store.queues / key[0] / str(key[1])):
+                Path(file.path).unlink()
+        output = _Output(str(store.queues), store.file_size, False, store.deleted)
+        run = partial(
+            _walk_pieces, outputs={str(store.files.root): output}, count=_uncounted, places=again
+        )
+        run_tasks(spark, in_tasks(spark, store.pieces, TASK_BYTES), run)
+    for plan in store.plans:
+        held = held_queue(store.files, plan.key) if plan.gaps else None
+        finish_queue(store.queues, plan, held, store.file_size)
+
+
+def _uncounted(_bytes: int) -> None:
+    """A piece that is walked again counts only once."""
+
+
+def _make_index_files(spark: SparkSession, stores: Sequence[_Store], progress: Progress) -> None:
+    tasks: list[IndexTask] = []
+    for store in stores:
+        if store.index is None:
             continue
-        gaps.append((key, before.end, after.begin))
-        between = [h for h in holes if before.commit_offset < h.begin < after.commit_offset]
-        if between:
-            units = np.zeros(missing, UNIT_DTYPE)
-            units["offset"] = between[-1].begin
-            units["size"] = min(between[-1].end - between[-1].begin, SIZE_MAX)
-            _write_units(work, key, before.end, units, file_size)
-    return gaps
+        names = [int(file_name_of(path)) for path in list_index_files(store.files)]
+        mine = plan_index(
+            store.pieces,
+            [done.keys for done in store.results],
+            store.shape,
+            store.index,
+            max(names, default=0),
+            time.time_ns() // 1_000_000,
+        )
+        store.index_files = len(mine)
+        tasks += mine
+    progress.step = "index"
+    progress.grow(sum(piece.cost for task in tasks for piece in task.pieces))
+    run_tasks(spark, tasks, partial(_make_index_file, count=progress.counter.add))
 
 
-def _sync(directory: Path) -> None:
-    for root, _, names in os.walk(directory):
-        for name in names:
-            descriptor = os.open(Path(root, name), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        _sync_directory(Path(root))
+def _make_index_file(task: IndexTask, *, count: Callable[[int], None]) -> int:
+    keys = write_index_file(task)
+    count(sum(piece.cost for piece in task.pieces))
+    return keys
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _report(store: _Store, seconds: float) -> RebuildReport:
+    with_queues = store.queues is not None
+    plans = store.plans if with_queues else []
+    return RebuildReport(
+        store=str(store.files.root),
+        target=str(store.target),
+        log_bytes=sum(piece.cost for piece in store.pieces),
+        records=sum(done.result.records for done in store.results),
+        units=sum(_placed(store)) if with_queues else 0,
+        queues=len(plans),
+        keys=sum(done.keys.count for done in store.results),
+        index_files=store.index_files,
+        holes=tuple(store.holes),
+        gaps=tuple((gap.key, gap.begin, gap.end) for plan in plans for gap in plan.gaps),
+        moved=sum(_placed(store, only_moved=True)) if with_queues else 0,
+        seconds=seconds,
+    )
+
+
+def _placed(store: _Store, *, only_moved: bool = False) -> Iterator[int]:
+    """Yield the lengths of the runs that are in their queues, or of those that are elsewhere."""
+    places = {plan.key: plan.places for plan in store.plans}
+    for done in store.results:
+        for run in done.result.runs:
+            place = places[run.key][run.commit_offset]
+            if place >= 0 and (not only_moved or place != run.begin):
+                yield run.end - run.begin

@@ -1,0 +1,254 @@
+"""What an audit compares in one walk over a piece of the log: records, their units, their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.findings import Finding, Findings
+from pipeline.index_files import index_entries
+from pipeline.places import place_of
+from pipeline.plan import LogPiece, QueueKey
+from pipeline.queue_files import QueueFiles
+from pipeline.runs import QueueRun, consecutive, runs_of
+from pipeline.store_files import QUEUE_DIRECTORY, list_files, map_file, units_in
+from pipeline.units import QueueUnits, UnitMaker
+from pipeline.walk import Hole, walk
+from storage.kernels.columns import STORE_TIMESTAMP
+from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
+
+EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1
+QUEUE_OFFSET_MAX: Final = 1 << 58  # times the size of a unit, it is still a position
+KEYS_AT_ONCE: Final = 4 * KEYS_OF_A_RECORD_MAX
+
+Units = npt.NDArray[Any]
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """An index file as tasks need it; entries lie in the log's order."""
+
+    path: str
+    slot_count: int
+    begin_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreToAudit:
+    """What tasks know of a store: how far its queues go, which topics were deleted, its index."""
+
+    name: str
+    queued_offset: int
+    deleted_topics: Mapping[str, int]
+    index: Sequence[IndexFile] | None  # None: not to be looked at
+
+
+@dataclass
+class PieceAudit:
+    """What one piece holds, for the driver to put together."""
+
+    store: str
+    cost: int  # bytes
+    records: int = 0
+    keys: int = 0
+    unindexed_keys: int = 0  # before the first entry of the index, or without any
+    newest_timestamp_ms: int = 0
+    runs: list[QueueRun] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
+
+
+@dataclass
+class _Seen:
+    """Everything of one piece, in the log's order."""
+
+    units: dict[QueueKey, list[QueueUnits]] = field(default_factory=dict)
+    key_offsets: list[Longs] = field(default_factory=list)
+    key_hashes: list[Longs] = field(default_factory=list)
+
+
+def audit_piece(piece: LogPiece, store: StoreToAudit, findings: Findings) -> PieceAudit:
+    """Walk a piece once and compare what it holds with the queues and the index."""
+    audit = PieceAudit(piece.store, piece.cost)
+    seen = _walk(piece, audit, with_keys=store.index is not None)
+    findings.add(
+        {
+            "kind": "record",
+            "physicalOffset": hole.begin,
+            "size": hole.end - hole.begin,
+            "problem": hole.reason,
+        }
+        for hole in audit.holes
+    )
+    for key, parts in seen.units.items():
+        # Not np.concatenate: it would turn the big-endian fields into native ones.
+        units = units_in(b"".join(part.units.tobytes() for part in parts))
+        offsets = np.concatenate([part.queue_offsets for part in parts])
+        if key[0] in store.deleted_topics:
+            alive = units["offset"] >= store.deleted_topics[key[0]]
+            units, offsets = units[alive], offsets[alive]
+        if len(units):
+            _compare_queue(piece, key, units, offsets, store.queued_offset, audit, findings)
+    if seen.key_offsets and store.index is not None:
+        _compare_index(piece, store.index, seen, audit, findings)
+    return audit
+
+
+def _walk(piece: LogPiece, audit: PieceAudit, *, with_keys: bool) -> _Seen:
+    seen = _Seen()
+    data = map_file(piece.path, piece.begin - piece.file_start, piece.end - piece.file_start)
+    maker = UnitMaker()
+    offsets, hashes, times = np.empty((3, KEYS_AT_ONCE if with_keys else 0), np.int64)
+    for step in walk(data, piece.file_start, piece.begin, piece.end):
+        if isinstance(step, Hole):
+            audit.holes.append(step)
+            continue
+        rows = step.rows
+        audit.records += len(rows)
+        newest = int(rows[:, STORE_TIMESTAMP].max())
+        audit.newest_timestamp_ms = max(audit.newest_timestamp_ms, newest)
+        for made in maker.make(data, piece.file_start, rows):
+            seen.units.setdefault(made.key, []).append(made)
+        row = 0
+        while with_keys and row < len(rows):
+            count, row = key_hashes(
+                data, rows, row, len(rows), piece.file_start, hashes, offsets, times
+            )
+            kept = hashes[:count] != NO_KEY
+            seen.key_offsets.append(offsets[:count][kept])
+            seen.key_hashes.append(hashes[:count][kept])
+    return seen
+
+
+def _compare_queue(
+    piece: LogPiece,
+    key: QueueKey,
+    units: Units,
+    offsets: Longs,
+    queued_offset: int,
+    audit: PieceAudit,
+    findings: Findings,
+) -> None:
+    directory = place_of(piece.store) / QUEUE_DIRECTORY / key[0] / str(key[1])
+    queue = QueueFiles(tuple(list_files(directory)), 0, 0)
+    queued = int(np.count_nonzero(units["offset"] < queued_offset))
+    audit.runs += runs_of(key, units, offsets)
+    for begin, end in consecutive(offsets):
+        first = int(offsets[begin])
+        end = min(end, queued)
+        if begin < end:
+            held = np.zeros(end - begin, units.dtype)
+            if 0 <= first < QUEUE_OFFSET_MAX:
+                found = queue.units(first, end - begin)
+                held[: len(found)] = found
+            bad = np.flatnonzero(~is_unit(held, units[begin:end]))
+            if len(bad):
+                findings.add(_wrong_units(key, first, held, units[begin:end], bad), len(bad))
+
+
+def is_unit(held: Units, wanted: Units) -> npt.NDArray[np.bool_]:
+    """Tell which units are what dispatch writes; a tag code that is an extension's address may be."""
+    same = (held["offset"] == wanted["offset"]) & (held["size"] == wanted["size"])
+    same &= (held["tag"] == wanted["tag"]) | (held["tag"] <= EXTENSION_ADDRESS_MAX)
+    found: npt.NDArray[np.bool_] = same
+    return found
+
+
+def _wrong_units(
+    key: QueueKey, first: int, held: Units, wanted: Units, bad: Longs
+) -> Iterator[Finding]:
+    missing = held["size"][bad] == 0
+    where = {"kind": "unit", "topic": key[0], "queueId": key[1]}
+    gone = bad[missing]
+    for begin, end in consecutive(gone) if len(gone) else ():
+        at = int(gone[begin])
+        yield {
+            **where,
+            "queueOffset": first + at,
+            "physicalOffset": int(wanted["offset"][at]),
+            **({"count": end - begin} if end - begin > 1 else {}),
+            "problem": "missing",
+        }
+    for at in bad[~missing].tolist():
+        yield {
+            **where,
+            "queueOffset": first + at,
+            "physicalOffset": int(wanted["offset"][at]),
+            "problem": f"holds {held[at].item()}, not {wanted[at].item()}",
+        }
+
+
+def _compare_index(
+    piece: LogPiece,
+    index: Sequence[IndexFile],
+    seen: _Seen,
+    audit: PieceAudit,
+    findings: Findings,
+) -> None:
+    offsets, hashes = np.concatenate(seen.key_offsets), np.concatenate(seen.key_hashes)
+    if not index:
+        audit.unindexed_keys += len(offsets)
+        return
+    covered = index[0].begin_offset, index[-1].end_offset  # a record at the end may be half put
+    audit.unindexed_keys += int(np.count_nonzero(offsets < covered[0]))
+    low, high = max(piece.begin, covered[0]), min(piece.end, covered[1])
+    if low >= high:
+        return
+    mine = slice(*np.searchsorted(offsets, (low, high)).tolist())
+    offsets, hashes = offsets[mine], hashes[mine]
+    audit.keys += len(offsets)
+    parts = [
+        _entries_between(file, low, high)
+        for file in index
+        if file.begin_offset < high and file.end_offset >= low
+    ]
+    held_offsets = np.concatenate([part[0] for part in parts] or [offsets[:0]])
+    held_hashes = np.concatenate([part[1] for part in parts] or [hashes[:0]])
+    if np.array_equal(offsets, held_offsets) and np.array_equal(hashes, held_hashes):
+        return
+    keys, entries = _pairs(offsets, hashes), _pairs(held_offsets, held_hashes)
+    gone, extra = np.setdiff1d(keys, entries), np.setdiff1d(entries, keys)
+    findings.add(_of_index(gone, "no entry for a key of the record (hash {})"), len(gone))
+    damaged = np.zeros(len(extra), np.bool_)
+    for hole in audit.holes:
+        damaged |= (extra["offset"] >= hole.begin) & (extra["offset"] < hole.end)
+    lost, extra = extra[damaged], extra[~damaged]
+    findings.add(_of_index(lost, "an entry (hash {}) whose record is damaged"), len(lost))
+    findings.add(
+        _of_index(extra, "an entry (hash {}) for which there is no key at that offset"), len(extra)
+    )
+
+
+def _pairs(offsets: Longs, hashes: Longs) -> npt.NDArray[Any]:
+    pairs = np.empty(len(offsets), [("offset", np.int64), ("hash", np.int64)])
+    pairs["offset"], pairs["hash"] = offsets, hashes
+    return pairs
+
+
+def _of_index(pairs: npt.NDArray[Any], problem: str) -> Iterator[Finding]:
+    for pair in pairs:
+        offset, hashed = pair.item()
+        yield {"kind": "index", "physicalOffset": offset, "problem": problem.format(hashed)}
+
+
+def _entries_between(file: IndexFile, low: int, high: int) -> tuple[Longs, Longs]:
+    _, entries = index_entries(file.path, file.slot_count)
+    begin, end = (_first_at(entries, offset) for offset in (low, high))
+    mine = entries[begin:end]
+    return mine["offset"].astype(np.int64), mine["hash"].astype(np.int64)
+
+
+def _first_at(entries: npt.NDArray[Any], offset: int) -> int:
+    low, high = 0, len(entries)
+    while low < high:
+        middle = (low + high) // 2
+        if int(entries[middle]["offset"]) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low

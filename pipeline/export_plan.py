@@ -1,0 +1,223 @@
+"""What an export has to write: which offsets of which queues go into which file.
+
+A file is of one topic and one day. Queues are in the order of time, so days are found by halving, and
+the records of one day are ranges of queue offsets; neighbouring ranges share a file until it is large
+enough. So nothing is shuffled, and there are as few files as can be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Final, NamedTuple
+
+from pipeline.errors import DataLost, InvalidOption
+from pipeline.export_manifest import Manifest, Ranges
+from pipeline.plan import LogPiece, Piece, Queue, QueuePiece, StorePlan, Target
+from pipeline.store_settings import store_settings
+from storage.format.names import LIGHT_QUEUE_PREFIX
+
+DAY_MS: Final = 86_400_000
+FILE_BYTES: Final = 256 << 20
+TASK_BYTES: Final = 256 << 20
+
+
+class DayPart(NamedTuple):
+    """Queue offsets ``[begin, end)`` of one queue, all of one day by the store's clock."""
+
+    plan: StorePlan
+    queue: Queue
+    day: date
+    begin: int
+    end: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """One file: the pieces that it is made of. A clock that went back may make it two."""
+
+    number: int
+    topic: str
+    day: date
+    pieces: tuple[Piece, ...]
+
+    @property
+    def cost(self) -> int:
+        """Bytes of log to read."""
+        return sum(piece.cost for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What to export; times are Unix milliseconds, of the store's clock."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    fail_on_data_loss: bool = True
+
+
+def choose_queues(plans: Sequence[StorePlan], choice: Choice) -> Iterator[tuple[StorePlan, Queue]]:
+    """Yield the chosen queues; InvalidOption for a topic that no store has.
+
+    Light queues hold records of other topics, so they are only chosen by name.
+    """
+    if choice.topics and choice.pattern is not None:
+        raise InvalidOption("pattern", "'topic' is given, too; choose one")
+    known = {topic for plan in plans for topic in plan.topics}
+    for topic in choice.topics:
+        if topic not in known:
+            some = ", ".join(sorted(known)[:10]) or "none"
+            raise InvalidOption("topic", f"no store has a topic {topic!r}; topics: {some}")
+    try:
+        pattern = re.compile(choice.pattern) if choice.pattern is not None else None
+    except re.error as error:
+        raise InvalidOption("pattern", f"not a regular expression: {error}") from error
+    for plan in plans:
+        for _, queue in sorted(plan.queues.items()):
+            if pattern is not None:
+                chosen = pattern.fullmatch(queue.topic) is not None
+            elif choice.topics:
+                chosen = queue.topic in choice.topics
+            else:
+                chosen = not queue.topic.startswith(LIGHT_QUEUE_PREFIX)
+            if chosen and queue.end > queue.begin:
+                yield plan, queue
+
+
+def plan_export(
+    plans: Sequence[StorePlan], choice: Choice, manifest: Manifest, file_bytes: int
+) -> tuple[list[FilePlan], Ranges]:
+    """Return the files that are to be written and the ranges which they hold together."""
+    for plan in plans:
+        settings = store_settings(plan.store)
+        manifest.check_store(str(plan.store.root), settings.get("storeId"))
+    ranges: Ranges = {}
+    parts: dict[tuple[str, date], list[DayPart]] = {}
+    for plan, queue in choose_queues(plans, choice):
+        key = (str(plan.store.root), queue.topic, queue.queue_id)
+        for begin, end in _wanted(plan, queue, choice, manifest):
+            ranges.setdefault(key, []).append((begin, end))
+            for part in days_of(plan, queue, begin, end):
+                parts.setdefault((queue.topic, part.day), []).append(part)
+    files: list[FilePlan] = []
+    for (topic, day), mine in sorted(parts.items(), key=lambda item: item[0]):
+        for pieces in _into_files(mine, file_bytes):
+            files.append(FilePlan(len(files), topic, day, tuple(pieces)))
+    return files, ranges
+
+
+def _wanted(
+    plan: StorePlan, queue: Queue, choice: Choice, manifest: Manifest
+) -> list[tuple[int, int]]:
+    begin, end = queue.begin, queue.end
+    key = (str(plan.store.root), queue.topic, queue.queue_id)
+    exported = manifest.exported_end(key)
+    if exported is not None and exported < begin and choice.fail_on_data_loss:
+        raise DataLost(
+            f"queue {queue.queue_id} of topic {queue.topic!r} in {plan.store.root}: offsets {exported}"
+            f" to {begin} have been removed and were not exported; set fail_on_data_loss=False"
+            " (--no-fail-on-data-loss) to go on without them"
+        )
+    if exported is not None and exported > end:
+        raise InvalidOption(
+            "store",
+            f"queue {queue.queue_id} of topic {queue.topic!r} in {plan.store.root} ends at {end} and"
+            f" was exported up to {exported}: its topic was made anew; export to a new directory",
+        )
+    for time_ms, is_begin in ((choice.since_ms, True), (choice.until_ms, False)):
+        if time_ms is not None:
+            at = plan.offset_at_time(queue, time_ms)
+            at = queue.end if at is None else at
+            begin, end = (max(begin, at), end) if is_begin else (begin, min(end, at))
+    return manifest.missing(key, begin, end) if begin < end else []
+
+
+def days_of(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[DayPart]:
+    """Cut a range of queue offsets at midnights in UTC."""
+    mean = max(queue.files.mean_size(begin, min(end, queue.files.end)), 1.0)
+    while begin < end:
+        day = plan.timestamp(queue, begin) // DAY_MS
+        following = plan.offset_at_time(queue, (day + 1) * DAY_MS)
+        until = end if following is None or following >= end else max(following, begin + 1)
+        yield DayPart(plan, queue, day_of(day), begin, until, int((until - begin) * mean))
+        begin = until
+
+
+def day_of(number: int) -> date:
+    """Return the day with a number counted from 1970."""
+    try:
+        return datetime.fromtimestamp(number * 86_400, UTC).date()
+    except (OverflowError, OSError, ValueError):
+        return date(1970, 1, 1)  # a time that no calendar has; the rows tell it
+
+
+def _into_files(parts: Sequence[DayPart], file_bytes: int) -> Iterator[list[Piece]]:
+    """Fill files one after the other; all but the last are about equally large."""
+    total = sum(part.cost for part in parts)
+    count = max(1, round(total / file_bytes))
+    share = total / count
+    current: list[Piece] = []
+    done = 0.0
+    files = 0
+    for part in parts:
+        begin = part.begin
+        while begin < part.end:
+            left = part.end - begin
+            cost = part.cost * left / max(1, part.end - part.begin)
+            room = share * (files + 1) - done
+            taken = left
+            if cost > room and files + 1 < count:
+                taken = min(left, max(1, int(left * room / cost)))
+            current += pieces_of_range(part.plan, part.queue, begin, begin + taken)
+            done += cost * taken / left
+            begin += taken
+            if done >= share * (files + 1) - 1 and files + 1 < count:
+                yield current
+                current = []
+                files += 1
+    if current:
+        yield current
+
+
+def pieces_of_range(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[Piece]:
+    """Yield what reads queue offsets ``[begin, end)``: through units, and behind them the log."""
+    bounds = (plan.bounds.min_offset, min(plan.bounds.end_offset, plan.bounds.queued_offset))
+    store = str(plan.store.root)
+    in_units = min(end, queue.files.end)
+    if begin < in_units:
+        mean = max(queue.files.mean_size(begin, in_units), 1.0)
+        cost = int((in_units - begin) * mean)
+        yield QueuePiece(store, queue.topic, queue.queue_id, begin, in_units, bounds, cost)
+    behind = [
+        at for at, n in enumerate(queue.tail.queue_offsets) if max(begin, in_units) <= n < end
+    ]
+    if behind:
+        first, last = behind[0], behind[-1]
+        low = queue.tail.commit_offsets[first]
+        high = queue.tail.commit_offsets[last] + queue.tail.sizes[last]
+        target = Target(queue.topic, queue.queue_id, low, high)
+        pieces: Iterator[LogPiece] = plan.log_pieces(low, high, TASK_BYTES, [target])
+        yield from pieces
+
+
+def in_tasks(files: Sequence[FilePlan], slots: int) -> list[tuple[FilePlan, ...]]:
+    """Let small files share a task."""
+    total = sum(file.cost for file in files)
+    size = max(1, min(TASK_BYTES, total // max(1, slots)))
+    tasks: list[tuple[FilePlan, ...]] = []
+    current: list[FilePlan] = []
+    cost = 0
+    for file in files:
+        if current and cost + file.cost > size:
+            tasks.append(tuple(current))
+            current, cost = [], 0
+        current.append(file)
+        cost += file.cost
+    if current:
+        tasks.append(tuple(current))
+    return tasks

@@ -1,0 +1,307 @@
+"""Audits: what they find is what was broken, each in its place, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from broken_stores import break_a_body
+from golden import CLEAN, KILLED, golden_copy, golden_store, torn_dumps
+from typer.testing import CliRunner
+
+from pipeline import audit, audit_stores
+from pipeline.audit_job import AuditReport
+from pipeline.errors import InvalidOption, NotAStore, PipelineError
+from pipeline.index_files import slot_count_of
+from pipeline.store_files import StoreFiles
+from storage import Message, MessageStore, StoreConfig
+
+SMALL = 1 << 17  # several pieces of each small store
+
+NOTHING_TO_SEE = {
+    "as-left": "not damaged",
+    "no-abort": "as a store looks that was stopped in order",
+    "flip-last-properties": "no checksum of a broker's covers properties, and it is neither key nor tag",
+}
+
+TORN_RECORD = {("record", 1530282), ("unit", 1530282), ("index", 1530282)}
+LAST_FILE = {("orders", 0, 300 + number) for number in range(115)}
+DAMAGE: dict[str, set[tuple[str, int]]] = {
+    "torn-last-record": TORN_RECORD,
+    "cut-length": TORN_RECORD,
+    "flip-last-body": TORN_RECORD,
+    "flip-last-magic": TORN_RECORD,
+    "no-abort-torn": TORN_RECORD,
+    "zeroed-tail": {
+        (kind, offset)
+        for kind in ("unit", "index")
+        for offset in (1528232, 1528670, 1529129, 1529722, 1530282)
+    },
+    "flip-last-queue-offset": {("unit", 1530282)},
+    "flip-near-end-body": {("record", 1421510), ("unit", 1421510), ("index", 1421510)},
+    "flip-early-body": {("record", 318176), ("unit", 318176), ("index", 318176)},
+    "flip-early-magic": {("record", 318176), ("unit", 318176), ("index", 318176)},
+    "stale-tail": {("record", 1530691)},
+    "empty-commitlog-file": {("file", 1835008)},
+    "short-commitlog-file": {("file", 1572864)},
+    "torn-consumequeue-unit": {("unit", 1530112)},
+}
+"""Kinds and commit offsets of all that is named."""
+
+BY_FILE: dict[str, set[tuple[str, str]]] = {
+    "no-checkpoint": {("checkpoint", "missing or empty")},
+    "short-checkpoint": {("checkpoint", "24 bytes; 40 at least")},
+    "no-config": {("config", "missing")},
+    "garbage-offsets": {("config", "cannot be read; its .bak can")},
+    "no-consumequeue": set(),
+    "no-index": {("index", "keys not found: there is no index")},
+    "only-commitlog": {
+        ("checkpoint", "missing or empty"), ("config", "missing"),
+        ("index", "keys not found: there is no index"),
+    },
+}  # fmt: skip
+"""Kinds and problems of what has no place in the log; units are left out."""
+
+
+@pytest.fixture(scope="module")
+def torn(spark: Any) -> dict[str, AuditReport]:
+    """Audits of all damaged stores, made in one go."""
+    names = sorted(torn_dumps())
+    stores = [golden_store("torn") / name for name in names]
+    reports = audit_stores(spark, stores, limit=10_000, piece_bytes=SMALL)
+    return dict(zip(names, reports, strict=True))
+
+
+def units_missing(report: AuditReport) -> set[tuple[str, int, int]]:
+    found = set()
+    for finding in report.findings:
+        if finding["kind"] == "unit" and "topic" in finding:
+            first = finding["queueOffset"]
+            for number in range(first, first + finding.get("count", 1)):
+                found.add((finding["topic"], finding["queueId"], number))
+    return found
+
+
+@pytest.mark.parametrize("name", CLEAN + KILLED)
+def test_nothing_is_wrong_with_a_brokers_store(spark: Any, name: str) -> None:
+    report = audit(spark, golden_store(name), piece_bytes=SMALL)
+
+    assert report.findings == () and report.finding_count == 0
+    assert report.records > 0
+
+
+def test_every_damaged_store_is_told_from_a_good_one(torn: dict[str, AuditReport]) -> None:
+    """Where nothing can be seen is listed with the reason."""
+    unseen = {name for name, report in torn.items() if not report.finding_count}
+
+    assert unseen == set(NOTHING_TO_SEE)
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_named_in_its_place_and_nothing_else(
+    torn: dict[str, AuditReport], name: str
+) -> None:
+    findings = torn[name].findings
+
+    assert {(f["kind"], f["physicalOffset"]) for f in findings} == DAMAGE[name]
+    assert torn[name].finding_count == len(findings)
+
+
+@pytest.mark.parametrize("name", BY_FILE)
+def test_missing_and_unreadable_files_are_named(torn: dict[str, AuditReport], name: str) -> None:
+    found = {(f["kind"], f["problem"]) for f in torn[name].findings if f["kind"] != "unit"}
+
+    assert found == BY_FILE[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["no-consumequeue", "no-consumequeue-no-checkpoint", "no-abort-no-consumequeue", "only-commitlog",
+     "only-commitlog-abort", "only-commitlog-and-config"],
+)  # fmt: skip
+def test_where_no_queue_is_left_every_unit_counts(torn: dict[str, AuditReport], name: str) -> None:
+    units = [f for f in torn[name].findings if f["kind"] == "unit"]
+
+    assert sum(f.get("count", 1) for f in units) == 3636
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["empty-consumequeue-file", "zeroed-consumequeue-file", "lost-consumequeue-file"],
+)
+def test_every_unit_of_a_lost_queue_file_is_named(torn: dict[str, AuditReport], name: str) -> None:
+    report = torn[name]
+    lost = units_missing(report)
+
+    assert {(topic, queue) for topic, queue, _ in lost} == {("orders", 0)}
+    assert {number for _, _, number in lost if number < 400} == set(range(300, 400))
+    assert report.finding_count >= len(lost)
+
+
+def test_units_of_a_lost_first_file_and_records_of_a_lost_log_file_are_named(
+    torn: dict[str, AuditReport],
+) -> None:
+    first = torn["lost-first-consumequeue-file"]
+    assert units_missing(first) == {("orders", 0, number) for number in range(300)}
+    assert first.finding_count == 300
+
+    middle = torn["lost-middle-commitlog-file"]
+    records = [f for f in middle.findings if f["kind"] == "record"]
+    assert [(f["physicalOffset"], f["size"]) for f in records] == [(786_432, 262_144)]
+    units = [f for f in middle.findings if f["kind"] == "unit"]
+    assert len(units) == 537
+    assert {f["problem"] for f in units} == {"its record is damaged"}
+
+
+@pytest.mark.parametrize("name", ["garbage-checkpoint", "future-checkpoint"])
+def test_times_that_no_record_has_are_named(torn: dict[str, AuditReport], name: str) -> None:
+    findings = torn[name].findings
+
+    assert len(findings) == 3
+    assert {f["kind"] for f in findings} == {"checkpoint"}
+
+
+def break_three_things(store: Path) -> dict[str, Any]:
+    """Flip a bit in a body, in a unit and in an index entry; return the line of the damaged message."""
+    line = break_a_body(store, "basic")
+    unit = store / "consumequeue" / "few" / "0" / "00000000000000000000"
+    units = bytearray(unit.read_bytes())
+    units[20 + 11] ^= 1
+    unit.write_bytes(units)
+    index = min((store / "index").iterdir())
+    data = bytearray(index.read_bytes())
+    data[40 + 4 * slot_count_of(StoreFiles.open(store), str(index)) + 20 * 7] ^= 1
+    index.write_bytes(data)
+    return line
+
+
+def test_a_flipped_bit_a_wrong_unit_and_a_wrong_index_entry_are_named(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Three faults of three kinds are found, each with its place."""
+    store = golden_copy("basic", tmp_path)
+    line = break_three_things(store)
+
+    found = audit(spark, store).findings
+    kinds = {finding["kind"] for finding in found}
+    assert kinds == {"record", "unit", "index"}
+    wrong = [f for f in found if f["kind"] == "unit" and f.get("topic") == "few"]
+    assert [finding["queueOffset"] for finding in wrong] == [1]
+    damaged = [finding for finding in found if finding["kind"] == "record"]
+    assert [finding["physicalOffset"] for finding in damaged] == [line["commitLogOffset"]]
+    hit = [f for f in found if f["problem"] == "its record is damaged"]
+    assert [(f["topic"], f["queueOffset"]) for f in hit] == [(line["topic"], line["queueOffset"])]
+    without = audit(spark, store, index=False).findings
+    assert without == tuple(finding for finding in found if finding["kind"] != "index")
+
+
+def test_all_findings_become_rows_however_few_are_named(spark: Any, tmp_path: Path) -> None:
+    """The count stays exact when few are named; rows tell which store they are about."""
+    names = ["lost-first-consumequeue-file", "no-checkpoint"]
+    stores = [golden_store("torn") / name for name in names]
+    reports = audit_stores(spark, stores, limit=2, findings_to=tmp_path / "rows", piece_bytes=SMALL)
+    rows = [
+        json.loads(line)
+        for path in (tmp_path / "rows").glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+
+    assert [len(report.findings) for report in reports] == [2, 1]
+    assert [report.finding_count for report in reports] == [300, 1]
+    for store, wanted in zip(stores, (300, 1), strict=True):
+        assert sum(r.get("count", 1) for r in rows if r["store"] == str(store)) == wanted
+    frame = spark.read.json(str(tmp_path / "rows"))
+    assert frame.count() == len(rows)
+    with pytest.raises(InvalidOption, match="findings"):
+        audit_stores(spark, stores, findings_to=tmp_path / "rows")
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_in_order(spark: Any, tmp_path: Path) -> None:
+    """Records from before the deletion have no units, and none are asked for."""
+    config = StoreConfig(index_slot_count=100, index_entry_count=400)
+    with MessageStore.open(tmp_path / "store", config) as store:
+        for topic in ("gone", "again", "kept"):
+            store.create_topic(topic, 1)
+            for number in range(20):
+                store.put(Message(topic=topic, queue_id=0, body=b"%d" % number))
+        for topic in ("gone", "again"):
+            store.writer.delete_topic(topic)
+        store.create_topic("again", 1)
+        for _ in range(5):
+            store.put(Message(topic="again", queue_id=0, body=b"new"))
+
+    report = audit(spark, tmp_path / "store")
+    assert report.findings == ()
+    assert (report.records, report.units) == (65, 25)
+
+
+def test_a_store_in_use_is_in_order(spark: Any, tmp_path: Path) -> None:
+    with MessageStore.open(
+        tmp_path / "store", StoreConfig(index_slot_count=100, index_entry_count=400)
+    ) as store:
+        store.create_topic("orders", 2)
+        for number in range(50):
+            store.put(Message(topic="orders", queue_id=number % 2, body=b"x" * number))
+        report = audit(spark, tmp_path / "store")
+    assert report.findings == ()
+    assert report.records == 50
+
+
+def test_what_is_no_store_or_named_twice_is_refused(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(NotAStore, match="commitlog"):
+        audit(spark, tmp_path)
+    with pytest.raises(PipelineError, match="name it once"):
+        audit_stores(spark, [golden_store("slow"), golden_store("slow")])
+    with pytest.raises(PipelineError, match="no store"):
+        audit_stores(spark, [])
+
+
+def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path: Path) -> None:
+    """0 for a store in order, 7 for one that is not, 4 for no store, 2 for a wrong option."""
+    from cli.main import app
+
+    runner = CliRunner()
+    good = runner.invoke(app, ["job", "audit", str(golden_store("slow")), "--json"])
+    assert good.exit_code == 0, good.output
+    assert json.loads(good.stdout.splitlines()[-1])["findings"] == 0
+
+    broken = golden_copy("slow", tmp_path)
+    break_a_body(broken, "slow")
+    both = [str(broken), str(golden_store("basic"))]
+    told = runner.invoke(app, ["job", "audit", *both, "--json", "--limit", "1"])
+    assert told.exit_code == 7
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [line.get("findings", "a finding") for line in lines][::2] == ["a finding", 0]
+    assert lines[1]["findings"] > 1
+    assert runner.invoke(app, ["job", "audit", str(tmp_path / "none")]).exit_code == 4
+    taken = ["job", "audit", str(broken), "--findings", str(tmp_path)]
+    assert runner.invoke(app, taken).exit_code == 2
+
+
+def test_chains_are_followed_as_a_plain_loop_does(tmp_path: Path) -> None:
+    """The kernel agrees with a dictionary of newest entries, broken links included."""
+    from pipeline.index_chains import follow_chains
+
+    index = max((golden_store("basic") / "index").iterdir())
+    data = np.fromfile(index, np.uint8)
+    slots = slot_count_of(StoreFiles.open(golden_store("basic")), str(index))
+    count = int.from_bytes(data[36:40].tobytes(), "big") - 1
+    at = 40 + 4 * slots + 20 * 9 + 19
+    data[at] ^= 1
+
+    newest: dict[int, int] = {}
+    wrong = []
+    for entry in range(1, count + 1):
+        place = 40 + 4 * slots + 20 * entry
+        slot = int.from_bytes(data[place : place + 4].tobytes(), "big") % slots
+        if int.from_bytes(data[place + 16 : place + 20].tobytes(), "big") != newest.get(slot, 0):
+            wrong.append(entry)
+        newest[slot] = entry
+    table, bad = np.zeros(slots, np.int32), np.empty(10, np.int64)
+    assert follow_chains(data, slots, count, table, bad) == (1, len(newest))
+    assert wrong == [9] == bad[:1].tolist()
+    assert {slot: int(table[slot]) for slot in newest} == newest
+    assert follow_chains(data, slots, 1 << 40, table, bad) == (-1, -1)
