@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import mmap
-import os
 import statistics
 import subprocess
 import sys
@@ -173,19 +171,6 @@ def scratch_store() -> Iterator[Path]:
     """Give a directory for a store, removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         yield Path(directory) / "store"
-
-
-def touch_memory(size: int) -> None:
-    """Have the machine back ``size`` bytes of its free memory, at most half of it.
-
-    A virtual machine gets a page from its host when it is first touched: some 100 us for 64 KiB
-    on whoever stores there, which is neither the store's cost nor the transport's. Some hosts take
-    free pages back after seconds, so do this just before a measurement.
-    """
-    available = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
-    with mmap.mmap(-1, max(mmap.PAGESIZE, min(size, available // 2))) as memory:
-        for position in range(0, len(memory), mmap.PAGESIZE):
-            memory[position] = 1
 
 
 def resident_mib(process_id: int) -> float:

@@ -16,7 +16,6 @@ TOPIC: Final = "bench"
 QUEUES: Final = 8
 RECORDS: Final = 64  # of about 1 KiB in a batch
 FRAMES: Final = 2_000  # of a round
-STORED_FRAME_BYTES: Final = 70_000  # a frame's records in the log, and their units
 CALLS: Final = 4_000
 IN_FLIGHT: Final = 64
 STREAM: Final = "/penstock.v1.Writer/ProduceStream"
@@ -62,11 +61,6 @@ async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Meas
         grpc.aio.insecure_channel(writer, echo.CLIENT_OPTIONS) as ours,
         grpc.aio.insecure_channel(transport, echo.CLIENT_OPTIONS) as limit,
     ):
-
-        async def stored() -> float:
-            echo.touch_memory(FRAMES * STORED_FRAME_BYTES)
-            return await echo.time_sink(ours, STREAM, frames, count=FRAMES, in_flight=IN_FLIGHT)
-
         stub = echo.stub(writer_pb2_grpc.WriterStub, ours)
         await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=QUEUES))
         return [
@@ -74,7 +68,7 @@ async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Meas
                 f"produce stream, {len(frames[0]) // 1024} KiB batches",
                 "frames/s",
                 0.7,
-                stored,
+                lambda: echo.time_sink(ours, STREAM, frames, count=FRAMES, in_flight=IN_FLIGHT),
                 lambda: echo.time_sink(limit, echo.SINK, frames, count=FRAMES, in_flight=IN_FLIGHT),
                 rounds=rounds,
             ),
