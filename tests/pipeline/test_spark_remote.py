@@ -1,0 +1,509 @@
+"""A store read through its reader service is what a read of its files gives, whatever happens to it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from engine_store import small_config
+from golden import golden_copy
+from pyspark.sql.types import StructType
+from real_processes import Running, one_service
+
+from pipeline.errors import DataLost, PipelineError, ReaderUnavailable
+from pipeline.options import parse_options
+from pipeline.plan import plan_messages
+from pipeline.read import Reader
+from pipeline.remote_view import RemoteView
+from pipeline.schemas import columns_of, ddl
+from pipeline.source import wanted_columns
+from storage import Message, MessageStore
+
+KEYS = ("topic", "queueId", "queueOffset", "physicalOffset")
+FILES = {"commit_log_file_size": 8 << 20, "consume_queue_file_size": 20 * 5_000}
+
+
+@contextmanager
+def reader_of(store: Path) -> Iterator[str]:
+    """A reader process; gives its address."""
+    with one_service("reader", store) as running:
+        yield running.wait_serving("reader")[0]
+
+
+class Restarting:
+    """A reader process that can be killed and started again at the same address."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Restarting:
+        self._start("127.0.0.1:0")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self, listen: str) -> None:
+        running = Running("services.reader", "--store", str(self._store), "--listen", listen)
+        self._running = self._stack.enter_context(running)
+        self.address = self._running.wait_serving("reader")[0]
+
+    def kill(self) -> None:
+        self._running.stop(signal.SIGKILL)
+
+    def start(self) -> None:
+        self._start(self.address)
+
+
+def read(**given: str) -> pa.Table:
+    """All of a read in this process, in the order of queues."""
+    options = parse_options(given)
+    columns = wanted_columns(options, StructType.fromDDL(ddl(columns_of("messages", headers=True))))
+    reader = Reader(options, columns)
+    batches = [batch for pieces in plan_messages(options) for batch in reader.read(pieces)]
+    table = pa.Table.from_batches(batches, columns.schema)
+    return table.sort_by([(key, "ascending") for key in KEYS])
+
+
+def load(spark: Any, address: str, **options: Any) -> Any:
+    given = {name: str(value) for name, value in options.items()}
+    return spark.read.format("penstock").option("endpoint", address).options(**given).load()
+
+
+def put(store: MessageStore, topic: str, queue_id: int, count: int, size: int = 100) -> None:
+    for begin in range(0, count, 200):
+        store.put_all(
+            [
+                Message(
+                    topic=topic, queue_id=queue_id, body=b"%d " % number * (size // 4),
+                    tag=f"tag{number % 3}", keys=(f"k{number}",), properties={"n": str(number)},
+                )
+                for number in range(begin, min(count, begin + 200))
+            ]
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of ours of about 24 MiB: topic t with 3 queues, one of 1 KiB messages; u with one."""
+    directory = tmp_path_factory.mktemp("remote") / "store"
+    with MessageStore.open(directory, small_config(**FILES)) as store:
+        store.create_topic("t", 3)
+        store.create_topic("u", 1)
+        put(store, "t", 0, 18_000, 1000)
+        put(store, "t", 2, 300)
+        put(store, "u", 0, 200)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def address(filled: Path) -> Iterator[str]:
+    with reader_of(filled) as address:
+        yield address
+
+
+@pytest.mark.parametrize(
+    "name", ["basic", "features", "lmq", "propcrc", "cleaned", "killed-recovered"]
+)
+def test_every_record_of_a_brokers_store_is_read_alike(
+    spark: Any, tmp_path: Path, name: str
+) -> None:
+    """Compressed bodies, hosts of IPv6, long topics, light queues: every field of every record."""
+    store = golden_copy(name, tmp_path)
+    with reader_of(store) as address:
+        there = read(endpoint=address)
+
+        assert there.num_rows > 0
+        assert there.equals(read(store=str(store), subscribePattern=".*"))
+        assert there.equals(read(endpoint=address, subscribePattern=".*"))
+
+
+def test_spark_reads_what_it_reads_of_the_files(spark: Any, filled: Path, address: str) -> None:
+    """In workers of their own, all columns."""
+    remote = load(spark, address)
+    local = spark.read.format("penstock").option("subscribe", "t,u").load(str(filled))
+
+    assert remote.columns == local.columns
+    assert remote.count() == 18_500
+    columns = [name for name in remote.columns if name != "properties"]
+    assert remote.select(columns).exceptAll(local.select(columns)).count() == 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"subscribe": "u"},
+        {"assign": '{"t": [2], "u": [0]}'},
+        {"subscribe": "t", "startingOffsets": '{"t": {"0": 17990, "2": -2}}'},
+        {"subscribe": "u", "endingOffsets": '{"u": {"0": 7}}'},
+        {"subscribe": "t,u", "tags": "tag1 || tag2", "maxPartitionBytes": "1m"},
+        {"subscribe": "u", "tags": "none"},
+        {"subscribe": "t", "minPartitions": "7", "decompress": "false"},
+    ],
+    ids=str,
+)
+def test_options_mean_what_they_mean_for_files(
+    spark: Any, filled: Path, address: str, given: dict[str, str]
+) -> None:
+    assert read(endpoint=address, **given).equals(read(store=str(filled), **given))
+
+
+def test_times_mean_what_they_mean_for_files(spark: Any, filled: Path, address: str) -> None:
+    times = read(store=str(filled), subscribe="t", startingOffsets='{"t": {"0": 9000, "2": -2}}')
+    moment = str(int(times["storeTimestamp"][0].as_py().timestamp() * 1000))
+    for given in (
+        {"startingTimestamp": moment, "startingOffsetsByTimestampStrategy": "latest"},
+        {"endingTimestamp": moment},
+        {"endingOffsetsByTimestamp": f'{{"t": {{"0": {moment}, "2": {moment}}}}}'},
+    ):
+        there = read(endpoint=address, subscribe="t", **given)
+        assert there.equals(read(store=str(filled), subscribe="t", **given))
+        assert 0 < there.num_rows < 18_300
+
+
+def test_tasks_are_cut_by_bytes_and_by_number(address: str) -> None:
+    whole = plan_messages(parse_options({"endpoint": address}))
+    small = plan_messages(parse_options({"endpoint": address, "maxPartitionBytes": "2m"}))
+    many = plan_messages(parse_options({"endpoint": address, "minPartitions": "20"}))
+
+    assert len(whole) == 1 and 8 <= len(small) <= 16 and len(many) >= 20
+    for tasks in (whole, small, many):
+        offsets = {
+            (p.topic, p.queue_id, n) for t in tasks for p in t for n in range(p.begin, p.end)
+        }
+        assert len(offsets) == sum(p.end - p.begin for t in tasks for p in t) == 18_500
+
+
+def test_kafka_columns_and_headers(spark: Any, address: str) -> None:
+    df = load(spark, address, subscribe="u", kafkaColumns="true", includeHeaders="true")
+    row = df.orderBy("offset").first()
+
+    assert (row.key, row.topic, row.partition, row.offset) == (b"k0", "u", 0, 0)
+    assert [(header.key, bytes(header.value)) for header in row.headers] == [("n", b"0")]
+
+
+def test_the_table_of_queues_is_that_of_the_files(spark: Any, filled: Path, address: str) -> None:
+    local = spark.read.format("penstock").option("table", "queues").load(str(filled))
+    remote = load(spark, address, table="queues")
+
+    assert remote.columns == local.columns
+    assert remote.collect() == local.collect() != []
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
+def test_damaged_records_are_told_alike(spark: Any, tmp_path: Path, mode: str) -> None:
+    """The reader finds the damage; the mode decides what a row of it is."""
+    with MessageStore.open(tmp_path / "s", small_config(**FILES)) as store:
+        store.create_topic("t", 1)
+        put(store, "t", 0, 100)
+    damage(tmp_path / "s", read(store=str(tmp_path / "s")), 40)
+    with reader_of(tmp_path / "s") as address:
+        there = read(endpoint=address, mode=mode)
+
+        assert there.equals(read(store=str(tmp_path / "s"), subscribe="t", mode=mode))
+        assert there.num_rows == (100 if mode == "PERMISSIVE" else 99)
+        assert there["_corrupt"].null_count == 99
+        with pytest.raises(PipelineError, match="damaged at commit offset"):
+            read(endpoint=address, mode="FAILFAST")
+
+
+def damage(directory: Path, rows: pa.Table, queue_offset: int) -> None:
+    row = rows.slice(queue_offset, 1).to_pylist()[0]
+    with next((directory / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(row["physicalOffset"] + 100)
+        file.write(b"\xff\xfe\xfd")
+
+
+def test_a_header_only_schema_decodes_only_that(spark: Any, address: str) -> None:
+    df = (
+        spark.read.format("penstock")
+        .option("endpoint", address)
+        .schema("topic string, queueId int")
+    )
+
+    assert {tuple(row) for row in df.load().groupBy("topic", "queueId").count().collect()} == {
+        ("t", 0, 18_000), ("t", 2, 300), ("u", 0, 200),
+    }  # fmt: skip
+
+
+def test_a_reader_killed_in_the_middle_loses_and_doubles_nothing(spark: Any, filled: Path) -> None:
+    """Each answer that came is kept; the next call asks for what follows it."""
+    with Restarting(filled) as reader:
+        options = parse_options({"endpoint": reader.address, "subscribe": "t"})
+        columns = wanted_columns(options, StructType.fromDDL("queueId int, queueOffset bigint"))
+        (pieces,) = plan_messages(options)
+        rows: list[tuple[int, int]] = []
+        for number, batch in enumerate(Reader(options, columns).read(pieces)):
+            if number in (1, 3):
+                reader.kill()
+                restart = threading.Timer(0.4, reader.start)
+                restart.start()
+            rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        restart.join()
+
+    assert sorted(rows) == [(0, n) for n in range(18_000)] + [(2, n) for n in range(300)]
+
+
+def test_a_query_outlives_kills_of_the_reader(spark: Any, filled: Path) -> None:
+    """The same of a whole query, with one task for 2 MiB, tried once."""
+    with Restarting(filled) as reader:
+        df = load(spark, reader.address, maxPartitionBytes="2m")
+        counts = df.groupBy("topic", "queueId").agg({"queueOffset": "sum", "topic": "count"})
+        seen: dict[tuple[str, int], tuple[int, int]] = {}
+
+        def run() -> None:
+            seen.update({(row[0], row[1]): (row[2], row[3]) for row in counts.collect()})
+
+        query = threading.Thread(target=run)
+        query.start()
+        kills = 0
+        while query.is_alive() and kills < 5:
+            query.join(0.3 + 0.1 * kills)
+            reader.kill()
+            kills += 1
+            time.sleep(0.2)
+            reader.start()
+        query.join(100)
+
+    sizes = {("t", 0): 18_000, ("t", 2): 300, ("u", 0): 200}
+    assert seen == {key: (sum(range(count)), count) for key, count in sizes.items()}
+
+
+def test_a_reader_that_stays_away_is_named(spark: Any, filled: Path) -> None:
+    with Restarting(filled) as reader:
+        options = parse_options({"endpoint": reader.address, "endpointTimeoutMs": "500"})
+        columns = wanted_columns(options, StructType.fromDDL("topic string"))
+        (pieces,) = plan_messages(options)
+        reader.kill()
+        began = time.monotonic()
+        with pytest.raises(ReaderUnavailable, match=reader.address):
+            list(Reader(options, columns).read(pieces))
+
+    assert time.monotonic() - began < 5
+
+
+def test_what_a_reader_has_no_more_is_lost_data(spark: Any, tmp_path: Path) -> None:
+    """Removed between plan and read: an error, or the rest with failOnDataLoss=false."""
+    with MessageStore.open(tmp_path / "s", small_config()) as store:
+        store.create_topic("t", 1)
+        put(store, "t", 0, 1000)
+    with Restarting(tmp_path / "s") as reader:
+        options = {"endpoint": reader.address, "endpointTimeoutMs": "500"}
+        (pieces,) = plan_messages(parse_options(options))
+        columns = wanted_columns(parse_options(options), StructType.fromDDL("queueOffset bigint"))
+        reader.kill()
+        first = min((tmp_path / "s" / "commitlog").iterdir())
+        first.unlink()
+        reader.start()
+        with pytest.raises(DataLost, match="failOnDataLoss"):
+            list(Reader(parse_options(options), columns).read(pieces))
+        going_on = parse_options({**options, "failOnDataLoss": "false"})
+        rows = [n for batch in Reader(going_on, columns).read(pieces) for n in batch[0].to_pylist()]
+
+    assert rows == list(range(1000 - len(rows), 1000)) and 0 < len(rows) < 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"subscribe": "nothing"}, "option 'subscribe'.*no topic is named 'nothing'; topics: t, u"),
+        ({"subscribePattern": "x.*"}, "option 'subscribePattern'.*no topic matches"),
+        ({"assign": '{"t": [9]}'}, "option 'assign'.*no queue 9"),
+        ({"subscribe": "u", "startingOffsets": '{"u": {"0": 201}}'}, "ends at offset 200"),
+        ({"subscribe": "u", "startingTimestamp": "99999999999999"}, "nothing stored at or after"),
+        ({"store": "/tmp/x"}, "option 'endpoint': 'store' is given, too"),
+        ({"table": "index"}, "option 'table': a reader service gives messages and queues"),
+        ({"storageOptions": "{}"}, "option 'endpoint': 'storageOptions' is given, too"),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_named_when_planned(
+    spark: Any, address: str, given: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(PipelineError, match=problem):
+        plan_messages(parse_options({"endpoint": address, **given}))
+
+
+def test_spark_shows_a_wrong_endpoint_soon(spark: Any) -> None:
+    began = time.monotonic()
+    with pytest.raises(Exception, match=r"no reader service answers at 127\.0\.0\.1:1 "):
+        load(spark, "127.0.0.1:1").count()
+    assert time.monotonic() - began < 15
+    with pytest.raises(Exception, match="option 'endpoint': 'somewhere' is not HOST:PORT"):
+        load(spark, "somewhere").count()
+
+
+def test_another_service_is_no_reader(filled: Path) -> None:
+    with one_service("writer", filled) as running:
+        address = running.wait_serving("writer")[0]
+        with pytest.raises(ReaderUnavailable, match="is no reader service"):
+            plan_messages(parse_options({"endpoint": address}))
+
+
+def test_an_offset_that_was_removed_is_lost_data(spark: Any, tmp_path: Path) -> None:
+    store = golden_copy("cleaned", tmp_path)
+    with reader_of(store) as address:
+        queues = read(endpoint=address)
+        topic = queues["topic"][0].as_py()
+        ids = sorted(set(read(endpoint=address, subscribe=topic)["queueId"].to_pylist()))
+        given = {
+            "endpoint": address,
+            "assign": json.dumps({topic: ids}),
+            "startingOffsets": json.dumps({topic: {str(number): 0 for number in ids}}),
+        }
+        with pytest.raises(DataLost, match="startingOffsets"):
+            read(**given)
+
+        assert read(**given, failOnDataLoss="false").equals(read(endpoint=address, subscribe=topic))
+
+
+# ---- streams
+
+
+class Sink:
+    """Collects what each batch had."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[tuple[Any, ...]]] = {}
+
+    def __call__(self, df: Any, batch: int) -> None:
+        rows = df.select("topic", "queueId", "queueOffset").collect()
+        self.batches[batch] = [tuple(row) for row in rows]
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return sorted(row for batch in self.batches.values() for row in batch)
+
+
+def stream(spark: Any, sink: Sink, checkpoint: Path, *, once: bool, **options: str) -> Any:
+    df = spark.readStream.format("penstock").options(**options).load()
+    writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+    trigger = {"availableNow": True} if once else {"processingTime": "200 milliseconds"}
+    return writer.trigger(**trigger).start()
+
+
+def until(condition: Callable[[], bool], query: Any, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if query.exception() is not None:
+            raise query.exception()
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[tuple[MessageStore, Restarting]]:
+    """A store whose writer runs here, topic t of 2 queues, and its reader process."""
+    with MessageStore.open(tmp_path / "s", small_config(**FILES)) as store:
+        store.create_topic("t", 2)
+        with Restarting(tmp_path / "s") as reader:
+            yield store, reader
+
+
+def test_all_that_is_available_comes_under_a_cap_and_once(
+    spark: Any, tmp_path: Path, live: tuple[MessageStore, Restarting]
+) -> None:
+    """Three runs over one checkpoint; what came in between them is in the next one alone."""
+    store, reader = live
+    options = {
+        "endpoint": reader.address, "subscribe": "t", "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "150",
+    }  # fmt: skip
+    seen: list[tuple[Any, ...]] = []
+    wanted: list[tuple[Any, ...]] = []
+    for run in range(3):
+        put(store, "t", run % 2, 400)
+        wanted += [("t", run % 2, 400 * (run // 2) + number) for number in range(400)]
+        sink = Sink()
+        stream(spark, sink, tmp_path / "c", once=True, **options).awaitTermination(100)
+        assert max(map(len, sink.batches.values())) <= 150
+        seen += sink.rows
+
+    assert sorted(seen) == sorted(wanted)
+
+
+def test_a_stream_finds_new_topics_and_outlives_the_reader(
+    spark: Any, tmp_path: Path, live: tuple[MessageStore, Restarting]
+) -> None:
+    store, reader = live
+    put(store, "t", 0, 50)
+    sink = Sink()
+    options = {"endpoint": reader.address, "subscribePattern": "t.*"}
+    query = stream(spark, sink, tmp_path / "c", once=False, **options)
+    try:
+        until(lambda: bool(query.recentProgress), query)
+        put(store, "t", 0, 20)
+        until(lambda: len(sink.rows) == 20, query)
+        reader.kill()
+        store.create_topic("tt", 1)
+        put(store, "tt", 0, 30)
+        time.sleep(0.5)
+        reader.start()
+        until(lambda: len(sink.rows) >= 50, query)
+        latest = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+    finally:
+        query.stop()
+
+    wanted = [("t", 0, 50 + n) for n in range(20)] + [("tt", 0, n) for n in range(30)]
+    assert sink.rows == wanted
+    assert latest["stores"][reader.address]["queues"] == {"t": {"0": 70}, "tt": {"0": 30}}
+
+
+def test_a_stream_of_the_files_goes_on_through_the_reader(
+    spark: Any, tmp_path: Path, live: tuple[MessageStore, Restarting]
+) -> None:
+    """The same store by its id: the checkpoint serves both."""
+    store, reader = live
+    options = {"subscribe": "t", "startingOffsets": "earliest"}
+    put(store, "t", 1, 30)
+    first, second = Sink(), Sink()
+    here = {"store": str(tmp_path / "s"), **options}
+    stream(spark, first, tmp_path / "c", once=True, **here).awaitTermination(100)
+    put(store, "t", 1, 10)
+    there = {"endpoint": reader.address, **options}
+    stream(spark, second, tmp_path / "c", once=True, **there).awaitTermination(100)
+
+    assert first.rows == [("t", 1, n) for n in range(30)]
+    assert second.rows == [("t", 1, 30 + n) for n in range(10)]
+
+
+def test_an_idle_look_is_one_small_question(
+    tmp_path: Path, live: tuple[MessageStore, Restarting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, reader = live
+    put(store, "t", 0, 5)
+    view = RemoteView(parse_options({"endpoint": reader.address}, streaming=True))
+    asked: list[str] = []
+    ask = view._endpoint._ask
+    monkeypatch.setattr(
+        view._endpoint, "_ask", lambda method, r: asked.append(method.path) or ask(method, r)
+    )
+    first = view.look()
+    until_idle = [view.look() for _ in range(5)]
+    put(store, "t", 0, 5)
+    later = view.look()
+    view.close()
+
+    assert asked[:1] == ["/penstock.v1.Reader/ListQueues"]
+    assert all(look is first for look in until_idle)
+    assert set(asked[1:6]) == {"/penstock.v1.Reader/GetReaderStatus"}
+    assert later.spans[("t", 0)].end == 10
+
+
+def test_a_stream_of_an_unknown_topic_is_refused(
+    spark: Any, tmp_path: Path, live: tuple[MessageStore, Restarting]
+) -> None:
+    _, reader = live
+    options = {"endpoint": reader.address, "subscribe": "nothing"}
+    query = stream(spark, Sink(), tmp_path / "c", once=True, **options)
+    with pytest.raises(Exception, match="no topic is named 'nothing'"):
+        query.awaitTermination(60)
