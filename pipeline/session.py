@@ -81,7 +81,7 @@ def register(spark: SparkSession) -> None:
 
 def read_messages(
     spark: SparkSession,
-    store: str,
+    store: str | None = None,
     *,
     columns: Sequence[str] | None = None,
     **options: Any,
@@ -89,17 +89,19 @@ def read_messages(
     """Return the messages of a store, only the named columns read.
 
     Spark does not tell a Python source which columns a query uses: what is not named here is read
-    and thrown away. ``options`` are those of the format.
+    and thrown away. ``options`` are those of the format; ``endpoint`` takes the place of ``store``.
     """
     given = {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()
     }
-    reader = spark.read.format("penstock").options(**given).option("store", store)
+    if store is not None:
+        given["store"] = store
+    reader = spark.read.format("penstock").options(**given)
     if columns is not None:
         from pipeline.options import parse_options
 
-        parsed = parse_options({**given, "store": store})
+        parsed = parse_options(given)
         known = columns_of("messages", kafka=parsed.kafka_columns, headers=True, store=True)
         known["_corrupt"] = "string"
         unknown = [name for name in columns if name not in known]
