@@ -36,6 +36,10 @@ test: setup ## Run the tests (PYTEST_ARGS="-k name" for some of them)
 test-spark: setup-spark ## Run the tests of the Spark pipeline
 	@$(BIN)/python -m pytest -q -m spark --timeout 300 tests/pipeline $(PYTEST_ARGS)
 
+kill-streams: setup-spark ## Kill KILLS=500 drivers of streams at seeded points (10 s each)
+	@PENSTOCK_STREAM_KILLS=$(or $(KILLS),500) $(BIN)/python -m pytest -q --timeout 600 \
+	  tests/pipeline/test_spark_stream_kills.py $(PYTEST_ARGS)
+
 check: setup ## Format, lint, strict types, import rules, stubs and lock file up to date
 	@echo "format";  $(BIN)/ruff format --check .
 	@echo "lint";    $(BIN)/ruff check .
@@ -102,4 +106,4 @@ $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-spark check format protos docs lock conformance bench compose-test clean
+.PHONY: help setup setup-spark demo test test-spark kill-streams check format protos docs lock conformance bench compose-test clean
