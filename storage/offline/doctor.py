@@ -26,6 +26,7 @@ from storage.kernels.columns import STORE_TIMESTAMP
 from storage.layout import StorePaths
 from storage.log_walk import Damage, Records, walk_log
 from storage.offline.lines import Line
+from storage.offline.open_transactions import transaction_findings
 from storage.offline.opened import OfflineStore, open_offline
 from storage.pull import MATCH_ALL, pull_queue
 
@@ -78,6 +79,7 @@ def _examine(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
         )  # fmt: skip
     yield from _queues(store)
     yield from _index(store, disk)
+    yield from transaction_findings(disk, paths.root)
 
 
 def _config_files(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:

@@ -118,7 +118,7 @@ def test_the_client_page_s_fragments_run(run: Callable[..., Any], addresses: Any
         for topic in ("flights", "orders"):
             client.create_topic(topic, queues=4)
         bodies = [b"1", b"2"]
-        batch = example("docs/client.md", "python", "RecordBatch")
+        batch = example("docs/client.md", "python", "add_many")
         run(
             batch,
             client=client, RecordBatch=package.RecordBatch,
@@ -128,3 +128,15 @@ def test_the_client_page_s_fragments_run(run: Callable[..., Any], addresses: Any
 
         assert [r.body for r in client.consume("flights", tag="EWR", follow=False)] == bodies
         assert [r.body for r in client.query_by_key("orders", "order-1")] == [b"one pen"]
+
+
+def test_the_documented_transaction_stores_once_however_often_it_is_run(
+    run: Callable[..., Any],
+) -> None:
+    with package.Client() as client:
+        client.create_topic("flights", queues=1)
+        block = example("docs/client.md", "python", "client.transaction")
+        for _ in range(2):
+            run(block, client=client, bodies=[b"one", b"two"])
+        found = [record.body for record in client.consume("flights", follow=False)]
+    assert found == [b"one", b"two"]

@@ -21,6 +21,7 @@ from storage.errors import (
 )
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.ledger import Ledger, Outcome
+from storage.offline.doctor import doctor
 from storage.writer import StoreWriter
 
 
@@ -314,3 +315,25 @@ def outcome(version):
     return Outcome(
         version=version, commit_offset=0, end_commit_offset=0, record_count=0, committed_ms=0
     )
+
+
+def test_doctor_names_what_is_open_and_what_of_it_is_lost(writer, filesystem, tmp_path):
+    stage(writer.transactions, "open", 0, "a", [big(1, 2)])
+    stage(writer.transactions, "decided", 3, "a", [big(i) for i in range(10)])
+    filesystem.full = "commitlog"
+    with pytest.raises(StoreFull):
+        writer.transactions.commit("decided", 3, ["a"])
+    writer.close()
+
+    def found():
+        return [
+            (line["severity"], line["message"])
+            for line in doctor(tmp_path / "s")
+            if "transactions" in line["file"]
+        ]
+
+    decided = ("warning", "a commit was decided and is not complete; the next start completes it")
+    assert sorted(found()) == [("note", "2 records are staged and not committed"), decided]
+    (path,) = (tmp_path / "s" / "transactions").glob("decided*/*/*.stage")
+    path.unlink()
+    assert ("damage", "the stage of attempt 'a', which is decided, is lost") in found()

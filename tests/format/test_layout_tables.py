@@ -17,6 +17,7 @@ from storage.format import (
     message_id,
     pool_header,
     record,
+    stage,
 )
 from storage.format.hosts import encode_host
 
@@ -58,7 +59,7 @@ STRUCTS = [
     (checkpoint, 3, checkpoint.WRITER_SLOT_LAYOUT),
     (checkpoint, 4, checkpoint.INDEXER_SLOT_LAYOUT),
     (pool_header, 0, pool_header.LAYOUT),
-    (pool_header, 0, pool_header.LAYOUT),
+    (stage, 0, stage.BLOCK_HEAD),
 ]
 
 

@@ -1,0 +1,63 @@
+"""Findings about transactions that are not committed, and ledgers that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storage.errors import DamagedStage, StoreFailed
+from storage.ledger import load_ledger
+from storage.open_transaction import load_intent
+from storage.stages import SUFFIX, Stage, read_stage
+from storage.transactions import DIRECTORY
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import FileSystem
+
+Finding = tuple[str, str, str]
+
+
+def transaction_findings(disk: FileSystem, root: Path) -> Iterator[Finding]:
+    """Yield ``(severity, file, message)``; nothing is changed."""
+    for app in disk.list_directory(root / DIRECTORY):
+        directory = root / DIRECTORY / app.name
+        try:
+            ledger = load_ledger(disk, directory)
+        except StoreFailed as error:
+            yield "damage", f"{DIRECTORY}/{app.name}", str(error)
+            continue
+        for entry in disk.list_directory(directory):
+            if not entry.is_directory or not entry.name.isdecimal():
+                continue
+            if ledger is None or not ledger.holds(int(entry.name)):
+                yield from _open(
+                    disk, directory / entry.name, f"{DIRECTORY}/{app.name}/{entry.name}"
+                )
+
+
+def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
+    stages: dict[str, Stage] = {}
+    for entry in disk.list_directory(directory):
+        if entry.name.endswith(SUFFIX):
+            stage = read_stage(disk, directory / entry.name)
+            if stage is not None:
+                stages[stage.header.attempt] = stage
+    try:
+        intent = load_intent(disk, directory)
+    except StoreFailed as error:
+        yield "damage", name, str(error)
+        return
+    if intent is None:
+        count = sum(stage.seal.record_count for stage in stages.values())
+        yield "note", name, f"{count} records are staged and not committed"
+        return
+    yield "warning", name, "a commit was decided and is not complete; the next start completes it"
+    for attempt in intent.attempts:
+        if attempt not in stages:
+            yield "damage", name, f"the stage of attempt {attempt!r}, which is decided, is lost"
+            continue
+        try:
+            stages[attempt].check()
+        except DamagedStage as error:
+            yield "damage", name, str(error)
