@@ -76,6 +76,10 @@ conformance: setup ## Compare with a real broker (needs Java and Maven)
 bench: setup ## Measure, each figure beside its limit; results in bench/results/
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
+kill-test: setup ## Kill writers and drivers of transactions 500 times (KILLS=n for another number)
+	@KILLS=$(if $(KILLS),$(KILLS),500) $(BIN)/python -m pytest -q --timeout 7200 \
+	  tests/e2e/test_killed_transactions.py tests/engine/test_transaction_kills.py $(PYTEST_ARGS)
+
 compose-test: setup ## Build deploy/, start it, kill each container in turn, find nothing lost
 	@$(BIN)/python deploy/compose_test.py
 
