@@ -17,7 +17,7 @@ from pipeline.errors import InvalidOption
 from pipeline.latest import Latest, find_latest
 from pipeline.merge_job import INTERNAL_PREFIXES
 from pipeline.new_directory import new_directory
-from pipeline.new_store import NewStore, Sources, finish_store
+from pipeline.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.progress import job_progress
 from pipeline.slabs import Slab, cut_slabs
 from pipeline.store_config import watched_places
@@ -104,9 +104,10 @@ def compact(
                     file_size=sources.sizes.commit_log, keep_offsets=False,
                     watched=watched_places(sources.configs), progress=progress,
                 )  # fmt: skip
-                progress.step = "queues"
+                progress.step = "queues and index"
                 shutil.rmtree(winners)
-                made = finish_store(spark, work, result.logs[0], sources, taken.__contains__)
+                make_queues_and_index(spark, work, [work], sources.sizes)
+                made = finish_store(work, result.logs[0], sources, taken.__contains__)
                 made = made.at(target)
                 records, holes = made.records, [hole for _, hole in result.holes]
             else:

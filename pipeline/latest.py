@@ -20,24 +20,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.decode import Batch
+from pipeline.hot_keys import by_bucket, join_buckets
+from pipeline.keys import group_by_key
 from pipeline.plan import LogPiece, QueueKey
 from pipeline.slabs import Longs, Rows, Served, data_of, deal, group
 from pipeline.store_files import ByteArray
 from pipeline.walk import Hole, walk
-from storage.kernels.big_endian import read_u8
 from storage.kernels.columns import (
     BODY_LENGTH,
-    COLUMN_COUNT,
     COMMIT_OFFSET,
     FEATURES,
     HAS_KEYS,
     KEYS_LENGTH,
     KEYS_POSITION,
-    TOPIC_LENGTH,
-    TOPIC_POSITION,
 )
-from storage.kernels.crc import bytes_equal
-from storage.kernels.jit import BYTES, ROWS, WRITABLE_INT64S, i64, inner, int64, kernel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,63 +41,6 @@ if TYPE_CHECKING:
 BUCKET_BYTES: Final = 256 << 20  # of log, whose keys are compared in one task
 TALLY: Final = -1
 SCHEMA: Final = pa.schema([("topic", pa.binary()), ("key", pa.binary()), ("place", pa.int64())])
-
-
-@inner
-def same_key(data: Any, rows: Any, left: int, right: int) -> bool:
-    """Whether two rows name the same topic and key."""
-    return (
-        rows[left, KEYS_LENGTH] == rows[right, KEYS_LENGTH]
-        and rows[left, TOPIC_LENGTH] == rows[right, TOPIC_LENGTH]
-        and bytes_equal(
-            data, rows[left, KEYS_POSITION], data, rows[right, KEYS_POSITION],
-            rows[left, KEYS_LENGTH],
-        )
-        and bytes_equal(
-            data, rows[left, TOPIC_POSITION], data, rows[right, TOPIC_POSITION],
-            rows[left, TOPIC_LENGTH],
-        )
-    )  # fmt: skip
-
-
-@inner
-def key_mix(data: Any, rows: Any, row: int) -> int:
-    """A hash of a row's topic and key, 63 bits."""
-    hashed = i64(0)
-    for i in range(rows[row, TOPIC_LENGTH]):
-        hashed = (hashed ^ read_u8(data, rows[row, TOPIC_POSITION] + i)) * 1099511628211
-    hashed = (hashed ^ 0x123) * 1099511628211
-    for i in range(rows[row, KEYS_LENGTH]):
-        hashed = (hashed ^ read_u8(data, rows[row, KEYS_POSITION] + i)) * 1099511628211
-    hashed ^= (hashed >> 29) & 0x7FFFFFFFF
-    return hashed & 0x7FFFFFFFFFFFFFFF
-
-
-@kernel(int64(BYTES, ROWS, WRITABLE_INT64S, WRITABLE_INT64S))
-def latest_rows(data: Any, rows: Any, latest: Any, hashes: Any) -> int:
-    """Fill ``latest`` with the last row of each topic and key, ``hashes`` with a hash of these.
-
-    Every row must have keys. Returns how many there are, in no order, -1 if an array is too small.
-    """
-    count = rows.shape[0]
-    if rows.shape[1] != COLUMN_COUNT or latest.size < count or hashes.size < count:
-        return i64(-1)
-    bucket_count = i64(16)
-    while bucket_count < 2 * count:
-        bucket_count *= 2
-    buckets = np.full(bucket_count, i64(-1), np.int64)
-    found = i64(0)
-    for row in range(count):
-        hashed = key_mix(data, rows, row)
-        bucket = hashed & (bucket_count - 1)
-        while buckets[bucket] >= 0 and not same_key(data, rows, latest[buckets[bucket]], row):
-            bucket = (bucket + 1) & (bucket_count - 1)
-        if buckets[bucket] < 0:
-            buckets[bucket] = found
-            hashes[found] = hashed
-            found += 1
-        latest[buckets[bucket]] = row
-    return found
 
 
 @dataclass(frozen=True)
@@ -206,8 +145,8 @@ def _candidates_of(
     if not parts:
         return
     rows = np.concatenate(parts)
-    latest, hashes = np.empty((2, len(rows)), np.int64)
-    count = int(latest_rows(data, rows, latest, hashes))
+    key_of, latest, hashes = np.empty((3, len(rows)), np.int64)
+    count = int(group_by_key(data, rows, key_of, latest, hashes))
     rows, hashes = rows[latest[:count]], hashes[:count]
     batch = Batch(data, rows, decompress_bodies=False)
     table = pa.table(
@@ -220,12 +159,7 @@ def _candidates_of(
         },
         schema=SCHEMA,
     )
-    bucket_of = hashes % buckets
-    for bucket in np.unique(bucket_of).tolist():
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, SCHEMA) as stream:
-            stream.write_table(table.filter(pa.array(bucket_of == bucket)))
-        yield bucket, sink.getvalue().to_pybytes()
+    yield from by_bucket(table, hashes % buckets)
 
 
 def _decide(
@@ -238,10 +172,9 @@ def _decide(
 
     Counts come along, as of a piece that there is not.
     """
-    tables = [pa.ipc.open_stream(data).read_all() for _, data in items]
-    if not tables:
+    joined = join_buckets(items, ("place", "max"))
+    if joined is None:
         return
-    joined = pa.concat_tables(tables).group_by(["topic", "key"]).aggregate([("place", "max")])
     places = pc.cast(joined["place_max"], pa.int64()).to_numpy()
     dead = places % 2 == 1
     yield TALLY, np.array([len(places), int(dead.sum())], np.int64).tobytes()

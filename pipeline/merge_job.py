@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
 from pipeline.new_directory import new_directory
-from pipeline.new_store import NewStore, Sources, finish_store
+from pipeline.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.plan import StorePlan
 from pipeline.progress import job_progress
 from pipeline.slabs import Served, cut_slabs
@@ -82,8 +82,9 @@ def merge(
                 file_size=sources.sizes.commit_log, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip
-            progress.step = "queues"
-            made = finish_store(spark, work, result.logs[0], sources, chosen)
+            progress.step = "queues and index"
+            make_queues_and_index(spark, work, [work], sources.sizes)
+            made = finish_store(work, result.logs[0], sources, chosen)
     return MergeReport(
         store=made.at(target),
         stores=tuple(map(str, stores)),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import InvalidOption
 from pipeline.plan import QueueKey, StorePlan
-from pipeline.rebuild_job import rebuild
+from pipeline.rebuild_job import rebuild_stores
 from pipeline.store_config import (
     LOG_PAGE,
     FileSizes,
@@ -22,7 +23,7 @@ from pipeline.store_config import (
     write_checkpoint,
     write_configs,
 )
-from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles
+from pipeline.store_files import INDEX_DIRECTORY, QUEUE_DIRECTORY, StoreFiles
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import LIGHT_QUEUE_PREFIX
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.store_out import Written
+
+MADE: Final = ".made"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +99,22 @@ class Sources:
                 raise InvalidOption(option, f"no store has a topic {name!r}; topics: {some}")
 
 
+def make_queues_and_index(
+    spark: SparkSession, work: Path, roots: Sequence[Path], sizes: FileSizes
+) -> None:
+    """Give the new logs below ``work`` their consume queues and index files; nothing is synced."""
+    rebuild_stores(
+        spark, roots, work / MADE,
+        consume_queue_file_size=sizes.consume_queue, index_slot_count=sizes.index_slots,
+        index_entry_count=sizes.index_entries,
+    )  # fmt: skip
+    for root in roots:
+        for name in (QUEUE_DIRECTORY, INDEX_DIRECTORY):
+            (work / MADE / root.name / name).rename(root / name)
+    shutil.rmtree(work / MADE)
+
+
 def finish_store(
-    spark: SparkSession,
     root: Path,
     written: Written,
     sources: Sources,
@@ -106,14 +123,10 @@ def finish_store(
     topics: Mapping[str, Mapping[str, Any]] | None = None,
     carry: bool = True,
 ) -> NewStore:
-    """Give a new log its queues, index, configuration and checkpoint; nothing is synced.
+    """Give a log with queues and index its configuration and checkpoint; nothing is synced.
 
     ``topics`` replaces the table of the chosen topics; without ``carry`` consumers start anew.
     """
-    rebuild(
-        spark, root, root / QUEUE_DIRECTORY, consume_queue_file_size=sources.sizes.consume_queue
-    )
-    (root / QUEUE_DIRECTORY).mkdir(exist_ok=True)
     queues = written.queues.queues
     table = dict(topics) if topics is not None else join_topics(sources.configs, chosen)
     for topic, queue_id in queues:
@@ -143,8 +156,7 @@ def finish_store(
         store_id=store_id,
         end_offset=written.size,
         last_timestamp_ms=written.last_timestamp_ms,
-        index_files=(),
-        index_timestamp_ms=0,
+        sizes=sources.sizes,
     )
     return NewStore(
         path=str(root),

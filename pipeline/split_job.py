@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
 from pipeline.new_directory import new_directory
-from pipeline.new_store import NewStore, Sources, finish_store
+from pipeline.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.progress import job_progress
 from pipeline.slabs import Served, cut_slabs
 from pipeline.store_config import watched_places
@@ -68,11 +68,13 @@ def split(
                 file_size=sources.sizes.commit_log, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip
-            progress.step = "queues"
+            progress.step = "queues and index"
+            roots = [work / name for name, _ in groups]
+            make_queues_and_index(spark, work, roots, sources.sizes)
             made = [
-                finish_store(
-                    spark, work / name, log, sources, _belongs(names, log.light_queues)
-                ).at(Path(target) / name)
+                finish_store(work / name, log, sources, _belongs(names, log.light_queues)).at(
+                    Path(target) / name
+                )
                 for (name, names), log in zip(groups, result.logs, strict=True)
             ]
     return SplitReport(
@@ -115,7 +117,7 @@ def _groups(
             raise InvalidOption("topics", f"{text!r} is not like 'a,b' or 'NAME=a,b'")
         sources.check_topics("topics", members)
         name = name.strip() or members[0]
-        if "/" in name or name in (".", ".."):
+        if "/" in name or name.startswith("."):
             raise InvalidOption("topics", f"a directory cannot be called {name!r}")
         for member in members:
             if member in taken:

@@ -10,20 +10,21 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
+from pipeline.places import file_name_of
 from pipeline.queue_files import QueueFiles
 from pipeline.queue_plan import SourceQueue
-from pipeline.store_files import StoreFiles, list_files
+from pipeline.store_files import StoreFiles, list_files, map_file
 from storage.format import checkpoint
 from storage.format.checkpoint import BrokerFields, IndexerSlot, WriterSlot
 from storage.format.config_json import decode_config, encode_config, integer_keyed
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader
 from storage.format.names import LIGHT_QUEUE_PREFIX
 
 if TYPE_CHECKING:
@@ -276,30 +277,33 @@ def write_checkpoint(
     store_id: bytes,
     end_offset: int,
     last_timestamp_ms: int,
-    index_files: Iterable[tuple[str, bytes]],
-    index_timestamp_ms: int,
+    sizes: FileSizes,
 ) -> None:
-    """Say that log, queues and index are durable to the end, as after an orderly stop.
-
-    ``index_files`` are names and headers, in order; ``index_timestamp_ms`` is the end of the last one
-    that is full.
-    """
+    """Say that log, queues and index are durable to the end, as after an orderly stop."""
+    store = StoreFiles(root)
     units = sum(
         QueueFiles.open(directory, 0, end_offset).end - files[0].start // UNIT_SIZE
-        for _, _, directory in StoreFiles(root).queue_directories()
+        for _, _, directory in store.queue_directories()
         if (files := list_files(directory))
     )
-    fields = BrokerFields(last_timestamp_ms, last_timestamp_ms, index_timestamp_ms, 0, 0)
+    headers = [
+        (path, IndexHeader.decode(map_file(path)[:HEADER_SIZE].tobytes()))
+        for path in list_index_files(store)
+    ]
+    full = [header for _, header in headers if header.next_entry >= sizes.index_entries]
+    indexed_ms = full[-1].end_timestamp_ms if full else 0
+    fields = BrokerFields(last_timestamp_ms, last_timestamp_ms, indexed_ms, 0, 0)
     page = bytearray(checkpoint.PAGE_SIZE)
     page[: checkpoint.BROKER_SIZE] = fields.encode()
     ours = checkpoint.writer_broker_fields(bytes(page))
     writer = WriterSlot(True, 1, store_id, end_offset, end_offset, units, ours, ours).encode()
     position = checkpoint.WRITER_SLOT_POSITIONS[0]
     page[position : position + len(writer)] = writer
-    names = list(index_files)
-    if names:
-        name, header = names[-1]
-        indexer = IndexerSlot(True, 1, store_id, end_offset, int(name), header).encode()
-        position = checkpoint.INDEXER_SLOT_POSITIONS[0]
-        page[position : position + len(indexer)] = indexer
+    name, header = 0, bytes(HEADER_SIZE)
+    if headers:
+        path = headers[-1][0]
+        name, header = int(file_name_of(path)), map_file(path)[:HEADER_SIZE].tobytes()
+    indexer = IndexerSlot(True, 1, store_id, end_offset, name, header).encode()
+    position = checkpoint.INDEXER_SLOT_POSITIONS[0]
+    page[position : position + len(indexer)] = indexer
     (root / "checkpoint").write_bytes(page)

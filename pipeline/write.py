@@ -364,3 +364,29 @@ def _abort(
             if each.attempts:
                 transaction = writer.client.transaction(each.app_id, each.version)
                 transaction.abort(each.attempts, timeout_s=5)
+
+
+def is_committed(endpoint: str, app_id: str, version: int) -> bool:
+    """Tell whether a transaction, or a later one of its application, is stored. Raises WriteFailed."""
+    from penstock.errors import PenstockError
+
+    options = parse_write(
+        {"endpoint": endpoint, "topic": "any"}, [("value", "binary")], streaming=False
+    )
+    with _Writer(options) as writer:
+        try:
+            return any(
+                each.app_id == app_id and each.last_version >= version
+                for each in writer.client.transactions()
+            )
+        except PenstockError as error:
+            raise writer.failed(error) from error
+
+
+def queue_count_of(endpoint: str, topic: str) -> int:
+    """Return how many queues of a topic can be written. Raises WriteFailed."""
+    options = parse_write(
+        {"endpoint": endpoint, "topic": topic}, [("value", "binary")], streaming=False
+    )
+    with _Writer(options) as writer:
+        return writer.queue_count(topic)
