@@ -11,6 +11,7 @@ from pipeline.errors import DataLost, InvalidOption, WrongCheckpoint
 from pipeline.log_view import WHOLE_LOG, Lane, LogView, Look, Span, lane_text
 from pipeline.options import EARLIEST, LATEST, ReadOptions
 from pipeline.points import QueueBounds, resolve_point
+from pipeline.selecting import wants
 from pipeline.shares import shares_of
 from pipeline.stream_offsets import StoreOffset, StreamOffset
 
@@ -150,9 +151,8 @@ class Progress:
         return None
 
     def _gone(self, name: str, lane: Lane, recorded: int) -> None:
-        chosen = self.options.selection
-        if chosen.topics and lane[0] not in chosen.topics:
-            return
+        if lane != WHOLE_LOG and not wants(self.options.selection, *lane):
+            return  # the query does not ask for it any more
         self._lose(
             f"{lane_text(lane)} of store {name} is gone; offset {recorded} was reached",
             "go on without it",
@@ -183,9 +183,9 @@ class Progress:
         if recorded > span.end:
             raise WrongCheckpoint(
                 f"{lane_text(lane)} of store {name} ends at {span.end}, and offset {recorded} has been"
-                " reached before: the store was put back to an older state, or lost its newest"
-                " messages in a power cut. If its writer has not run since, start that first; else"
-                " choose another checkpointLocation"
+                " reached before: the store was put back to an older state, lost its newest messages"
+                " in a power cut, or the topic was deleted and made anew. If the writer has not run"
+                " since a power cut, start that first; else choose another checkpointLocation"
             )
 
     def _start(self, name: str, lane: Lane, span: Span) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -501,6 +503,68 @@ def test_a_stream_beside_a_running_writer_gives_every_message_once(
     for queue_id in range(3):
         mine = [row for row in rows if row[1] == queue_id]
         assert mine == queue_rows("t", queue_id, 0, live.max_offset("t", queue_id))
+
+
+@pytest.mark.parametrize(("flush_mode", "pool"), [("sync", False), ("async", True)])
+def test_a_writer_that_is_killed_and_started_again(
+    tmp_path: Path, flush_mode: str, pool: bool
+) -> None:
+    """Nothing acknowledged is missed, nothing comes twice, the end never goes back."""
+    path, pool_path = tmp_path / "s", tmp_path / "pool"
+    pool_path.mkdir()
+    script = Path(__file__).parents[1] / "support" / "store_producer.py"
+    query: Query | None = None
+    rows: list[Row] = []
+    acknowledged: dict[int, int] = {}
+    for _ in range(4):
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(path), flush_mode, str(pool_path) if pool else "-"],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        for count, line in enumerate(process.stdout):
+            queue_id, first, added = map(int, line.split())
+            acknowledged[queue_id] = max(acknowledged.get(queue_id, 0), first + added)
+            if query is None:
+                query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
+            if count % 5 == 0:
+                rows += query.drain()
+            if count == 60:
+                process.kill()
+        process.wait()
+        assert query is not None
+        rows += query.drain()
+    for queue_id, reached in acknowledged.items():
+        mine = [row for row in rows if row[1] == queue_id]
+        assert mine == queue_rows("t", queue_id, 0, len(mine))
+        assert len(mine) >= reached
+
+
+def test_a_page_between_two_words_is_looked_at_again(
+    live: MessageStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the writer stores its fields the page seems to be a broker's; the log is not walked."""
+    put(live, "t", 0, 10)
+    stated, calls = StoreFiles.stated_bounds, iter([True, True])
+    monkeypatch.setattr(
+        StoreFiles, "stated_bounds", lambda self: None if next(calls, None) else stated(self)
+    )
+    query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
+    assert query.step() == queue_rows("t", 0, 0, 10)
+    assert next(calls, None) is None
+    view = query.reader._progress.views[str(path)]
+    assert not view._watch.is_foreign  # type: ignore[attr-defined]
+
+
+def test_a_checkpoint_goes_on_with_other_topics(live: MessageStore, path: Path) -> None:
+    """What is not asked for any more is left out; what is new starts at its beginning."""
+    put(live, "t", 0, 5)
+    put(live, "u", 0, 5)
+    query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
+    query.drain()
+    put(live, "t", 0, 5)
+    for options in ({"subscribe": "u"}, {"subscribePattern": "u"}, {"assign": '{"u": [0]}'}):
+        assert Query(reader_of(path, **options), query.start).drain() == queue_rows("u", 0, 0, 5)
 
 
 def test_an_idle_store_is_not_listed(
