@@ -21,7 +21,7 @@ from pipeline.schemas import CORRUPT
 from pipeline.store_files import ByteArray
 from storage.format.compression import decompress
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
-from storage.format.properties import RESERVED, TAGS
+from storage.format.properties import RESERVED, TAGS, decode_properties
 from storage.format.record import (
     BORN_HOST_POSITION,
     SYS_FLAG_BORN_HOST_V6,
@@ -54,6 +54,7 @@ TAGS_NAME: Final = np.frombuffer(TAGS.encode(), np.uint8)
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 PROPERTIES_TYPE: Final = pa.map_(pa.string(), pa.string())
 PAIR_FIELDS: Final = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+REPLACEMENT: Final = "\ufffd"  # where bytes were no UTF-8
 UNKNOWN: Final = -1  # Arrow counts the nulls when it has to
 RESERVED_NAMES: Final = pa.array(sorted(RESERVED), pa.string())
 
@@ -243,6 +244,13 @@ class Batch:
 
     def _other_properties(self) -> Array:
         offsets, keys, (values, lengths) = self._pairs()
+        if pc.any(pc.match_substring(keys, REPLACEMENT)).as_py():  # names may have become the same
+            blocks = [
+                self.data[row[PROPERTIES_POSITION] :][: row[PROPERTIES_LENGTH]].tobytes()
+                for row in self.rows
+            ]
+            pairs = [list(decode_properties(block).items()) for block in blocks]
+            return pa.array(pairs, PROPERTIES_TYPE)
         return pa.MapArray.from_arrays(pa.array(offsets), keys, self._text(values, lengths, None))
 
     def headers(self) -> Array:
