@@ -47,7 +47,11 @@ def failures_told() -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith("pipeline."):
             raise
-        from pipeline.errors import NotAStore
+        from pipeline import errors
 
-        code = ExitCode.NOT_A_STORE if isinstance(error, NotAStore) else ExitCode.USAGE
+        code = {
+            errors.NotAStore: ExitCode.NOT_A_STORE,
+            errors.StoreInUse: ExitCode.LOCKED,
+            errors.TaskFailed: ExitCode.FAILED,
+        }.get(type(error), ExitCode.USAGE)
         raise CommandFailed(str(error), code) from error

@@ -45,3 +45,11 @@ class InvalidColumn(PipelineError):
 
 class WriteFailed(PipelineError):
     """The writer refused what was to be written, or could not be reached."""
+
+
+class StoreInUse(PipelineError):
+    """Another process works on the store."""
+
+
+class TaskFailed(PipelineError):
+    """A task of a job failed for a reason that no other error names: a full disk, say."""

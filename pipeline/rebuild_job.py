@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from pipeline.errors import InvalidOption, PipelineError
 from pipeline.exchange import beside, check_exchange, put_in_place
 from pipeline.index_files import list_index_files
+from pipeline.index_slot import tell_indexer
 from pipeline.new_directory import new_directory
 from pipeline.places import Url, file_name_of
 from pipeline.plan import LogPiece, QueueKey, StorePlan
@@ -234,6 +235,8 @@ def _rebuild(
                 for work, name in ((store.queues, QUEUE_DIRECTORY), (store.index, INDEX_DIRECTORY)):
                     if work is not None:
                         put_in_place(work, store.target / name)
+                if store.index is not None:
+                    tell_indexer(store.files, store.plan.bounds.end_offset)
     return [_report(store, perf_counter() - began) for store in stores]
 
 

@@ -16,16 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import PipelineError
+from pipeline.errors import StoreInUse
 
 LOCK_FILE: Final = "lock"
 CONTENT: Final = b"lock"
 ROLES: Final = ("a writer or a broker", "an indexer", "a reader")
 FLOCK: Final = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
-
-
-class StoreInUse(PipelineError):
-    """Another process works on the store."""
 
 
 def is_in_use(store: Path) -> bool:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, TaskFailed
 from pipeline.places import Place, Url, place_of
 from pipeline.plan import LogPiece
 from pipeline.store_files import StoreFiles

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from broken_stores import break_a_body
+from engine_store import small_config
 from golden import CLEAN, KILLED, golden_copy, golden_store, torn_dumps
 from typer.testing import CliRunner
 
@@ -17,7 +18,7 @@ from pipeline.audit_job import AuditReport
 from pipeline.errors import InvalidOption, NotAStore, PipelineError
 from pipeline.index_files import slot_count_of
 from pipeline.store_files import StoreFiles
-from storage import Message, MessageStore, StoreConfig
+from storage import Message, MessageStore
 
 SMALL = 1 << 17  # several pieces of each small store
 
@@ -221,7 +222,7 @@ def test_all_findings_become_rows_however_few_are_named(spark: Any, tmp_path: Pa
 
 def test_a_topic_that_was_deleted_and_made_again_is_in_order(spark: Any, tmp_path: Path) -> None:
     """Records from before the deletion have no units, and none are asked for."""
-    config = StoreConfig(index_slot_count=100, index_entry_count=400)
+    config = small_config(index_slot_count=100, index_entry_count=400)
     with MessageStore.open(tmp_path / "store", config) as store:
         for topic in ("gone", "again", "kept"):
             store.create_topic(topic, 1)
@@ -240,7 +241,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_in_order(spark: Any, tmp_pat
 
 def test_a_store_in_use_is_in_order(spark: Any, tmp_path: Path) -> None:
     with MessageStore.open(
-        tmp_path / "store", StoreConfig(index_slot_count=100, index_entry_count=400)
+        tmp_path / "store", small_config(index_slot_count=100, index_entry_count=400)
     ) as store:
         store.create_topic("orders", 2)
         for number in range(50):

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from broken_stores import break_a_body
+from engine_store import small_config
 from golden import CLEAN, golden_copy, golden_spec, golden_store, torn_dumps
 from local_spark import LocalSpark
 from typer.testing import CliRunner
 
 from pipeline import audit, rebuild, rebuild_stores
-from pipeline.errors import InvalidOption, PipelineError
-from pipeline.store_lock import StoreInUse, is_in_use, stopped_store
+from pipeline.errors import InvalidOption, PipelineError, StoreInUse
+from pipeline.store_lock import is_in_use, stopped_store
 from storage import Message, MessageStore, StoreConfig
 from storage.errors import StoreLocked
 
@@ -77,7 +78,7 @@ def test_index_files_are_those_of_our_indexer_whatever_their_size(
     tmp_path: Path, entries: int
 ) -> None:
     """A file that the last key fills has a successor only if another record follows."""
-    config = StoreConfig(index_slot_count=7, index_entry_count=entries)
+    config = small_config(index_slot_count=7, index_entry_count=entries)
     with MessageStore.open(tmp_path / "store", config) as store:
         store.create_topic("orders", 1)
         for number in range(24):
@@ -148,7 +149,7 @@ def test_in_place_a_damaged_store_gets_the_files_that_recovery_makes(
 
 def test_a_deleted_topic_stays_deleted(tmp_path: Path) -> None:
     """Records from before the deletion get no units; those of the topic made again do."""
-    config = StoreConfig(index_slot_count=100, index_entry_count=400)
+    config = small_config(index_slot_count=100, index_entry_count=400)
     with MessageStore.open(tmp_path / "store", config) as store:
         for topic in ("gone", "again", "kept"):
             store.create_topic(topic, 1)
@@ -164,6 +165,27 @@ def test_a_deleted_topic_stays_deleted(tmp_path: Path) -> None:
 
     assert files_of(tmp_path / "store" / "consumequeue") == before
     assert (report.records, report.units, report.moved) == (65, 25, 0)
+
+
+def test_our_indexer_goes_on_from_files_rebuilt_in_place(tmp_path: Path) -> None:
+    """It keeps them as they are, even where it is told that the store ended uncleanly."""
+    config = small_config(index_slot_count=100, index_entry_count=40)
+    with MessageStore.open(tmp_path / "store", config) as store:
+        store.create_topic("orders", 1)
+        for number in range(60):
+            store.put(Message(topic="orders", queue_id=0, body=b"x", keys=(f"k{number}",)))
+    rebuild(LocalSpark(), tmp_path / "store", in_place=True)  # type: ignore[arg-type]
+    index = tmp_path / "store" / "index"
+    made = {path.name: path.stat().st_ino for path in index.iterdir()}
+    (tmp_path / "store" / "abort").touch()
+    with MessageStore.open(tmp_path / "store", config) as store:
+        assert store.writer.stopped_unclean
+        store.put(Message(topic="orders", queue_id=0, body=b"x", keys=("last",)))
+        for key in ("k0", "k59", "last"):
+            assert store.query_by_key("orders", key).record_count == 1
+
+    assert made.items() <= {path.name: path.stat().st_ino for path in index.iterdir()}.items()
+    assert audit(LocalSpark(), tmp_path / "store").findings == ()  # type: ignore[arg-type]
 
 
 def test_in_place_many_stores_lost_everything_and_are_in_order_again(
@@ -223,7 +245,7 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_store_in_use_is_not_rebuilt_in_place_nor_opened_meanwhile(tmp_path: Path) -> None:
-    config = StoreConfig(index_slot_count=100, index_entry_count=400)
+    config = small_config(index_slot_count=100, index_entry_count=400)
     with MessageStore.open(tmp_path / "store", config):
         assert is_in_use(tmp_path / "store")
         with pytest.raises(StoreInUse, match="in use by a writer"):
@@ -317,7 +339,7 @@ def test_jobs_killed_at_any_moment_leave_a_store_in_order(tmp_path: Path) -> Non
 
 
 def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path: Path) -> None:
-    """0, 7 for a damaged log, 2 for options that do not go together."""
+    """0, 7 for a damaged log, 3 for a store in use, 2 for options that do not go together."""
     from cli.main import app
 
     runner = CliRunner()
@@ -329,6 +351,9 @@ def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path
     assert runner.invoke(app, ["job", "rebuild", slow]).exit_code == 2
 
     broken = golden_copy("slow", tmp_path)
+    with stopped_store(broken):
+        refused = runner.invoke(app, ["job", "rebuild", str(broken), "--in-place"])
+        assert refused.exit_code == 3, refused.output
     break_a_body(broken, "slow")
     told = runner.invoke(app, ["job", "rebuild", str(broken), "--in-place", "-q"])
     assert told.exit_code == 7
