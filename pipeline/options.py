@@ -41,7 +41,7 @@ PLACE_OPTIONS: Final = ("path", "store", "storageOptions", "endpoint", "endpoint
 OPTIONS: Final = (*PLACE_OPTIONS, "table", *MESSAGE_OPTIONS, *STREAM_OPTIONS)
 ENDPOINT: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 ENDPOINT_TABLES: Final = ("messages", "queues")
-ENDPOINT_TIMEOUT_MS: Final = 60_000
+ENDPOINT_TIMEOUT_MS: Final = 120_000
 
 
 @dataclass(frozen=True)
