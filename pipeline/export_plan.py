@@ -138,14 +138,22 @@ def _wanted(
 
 
 def days_of(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[DayPart]:
-    """Cut a range of queue offsets at midnights in UTC."""
+    """Cut a range of queue offsets at midnights in UTC.
+
+    Where a clock went back a part holds records of other days, too; there are no more parts for it.
+    """
     mean = max(queue.files.mean_size(begin, min(end, queue.files.end)), 1.0)
     while begin < end:
         day = plan.timestamp(queue, begin) // DAY_MS
-        following = plan.offset_at_time(queue, (day + 1) * DAY_MS)
-        until = end if following is None or following >= end else max(following, begin + 1)
-        yield DayPart(plan, queue, day_of(day), begin, until, int((until - begin) * mean))
-        begin = until
+        low, high = begin + 1, end
+        while low < high:
+            middle = (low + high) // 2
+            if plan.timestamp(queue, middle) < (day + 1) * DAY_MS:
+                low = middle + 1
+            else:
+                high = middle
+        yield DayPart(plan, queue, day_of(day), begin, low, int((low - begin) * mean))
+        begin = low
 
 
 def day_of(number: int) -> date:
