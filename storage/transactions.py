@@ -28,39 +28,32 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
+from storage.application import Application, load_application
 from storage.errors import (
-    InvalidBatch,
     InvalidMessage,
     StageExists,
     StageNotFound,
     StoreClosed,
     StoreError,
-    StoreFailed,
     TransactionDecided,
     VersionTooOld,
 )
 from storage.format.stage import (
-    RECORD_COUNT_MAX,
     VERSION_MAX,
     StageHeader,
-    StageSeal,
     id_problem,
     safe_name,
-    stage_prefix,
 )
-from storage.kernels.staged import check_stage_keys
-from storage.ledger import Ledger, Outcome, load_ledger, save_ledger
+from storage.ledger import Ledger, Outcome, save_ledger
 from storage.open_transaction import (
     Intent,
     LogAccess,
     OpenTransaction,
-    load_open,
     remove_open,
     save_intent,
 )
 from storage.stages import Stage, StageWriter
+from storage.staging import Failing, StagingAttempt
 from storage.transaction_status import ApplicationState, TransactionState
 
 if TYPE_CHECKING:
@@ -68,85 +61,6 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
 
 DIRECTORY: Final = "transactions"
-
-
-class _Application:
-    """One application: what it has committed, and its open transactions."""
-
-    def __init__(self, directory: Path, ledger: Ledger) -> None:
-        self.directory = directory
-        self.ledger = ledger
-        self.open: dict[int, OpenTransaction] = {}
-        self.committing = threading.Lock()  # held for a whole commit
-
-
-class StagingAttempt:
-    """An attempt being staged. ``seal`` makes it durable; until then ``discard`` undoes it."""
-
-    def __init__(self, owner: Transactions, app: _Application, writer: StageWriter) -> None:
-        self._owner = owner
-        self._app = app
-        self._writer = writer
-        header = writer.header
-        self._prefix = np.frombuffer(
-            stage_prefix(header.app_id, header.version, header.attempt).encode(), np.uint8
-        )
-        self._record_count = 0
-        self._byte_count = 0
-        self._queues: dict[tuple[bytes, int], None] = {}
-
-    def add(self, records: bytes | memoryview) -> int:
-        """Check records as a batch is checked, and write them; return how many there are now.
-
-        Raises what ``StoreWriter.append_batch`` does, and InvalidBatch for a unique key that is not
-        the next of this stage.
-        """
-        log = self._owner.log
-        log.check_open()
-        prepared = log.prepare(records)
-        log.check_size(prepared.placed_size)
-        bad = check_stage_keys(
-            prepared.data, prepared.rows, prepared.record_count, self._prefix, self._record_count
-        )
-        if bad >= 0:
-            raise InvalidBatch(
-                int(bad),
-                f"UNIQ_KEY: must be {self._prefix.tobytes().decode()} and the record's number in the"
-                f" stage, {self._record_count + int(bad)}, as 8 hexadecimal digits",
-            )
-        if self._record_count + prepared.record_count > RECORD_COUNT_MAX:
-            raise InvalidMessage("records", f"more than {RECORD_COUNT_MAX} in one stage")
-        for key in prepared.queues:
-            if key not in self._queues:
-                log.check_queue(key)
-                self._queues[key] = None
-        with self._owner.failing():
-            self._writer.add(records)
-        self._record_count += prepared.record_count
-        self._byte_count += len(records)
-        return self._record_count
-
-    def seal(self) -> StageSeal:
-        """Make the stage durable and ready to be committed. Raises StoreFull, StoreFailed."""
-        self._owner.log.check_open()
-        seal = StageSeal(
-            record_count=self._record_count,
-            byte_count=self._byte_count,
-            queues=tuple((topic.decode(), queue_id) for topic, queue_id in self._queues),
-        )
-        try:
-            with self._owner.failing():
-                stage = self._writer.seal(seal)
-        except FileNotFoundError:
-            # Decided without it meanwhile, and the directory gone: as if it came too late to begin.
-            self.discard()
-            return seal
-        self._owner.sealed(self._app, stage)
-        return seal
-
-    def discard(self) -> None:
-        """Remove what was staged, unless it was sealed."""
-        self._owner.unsealed(self._app, self._writer)
 
 
 class Transactions:
@@ -161,7 +75,7 @@ class Transactions:
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._guard = threading.Lock()  # of the table and of the applications' open transactions
-        self._applications: dict[str, _Application] = {}
+        self._applications: dict[str, Application] = {}
         self._closing = threading.Event()
 
     # ---- start and end
@@ -174,38 +88,15 @@ class Transactions:
         for a ledger that cannot be read.
         """
         for entry in self._filesystem.list_directory(self._root):
-            if entry.is_directory:
-                self._load(self._root / entry.name)
+            app = load_application(self._filesystem, self._root / entry.name)
+            if app is not None:
+                self._applications[app.ledger.app_id] = app
         for app in list(self._applications.values()):
             for transaction in list(app.open.values()):
                 if transaction.intent is not None:
                     transaction.find_in_log(self.log)
         self.resume()
         self.expire()
-
-    def _load(self, directory: Path) -> None:
-        ledger = load_ledger(self._filesystem, directory)
-        found: dict[int, OpenTransaction] = {}
-        for entry in self._filesystem.list_directory(directory):
-            if not entry.is_directory or not entry.name.isdecimal():
-                continue
-            version = int(entry.name)
-            if ledger is not None and ledger.holds(version):
-                remove_open(self._filesystem, directory / entry.name)
-                continue
-            transaction = load_open(self._filesystem, directory / entry.name, version)
-            if transaction is not None:
-                found[version] = transaction
-        if ledger is None:
-            named = next((t.app_id for t in found.values() if t.app_id), None)
-            if named is None:
-                with suppress(OSError):
-                    self._filesystem.remove_directory(directory)
-                return
-            one_off = any(t.one_off for t in found.values())
-            ledger = Ledger(app_id=named, one_off=one_off)
-        app = self._applications[ledger.app_id] = _Application(directory, ledger)
-        app.open = found
 
     def resume(self) -> None:
         """Try again to complete what was decided and could not be completed."""
@@ -287,7 +178,7 @@ class Transactions:
             transaction.staging.add(attempt)
         return StagingAttempt(self, app, writer)
 
-    def sealed(self, app: _Application, stage: Stage) -> None:
+    def sealed(self, app: Application, stage: Stage) -> None:
         """Take a sealed stage in."""
         header = stage.header
         with self._guard:
@@ -300,7 +191,7 @@ class Transactions:
             transaction.staging.discard(header.attempt)
             transaction.stages[header.attempt] = stage
 
-    def unsealed(self, app: _Application, writer: StageWriter) -> None:
+    def unsealed(self, app: Application, writer: StageWriter) -> None:
         """Hear that a stage was given up."""
         with self._guard:
             writer.discard()
@@ -340,7 +231,7 @@ class Transactions:
             return self._complete(app, transaction), False
 
     def _decide(
-        self, app: _Application, transaction: OpenTransaction, attempts: Sequence[str]
+        self, app: Application, transaction: OpenTransaction, attempts: Sequence[str]
     ) -> None:
         app_id, version = app.ledger.app_id, transaction.version
         with self._guard:
@@ -364,7 +255,7 @@ class Transactions:
         with self._guard:
             transaction.decide(intent, stages)
 
-    def _complete(self, app: _Application, transaction: OpenTransaction) -> Outcome:
+    def _complete(self, app: Application, transaction: OpenTransaction) -> Outcome:
         outcome = transaction.append_rest(self.log, self._clock, self._check_going_on)
         while outcome.record_count and not self.log.wait_flushed(outcome.end_commit_offset, 0.1):
             self._check_going_on()
@@ -420,20 +311,20 @@ class Transactions:
 
     # ---- shared
 
-    def failing(self) -> _Failing:
+    def failing(self) -> Failing:
         """Return a context in which an error of the device ends the store's life as a writer."""
-        return _Failing(self.log)
+        return Failing(self.log)
 
-    def _application(self, app_id: str, *, one_off: bool) -> _Application:
+    def _application(self, app_id: str, *, one_off: bool) -> Application:
         app = self._applications.get(app_id)
         if app is None:
             directory = self._root / safe_name(app_id)
             self._filesystem.make_directory(directory)
-            app = _Application(directory, Ledger(app_id=app_id, one_off=one_off))
+            app = Application(directory, Ledger(app_id=app_id, one_off=one_off))
             self._applications[app_id] = app
         return app
 
-    def _open(self, app: _Application, version: int) -> OpenTransaction:
+    def _open(self, app: Application, version: int) -> OpenTransaction:
         directory = app.directory / f"{version:020d}"
         self._filesystem.make_directory(directory)
         transaction = app.open[version] = OpenTransaction(self._filesystem, directory, version)
@@ -445,13 +336,13 @@ class Transactions:
             self._filesystem.unlink(stage.path)
         transaction.stages.pop(stage.header.attempt, None)
 
-    def _drop_if_empty(self, app: _Application, transaction: OpenTransaction) -> None:
+    def _drop_if_empty(self, app: Application, transaction: OpenTransaction) -> None:
         if transaction.intent is None and not transaction.stages and not transaction.staging:
             app.open.pop(transaction.version, None)
             with suppress(OSError):
                 self._filesystem.remove_directory(transaction.directory)
 
-    def _check_version(self, app: _Application, version: int) -> None:
+    def _check_version(self, app: Application, version: int) -> None:
         if app.ledger.is_forgotten(version):
             raise VersionTooOld(app.ledger.app_id, version, app.ledger.floor)
 
@@ -462,24 +353,6 @@ class Transactions:
     def _check_going_on(self) -> None:
         if self._closing.is_set():
             raise StoreClosed("the store is closing; the next start completes the transaction")
-
-
-class _Failing:
-    """Turns an OSError into the failure of the store: what a failed sync left is not known."""
-
-    def __init__(self, log: LogAccess) -> None:
-        self._log = log
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and not isinstance(
-            error, FileExistsError | FileNotFoundError
-        ):
-            failure = StoreFailed(f"a transaction's files failed: {error}")
-            self._log.fail(failure)
-            raise failure from error
 
 
 def _check_ids(app_id: str, version: int, attempts: Iterable[str]) -> None:

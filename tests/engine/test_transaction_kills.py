@@ -98,21 +98,23 @@ def test_a_death_at_every_step(tmp_path: Path, flush_mode: str, torn: bool) -> N
     assert deaths > 60
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_deaths_one_after_the_other_also_while_recovering(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
-    flush_mode = dice.choice(["async", "sync"])
+    pool = tmp_path / "pool"
+    pool.mkdir()
+    mode = {"flush_mode": ("async", "sync")[seed % 2], "transient_pool": seed % 4 > 1}
     driver = Driver()
     ended = False
     while not ended:
         ended, told = run_dying(
-            tmp_path, driver.work, dice.randint(1, 40), torn=dice.random() < 0.5,
-            flush_mode=flush_mode,
+            tmp_path / "store", driver.work, dice.randint(1, 40), torn=dice.random() < 0.5,
+            transient_pool_directory=str(pool), **mode,
         )  # fmt: skip
         driver.hear(told)
         driver.next_round()
         assert driver.round < 200
-    check_end(tmp_path)
+    check_end(tmp_path / "store")
 
 
 @pytest.mark.parametrize("seed", range(8))

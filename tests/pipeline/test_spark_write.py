@@ -119,3 +119,37 @@ def test_no_rows_are_a_transaction_too(spark: Any, writer: WriterProcess) -> Non
     with writer.client() as client:
         (app,) = [each for each in client.transactions() if each.app_id == "nothing"]
     assert app.last_version == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expression", "mode", "message"),
+    [
+        ({"topic": "nowhere"}, "'x' value", "append", "topic 'nowhere' does not exist .* create it"),
+        ({"topic": "rows", "endpoint": "127.0.0.1:1", "endpointTimeoutMs": "300"}, "'x' value",
+         "append", "option 'endpoint': no writer answers at 127.0.0.1:1"),
+        ({"topic": "rows"}, "'x' value", "overwrite", "appended to and never overwritten"),
+        ({}, "'x' value", "append", "option 'topic': missing"),
+        ({"topic": "rows"}, "1 value", "append", "column 'value': is int"),
+        ({"topic": "rows"}, "'x' value, 1 other", "append", "column 'other': is none of a message"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_before_anything_runs(
+    spark: Any, writer: WriterProcess, options: Any, expression: str, mode: str, message: str
+) -> None:
+    frame = spark.range(1).selectExpr(*expression.split(", "))
+    with pytest.raises(Exception, match=message) as caught:
+        frame.write.format("penstock").options(**{"endpoint": writer.address} | options).mode(
+            mode
+        ).save()
+    assert type(caught.value).__name__ == "AnalysisException"
+
+
+def test_a_row_that_can_be_no_message_fails_the_job_and_nothing_is_stored(
+    spark: Any, writer: WriterProcess
+) -> None:
+    begin = end_of(writer)
+    frame = spark.range(5000).selectExpr("if(id = 4321, null, cast(id as string)) value")
+    with pytest.raises(Exception, match=r"column 'value': in row \d+ of its task is null"):
+        write(frame, writer, topic="rows")
+    assert end_of(writer) == begin
+    assert not list((writer.store / "transactions").rglob("*.stage"))

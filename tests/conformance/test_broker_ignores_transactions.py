@@ -1,0 +1,71 @@
+"""A real broker opens a store with staged and half-committed transactions and minds none of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_store import records_on_disk, small_config
+from oracle import oracle_open, oracle_problem, oracle_required
+from staged_records import stage
+
+from storage.errors import StoreFull
+from storage.files.filesystem import OsFileSystem
+from storage.indexer import StoreIndexer
+from storage.writer import StoreWriter
+
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
+SETTINGS = {
+    "mappedFileSizeCommitLog": 65_536,
+    "mappedFileSizeConsumeQueue": 2_000,
+    "maxHashSlotNum": 50,
+    "maxIndexNum": 200,
+    "timerWheelEnable": False,
+}
+
+
+class FullableFileSystem(OsFileSystem):
+    full = False
+
+    def create(self, path, size, *, allocate, **options):
+        if self.full and "commitlog" in str(path):
+            raise StoreFull(f"no space left for {path}")
+        return super().create(path, size, allocate=allocate, **options)
+
+
+def bodies(count: int) -> list[bytes]:
+    return [b"%d " % n + b"x" * 2_000 for n in range(count)]
+
+
+def test_a_broker_opens_it_and_we_complete_it_afterwards(tmp_path: Path) -> None:
+    problem = oracle_problem()
+    if problem and oracle_required():
+        pytest.fail(problem)
+    if problem:
+        pytest.skip(problem)
+    directory, kept = tmp_path / "store", tmp_path / "kept"
+    filesystem = FullableFileSystem()
+    with StoreWriter.open(directory, small_config(), filesystem=filesystem) as writer:
+        writer.create_topic("t", 2)
+        stage(writer.transactions, "done", 0, "a", [bodies(10)], queue_count=2)
+        writer.transactions.commit("done", 0, ["a"])
+        stage(writer.transactions, "staged", 0, "a", [bodies(3)], queue_count=2)
+        stage(writer.transactions, "decided", 0, "a", [[each] for each in bodies(100)])
+        filesystem.full = True
+        with pytest.raises(StoreFull):
+            writer.transactions.commit("decided", 0, ["a"])
+    with StoreIndexer.open(directory) as indexer:
+        while indexer.step():
+            pass
+    before = len(records_on_disk(directory))
+    assert 10 < before < 110
+    opened = oracle_open(directory, settings=SETTINGS, keep=kept)
+    assert opened.good, (opened.report, opened.stderr[-500:])
+    assert opened.report["records"] == before
+    appended = len(records_on_disk(kept)) - before
+    with StoreWriter.open(kept, small_config()) as writer:
+        assert writer.transactions.commit("decided", 0, [])[1]
+        assert writer.transactions.commit("staged", 0, ["a"])[0].record_count == 3
+    found = [each.body for each in records_on_disk(kept)]
+    assert len(found) == 113 + appended
+    assert sorted(found).count(bodies(100)[99]) == 1
