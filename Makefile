@@ -83,6 +83,9 @@ kill-test: setup ## Kill writers and drivers of transactions 500 times (KILLS=n 
 compose-test: setup ## Build deploy/, start it, kill each container in turn, find nothing lost
 	@$(BIN)/python deploy/compose_test.py
 
+wheel-test: setup ## Install the wheel with Spark where there is no Java, and read a store (1 GB, network)
+	@$(BIN)/python deploy/wheel_test.py
+
 clean: ## Remove .venv and everything generated that is not committed
 	@rm -rf $(VENV) build dist .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -108,6 +111,7 @@ $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@echo "installing Spark"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
+	@$(BIN)/python -c 'import pipeline.read'  # compiles its kernels
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-spark kill-streams check format protos docs lock conformance bench compose-test clean
+.PHONY: help setup setup-spark demo test test-spark kill-streams check format protos docs lock conformance bench compose-test wheel-test clean

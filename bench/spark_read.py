@@ -1,8 +1,9 @@
 """Reads and jobs of the Spark pipeline beside a bare walk: ``python -m bench.spark_read``.
 
 A store of ``--gib`` GiB with 8 topics of very different sizes is made under ``--store`` (kept for the
-next run), read once so that it is in the page cache, and every measure is run ``--rounds`` times; the
-median counts. The control is the scan kernel walking the same log in this process on one core.
+next run), read once so that it is in the page cache, and every measure is run ``--rounds`` times after
+one that does not count; the median counts. There are two controls: the scan kernel walking the same log
+in this process on one core, and Spark taking batches that are made already.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from bench.resident import PeakMemory, cached_bytes, forget
+from bench.spark_pipe import SameBatches
 from pipeline import audit, build_session, read_messages, rebuild
 from pipeline.store_files import StoreFiles, map_file
 from pipeline.walk import Run, walk
@@ -89,8 +92,9 @@ def main() -> None:
     """Measure and print one line each; ``--json`` keeps the rounds."""
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("--store", type=Path, default=Path(".bench-spark"))
-    arguments.add_argument("--gib", type=float, default=1.0)
+    arguments.add_argument("--gib", type=float, default=4.0)
     arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--only", default="", help="measures whose names contain this")
     arguments.add_argument("--json", type=Path)
     given = arguments.parse_args()
     if not given.store.exists():
@@ -99,51 +103,72 @@ def main() -> None:
     store, name = StoreFiles.open(given.store), str(given.store.resolve())
     log_mib = (store.bounds.end_offset - store.bounds.min_offset) / MIB
     spark = build_session("local[2]", "penstock bench", {"spark.log.level": "ERROR"})
+    spark.dataSource.register(SameBatches)
     target = given.store.with_name(given.store.name + "-rebuilt")
+    small = f"topic{len(SHARES) - 1}"
 
-    def everything() -> None:
-        df = spark.read.format("penstock").load(name)
+    def drain(df: Any) -> None:
         df.write.format("noop").mode("overwrite").save()
 
-    def without_properties() -> None:
-        names = [c for c in spark.read.format("penstock").load(name).columns if c != "properties"]
-        df = read_messages(spark, name, columns=names)
-        df.write.format("noop").mode("overwrite").save()
+    def columns(*names: str) -> Any:
+        return read_messages(spark, name, columns=names)
 
     def rebuilt() -> None:
         shutil.rmtree(target, ignore_errors=True)
         rebuild(spark, name, target, what="queues")
 
-    def by_queue() -> None:
-        df = read_messages(spark, name, columns=["topic", "queueId"])
-        df.groupBy("topic", "queueId").count().collect()
-
-    small = f"topic{len(SHARES) - 1}"
+    all_columns = spark.read.format("penstock").load(name).columns
     measures: dict[str, tuple[Callable[[], Any], int]] = {
         "control: scan kernel, 1 core": (lambda: bare_walk(store), 0),
-        "all columns, noop sink": (everything, 500),
-        "all columns but properties, noop sink": (without_properties, 0),
-        "header-only count": (
-            lambda: read_messages(spark, name, columns=["queueId"]).count(), 1024,
+        "control: ready batches, all columns, noop": (
+            lambda: drain(spark.read.format("same-batches").load(name)), 0,
         ),
-        "header-only group by topic, queueId": (by_queue, 1024),
+        "all columns, noop sink": (lambda: drain(spark.read.format("penstock").load(name)), 500),
+        "all columns but properties, noop sink": (
+            lambda: drain(columns(*(c for c in all_columns if c != "properties"))), 0,
+        ),
+        "header-only count": (lambda: columns("queueId").count(), 1024),
+        "header-only group by topic, queueId": (
+            lambda: columns("topic", "queueId").groupBy("topic", "queueId").count().collect(), 1024,
+        ),
         "one topic of 1 %, all columns, noop": (
-            lambda: spark.read.format("penstock").option("subscribe", small).load(name)
-            .write.format("noop").mode("overwrite").save(), 0,
+            lambda: drain(spark.read.format("penstock").option("subscribe", small).load(name)), 0,
         ),
         "rebuild of consume queues": (rebuilt, 700),
         "audit": (lambda: audit(spark, name), 1024),
     }  # fmt: skip
+    cached_in_memory(given.store)
     results = []
-    for measure, (run, wanted) in measures.items():
-        seconds, rounds = median_seconds(run, given.rounds)
-        rate = log_mib / seconds
-        against = f"wanted {wanted}" if wanted else ""
-        print(f"{measure:42} {seconds:7.2f} s {rate:8.0f} MiB/s of log  {against}", flush=True)
-        results.append({"measure": measure, "mib_per_s": rate, "wanted": wanted, "rounds": rounds})
+    with PeakMemory() as memory:
+        for measure, (run, wanted) in measures.items():
+            if given.only not in measure:
+                continue
+            seconds, rounds = median_seconds(run, given.rounds)
+            rate = log_mib / seconds
+            against = f"wanted {wanted}" if wanted else ""
+            print(f"{measure:42} {seconds:7.2f} s {rate:8.0f} MiB/s of log  {against}", flush=True)
+            results.append(
+                {"measure": measure, "mib_per_s": rate, "wanted": wanted, "rounds": rounds}
+            )
+    print(
+        f"driver and workers: {memory.total / MIB:.0f} MiB resident at most, {memory.anonymous / MIB:.0f}"
+        " without mapped files; wanted under 3072"
+    )
+    log = [Path(file.path) for file in store.log]
+    forget(log)
+    before = cached_bytes(log)
+    measures["one topic of 1 %, all columns, noop"][0]()
+    share = (cached_bytes(log) - before) / MIB / log_mib
+    print(
+        f"one topic of 1 % reads {100 * share:.1f} % of a log that is not cached; wanted 5 at most"
+    )
     shutil.rmtree(target, ignore_errors=True)
     if given.json:
-        given.json.write_text(json.dumps({"log_mib": log_mib, "results": results}, indent=1))
+        document = {
+            "log_mib": log_mib, "results": results, "share_of_log": share,
+            "resident_bytes": memory.total, "resident_anonymous_bytes": memory.anonymous,
+        }  # fmt: skip
+        given.json.write_text(json.dumps(document, indent=1))
 
 
 if __name__ == "__main__":

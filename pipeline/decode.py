@@ -105,7 +105,7 @@ class Batch:
         _whole(columnar.gather_bytes(self.data, positions, lengths, offsets, out))
         return _binary(offsets, out, kind)
 
-    def _column(self, position: int, length: int, kind: Any, feature: int = 0) -> Array | None:
+    def _column(self, position: int, length: int, kind: Any, feature: int = 0) -> Array:
         """Return what two columns of the rows name; None if it is text and not UTF-8."""
         count = len(self.rows)
         offsets = np.empty(count + 1, np.int32)

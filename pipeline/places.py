@@ -31,6 +31,7 @@ BLOCKS_MAX: Final = 1_024  # 64 MiB of small reads for one store
 FETCH_SIZE: Final = 8 << 20
 FETCHES_AT_ONCE: Final = 4
 GAP_MAX: Final = 256 << 10  # bytes that nobody wants; fetching them costs less than a request
+LOCAL_GAP_MAX: Final = 16 << 10  # likewise of a file of this machine
 LOCAL_SCHEME: Final = "file://"
 
 
@@ -290,22 +291,35 @@ def map_file(path: str, begins: Positions = 0, ends: Positions | None = None) ->
 
     Of a file that is not on this machine only the ranges from each of ``begins`` to the one of ``ends``
     are there, to its end if there are none; the array ends with the last of them, and what lies
-    between them is zeros.
+    between them is zeros. Of a file of this machine that is asked for in many ranges only their pages
+    are read from the disk, ahead of their use.
     """
     if isinstance(path, Url):
         return _fetched(path, joined(begins, path.size() if ends is None else ends))
     if not os.path.getsize(path):  # noqa: PTH202
         return np.empty(0, np.uint8)
-    return np.memmap(path, np.uint8, "r").view(np.ndarray)
+    mapped = np.memmap(path, np.uint8, "r")
+    if isinstance(begins, np.ndarray) and ends is not None:
+        _want(mapped._mmap, joined(begins, ends, LOCAL_GAP_MAX))  # type: ignore[attr-defined]
+    return mapped.view(np.ndarray)
 
 
-def joined(begins: Positions, ends: Positions) -> list[Range]:
+def _want(mapped: mmap.mmap, ranges: Sequence[Range]) -> None:
+    """Tell the kernel which ranges will be read, and that their neighbours will not."""
+    mapped.madvise(mmap.MADV_RANDOM)
+    for begin, end in ranges:
+        first = begin - begin % mmap.PAGESIZE
+        if first < len(mapped):
+            mapped.madvise(mmap.MADV_WILLNEED, first, min(end, len(mapped)) - first)
+
+
+def joined(begins: Positions, ends: Positions, gap_max: int = GAP_MAX) -> list[Range]:
     """Sort ranges and join those with little between them."""
     lows, highs = np.atleast_1d(begins), np.atleast_1d(ends)
     order = np.argsort(lows)
     order = order[lows[order] < highs[order]]
     lows, highs = lows[order], np.maximum.accumulate(highs[order])
-    firsts = np.flatnonzero(np.concatenate(([True], lows[1:] > highs[:-1] + GAP_MAX))[: len(lows)])
+    firsts = np.flatnonzero(np.concatenate(([True], lows[1:] > highs[:-1] + gap_max))[: len(lows)])
     lasts = np.append(firsts[1:] - 1, len(lows) - 1)[: len(firsts)]
     return list(zip(lows[firsts].tolist(), highs[lasts].tolist(), strict=True))
 

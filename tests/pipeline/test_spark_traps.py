@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -16,6 +21,8 @@ from pipeline.options import parse_options
 from pipeline.plan import LogPiece, StorePlan, plan_messages
 from pipeline.store_files import StoreFiles
 from storage import Message, MessageStore
+from storage.config import StoreConfig
+from storage.format.record import encode_for_batch
 
 BASIC = "basic"
 
@@ -66,6 +73,15 @@ def test_filter_then_unfiltered_on_one_dataframe(spark: Any) -> None:
     assert df.count() == total
     assert few.union(df.filter("topic = 'orders'")).select("topic").distinct().count() == 2
     assert few.alias("a").join(df.filter("topic = 'orders'").alias("b"), "topic").count() == 0
+
+
+def test_a_union_of_two_filters_of_one_dataframe(spark: Any) -> None:
+    """Each side keeps its own rows."""
+    df = load(spark, golden_store(BASIC))
+    both = df.filter("topic = 'few'").union(df.filter("topic = 'orders'"))
+    wanted = Counter(m["topic"] for m in messages(BASIC) if m["topic"] in ("few", "orders"))
+
+    assert Counter(row.topic for row in both.select("topic").collect()) == wanted
 
 
 def test_count_with_a_header_only_schema(spark: Any) -> None:
@@ -124,6 +140,90 @@ def test_every_split_size_gives_every_record_once(spark: Any, store: Path) -> No
             assert before.end == after.begin
     rows = load(spark, store, maxPartitionBytes=1000).select("queueId", "queueOffset").collect()
     assert sorted(map(tuple, rows)) == sorted(every)
+
+
+def test_a_record_that_ends_exactly_on_a_split_edge(store: Path) -> None:
+    """The search for a cut from that edge finds the edge, from one byte on the next record."""
+    from pipeline.decode import pa
+    from pipeline.read import Columns, Reader
+    from pipeline.store_files import find_boundary
+
+    plan = StorePlan(StoreFiles.open(store))
+    edge, size = plan.queues["orders", 1].place(20)
+    file = plan.store.file_of(edge)
+    assert file is not None
+    data = Path(file.path).read_bytes()
+    for begin, found in ((edge - 1, edge), (edge, edge), (edge + 1, edge + size)):
+        assert find_boundary(data, begin - file.start, len(data), file.start) == found - file.start
+
+    low, high, _ = plan.bounds
+    names = Columns(("queueOffset",), pa.schema([("queueOffset", pa.int64())]))
+    reader = Reader(parse_options({"store": str(store)}), names)
+    before, after = (
+        sum(len(b) for b in reader.read([*plan.log_pieces(*cut, 1 << 30, None)]))
+        for cut in ((low, edge), (edge, high))
+    )
+    assert (before, after) == (41, 259)
+
+
+def test_blank_records_at_the_ends_of_files(spark: Any, tmp_path: Path) -> None:
+    """Every file of a log but the last ends with a blank; no row comes of it, and none is lost."""
+    config = StoreConfig(commit_log_file_size=64 << 10)
+    with MessageStore.open(tmp_path / "s", config) as opened:
+        opened.create_topic("t", 1)
+        for number in range(60):
+            opened.put_all([Message(topic="t", body=bytes(5000), properties={"n": str(number)})])
+    files = sorted((tmp_path / "s" / "commitlog").iterdir())
+    blanks = [path for path in files if bytes.fromhex("cbd43194") in path.read_bytes()]
+    assert len(blanks) > 3
+    for options in ({}, {"maxPartitionBytes": "10k"}, {"subscribe": "t"}):
+        rows = load(spark, tmp_path / "s", **options).selectExpr("properties['n']", "_corrupt")
+        assert sorted(rows.collect()) == sorted((str(n), None) for n in range(60))
+
+
+def test_ipv6_flags(spark: Any, tmp_path: Path) -> None:
+    """Hosts of twenty bytes move all fields behind them; records of both kinds lie side by side."""
+    v6, v4 = "[2001:db8::7]:5", "10.0.0.1:6"
+    with MessageStore.open(tmp_path / "s", StoreConfig(store_host="[2001:db8::1]:10911")) as opened:
+        opened.create_topic("t", 1)
+        for number in range(20):
+            host = v6 if number % 3 else v4
+            opened.put_batch(encode_for_batch("t", 0, b"%d" % number, b"", 0, 0, 1, host))
+    names = ["bornHost", "storeHost", "body", "reconsumeTimes"]
+    rows = read_messages(spark, str(tmp_path / "s"), columns=["queueOffset", *names]).collect()
+    assert sorted(map(tuple, rows)) == [
+        (n, v6 if n % 3 else v4, "[2001:db8::1]:10911", b"%d" % n, 0) for n in range(20)
+    ]
+
+
+def test_two_pyspark_packages_one_of_them_broken(tmp_path: Path) -> None:
+    """Spark then finds no format by itself; ``register`` helps, and the session of ours has it."""
+    (tmp_path / "pyspark_broken").mkdir()
+    (tmp_path / "pyspark_broken" / "__init__.py").write_text("raise RuntimeError('broken')\n")
+    code = """
+        import sys
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import SparkSession
+        spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+                 .config("spark.driver.host", "127.0.0.1").getOrCreate())
+        def count():
+            return spark.read.format("penstock").load(sys.argv[1]).count()
+        try:
+            print("found", count())
+        except AnalysisException as error:
+            print(error.getCondition())
+        from pipeline import register
+        register(spark)
+        print("registered", count())
+    """
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(code), str(golden_store("slow"))],
+        env=environment, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert lines[0] == "DATA_SOURCE_NOT_FOUND", done.stderr[-2000:]
+    assert lines[1:] == [f"registered {len(messages('slow'))}"]
 
 
 def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_told(
