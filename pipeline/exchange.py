@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import secrets
 import shutil
 from pathlib import Path
 from typing import Final
@@ -22,17 +23,20 @@ AT_FDCWD: Final = -100
 
 
 def beside(directory: Path) -> Path:
-    """Return an empty directory to build in, beside the one that it will replace."""
-    work = directory.with_name(directory.name + SUFFIX)
-    if work.exists():
-        shutil.rmtree(work)
+    """Return an empty directory to build in, beside the one that it will replace.
+
+    What earlier jobs left is removed. Their tasks may still be writing, so each gets a name of its own.
+    """
+    for left in directory.parent.glob(f"{directory.name}.*{SUFFIX}"):
+        shutil.rmtree(left)
+    work = directory.with_name(f"{directory.name}.{secrets.token_hex(4)}{SUFFIX}")
     work.mkdir()
     return work
 
 
 def check_exchange(root: Path) -> None:
     """Raise PipelineError if the file system of ``root`` cannot exchange directories."""
-    first, second = root / f"exchange-a{SUFFIX}", root / f"exchange-b{SUFFIX}"
+    first, second = root / f"exchange.a{SUFFIX}", root / f"exchange.b{SUFFIX}"
     try:
         for path in (first, second):
             path.mkdir(exist_ok=True)

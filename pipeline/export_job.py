@@ -7,6 +7,7 @@ next run goes on where this one ended, and a killed run counts once or not at al
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -196,7 +197,8 @@ def _layout(
         fields.append(pa.field(DAY, pa.date32()))
     return Layout(
         directory=str(staging_of(root)),
-        run=f"{manifest.export_id}-{manifest.run + 1:06d}",
+        # Tasks of a killed run may still be writing: names of their own keep them out of this one.
+        run=f"{manifest.export_id}-{manifest.run + 1:06d}-{secrets.token_hex(3)}",
         columns=Columns(tuple(columns), read),
         schema=pa.schema(fields),
         rows_max=rows_max,

@@ -8,57 +8,34 @@ all of it is durable: in a new directory, or in the place of the old files of a 
 
 from __future__ import annotations
 
-import time
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption, PipelineError
 from pipeline.exchange import beside, check_exchange, put_in_place
-from pipeline.index_files import list_index_files
 from pipeline.index_slot import tell_indexer
 from pipeline.new_directory import new_directory
-from pipeline.places import Url, file_name_of
-from pipeline.plan import LogPiece, QueueKey, StorePlan
-from pipeline.progress import Progress, job_progress
-from pipeline.rebuild_index import (
-    IndexTask,
-    KeyCount,
-    KeyCounter,
-    Shape,
-    index_shape,
-    plan_index,
-    write_index_file,
-)
-from pipeline.rebuild_queues import (
-    Places,
-    QueuePlan,
-    finish_queue,
-    held_queue,
-    misplaced,
-    plan_queue,
-    write_units,
-)
-from pipeline.runs import PieceResult, QueueRun, by_queue, units_of_piece
+from pipeline.places import Url
+from pipeline.plan import QueueKey, StorePlan
+from pipeline.progress import job_progress
+from pipeline.rebuild_index import index_shape
+from pipeline.rebuild_passes import StoreWork, finish_queues, first_pass, make_index_files
 from pipeline.store_files import INDEX_DIRECTORY, QUEUE_DIRECTORY, StoreFiles, list_files
 from pipeline.store_lock import stopped_store
 from pipeline.store_settings import deleted_topics, store_settings
 from pipeline.walk import Hole
 from pipeline.work import (
     PIECE_BYTES,
-    TASK_BYTES,
     Stores,
-    in_tasks,
-    lost_files,
     names_of,
     open_stores,
     pieces_of,
-    run_tasks,
 )
 from storage.format.consume_entry import UNIT_SIZE
 
@@ -89,46 +66,6 @@ class RebuildReport:
     gaps: tuple[tuple[QueueKey, int, int], ...]
     moved: int
     seconds: float
-
-
-@dataclass
-class _Store:
-    """One store in the driver, and where what is made of it is built."""
-
-    files: StoreFiles
-    plan: StorePlan
-    target: Path
-    queues: Path | None
-    index: Path | None
-    file_size: int
-    shape: Shape
-    deleted: dict[str, int]
-    pieces: list[LogPiece] = field(default_factory=list)
-    results: list[_PieceDone] = field(default_factory=list)
-    plans: list[QueuePlan] = field(default_factory=list)
-    index_files: int = 0
-
-    @property
-    def holes(self) -> list[Hole]:
-        found = [hole for done in self.results for hole in done.result.holes]
-        return sorted([*found, *lost_files(self.files)])
-
-
-@dataclass(frozen=True, slots=True)
-class _Output:
-    """What a task knows of a store: where to write, and what to leave out."""
-
-    queues: str | None
-    file_size: int
-    with_keys: bool
-    deleted: dict[str, int]
-
-
-@dataclass
-class _PieceDone:
-    store: str
-    result: PieceResult
-    keys: KeyCount
 
 
 def rebuild(
@@ -226,10 +163,10 @@ def _rebuild(
         ]
         total = sum(piece.cost for store in stores for piece in store.pieces)
         with job_progress(spark, "rebuild", total_bytes=total, show=show_progress) as progress:
-            _first_pass(spark, stores, progress)
+            first_pass(spark, stores, progress)
             for store in stores:
-                _finish_queues(spark, store)
-            _make_index_files(spark, stores, progress)
+                finish_queues(spark, store)
+            make_index_files(spark, stores, progress)
         if in_place:
             for store in stores:
                 for work, name in ((store.queues, QUEUE_DIRECTORY), (store.index, INDEX_DIRECTORY)):
@@ -258,7 +195,7 @@ def _open(
     in_place: bool,
     sizes: tuple[int | None, int | None, int | None],
     piece_bytes: int,
-) -> _Store:
+) -> StoreWork:
     size = sizes[0] or _file_size(files)
     if size <= 0 or size % UNIT_SIZE:
         raise PipelineError(f"a consume queue file of {size} bytes does not hold whole units")
@@ -270,12 +207,17 @@ def _open(
         root, make = target, beside
     else:
         root, make = stack.enter_context(new_directory(target)), _made
-    return _Store(
+    queues = make(root / QUEUE_DIRECTORY) if what != "index" else None
+    index = make(root / INDEX_DIRECTORY) if what != "queues" else None
+    for work in (queues, index):
+        if in_place and work is not None:
+            stack.callback(shutil.rmtree, work, ignore_errors=True)
+    return StoreWork(
         files,
         plan,
         target,
-        make(root / QUEUE_DIRECTORY) if what != "index" else None,
-        make(root / INDEX_DIRECTORY) if what != "queues" else None,
+        queues,
+        index,
         size,
         shape,
         deleted_topics(files),
@@ -301,107 +243,7 @@ def _file_size(store: StoreFiles) -> int:
     return max(sizes, key=lambda size: (sizes[size], size), default=BROKER_FILE_SIZE)
 
 
-def _first_pass(spark: SparkSession, stores: Sequence[_Store], progress: Progress) -> None:
-    """Write all units where records say they are, and count the keys of every piece."""
-    outputs = {
-        str(store.files.root): _Output(
-            None if store.queues is None else str(store.queues),
-            store.file_size,
-            store.index is not None,
-            store.deleted,
-        )
-        for store in stores
-    }
-    pieces = [piece for store in stores for piece in store.pieces]
-    run = partial(_walk_pieces, outputs=outputs, count=progress.counter.add)
-    found: dict[str, list[_PieceDone]] = {}
-    for group in run_tasks(spark, in_tasks(spark, pieces, TASK_BYTES), run):
-        for done in group:
-            found.setdefault(done.store, []).append(done)
-    for store in stores:
-        store.results = found.get(str(store.files.root), [])
-
-
-def _walk_pieces(
-    pieces: Sequence[LogPiece],
-    *,
-    outputs: dict[str, _Output],
-    count: Callable[[int], None],
-    places: Places | None = None,
-) -> list[_PieceDone]:
-    found = []
-    for piece in pieces:
-        output = outputs[piece.store]
-        counter = KeyCounter() if output.with_keys else None
-        result = PieceResult()
-        units = units_of_piece(
-            piece, result, deleted=output.deleted, also=None if counter is None else counter.take
-        )
-        if output.queues is not None:
-            write_units(Path(output.queues), units, output.file_size, places)
-        keys = KeyCount() if counter is None else counter.result
-        found.append(_PieceDone(piece.store, result, keys))
-        count(piece.cost)
-    return found
-
-
-def _finish_queues(spark: SparkSession, store: _Store) -> None:
-    """Lay out every queue; write those anew that are not as their records say, fill gaps."""
-    runs: dict[QueueKey, list[QueueRun]] = by_queue(
-        run for done in store.results for run in done.result.runs
-    )
-    holes = store.holes
-    low = store.plan.bounds.min_offset
-    store.plans = [plan_queue(key, mine, holes, low) for key, mine in runs.items()]
-    if store.queues is None:
-        return
-    again = dict(misplaced(store.plans))
-    if again:
-        for key in {key for key, _ in again}:
-            for file in list_files(store.queues / key[0] / str(key[1])):
-                Path(file.path).unlink()
-        output = _Output(str(store.queues), store.file_size, False, store.deleted)
-        run = partial(
-            _walk_pieces, outputs={str(store.files.root): output}, count=_uncounted, places=again
-        )
-        run_tasks(spark, in_tasks(spark, store.pieces, TASK_BYTES), run)
-    for plan in store.plans:
-        held = held_queue(store.files, plan.key) if plan.gaps else None
-        finish_queue(store.queues, plan, held, store.file_size)
-
-
-def _uncounted(_bytes: int) -> None:
-    """A piece that is walked again counts only once."""
-
-
-def _make_index_files(spark: SparkSession, stores: Sequence[_Store], progress: Progress) -> None:
-    tasks: list[IndexTask] = []
-    for store in stores:
-        if store.index is None:
-            continue
-        names = [int(file_name_of(path)) for path in list_index_files(store.files)]
-        mine = plan_index(
-            store.pieces,
-            [done.keys for done in store.results],
-            store.shape,
-            store.index,
-            max(names, default=0),
-            time.time_ns() // 1_000_000,
-        )
-        store.index_files = len(mine)
-        tasks += mine
-    progress.step = "index"
-    progress.grow(sum(piece.cost for task in tasks for piece in task.pieces))
-    run_tasks(spark, tasks, partial(_make_index_file, count=progress.counter.add))
-
-
-def _make_index_file(task: IndexTask, *, count: Callable[[int], None]) -> int:
-    keys = write_index_file(task)
-    count(sum(piece.cost for piece in task.pieces))
-    return keys
-
-
-def _report(store: _Store, seconds: float) -> RebuildReport:
+def _report(store: StoreWork, seconds: float) -> RebuildReport:
     with_queues = store.queues is not None
     plans = store.plans if with_queues else []
     return RebuildReport(
@@ -420,7 +262,7 @@ def _report(store: _Store, seconds: float) -> RebuildReport:
     )
 
 
-def _placed(store: _Store, *, only_moved: bool = False) -> Iterator[int]:
+def _placed(store: StoreWork, *, only_moved: bool = False) -> Iterator[int]:
     """Yield the lengths of the runs that are in their queues, or of those that are elsewhere."""
     places = {plan.key: plan.places for plan in store.plans}
     for done in store.results:
