@@ -21,7 +21,14 @@ from storage.clock import SystemClock
 FIRST_PATIENCE_S: Final = 3.0  # with an endpoint that has never answered: it may be a wrong one
 CALL_TIMEOUT_S: Final = 30.0
 STREAM_TIMEOUT_S: Final = 120.0
-ANSWER_BYTES: Final = 4 << 20
+PASSING: Final = frozenset(
+    ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED")  # by one that stops
+)
+ANSWER_BYTES: Final = 5 << 19  # one batch for Spark; see RUN_BYTES in pipeline.read
+LOOKAHEAD: Final = (
+    "grpc.http2.lookahead_bytes",
+    8 << 20,
+)  # the next answers come while one is decoded
 
 
 class RemoteQueue(NamedTuple):
@@ -223,7 +230,7 @@ class Endpoint:
         from penstock.channel import CHANNEL_OPTIONS
 
         if self._channel is None:
-            self._channel = grpc.insecure_channel(self.address, CHANNEL_OPTIONS)
+            self._channel = grpc.insecure_channel(self.address, (*CHANNEL_OPTIONS, LOOKAHEAD))
         make = self._channel.unary_unary
         if method is wire.PULL_STREAM:
             make = self._channel.unary_stream
@@ -273,7 +280,7 @@ class _Failures:
         """
         address, now = self._endpoint.address, self._clock.monotonic()
         problem = "" if error is None else f"{_code(error)}: {error.details()}"
-        if error is not None and _code(error) not in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
+        if error is not None and _code(error) not in PASSING:
             if _code(error) == "UNIMPLEMENTED":
                 raise ReaderUnavailable(
                     f"option 'endpoint': what serves on {address} is no reader service, or an older"

@@ -53,12 +53,15 @@ class Restarting:
         self._stack.close()
 
     def _start(self, listen: str) -> None:
-        running = Running("services.reader", "--store", str(self._store), "--listen", listen)
+        running = Running(
+            "services.reader", "--store", str(self._store), "--listen", listen,
+            "--drain-grace-seconds", "0.2",
+        )  # fmt: skip
         self._running = self._stack.enter_context(running)
         self.address = self._running.wait_serving("reader")[0]
 
-    def kill(self) -> None:
-        self._running.stop(signal.SIGKILL)
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        self._running.stop(number)
 
     def start(self) -> None:
         self._start(self.address)
@@ -235,16 +238,19 @@ def test_a_header_only_schema_decodes_only_that(spark: Any, address: str) -> Non
     }  # fmt: skip
 
 
-def test_a_reader_killed_in_the_middle_loses_and_doubles_nothing(spark: Any, filled: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_a_reader_that_goes_in_the_middle_loses_and_doubles_nothing(
+    spark: Any, filled: Path, number: signal.Signals
+) -> None:
     """Each answer that came is kept; the next call asks for what follows it."""
     with Restarting(filled) as reader:
         options = parse_options({"endpoint": reader.address, "subscribe": "t"})
         columns = wanted_columns(options, StructType.fromDDL("queueId int, queueOffset bigint"))
         (pieces,) = plan_messages(options)
         rows: list[tuple[int, int]] = []
-        for number, batch in enumerate(Reader(options, columns).read(pieces)):
-            if number in (1, 3):
-                reader.kill()
+        for count, batch in enumerate(Reader(options, columns).read(pieces)):
+            if count in (1, 3):
+                reader.kill(number)
                 restart = threading.Timer(0.4, reader.start)
                 restart.start()
             rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
