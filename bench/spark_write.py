@@ -36,7 +36,10 @@ def with_spark(spark: Any, writer: str, rows: int) -> None:
 
 def frame(spark: Any, rows: int) -> Any:
     """Rows as they come out of a query."""
-    return spark.range(0, rows, 1, 4).selectExpr(f"rpad(id, {BODY_SIZE}, 'x') value")
+    rest = "x" * (BODY_SIZE - 8)
+    return spark.range(10_000_000, 10_000_000 + rows, 1, 4).selectExpr(
+        f"concat(id, '{rest}') value"
+    )
 
 
 def with_producer(client: Client, rows: int) -> None:

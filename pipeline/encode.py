@@ -120,7 +120,7 @@ class Rows:
             queue_counts, self._queues, *self._keys, int(self._columns.one_key), *self._tags,
             self._headers.lists, *self._headers.names, *self._headers.values,
             self._properties.lists, *self._properties.names, *self._properties.values,
-            prefix, sequence, self._first_number + first_row, born_ms,
+            prefix, sequence, self._encoder.first_turn + self._first_number + first_row, born_ms,
         )  # fmt: skip
         if problem == kernel.ENCODED:
             return next_row, size, 0
@@ -152,7 +152,16 @@ class Rows:
 class Encoder:
     """Turns batches into rows; knows how many queues topics have."""
 
-    def __init__(self, columns: WriteColumns, topic: str | None, ask: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        columns: WriteColumns,
+        topic: str | None,
+        ask: Callable[[str], int],
+        *,
+        first_turn: int = 0,
+    ) -> None:
+        """Take what rows share; ``first_turn`` is added to their numbers where queues take turns."""
+        self.first_turn = first_turn
         self.columns = columns
         self.topic = topic
         self._ask = ask

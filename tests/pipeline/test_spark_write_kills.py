@@ -18,6 +18,7 @@ from spark_write_job import ROWS
 from writer_process import WriterProcess
 
 SUPPORT = Path(__file__).parent.parent / "support"
+DEATHS = int(os.environ.get("KILLS", "2"))  # of drivers; every second time the writer's too
 BIG_LOG = ("--commit-log-file-size", "64MiB")
 
 
@@ -46,7 +47,7 @@ def test_a_task_that_fails_half_way_leaves_nothing_of_its_first_try(tmp_path: Pa
         assert not list((writer.store / "transactions").rglob("*.stage"))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300 + 60 * DEATHS)
 def test_a_stream_whose_driver_and_writer_are_killed(tmp_path: Path) -> None:
     dice = random.Random(20)
     files, rows = 14, 400
@@ -63,7 +64,7 @@ def test_a_stream_whose_driver_and_writer_are_killed(tmp_path: Path) -> None:
             assert job.stdout is not None
             assert job.stdout.readline() == "started\n"
             try:
-                if deaths < 4:
+                if deaths < DEATHS:
                     assert job.wait(dice.uniform(0.5, 3.0)) == 0
                 else:
                     assert job.wait(200) == 0
