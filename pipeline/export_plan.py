@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline.errors import DataLost, InvalidOption
 from pipeline.export_manifest import Manifest, Ranges
 from pipeline.plan import LogPiece, Piece, Queue, QueuePiece, StorePlan, Target
@@ -21,6 +24,8 @@ from storage.format.names import LIGHT_QUEUE_PREFIX
 
 DAY_MS: Final = 86_400_000
 FILE_BYTES: Final = 256 << 20
+UNITS_AT_ONCE: Final = 1 << 20
+RECORD_SIZE_LIKELY: Final = 1 << 30
 TASK_BYTES: Final = 256 << 20
 
 
@@ -142,7 +147,6 @@ def days_of(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[Day
 
     Where a clock went back a part holds records of other days, too; there are no more parts for it.
     """
-    mean = max(queue.files.mean_size(begin, min(end, queue.files.end)), 1.0)
     while begin < end:
         day = plan.timestamp(queue, begin) // DAY_MS
         low, high = begin + 1, end
@@ -152,8 +156,25 @@ def days_of(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[Day
                 low = middle + 1
             else:
                 high = middle
-        yield DayPart(plan, queue, day_of(day), begin, low, int((low - begin) * mean))
+        cost = sum(int(sizes.sum()) for sizes in sizes_of(queue, begin, low))
+        yield DayPart(plan, queue, day_of(day), begin, low, max(cost, 1))
         begin = low
+
+
+def sizes_of(queue: Queue, begin: int, end: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the sizes of the records at queue offsets ``[begin, end)``, some at a time."""
+    in_units = min(end, queue.files.end)
+    for at in range(begin, in_units, UNITS_AT_ONCE):
+        wanted = min(UNITS_AT_ONCE, in_units - at)
+        sizes = np.zeros(wanted, np.int64)
+        units = queue.files.units(at, wanted)
+        # What is larger than any record is a placeholder's.
+        sizes[: len(units)] = np.where(units["size"] > RECORD_SIZE_LIKELY, 0, units["size"])
+        yield sizes
+    behind = zip(queue.tail.queue_offsets, queue.tail.sizes, strict=True)
+    tail = [size for offset, size in behind if max(begin, in_units) <= offset < end]
+    if tail:
+        yield np.array(tail, np.int64)
 
 
 def day_of(number: int) -> date:
@@ -173,23 +194,35 @@ def _into_files(parts: Sequence[DayPart], file_bytes: int) -> Iterator[list[Piec
     done = 0.0
     files = 0
     for part in parts:
-        begin = part.begin
+        begin, cost = part.begin, part.cost
         while begin < part.end:
-            left = part.end - begin
-            cost = part.cost * left / max(1, part.end - part.begin)
             room = share * (files + 1) - done
-            taken = left
+            end = part.end
             if cost > room and files + 1 < count:
-                taken = min(left, max(1, int(left * room / cost)))
-            current += pieces_of_range(part.plan, part.queue, begin, begin + taken)
-            done += cost * taken / left
-            begin += taken
+                end = min(part.end, begin + _records_in(part.queue, begin, part.end, room))
+                taken = sum(int(sizes.sum()) for sizes in sizes_of(part.queue, begin, end))
+            else:
+                taken = cost
+            current += pieces_of_range(part.plan, part.queue, begin, end)
+            done += taken
+            begin, cost = end, cost - taken
             if done >= share * (files + 1) - 1 and files + 1 < count:
                 yield current
                 current = []
                 files += 1
     if current:
         yield current
+
+
+def _records_in(queue: Queue, begin: int, end: int, room: float) -> int:
+    """Return how many records from ``begin`` on it takes to fill ``room`` bytes, one at least."""
+    count, done = 0, 0
+    for sizes in sizes_of(queue, begin, end):
+        sums = np.cumsum(sizes) + done
+        if sums[-1] >= room:
+            return count + int(np.searchsorted(sums, room)) + 1
+        count, done = count + len(sizes), int(sums[-1])
+    return max(1, count)
 
 
 def pieces_of_range(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[Piece]:
