@@ -339,7 +339,6 @@ COLUMNS: Final[dict[str, Callable[[Batch], Array]]] = {
     "timestamp": Batch.store_timestamp,
     "timestampType": lambda batch: pa.array(np.full(len(batch), LOG_APPEND_TIME, np.int32)),
 }
-BODY_COLUMNS: Final = frozenset(("body", "value"))
 
 
 @lru_cache(4096)

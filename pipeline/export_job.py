@@ -186,8 +186,8 @@ def _layout(
 ) -> Any:
     import pyarrow as pa
 
+    from pipeline.columns import Columns
     from pipeline.export_write import ARROW_TYPES, DAY, Layout
-    from pipeline.read import Columns
 
     kinds = {**MESSAGE_COLUMNS, STORE: "string", CORRUPT: "string"}
     columns = {name: kinds[name] for name in (*names, CORRUPT)}

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.columns import Columns
 from pipeline.export_plan import FilePlan, day_of
 from pipeline.options import ReadOptions
-from pipeline.read import Columns, Reader
+from pipeline.read import Reader
 from pipeline.schemas import CORRUPT
 
 DAY_US: Final = 86_400_000_000

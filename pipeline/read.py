@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import columnar
-from pipeline.decode import BODY_COLUMNS, Batch, body_first
+from pipeline.columns import Columns
+from pipeline.decode import Batch, body_first
 from pipeline.errors import DamagedRecord, DataLost
 from pipeline.options import ReadOptions
 from pipeline.places import ByteArray, map_file
@@ -25,9 +26,7 @@ from pipeline.tail import Grouper, is_queued
 from pipeline.walk import ROWS_MAX, Hole, Rows, rows_of, stop_text, walk
 from storage.format.consume_entry import PREFILL_SIZE, tag_code
 from storage.kernels.columns import (
-    CHECK_BODY_CRC,
     CHECK_COMMIT_OFFSET,
-    CHECK_PROPERTY_CRC,
     COMMIT_OFFSET,
     SIZE,
     STOP_END,
@@ -43,26 +42,6 @@ UNITS_MAX: Final = ROWS_MAX
 LOG: Final = logging.getLogger(__name__)
 
 Bools = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The wanted columns: their names and the Arrow schema that a batch of them must have."""
-
-    names: tuple[str, ...]
-    schema: Any
-
-    @property
-    def bodies(self) -> bool:
-        """Whether a body is wanted."""
-        return bool(BODY_COLUMNS.intersection(self.names))
-
-    def checks(self, options: ReadOptions) -> int:
-        """Return the checksums to verify: where bodies or reasons are wanted, or as told."""
-        wanted = self.bodies or CORRUPT in self.names
-        if options.verify is not None:
-            wanted = options.verify
-        return CHECK_BODY_CRC | CHECK_PROPERTY_CRC if wanted else 0
 
 
 @dataclass(frozen=True)

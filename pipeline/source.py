@@ -32,7 +32,7 @@ def declared_schema(given: dict[str, str]) -> str:
 
 def wanted_columns(options: ReadOptions, schema: StructType) -> Any:
     """Check a schema against what can be read; return the Columns. Raises InvalidOption."""
-    from pipeline.read import Columns
+    from pipeline.columns import Columns
 
     known = columns_of(options.table, kafka=options.kafka_columns, headers=True, store=True)
     if options.table == "messages":

@@ -22,7 +22,7 @@ from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
 
 if TYPE_CHECKING:
-    from pipeline.read import Columns
+    from pipeline.columns import Columns
 
 CHUNK: Final = 100_000
 Table = dict[str, Any]

@@ -144,8 +144,9 @@ def test_every_split_size_gives_every_record_once(spark: Any, store: Path) -> No
 
 def test_a_record_that_ends_exactly_on_a_split_edge(store: Path) -> None:
     """The search for a cut from that edge finds the edge, from one byte on the next record."""
+    from pipeline.columns import Columns
     from pipeline.decode import pa
-    from pipeline.read import Columns, Reader
+    from pipeline.read import Reader
     from pipeline.store_files import find_boundary
 
     plan = StorePlan(StoreFiles.open(store))
@@ -232,9 +233,10 @@ def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_told(
     """failOnDataLoss says which; the error names the file."""
     copy = golden_copy(BASIC, tmp_path)
     first = sorted((copy / "commitlog").iterdir())[0]
+    from pipeline.columns import Columns
     from pipeline.decode import pa
     from pipeline.errors import DataLost
-    from pipeline.read import Columns, Reader
+    from pipeline.read import Reader
 
     columns = Columns(("queueId",), pa.schema([("queueId", pa.int32())]))
     for loses, raises in (("true", True), ("false", False)):
