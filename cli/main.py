@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import bench, groups, jobs, offline, pub, query, serving, sub, topics
+from cli import bench, groups, jobs, offline, pub, query, serving, sub, topics, transactions
 from cli.failures import ExitCode, describe
 from cli.session import DEFAULT_TIMEOUT_S, Session
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
@@ -132,6 +132,7 @@ pub.register(app)
 sub.register(app)
 query.register(app)
 groups.register(app)
+transactions.register(app)
 serving.register(app)
 offline.register(app)
 bench.register(app)

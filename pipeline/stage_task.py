@@ -138,7 +138,7 @@ class _TaskStages:
             Unavailable,
         )
 
-        passing = (Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable)
+        passing = (Cancelled, DeadlineExceeded, Unavailable)
         deadline = time.monotonic() + self._timeout_s
         delay_s = RETRY_FIRST_S
         self._part_count += 1
@@ -151,7 +151,9 @@ class _TaskStages:
             except PenstockError as error:
                 if source.error is not None:
                     raise source.error from error
-                if not isinstance(error, passing) or time.monotonic() > deadline:
+                # Without a delay it is not a full disk but a message that is too long for the writer.
+                full = isinstance(error, ResourceExhausted) and error.retry_delay_ms > 0
+                if not (full or isinstance(error, passing)) or time.monotonic() > deadline:
                     raise self._writer.failed(error) from error
                 time.sleep(delay_s)
                 delay_s = min(2 * delay_s, RETRY_MOST_S)

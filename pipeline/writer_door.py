@@ -30,7 +30,7 @@ class WriterDoor:
         except TopicNotFound as error:
             raise WriteFailed(
                 f"topic {topic!r} does not exist at {self._options.endpoint}; create it first:"
-                f" penstock topics create {topic}"
+                f" penstock topic create {topic}"
             ) from error
         except PenstockError as error:
             raise self.failed(error) from error

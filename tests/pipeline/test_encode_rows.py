@@ -80,7 +80,7 @@ def encoder(columns: WriteColumns = COLUMNS, topic: str | None = None) -> Encode
 
 
 @given(st.lists(row, max_size=20), st.integers(0, 5), st.integers(300, 3_000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_rows_are_encoded_as_one_by_one(
     lines: list[dict[str, Any]], first: int, chunk_size: int
 ) -> None:

@@ -1,0 +1,40 @@
+"""``penstock transactions``: what applications have committed, and what is staged or stuck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from cli.session import session_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("transactions", rich_help_panel="Services")(transactions)
+
+
+def transactions(context: typer.Context) -> None:
+    """List transactions: each application's last commit, and those that are open."""
+    session = session_of(context)
+    with session.client() as client:
+        applications = client.transactions()
+    rows: list[dict[str, Any]] = []
+    for app in applications:
+        if app.last is not None:
+            rows.append(_row(app.app_id, app.last.version, "committed", app.last.record_count, ""))
+        for each in app.open:
+            records = sum(stage.record_count for stage in each.stages)
+            state = "decided" if each.decided else "staged"
+            rows.append(_row(app.app_id, each.version, state, records, each.problem))
+    session.show(rows, empty="there are no transactions", numbers=("version", "records"))
+
+
+def _row(app_id: str, version: int, state: str, records: int, problem: str) -> dict[str, Any]:
+    return {
+        "application": app_id,
+        "version": version,
+        "state": state,
+        "records": records,
+        "problem": problem,
+    }

@@ -1,0 +1,35 @@
+"""``penstock transactions`` shows what is committed and what is open."""
+
+from __future__ import annotations
+
+from run_cli import Penstock, json_lines
+
+from cli.local_services import LocalServices
+from penstock import Client, RecordBatch
+
+
+def test_committed_and_staged_transactions_are_listed(
+    run: Penstock, services: LocalServices, topic: str
+) -> None:
+    """The last commit of an application and each open transaction are a line."""
+    with Client(**services.addresses) as client:
+        for version in (3, 4):
+            transaction = client.transaction(f"app of {topic}", version)
+            batch = RecordBatch(topic)
+            for number in range(2):
+                batch.add(b"x", unique_key=transaction.unique_key("a", number))
+            transaction.stage("a", [batch.records()])
+            if version == 3:
+                assert transaction.commit(["a"]).record_count == 2
+
+    lines = [
+        line
+        for line in json_lines(run("transactions", "--json"))
+        if line["application"] == f"app of {topic}"
+    ]
+
+    assert [(line["version"], line["state"], line["records"]) for line in lines] == [
+        (3, "committed", 2),
+        (4, "staged", 2),
+    ]
+    assert "staged" in run("transactions").stdout
