@@ -6,10 +6,12 @@ import mmap
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from pipeline.frontier import settled
 from pipeline.log_view import WHOLE_LOG, Lane, Look, Span
 from pipeline.options import Selection
 from pipeline.plan import Piece, Queue, QueueKey, QueueRange, StorePlan, Tail, stored_at
@@ -111,13 +113,17 @@ class FileView:
         for key, directory in self._directories[self._watch.is_foreign].find().items():
             known = self._cursors.get(key) if is_same_log else None
             try:
-                found[key] = (
+                cursor = (
                     known.grown(min_offset, limit)
                     if known is not None
                     else QueueCursor.open(directory, min_offset, limit)
                 )
             except FileNotFoundError:
-                found[key] = QueueCursor.open(directory, min_offset, limit)
+                cursor = QueueCursor.open(directory, min_offset, limit)
+            if cursor is not known:
+                whole = settled(files, key[0], cursor.files, limit)
+                cursor = replace(cursor, files=whole)
+            found[key] = cursor
         return found
 
     def check_selection(self) -> None:

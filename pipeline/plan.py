@@ -164,7 +164,7 @@ class StorePlan:
         min_offset, end_offset, queued_offset = self.bounds
         found: dict[QueueKey, Queue] = {}
         opened = self.store.open_queues(min_offset, min(end_offset, queued_offset))
-        for (topic, queue_id, _), files in zip(self.store.queue_directories(), opened, strict=True):
+        for (topic, queue_id), files in opened.items():
             tail = self.tails.get((topic, queue_id), Tail())
             found[topic, queue_id] = Queue(topic, queue_id, files, tail)
         for (topic, queue_id), tail in self.tails.items():

@@ -198,22 +198,29 @@ class StoreFiles:
         Zeros if there is none.
         """
         newest = (0, 0)
-        for queue in self.open_queues(self.log[0].start, end_offset):
+        for queue in self.open_queues(self.log[0].start, end_offset).values():
             if queue.end > queue.begin:
                 newest = max(newest, queue.unit(queue.end - 1)[:2])
         return newest
 
-    def open_queues(self, min_offset: int, end_offset: int) -> list[QueueFiles]:
-        """Return the files of each queue, in the order of ``queue_directories``."""
+    def open_queues(self, min_offset: int, end_offset: int) -> dict[tuple[str, int], QueueFiles]:
+        """Return the files of each queue, by topic and queue id, sorted."""
+        from pipeline.frontier import settled
         from pipeline.queue_files import QueueFiles
 
-        directories = [directory for _, _, directory in self.queue_directories()]
+        def opened(queue: tuple[str, int, Place]) -> QueueFiles:
+            return QueueFiles.open(queue[2], min_offset, end_offset)
+
+        queues = list(self.queue_directories())
         if not isinstance(self.root, Url):
-            return [QueueFiles.open(each, min_offset, end_offset) for each in directories]
-        with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
-            return list(
-                pool.map(lambda each: QueueFiles.open(each, min_offset, end_offset), directories)
-            )
+            files = [settled(self, queue[0], opened(queue), end_offset) for queue in queues]
+        else:
+            with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
+                files = list(pool.map(opened, queues))
+        return {
+            (topic, queue_id): queue
+            for (topic, queue_id, _), queue in zip(queues, files, strict=True)
+        }
 
 
 def find_boundary(data: mmap | Any, begin: int, end: int, commit_offset_of_start: int) -> int:
