@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 PAGE: Final = mmap.PAGESIZE
-INTERVAL_S: Final = 0.2
+INTERVAL_S: Final = 1.0
 FIELDS: Final = ("RssAnon:", "RssShmem:", "RssFile:")
 
 
@@ -48,7 +48,7 @@ def resident_bytes(root: int) -> tuple[int, int]:
 
 
 class PeakMemory:
-    """Looks every 0.2 s while it is entered; ``total`` and ``anonymous`` are the highest seen."""
+    """Looks every second while it is entered; ``total`` and ``anonymous`` are the highest seen."""
 
     def __init__(self) -> None:
         self.total = self.anonymous = 0
