@@ -140,7 +140,10 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
     )
     holes = store.holes
     low = store.plan.bounds.min_offset
-    store.plans = [plan_queue(key, mine, holes, low) for key, mine in runs.items()]
+    store.plans = [
+        plan_queue(key, mine, holes, low, partial(held_queue, store.files, key))
+        for key, mine in runs.items()
+    ]
     if store.queues is None:
         return
     again = dict(misplaced(store.plans))

@@ -10,7 +10,7 @@ made again, and the earlier records left the queue.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -90,10 +90,17 @@ def write_run(directory: Path, key: QueueKey, first: int, units: Any, file_size:
 
 
 def plan_queue(
-    key: QueueKey, runs: Sequence[QueueRun], holes: Sequence[Hole], log_begin: int
+    key: QueueKey,
+    runs: Sequence[QueueRun],
+    holes: Sequence[Hole],
+    log_begin: int,
+    open_held: Callable[[], QueueFiles],
 ) -> QueuePlan:
-    """Lay out a queue from its runs, which are in the order of the log, as are the holes."""
-    first = _first_offset(runs)
+    """Lay out a queue from its runs, which are in the order of the log, as are the holes.
+
+    Of one record's word alone, where the queue as it is (``open_held``) has its unit counts for more.
+    """
+    first = _first_offset(runs, open_held)
     if log_begin == 0 and any(hole.begin < runs[0].commit_offset for hole in holes):
         first = 0  # what came before was damaged, not removed
     begin = next_offset = first
@@ -108,7 +115,9 @@ def plan_queue(
             if (run.begin - next_offset) * RECORD_SIZE_MIN <= room:
                 gaps.append(Gap(key, next_offset, run.begin, between[-1]))
                 next_offset = run.begin
-        elif run.begin == 0 < next_offset and length > 1:
+        elif run.begin == 0 < next_offset and (
+            length > 1 or _holds(open_held(), 0, run.commit_offset)
+        ):
             places = dict.fromkeys(places, NOT_PLACED)
             gaps.clear()
             begin = next_offset = 0
@@ -119,13 +128,36 @@ def plan_queue(
     return QueuePlan(key, begin, next_offset, places, gaps, as_written)
 
 
-def _first_offset(runs: Sequence[QueueRun]) -> int:
-    """Return where a queue begins; of one record's word alone, what the next two agree on counts."""
-    first, following = runs[0], runs[1:2]
-    alone = first.end - first.begin == 1
-    if alone and following and following[0].end - following[0].begin > 1 and following[0].begin > 0:
-        return following[0].begin - 1 if following[0].begin != first.end else first.begin
-    return max(first.begin, 0)
+def _first_offset(runs: Sequence[QueueRun], open_held: Callable[[], QueueFiles]) -> int:
+    """Return where a queue begins."""
+    first, following = runs[0], runs[1] if len(runs) > 1 else None
+    likely = max(first.begin, 0)
+    if first.end - first.begin > 1 or (following is not None and following.begin == first.end):
+        return likely
+    place = _place_held(open_held(), first.commit_offset, likely)
+    if place is not None:
+        return place
+    if following is not None and following.end - following.begin > 1 and following.begin > 0:
+        return following.begin - 1  # what the two records after it agree on
+    return likely
+
+
+def _place_held(held: QueueFiles, commit_offset: int, likely: int) -> int | None:
+    """Return the queue offset at which a queue has a record's unit; ``likely`` is looked at first."""
+    if likely < QUEUE_OFFSET_MAX and _holds(held, likely, commit_offset):
+        return likely
+    for file in held.files:
+        first, count = file.start // UNIT_SIZE, file.size // UNIT_SIZE
+        units = held.units(first, count)
+        found = np.flatnonzero((units["offset"] == commit_offset) & (units["size"] > 0))
+        if len(found):
+            return first + int(found[0])
+    return None
+
+
+def _holds(held: QueueFiles, queue_offset: int, commit_offset: int) -> bool:
+    offset, size, _ = held.unit(queue_offset)
+    return size > 0 and offset == commit_offset
 
 
 def finish_queue(directory: Path, plan: QueuePlan, held: QueueFiles | None, file_size: int) -> None:

@@ -25,6 +25,7 @@ from pipeline.errors import InvalidOption, PipelineError, StoreInUse
 from pipeline.store_lock import is_in_use, stopped_store
 from storage import Message, MessageStore, StoreConfig
 from storage.errors import StoreLocked
+from storage.format.record import QUEUE_OFFSET_POSITION
 
 SMALL = 1 << 17  # several pieces of each small store
 
@@ -165,6 +166,35 @@ def test_a_deleted_topic_stays_deleted(tmp_path: Path) -> None:
 
     assert files_of(tmp_path / "store" / "consumequeue") == before
     assert (report.records, report.units, report.moved) == (65, 25, 0)
+
+
+@pytest.mark.parametrize("queued", [True, False])
+@pytest.mark.parametrize(
+    ("count", "wrong"), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (6, 0), (6, 1), (6, 5)]
+)
+def test_a_wrong_queue_offset_is_settled_as_recovery_does(
+    tmp_path: Path, count: int, wrong: int, queued: bool
+) -> None:
+    """The first, a middle or the last record of a queue, with its old units there or not."""
+    config = small_config(append_property_crc=False)
+    with MessageStore.open(tmp_path / "store", config) as store:
+        store.create_topic("orders", 1)
+        results = [store.put(Message(topic="orders", queue_id=0, body=b"x")) for _ in range(count)]
+    for name in ("checkpoint", *(() if queued else ("consumequeue",))):
+        path = tmp_path / "store" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    log = next((tmp_path / "store" / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[results[wrong].commit_offset + QUEUE_OFFSET_POSITION + 6] ^= 1  # 256 further
+    log.write_bytes(data)
+    shutil.copytree(tmp_path / "store", tmp_path / "recovered")
+
+    report = rebuild(LocalSpark(), tmp_path / "store", in_place=True)  # type: ignore[arg-type]
+    MessageStore.open(tmp_path / "recovered", config).close()
+
+    ours, theirs = (files_of(tmp_path / name / "consumequeue") for name in ("store", "recovered"))
+    assert ours == theirs
+    assert report.moved <= 1
 
 
 def test_our_indexer_goes_on_from_files_rebuilt_in_place(tmp_path: Path) -> None:
