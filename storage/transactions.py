@@ -217,18 +217,26 @@ class Transactions:
         """
         _check_ids(app_id, version, attempts)
         self._check_open()
-        with self._guard, self.failing():
-            app = self._application(app_id, one_off=one_off)
-        with app.committing:
-            self._check_open()
-            if app.ledger.holds(version):
-                return app.ledger.outcome_of(version), True
-            self._check_version(app, version)
+        while True:
             with self._guard, self.failing():
-                transaction = app.open.get(version) or self._open(app, version)
-            if transaction.intent is None:
-                self._decide(app, transaction, attempts)
-            return self._complete(app, transaction), False
+                app = self._application(app_id, one_off=one_off)
+            with app.committing:
+                # One that expired in between is nobody's any more: what it learns would be lost.
+                if self._applications.get(app_id) is app:
+                    return self._commit(app, version, attempts)
+
+    def _commit(
+        self, app: Application, version: int, attempts: Sequence[str]
+    ) -> tuple[Outcome | None, bool]:
+        self._check_open()
+        if app.ledger.holds(version):
+            return app.ledger.outcome_of(version), True
+        self._check_version(app, version)
+        with self._guard, self.failing():
+            transaction = app.open.get(version) or self._open(app, version)
+        if transaction.intent is None:
+            self._decide(app, transaction, attempts)
+        return self._complete(app, transaction), False
 
     def _decide(
         self, app: Application, transaction: OpenTransaction, attempts: Sequence[str]
