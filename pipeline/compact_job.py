@@ -7,6 +7,7 @@ ends its key, and goes itself unless it is to be kept.
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,10 @@ from pipeline.merge_job import INTERNAL_PREFIXES
 from pipeline.new_directory import new_directory
 from pipeline.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.progress import job_progress
+from pipeline.slab_layout import Change
 from pipeline.slabs import Slab, cut_slabs
 from pipeline.store_config import watched_places
-from pipeline.store_out import Change, write_logs
+from pipeline.store_out import write_logs
 from pipeline.walk import Hole
 from pipeline.work import PIECE_BYTES
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 KEYLESS: Final = ("keep", "drop")
 FORMATS: Final = ("store", "parquet")
-WINNERS: Final = "winners"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ def compact(
     compacted = frozenset(topics or known - internal)
     taken = known if keep_others else compacted
     with new_directory(target) as work:
-        winners = work / WINNERS
+        winners = work / f"winners-{uuid.uuid4().hex}"  # tasks remember what they read by its name
         winners.mkdir()
         slabs = cut_slabs(spark, sources.plans, taken.__contains__, piece_bytes)
         cost = sum(slab.cost for slab in slabs)
@@ -104,9 +105,8 @@ def compact(
                     file_size=sources.sizes.commit_log, keep_offsets=False,
                     watched=watched_places(sources.configs), progress=progress,
                 )  # fmt: skip
-                progress.step = "queues and index"
                 shutil.rmtree(winners)
-                make_queues_and_index(spark, work, [work], sources.sizes)
+                make_queues_and_index(spark, work, [work], sources.sizes, progress)
                 made = finish_store(work, result.logs[0], sources, taken.__contains__)
                 made = made.at(target)
                 records, holes = made.records, [hole for _, hole in result.holes]

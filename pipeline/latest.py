@@ -7,7 +7,7 @@ winners, kept in files until the piece is read again.
 
 from __future__ import annotations
 
-import os
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -192,7 +192,7 @@ def _save(item: tuple[int, Iterable[bytes]], *, directory: str) -> tuple[int, in
         keys, dead = np.sum(arrays, axis=0).tolist()
         return keys, dead
     path = Path(directory, f"{begin}.npy")
-    partial_path = path.with_suffix(f".{os.getpid()}.tmp")
+    partial_path = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     with partial_path.open("wb") as file:
         np.save(file, np.sort(np.concatenate(arrays)))
     partial_path.replace(path)

@@ -17,9 +17,10 @@ from pipeline.new_directory import new_directory
 from pipeline.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.plan import StorePlan
 from pipeline.progress import job_progress
+from pipeline.slab_layout import Change
 from pipeline.slabs import Served, cut_slabs
 from pipeline.store_config import watched_places
-from pipeline.store_out import Change, write_logs
+from pipeline.store_out import write_logs
 from pipeline.walk import Hole
 from pipeline.work import PIECE_BYTES
 from storage.format.consume_entry import SCHEDULE_TOPIC
@@ -82,8 +83,7 @@ def merge(
                 file_size=sources.sizes.commit_log, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip
-            progress.step = "queues and index"
-            make_queues_and_index(spark, work, [work], sources.sizes)
+            make_queues_and_index(spark, work, [work], sources.sizes, progress)
             made = finish_store(work, result.logs[0], sources, chosen)
     return MergeReport(
         store=made.at(target),

@@ -30,6 +30,7 @@ from storage.format.names import LIGHT_QUEUE_PREFIX
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipeline.progress import Progress
     from pipeline.store_out import Written
 
 MADE: Final = ".made"
@@ -100,9 +101,12 @@ class Sources:
 
 
 def make_queues_and_index(
-    spark: SparkSession, work: Path, roots: Sequence[Path], sizes: FileSizes
+    spark: SparkSession, work: Path, roots: Sequence[Path], sizes: FileSizes, progress: Progress
 ) -> None:
     """Give the new logs below ``work`` their consume queues and index files; nothing is synced."""
+    progress.step = "queues and index"
+    size = sum(file.size for root in roots for file in StoreFiles(root).log)
+    progress.grow(size)
     rebuild_stores(
         spark, roots, work / MADE,
         consume_queue_file_size=sizes.consume_queue, index_slot_count=sizes.index_slots,
@@ -112,6 +116,7 @@ def make_queues_and_index(
         for name in (QUEUE_DIRECTORY, INDEX_DIRECTORY):
             (work / MADE / root.name / name).rename(root / name)
     shutil.rmtree(work / MADE)
+    progress.advance(size)
 
 
 def finish_store(
@@ -129,13 +134,11 @@ def finish_store(
     """
     queues = written.queues.queues
     table = dict(topics) if topics is not None else join_topics(sources.configs, chosen)
+    counts: dict[str, int] = {}
     for topic, queue_id in queues:
-        fields = table.setdefault(topic, new_topic(topic, queue_id + 1))
-        if topics is None and topic not in sources.configs[0].topics:
-            known = {**fields}
-            for count in ("readQueueNums", "writeQueueNums"):
-                known[count] = max(int(known.get(count, 1)), queue_id + 1)
-            table[topic] = known
+        counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+    for topic, count in counts.items():
+        table.setdefault(topic, new_topic(topic, count))
     offsets: Offsets = {}
     dropped: list[str] = []
     if carry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import uuid
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -52,7 +52,7 @@ def _write_file(
 ) -> tuple[int, list[Hole]]:
     number, slabs = item
     path = Path(directory, f"part-{number:05d}.parquet")
-    partial_path = path.with_suffix(f".{os.getpid()}.tmp")
+    partial_path = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     written = _Groups(partial_path)
     holes: list[Hole] = []
     for slab in slabs:

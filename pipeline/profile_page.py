@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from pipeline.html_parts import STYLE, duration, label, moment, section, table
 from pipeline.progress import size_text
 
 if TYPE_CHECKING:
@@ -22,29 +22,6 @@ COLOURS: Final = (
 )  # fmt: skip
 OTHERS: Final = "all others"
 CONFIG: Final = {"displayModeBar": False, "responsive": True}
-STYLE: Final = """
-:root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #202428; background: #f4f5f7; margin: 0; }
-main { max-width: 1180px; margin: 0 auto; padding: 24px; }
-h1 { font-size: 24px; margin: 0 0 2px; }
-h2 { font-size: 17px; margin: 0 0 2px; }
-p.note { color: #5b636c; margin: 0 0 10px; }
-section { background: #fff; border: 1px solid #e1e4e8; border-radius: 8px; padding: 18px 20px; margin: 18px 0; }
-.figures { display: flex; flex-wrap: wrap; gap: 10px 36px; margin: 16px 0 0; }
-.figures div { min-width: 110px; }
-.figures b { display: block; font-size: 21px; font-weight: 600; }
-.figures span { color: #5b636c; font-size: 13px; }
-.pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 18px; }
-@media (max-width: 900px) { .pair { grid-template-columns: minmax(0, 1fr); } }
-.pair section { margin: 0; min-width: 0; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th { text-align: left; color: #5b636c; font-weight: 500; border-bottom: 1px solid #d5d9de; padding: 5px 10px 5px 0; }
-td { border-bottom: 1px solid #eef0f2; padding: 5px 10px 5px 0; }
-td.n, th.n { text-align: right; white-space: nowrap; padding-left: 12px; font-variant-numeric: tabular-nums; }
-td.name { word-break: break-all; }
-.bad { color: #b3261e; }
-"""
 
 
 def page(profile: Profile) -> str:
@@ -59,29 +36,29 @@ def page(profile: Profile) -> str:
     if profile.messages:
         colours = _colours(profile)
         parts += [
-            _section("Messages over time", _rate_note(profile), _rates(profile, colours)),
+            section("Messages over time", _rate_note(profile), _rates(profile, colours)),
             "<div class='pair'>",
-            _section(
+            section(
                 "Topics by bytes",
                 "Of the log, records with everything in them.",
                 _topics(profile, colours),
             ),
-            _section("Sizes of messages", _size_note(profile), _sizes(profile)),
+            section("Sizes of messages", _size_note(profile), _sizes(profile)),
             "</div>",
-            _section(
+            section(
                 "Topics",
                 "Skew is what the fullest queue has, over what it would have if all were alike.",
                 _topic_table(profile),
             ),
             "<div class='pair'>",
-            _section(
+            section(
                 "Queues", "Messages of each queue of the fullest topics.", _queues(profile, colours)
             ),
-            _section("Hot keys", _key_note(profile), _keys(profile)),
+            section("Hot keys", _key_note(profile), _keys(profile)),
             "</div>",
         ]
     parts.append(
-        _section(
+        section(
             "Consumer groups",
             "From the offsets on disk; a running reader saves them now and then.",
             _groups(profile),
@@ -117,15 +94,11 @@ def _head(profile: Profile) -> str:
         else f"<p class='note'>{escape(', '.join(profile.stores))}</p>"
     )
     span = (
-        f"{_time(profile.begin_ms)} to {_time(profile.end_ms)}, UTC"
+        f"{moment(profile.begin_ms)} to {moment(profile.end_ms)}, UTC"
         if profile.messages
         else "no messages"
     )
     return f"<h1>{escape(_title(profile))}</h1><p class='note'>{span}</p>{stores}<div class='figures'>{shown}</div>"
-
-
-def _section(title: str, note: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2><p class='note'>{escape(note)}</p>{content}</section>"
 
 
 def _colours(profile: Profile) -> dict[str, str]:
@@ -196,7 +169,7 @@ def _topics(profile: Profile, colours: dict[str, str]) -> str:
     shown.reverse()
     figure = go.Figure(
         go.Bar(
-            x=[size for _, size in shown], y=[_label(name) for name, _ in shown], orientation="h",
+            x=[size for _, size in shown], y=[label(name) for name, _ in shown], orientation="h",
             marker_color=[colours[name] for name, _ in shown],
             text=[size_text(size) for _, size in shown], textposition="auto",
             customdata=[100 * size / profile.bytes for _, size in shown],
@@ -228,7 +201,7 @@ def _queues(profile: Profile, colours: dict[str, str]) -> str:
     for topic in profile.topics[:TOPICS_SHOWN]:
         mine = [queue for queue in profile.queues if queue.topic == topic.topic]
         figure.add_bar(
-            x=[_label(topic.topic)] * len(mine), y=[queue.messages for queue in mine],
+            x=[label(topic.topic)] * len(mine), y=[queue.messages for queue in mine],
             marker_color=colours[topic.topic], marker_line={"width": 1, "color": "#fff"},
             showlegend=False, customdata=[
                 f"queue {queue.queue_id}" + (f" of {escape(queue.store)}" if several else "") for queue in mine
@@ -246,7 +219,7 @@ def _keys(profile: Profile) -> str:
     figure = go.Figure(
         go.Bar(
             x=[key.messages for key in shown],
-            y=[_label(f"{key.key}  ({key.topic})", 44) for key in shown],
+            y=[label(f"{key.key}  ({key.topic})", 44) for key in shown],
             orientation="h", marker_color=COLOURS[1],
             hovertemplate="%{y}<br>%{x:,} messages<extra></extra>",
         )
@@ -266,7 +239,7 @@ def _topic_table(profile: Profile) -> str:
         for topic in profile.topics
     ]  # fmt: skip
     names = ("topic", "messages", "bytes", "mean size", "p50", "p99", "queues", "skew")
-    return _table(names, rows, {at for at, row in enumerate(rows) if float(row[-1]) >= 2})
+    return table(names, rows, {at for at, row in enumerate(rows) if float(row[-1]) >= 2})
 
 
 def _groups(profile: Profile) -> str:
@@ -278,7 +251,7 @@ def _groups(profile: Profile) -> str:
         where = (lag.group, lag.topic, *((lag.store,) if several else ()))
         rows.append(
             (
-                *where, f"{lag.lag:,}", _duration(lag.behind_ms) if lag.lag else "",
+                *where, f"{lag.lag:,}", duration(lag.behind_ms) if lag.lag else "",
                 str(lag.worst_queue) if lag.lag else "", f"{lag.lost:,}" if lag.lost else "",
             )
         )  # fmt: skip
@@ -291,30 +264,11 @@ def _groups(profile: Profile) -> str:
         "worst queue",
         "lost",
     )
-    return _table(names, rows, set(), texts=3 if several else 2)
-
-
-def _table(
-    names: Sequence[str], rows: Iterable[Sequence[str]], bad: set[int], *, texts: int = 1
-) -> str:
-    kinds = ["name" if at < texts else "n" for at in range(len(names))]
-    head = "".join(
-        f"<th class='{kind}'>{escape(name)}</th>" for name, kind in zip(names, kinds, strict=True)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<td class='{kind}{' bad' if number in bad and at == len(row) - 1 else ''}'>{escape(cell)}</td>"
-            for at, (cell, kind) in enumerate(zip(row, kinds, strict=True))
-        )
-        + "</tr>"
-        for number, row in enumerate(rows)
-    )
-    return f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    return table(names, rows, set(), texts=3 if several else 2)
 
 
 def _rate_note(profile: Profile) -> str:
-    return f"By store time, in intervals of {_duration(profile.interval_ms)}; drag to zoom, double-click to go back."
+    return f"By store time, in intervals of {duration(profile.interval_ms)}; drag to zoom, double-click to go back."
 
 
 def _size_note(profile: Profile) -> str:
@@ -329,23 +283,3 @@ def _key_note(profile: Profile) -> str:
         f", each at most {profile.hot_keys_missed:,} too few" if profile.hot_keys_missed else ""
     )
     return f"About {profile.distinct_keys:,} pairs of topic and key in all{missed}."
-
-
-def _label(text: str, limit: int = 28) -> str:
-    """Return a text for a plot, whose labels are read as HTML."""
-    return escape(_short(text, limit))
-
-
-def _short(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 9]}…{text[-8:]}"
-
-
-def _time(timestamp_ms: int) -> str:
-    return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _duration(milliseconds: int) -> str:
-    for unit, name in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
-        if milliseconds >= unit:
-            return f"{milliseconds / unit:.3g} {name}"
-    return f"{milliseconds} ms"

@@ -26,10 +26,11 @@ from pipeline.new_store import NewStore, Sources, finish_store, make_queues_and_
 from pipeline.plan import LogPiece, QueueKey
 from pipeline.progress import job_progress
 from pipeline.session import read_messages
+from pipeline.slab_layout import Change
 from pipeline.slabs import Longs, Rows, Served, Taken, cut_slabs
 from pipeline.store_config import new_topic
 from pipeline.store_files import ByteArray, StoreFiles
-from pipeline.store_out import Change, write_logs
+from pipeline.store_out import write_logs
 from pipeline.store_settings import store_settings
 from pipeline.work import PIECE_BYTES
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
@@ -211,8 +212,7 @@ def _to_store(
                 file_size=sources.sizes.commit_log, keep_offsets=False, watched={},
                 progress=progress,
             )  # fmt: skip
-            progress.step = "queues and index"
-            make_queues_and_index(spark, work, [work], sources.sizes)
+            make_queues_and_index(spark, work, [work], sources.sizes, progress)
             topics = None
             if to_topic is not None:
                 count = max((queue_id for _, queue_id in result.logs[0].queues.queues), default=0)

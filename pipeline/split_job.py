@@ -15,9 +15,10 @@ from pipeline.errors import InvalidOption
 from pipeline.new_directory import new_directory
 from pipeline.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.progress import job_progress
+from pipeline.slab_layout import Change
 from pipeline.slabs import Served, cut_slabs
 from pipeline.store_config import watched_places
-from pipeline.store_out import Change, write_logs
+from pipeline.store_out import write_logs
 from pipeline.walk import Hole
 from pipeline.work import PIECE_BYTES
 from storage.format.names import LIGHT_QUEUE_PREFIX
@@ -68,9 +69,8 @@ def split(
                 file_size=sources.sizes.commit_log, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip
-            progress.step = "queues and index"
             roots = [work / name for name, _ in groups]
-            make_queues_and_index(spark, work, roots, sources.sizes)
+            make_queues_and_index(spark, work, roots, sources.sizes, progress)
             made = [
                 finish_store(work / name, log, sources, _belongs(names, log.light_queues)).at(
                     Path(target) / name
