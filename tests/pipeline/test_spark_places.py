@@ -15,14 +15,13 @@ import pytest
 from engine_store import small_config
 from fsspec.implementations.memory import MemoryFileSystem
 from golden import STORES, golden_store
-from pyspark.sql.types import StructType
+from spark_schemas import schema_of
 
 from pipeline.errors import InvalidOption, NotAStore, PipelineError
 from pipeline.options import parse_options
 from pipeline.places import GAP_MAX, Url, joined, map_file
 from pipeline.plan import plan_messages
 from pipeline.read import Reader
-from pipeline.schemas import columns_of, ddl
 from pipeline.source import wanted_columns
 from pipeline.store_files import StoreFiles
 from pipeline.tables import parts_of, read_part
@@ -85,8 +84,7 @@ def in_memory() -> Iterator[Any]:
 def read(store: str, **given: str) -> pa.Table:
     """All of a read in this process, without Spark."""
     options = parse_options({"store": store, **given})
-    names = columns_of("messages", headers=options.include_headers)
-    columns = wanted_columns(options, StructType.fromDDL(ddl(names)))
+    columns = wanted_columns(options, schema_of())
     batches = [
         batch
         for pieces in plan_messages(options)
@@ -97,7 +95,7 @@ def read(store: str, **given: str) -> pa.Table:
 
 def table(store: str, name: str) -> list[dict[str, Any]]:
     options = parse_options({"store": store, "table": name})
-    columns = wanted_columns(options, StructType.fromDDL(ddl(columns_of(name))))
+    columns = wanted_columns(options, schema_of(table=name))
     return [
         row
         for part in parts_of(store, name)
@@ -123,9 +121,7 @@ def fill(directory: Path, topics: tuple[tuple[str, int], ...]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if name != "defaults"])  # of 1.5 GiB
-def test_every_record_of_a_brokers_store_is_read_alike(
-    spark: Any, in_memory: Any, name: str
-) -> None:
+def test_every_record_of_a_brokers_store_is_read_alike(in_memory: Any, name: str) -> None:
     """Field by field what a read of the directory gives, itself compared with the broker's dump."""
     here, there = str(golden_store(name)), f"memory://stores/{name}"
     in_memory.put(here, f"/stores/{name}", recursive=True)
@@ -136,7 +132,7 @@ def test_every_record_of_a_brokers_store_is_read_alike(
 
 
 @pytest.mark.parametrize("name", ["basic", "lmq", "cleaned", "syncflushkilled"])
-def test_every_table_is_read_alike(spark: Any, in_memory: Any, name: str) -> None:
+def test_every_table_is_read_alike(in_memory: Any, name: str) -> None:
     here, there = str(golden_store(name)), f"memory://stores/{name}"
     in_memory.put(here, f"/stores/{name}", recursive=True)
 
@@ -189,7 +185,7 @@ def test_planning_fetches_little(tmp_path: Path, counted: Any) -> None:
     assert 0 < log < log_bytes / 8
 
 
-def test_one_small_topic_fetches_little(spark: Any, tmp_path: Path, counted: Any) -> None:
+def test_one_small_topic_fetches_little(tmp_path: Path, counted: Any) -> None:
     """Records far apart are fetched one by one, not with the megabytes between them."""
     fill(tmp_path / "store", (("big", 12_000), ("small", 12)))
     counted().put(str(tmp_path / "store"), "/store", recursive=True)
@@ -203,7 +199,7 @@ def test_one_small_topic_fetches_little(spark: Any, tmp_path: Path, counted: Any
 
 
 def test_a_copy_that_is_older_than_its_checkpoint_ends_at_its_last_record(
-    spark: Any, tmp_path: Path, in_memory: Any
+    tmp_path: Path, in_memory: Any
 ) -> None:
     """Copied while in use, log first: checkpoint and queues tell of records that are not there."""
     directory = tmp_path / "store"
@@ -221,9 +217,7 @@ def test_a_copy_that_is_older_than_its_checkpoint_ends_at_its_last_record(
     assert read("memory://stores/live", subscribe="a").equals(before)
 
 
-def test_records_that_no_queue_of_a_copy_knows_are_read(
-    spark: Any, tmp_path: Path, in_memory: Any
-) -> None:
+def test_records_that_no_queue_of_a_copy_knows_are_read(tmp_path: Path, in_memory: Any) -> None:
     """Copied while in use, queues first: the log has more than they tell."""
     directory = tmp_path / "store"
     fill(directory, (("a", 50), ("b", 1)))
@@ -236,7 +230,7 @@ def test_records_that_no_queue_of_a_copy_knows_are_read(
     assert read("memory://stores/live").equals(read(str(directory)))
 
 
-def test_damage_behind_a_url_is_told_alike(spark: Any, tmp_path: Path, in_memory: Any) -> None:
+def test_damage_behind_a_url_is_told_alike(tmp_path: Path, in_memory: Any) -> None:
     directory = tmp_path / "store"
     fill(directory, (("a", 50),))
     log = next((directory / "commitlog").iterdir())
@@ -264,13 +258,11 @@ def test_storage_options_reach_the_file_system_and_no_message(tmp_path: Path, co
     assert "s3cr3t" not in repr(options)
 
 
-def test_a_file_that_went_after_the_plan_is_lost_data(
-    spark: Any, tmp_path: Path, in_memory: Any
-) -> None:
+def test_a_file_that_went_after_the_plan_is_lost_data(tmp_path: Path, in_memory: Any) -> None:
     fill(tmp_path / "store", (("a", 50),))
     in_memory.put(str(tmp_path / "store"), "/stores/s", recursive=True)
     options = parse_options({"store": "memory://stores/s", "failOnDataLoss": "false"})
-    columns = wanted_columns(options, StructType.fromDDL("topic string"))
+    columns = wanted_columns(options, schema_of("topic"))
     tasks = plan_messages(options)
     in_memory.rm("/stores/s/commitlog", recursive=True)
 

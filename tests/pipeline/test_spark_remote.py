@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,14 @@ import pyarrow as pa
 import pytest
 from engine_store import small_config
 from golden import golden_copy
-from pyspark.sql.types import StructType
-from real_processes import Running, one_service
+from real_processes import one_service
+from restarting_reader import Restarting
+from spark_schemas import schema_of
 
 from pipeline.errors import DataLost, PipelineError, ReaderUnavailable
 from pipeline.options import parse_options
 from pipeline.plan import plan_messages
 from pipeline.read import Reader
-from pipeline.remote_view import RemoteView
-from pipeline.schemas import columns_of, ddl
 from pipeline.source import wanted_columns
 from storage import Message, MessageStore
 
@@ -38,39 +37,10 @@ def reader_of(store: Path) -> Iterator[str]:
         yield running.wait_serving("reader")[0]
 
 
-class Restarting:
-    """A reader process that can be killed and started again at the same address."""
-
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Restarting:
-        self._start("127.0.0.1:0")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _start(self, listen: str) -> None:
-        running = Running(
-            "services.reader", "--store", str(self._store), "--listen", listen,
-            "--drain-grace-seconds", "0.2",
-        )  # fmt: skip
-        self._running = self._stack.enter_context(running)
-        self.address = self._running.wait_serving("reader")[0]
-
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        self._running.stop(number)
-
-    def start(self) -> None:
-        self._start(self.address)
-
-
 def read(**given: str) -> pa.Table:
     """All of a read in this process, in the order of queues."""
     options = parse_options(given)
-    columns = wanted_columns(options, StructType.fromDDL(ddl(columns_of("messages", headers=True))))
+    columns = wanted_columns(options, schema_of())
     reader = Reader(options, columns)
     batches = [batch for pieces in plan_messages(options) for batch in reader.read(pieces)]
     table = pa.Table.from_batches(batches, columns.schema)
@@ -117,9 +87,7 @@ def address(filled: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     "name", ["basic", "features", "lmq", "propcrc", "cleaned", "killed-recovered"]
 )
-def test_every_record_of_a_brokers_store_is_read_alike(
-    spark: Any, tmp_path: Path, name: str
-) -> None:
+def test_every_record_of_a_brokers_store_is_read_alike(tmp_path: Path, name: str) -> None:
     """Compressed bodies, hosts of IPv6, long topics, light queues: every field of every record."""
     store = golden_copy(name, tmp_path)
     with reader_of(store) as address:
@@ -155,12 +123,12 @@ def test_spark_reads_what_it_reads_of_the_files(spark: Any, filled: Path, addres
     ids=str,
 )
 def test_options_mean_what_they_mean_for_files(
-    spark: Any, filled: Path, address: str, given: dict[str, str]
+    filled: Path, address: str, given: dict[str, str]
 ) -> None:
     assert read(endpoint=address, **given).equals(read(store=str(filled), **given))
 
 
-def test_times_mean_what_they_mean_for_files(spark: Any, filled: Path, address: str) -> None:
+def test_times_mean_what_they_mean_for_files(filled: Path, address: str) -> None:
     times = read(store=str(filled), subscribe="t", startingOffsets='{"t": {"0": 9000, "2": -2}}')
     moment = str(int(times["storeTimestamp"][0].as_py().timestamp() * 1000))
     for given in (
@@ -203,7 +171,7 @@ def test_the_table_of_queues_is_that_of_the_files(spark: Any, filled: Path, addr
 
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
-def test_damaged_records_are_told_alike(spark: Any, tmp_path: Path, mode: str) -> None:
+def test_damaged_records_are_told_alike(tmp_path: Path, mode: str) -> None:
     """The reader finds the damage; the mode decides what a row of it is."""
     with MessageStore.open(tmp_path / "s", small_config(**FILES)) as store:
         store.create_topic("t", 1)
@@ -240,12 +208,12 @@ def test_a_header_only_schema_decodes_only_that(spark: Any, address: str) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 def test_a_reader_that_goes_in_the_middle_loses_and_doubles_nothing(
-    spark: Any, filled: Path, number: signal.Signals
+    filled: Path, number: signal.Signals
 ) -> None:
     """Each answer that came is kept; the next call asks for what follows it."""
     with Restarting(filled) as reader:
         options = parse_options({"endpoint": reader.address, "subscribe": "t"})
-        columns = wanted_columns(options, StructType.fromDDL("queueId int, queueOffset bigint"))
+        columns = wanted_columns(options, schema_of("queueId", "queueOffset"))
         (pieces,) = plan_messages(options)
         rows: list[tuple[int, int]] = []
         for count, batch in enumerate(Reader(options, columns).read(pieces)):
@@ -284,10 +252,10 @@ def test_a_query_outlives_kills_of_the_reader(spark: Any, filled: Path) -> None:
     assert seen == {key: (sum(range(count)), count) for key, count in sizes.items()}
 
 
-def test_a_reader_that_stays_away_is_named(spark: Any, filled: Path) -> None:
+def test_a_reader_that_stays_away_is_named(filled: Path) -> None:
     with Restarting(filled) as reader:
         options = parse_options({"endpoint": reader.address, "endpointTimeoutMs": "500"})
-        columns = wanted_columns(options, StructType.fromDDL("topic string"))
+        columns = wanted_columns(options, schema_of("topic"))
         (pieces,) = plan_messages(options)
         reader.kill()
         began = time.monotonic()
@@ -297,7 +265,7 @@ def test_a_reader_that_stays_away_is_named(spark: Any, filled: Path) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_what_a_reader_has_no_more_is_lost_data(spark: Any, tmp_path: Path) -> None:
+def test_what_a_reader_has_no_more_is_lost_data(tmp_path: Path) -> None:
     """Removed between plan and read: an error, or the rest with failOnDataLoss=false."""
     with MessageStore.open(tmp_path / "s", small_config()) as store:
         store.create_topic("t", 1)
@@ -305,7 +273,7 @@ def test_what_a_reader_has_no_more_is_lost_data(spark: Any, tmp_path: Path) -> N
     with Restarting(tmp_path / "s") as reader:
         options = {"endpoint": reader.address, "endpointTimeoutMs": "500"}
         (pieces,) = plan_messages(parse_options(options))
-        columns = wanted_columns(parse_options(options), StructType.fromDDL("queueOffset bigint"))
+        columns = wanted_columns(parse_options(options), schema_of("queueOffset"))
         reader.kill()
         first = min((tmp_path / "s" / "commitlog").iterdir())
         first.unlink()
@@ -333,7 +301,7 @@ def test_what_a_reader_has_no_more_is_lost_data(spark: Any, tmp_path: Path) -> N
     ids=str,
 )
 def test_a_wrong_option_is_named_when_planned(
-    spark: Any, address: str, given: dict[str, str], problem: str
+    address: str, given: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(PipelineError, match=problem):
         plan_messages(parse_options({"endpoint": address, **given}))
@@ -355,7 +323,7 @@ def test_another_service_is_no_reader(filled: Path) -> None:
             plan_messages(parse_options({"endpoint": address}))
 
 
-def test_an_offset_that_was_removed_is_lost_data(spark: Any, tmp_path: Path) -> None:
+def test_an_offset_that_was_removed_is_lost_data(tmp_path: Path) -> None:
     store = golden_copy("cleaned", tmp_path)
     with reader_of(store) as address:
         queues = read(endpoint=address)
@@ -480,29 +448,6 @@ def test_a_stream_of_the_files_goes_on_through_the_reader(
 
     assert first.rows == [("t", 1, n) for n in range(30)]
     assert second.rows == [("t", 1, 30 + n) for n in range(10)]
-
-
-def test_an_idle_look_is_one_small_question(
-    tmp_path: Path, live: tuple[MessageStore, Restarting], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, reader = live
-    put(store, "t", 0, 5)
-    view = RemoteView(parse_options({"endpoint": reader.address}, streaming=True))
-    asked: list[str] = []
-    ask = view._endpoint._ask
-    monkeypatch.setattr(
-        view._endpoint, "_ask", lambda method, r: asked.append(method.path) or ask(method, r)
-    )
-    first = view.look()
-    until_idle = [view.look() for _ in range(5)]
-    put(store, "t", 0, 5)
-    later = view.look()
-    view.close()
-
-    assert asked[:1] == ["/penstock.v1.Reader/ListQueues"]
-    assert all(look is first for look in until_idle)
-    assert set(asked[1:6]) == {"/penstock.v1.Reader/GetReaderStatus"}
-    assert later.spans[("t", 0)].end == 10
 
 
 def test_a_stream_of_an_unknown_topic_is_refused(

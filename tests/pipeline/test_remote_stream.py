@@ -1,0 +1,212 @@
+"""Streams from a reader service, driven as Spark drives them: offsets, caps, new queues, lost ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_store import small_config
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from restarting_reader import Restarting
+from spark_schemas import schema_of
+from stream_query import Query, Row, through_json
+
+from pipeline.errors import DataLost, InvalidOption, ReaderUnavailable, WrongCheckpoint
+from pipeline.options import parse_options
+from pipeline.remote_view import RemoteView
+from pipeline.stream import StreamReader, make_stream_reader
+from storage import Message, MessageStore
+
+FILES = {"commit_log_file_size": 8 << 20, "consume_queue_file_size": 20 * 5_000}
+
+
+def put(store: MessageStore, topic: str, queue_id: int, count: int, size: int = 100) -> None:
+    store.put_all([Message(topic=topic, queue_id=queue_id, body=b"x" * size) for _ in range(count)])
+
+
+def stream_of(reader: Restarting | str, **options: Any) -> StreamReader:
+    address = reader if isinstance(reader, str) else reader.address
+    given = {name: str(value) for name, value in {"endpoint": address, **options}.items()}
+    return make_stream_reader(given, schema_of("topic", "queueId", "queueOffset"))
+
+
+def rows_of(topic: str, queue_id: int, begin: int, end: int) -> list[Row]:
+    return [(topic, queue_id, number) for number in range(begin, end)]
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[tuple[MessageStore, Restarting]]:
+    """A store whose writer runs here, topic t of 3 queues, and its reader process."""
+    with MessageStore.open(tmp_path / "s", small_config(**FILES)) as store:
+        store.create_topic("t", 3)
+        with Restarting(tmp_path / "s") as reader:
+            yield store, reader
+
+
+Live = tuple[MessageStore, Restarting]
+
+
+def test_latest_is_decided_once(live: Live) -> None:
+    """By the first batch, though Spark asks for the initial offset twice; a restart goes on."""
+    store, reader = live
+    put(store, "t", 0, 10)
+    query = Query(stream_of(reader, subscribe="t"))
+    assert query.step() == []
+    put(store, "t", 0, 5)
+    put(store, "t", 1, 5)  # a queue that was not there: from its beginning
+    again = Query(stream_of(reader, subscribe="t"), query.start)
+
+    assert sorted(again.drain()) == rows_of("t", 0, 10, 15) + rows_of("t", 1, 0, 5)
+    assert again.step() is None
+
+
+def test_a_batch_that_is_run_again_reads_the_same(live: Live) -> None:
+    store, reader = live
+    put(store, "t", 0, 20)
+    first = stream_of(reader, subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=8)
+    start = through_json(first.initialOffset())
+    end = through_json(first.latestOffset(start, first.getDefaultReadLimit()))
+    put(store, "t", 0, 20)
+    put(store, "t", 2, 20)
+    again = Query(stream_of(reader, subscribe="t", startingOffsets="earliest"))
+
+    assert Query(first).run(start, end) == again.run(start, end) == rows_of("t", 0, 0, 8)
+
+
+def test_caps_are_shared_out_and_nothing_is_left(live: Live) -> None:
+    store, reader = live
+    for queue_id, count in enumerate((300, 60, 6)):
+        put(store, "t", queue_id, count)
+    wanted = [row for q, count in enumerate((300, 60, 6)) for row in rows_of("t", q, 0, count)]
+    options: dict[str, Any] = {"subscribe": "t", "startingOffsets": "earliest"}
+    by_count = Query(stream_of(reader, maxOffsetsPerTrigger=50, **options))
+    by_bytes = Query(stream_of(reader, maxBytesPerTrigger=20_000, **options))
+
+    assert sorted(by_count.drain()) == sorted(by_bytes.drain()) == wanted
+    assert {len(batch) for batch in by_count.batches[:-1]} == {50}
+    assert 3 <= len(by_bytes.batches) <= 10
+
+
+def test_without_a_selection_every_queue_is_read_and_new_topics_come(live: Live) -> None:
+    store, reader = live
+    put(store, "t", 0, 3)
+    query = Query(stream_of(reader, startingOffsets="earliest"))
+    assert query.drain() == rows_of("t", 0, 0, 3)
+    store.create_topic("new", 1)
+    put(store, "new", 0, 4)
+    assert query.drain() == rows_of("new", 0, 0, 4)
+
+
+def test_an_available_now_run_ends_where_it_began_to_look(live: Live) -> None:
+    store, reader = live
+    put(store, "t", 0, 30)
+    stream = stream_of(reader, startingOffsets="earliest", maxOffsetsPerTrigger=20)
+    stream.prepareForTriggerAvailableNow()
+    put(store, "t", 0, 30)
+    assert Query(stream).drain() == rows_of("t", 0, 0, 30)
+
+
+def test_a_restarted_reader_loses_and_doubles_nothing(live: Live) -> None:
+    """Gone while a batch is planned and while it runs; back at the same address."""
+    store, reader = live
+    query = Query(stream_of(reader, subscribe="t", startingOffsets="earliest"))
+    seen: list[Row] = []
+    for turn in range(3):
+        put(store, "t", turn, 100)
+        seen += query.drain()
+        reader.kill()
+        reader.start()
+    put(store, "t", 0, 10)
+    seen += query.drain()
+
+    assert sorted(seen) == (
+        rows_of("t", 0, 0, 110) + rows_of("t", 1, 0, 100) + rows_of("t", 2, 0, 100)
+    )
+
+
+def test_the_checkpoint_of_a_stream_of_files_serves_here_and_back(
+    tmp_path: Path, live: Live
+) -> None:
+    """The store is known by its id, however it is reached."""
+    store, reader = live
+    options = {"subscribe": "t", "startingOffsets": "earliest"}
+    schema = schema_of("topic", "queueId", "queueOffset")
+    files = {"store": str(tmp_path / "s"), **options}
+    put(store, "t", 1, 30)
+    first = Query(make_stream_reader(files, schema))
+    assert first.drain() == rows_of("t", 1, 0, 30)
+    put(store, "t", 1, 10)
+    second = Query(stream_of(reader, **options), first.start)
+    assert second.drain() == rows_of("t", 1, 30, 40)
+    put(store, "t", 1, 10)
+    third = Query(make_stream_reader(files, schema), second.start)
+    assert third.drain() == rows_of("t", 1, 40, 50)
+
+
+def test_another_store_at_the_address_is_refused(tmp_path: Path, live: Live) -> None:
+    store, reader = live
+    put(store, "t", 0, 3)
+    query = Query(stream_of(reader, startingOffsets="earliest"))
+    query.drain()
+    with MessageStore.open(tmp_path / "other", small_config(**FILES)) as other:
+        other.create_topic("t", 1)
+        put(other, "t", 0, 9)
+        with Restarting(tmp_path / "other") as elsewhere:
+            there = Query(stream_of(elsewhere, startingOffsets="earliest"), query.start)
+            with pytest.raises(WrongCheckpoint):
+                there.step()
+
+
+def test_a_deleted_log_file_is_lost_data(tmp_path: Path) -> None:
+    """What retention took before it was read: an error, or on from the oldest."""
+    with MessageStore.open(tmp_path / "s", small_config()) as store:
+        store.create_topic("t", 1)
+        put(store, "t", 0, 5)
+        with Restarting(tmp_path / "s") as reader:
+            query = Query(stream_of(reader, subscribe="t", startingOffsets="earliest"))
+            query.drain()
+            for _ in range(20):
+                put(store, "t", 0, 50, 200)
+    min((tmp_path / "s" / "commitlog").iterdir()).unlink()
+    with Restarting(tmp_path / "s") as reader:
+        with pytest.raises(DataLost, match="failOnDataLoss"):
+            Query(stream_of(reader, subscribe="t"), query.start).step()
+        going_on = stream_of(reader, subscribe="t", failOnDataLoss="false")
+        rows = Query(going_on, query.start).drain()
+
+    assert rows == rows_of("t", 0, 1005 - len(rows), 1005) and 0 < len(rows) < 1000
+
+
+def test_wrong_streams_are_refused_soon(live: Live) -> None:
+    _, reader = live
+    unknown = stream_of(reader, subscribe="nothing")
+    with pytest.raises(InvalidOption, match="no topic is named 'nothing'; topics: t"):
+        unknown.latestOffset(unknown.initialOffset(), ReadAllAvailable())
+    nowhere = stream_of("127.0.0.1:1")
+    with pytest.raises(ReaderUnavailable, match=r"no reader service answers at 127\.0\.0\.1:1 "):
+        nowhere.latestOffset(nowhere.initialOffset(), ReadAllAvailable())
+    with pytest.raises(InvalidOption, match="endingOffsets"):
+        stream_of(reader, endingOffsets="latest")
+
+
+def test_an_idle_look_is_one_small_question(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, reader = live
+    put(store, "t", 0, 5)
+    view = RemoteView(parse_options({"endpoint": reader.address}, streaming=True))
+    asked: list[str] = []
+    ask = view._endpoint._ask
+    monkeypatch.setattr(
+        view._endpoint, "_ask", lambda method, r: asked.append(method.path) or ask(method, r)
+    )
+    first = view.look()
+    until_idle = [view.look() for _ in range(5)]
+    put(store, "t", 0, 5)
+    later = view.look()
+    view.close()
+
+    assert asked[:1] == ["/penstock.v1.Reader/ListQueues"]
+    assert all(look is first for look in until_idle)
+    assert set(asked[1:6]) == {"/penstock.v1.Reader/GetReaderStatus"}
+    assert later.spans[("t", 0)].end == 10
