@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import HOSTS, INT64S, TOPICS, property_blocks
 
-from pipeline.decode import COLUMNS, Batch
+from pipeline.decode import COLUMNS, TAGS_NAME, Batch
 from pipeline.gather import OTHER
 from pipeline.walk import Run, walk
 from storage.format.compression import compress
 from storage.format.message_id import encode_message_id
 from storage.format.properties import RESERVED
 from storage.format.record import Record, decode_record, encode_record
+from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, POSITION, PROPERTIES_POSITION
 
 INT32S = st.integers(-(1 << 31), (1 << 31) - 1)
 TIMES = st.integers(-(1 << 52), (1 << 52) - 1)  # whose microseconds are a 64-bit number
@@ -209,6 +210,45 @@ def test_the_fast_kernels_say_when_they_cannot() -> None:
     assert answer("ä\x01ö\x02".encode()) == 1
     assert answer(b"a\x01b\x02a\x01c\x02") == OTHER
     assert answer(b"a\x01\xff\x02") == OTHER
+
+
+@pytest.mark.parametrize("column", [POSITION, BODY_POSITION, PROPERTIES_POSITION])
+@pytest.mark.parametrize("moved", [-(1 << 62), -1000, 1000, 1 << 62])
+def test_kernels_touch_nothing_outside_the_data(column: int, moved: int) -> None:
+    """Rows that point elsewhere, and arrays that are too small, are answered with WRONG."""
+    from pipeline import gather
+
+    log = encode_record(topic="t", queue_id=0, body=b"body", properties_block=b"TAGS\x01a\x02")
+    data = np.frombuffer(log, np.uint8)
+    (step,) = walk(data, 0, 0, len(log))
+    rows = step.rows.copy()
+    ints, longs = np.empty((6, 1), np.int32), np.empty((5, 1), np.int64)
+    offsets, present, out = (
+        np.empty((3, 9), np.int32),
+        np.zeros(1, np.uint8),
+        np.empty(99, np.uint8),
+    )
+
+    def answers() -> dict[int, int]:
+        return {
+            POSITION: gather.read_numbers(data, rows, ints, longs),
+            BODY_POSITION: gather.gather_column(
+                data, rows, BODY_POSITION, BODY_LENGTH, 0, 0, offsets[0], present, out
+            ),
+            PROPERTIES_POSITION: min(
+                gather.gather_tags(data, rows, TAGS_NAME, offsets[0], present, out),
+                gather.gather_pairs(
+                    data, rows, offsets[0], offsets[1], out, offsets[2], out.copy()
+                ),
+            ),
+        }
+
+    assert min(answers().values()) > 0
+    rows[0, column] += moved
+    assert answers()[column] == gather.WRONG
+    rows[0, column] -= moved
+    out = out[:0]
+    assert list(answers().values())[1:] == [gather.WRONG, gather.WRONG]
 
 
 def test_through_spark_as_decoded_plainly(spark: Any, tmp_path: Path) -> None:
