@@ -223,7 +223,7 @@ def test_a_stream_of_a_url_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("name", CLEAN + KILLED)
 @pytest.mark.parametrize("chosen", [{}, {"subscribePattern": ".*"}])
-@pytest.mark.parametrize("cap", [{"maxOffsetsPerTrigger": 150}, {"maxBytesPerTrigger": "150k"}])
+@pytest.mark.parametrize("cap", [{"maxOffsetsPerTrigger": 150}, {"maxBytesPerTrigger": "30k"}])
 def test_a_stream_gives_what_a_batch_gives_of_every_brokers_store(
     name: str, chosen: dict[str, str], cap: dict[str, Any]
 ) -> None:
@@ -277,6 +277,7 @@ def test_records_are_capped_and_shared_in_proportion(live: MessageStore, path: P
 def test_a_small_queue_is_served_beside_a_large_one(live: MessageStore, path: Path) -> None:
     """Its share is less than one record, but its record is the oldest."""
     put(live, "t", 1, 1)
+    threading.Event().wait(0.005)  # times are in milliseconds
     put(live, "t", 0, 500)
     query = Query(
         reader_of(path, subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5)
