@@ -144,9 +144,9 @@ class TransactionUpkeep:
         """Do what is due, if it is time."""
         if time.monotonic() < self._next:
             return
-        with suppress(StoreError):
-            await asyncio.to_thread(self._transactions.resume)
-            await asyncio.to_thread(self._transactions.expire)
+        for work in (self._transactions.resume, self._transactions.expire):
+            with suppress(StoreError):
+                await asyncio.to_thread(work)
         self._next = time.monotonic() + _UPKEEP_SECONDS
 
 

@@ -16,8 +16,10 @@ from staged_records import staged
 
 from penstock.v1 import transactions_pb2 as pb
 from penstock.v1 import writer_pb2, writer_pb2_grpc
+from services.writer import transactions
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
+from storage.errors import StoreFull
 from storage.writer import StoreWriter
 
 
@@ -155,3 +157,30 @@ def test_a_broken_stream_leaves_no_stage(
     while files() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not files()
+
+
+class _Kept:
+    """Counts what upkeep does."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def resume(self) -> None:
+        self.done.append("resume")
+        raise StoreFull("no space")
+
+    def expire(self) -> None:
+        self.done.append("expire")
+
+
+async def test_upkeep_resumes_and_expires_now_and_then_whatever_goes_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = _Kept()
+    upkeep = transactions.TransactionUpkeep(kept)  # type: ignore[arg-type]
+    await upkeep.look()
+    assert kept.done == []
+    monkeypatch.setattr(upkeep, "_next", 0.0)
+    await upkeep.look()
+    await upkeep.look()
+    assert kept.done == ["resume", "expire"]
