@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.v1 import writer_pb2
 from services import process
+from services.listening import check_free
 from services.server import RpcServer
 from services.settings import WriterSettings, load
 from services.writer.acks import Acks
@@ -37,7 +38,10 @@ async def serve(
     settings: WriterSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
-    store = await asyncio.to_thread(StoreWriter.open, settings.store, settings.store_config())
+    check_free(settings.listen)
+    store = await asyncio.to_thread(
+        StoreWriter.open, settings.store, settings.store_config(), waits_for_files=False
+    )
     try:
         acks = Acks(store)
         draining = asyncio.Event()
@@ -54,7 +58,7 @@ async def serve(
             await process.sleep_until(stop, _LOOK_SECONDS)
             acks.wake()
             await server.set_serving(serving=store.status().writable)
-            await upkeep.look()
+            upkeep.look()
         await server.drain()
     finally:
         await asyncio.to_thread(store.close)

@@ -139,15 +139,18 @@ class TransactionUpkeep:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._next = time.monotonic() + _UPKEEP_SECONDS
+        self._working: asyncio.Task[None] | None = None
 
-    async def look(self) -> None:
-        """Do what is due, if it is time."""
-        if time.monotonic() < self._next:
-            return
+    def look(self) -> None:
+        """Begin what is due, if it is time; returns at once."""
+        if time.monotonic() >= self._next and (self._working is None or self._working.done()):
+            self._next = time.monotonic() + _UPKEEP_SECONDS
+            self._working = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
         for work in (self._transactions.resume, self._transactions.expire):
             with suppress(StoreError):
                 await asyncio.to_thread(work)
-        self._next = time.monotonic() + _UPKEEP_SECONDS
 
 
 async def _stage_header(requests: AsyncIterator[bytes]) -> pb.StageHeader:
