@@ -26,6 +26,7 @@ from pipeline.writer_door import WriterDoor
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
+QUESTION_TIMEOUT_MS: Final = "10000"
 
 
 def make_writer(given: dict[str, str], schema: StructType, *, overwrite: bool) -> MessageWriter:
@@ -157,10 +158,7 @@ def is_committed(endpoint: str, app_id: str, version: int) -> bool:
     """Tell whether a transaction, or a later one of its application, is stored. Raises WriteFailed."""
     from penstock.errors import PenstockError
 
-    options = parse_write(
-        {"endpoint": endpoint, "topic": "any"}, [("value", "binary")], streaming=False
-    )
-    with WriterDoor(options) as writer:
+    with _asked(endpoint) as writer:
         try:
             return any(
                 each.app_id == app_id and each.last_version >= version
@@ -172,8 +170,10 @@ def is_committed(endpoint: str, app_id: str, version: int) -> bool:
 
 def queue_count_of(endpoint: str, topic: str) -> int:
     """Return how many queues of a topic can be written. Raises WriteFailed."""
-    options = parse_write(
-        {"endpoint": endpoint, "topic": topic}, [("value", "binary")], streaming=False
-    )
-    with WriterDoor(options) as writer:
+    with _asked(endpoint) as writer:
         return writer.queue_count(topic)
+
+
+def _asked(endpoint: str) -> WriterDoor:
+    given = {"endpoint": endpoint, "topic": "any", "endpointTimeoutMs": QUESTION_TIMEOUT_MS}
+    return WriterDoor(parse_write(given, [("value", "binary")], streaming=False))
