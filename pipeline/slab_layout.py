@@ -23,18 +23,15 @@ NO_LONGS: Final = np.empty(0, np.int64)
 class Change:
     """What becomes of a record besides its place: a new topic, and properties of its own.
 
-    ``queue_count`` brings queue ids below it, by their remainder. ``marks`` gives the bytes of one
-    more property for each record, as ``(bytes, where each begins and the last ends)``.
+    ``marks`` gives the bytes of one more property for each record, as ``(bytes, where each begins and
+    the last ends)``.
     """
 
     topic: str = ""
-    queue_count: int = 0
 
     def key(self, key: QueueKey) -> QueueKey:
         """Return the queue that records of a queue go into."""
         topic, queue_id = key
-        if self.queue_count:
-            queue_id %= self.queue_count
         return self.topic or topic, queue_id
 
     def marks(

@@ -26,7 +26,7 @@ from store_workload import SMALL, TOPICS, run_workload
 from pipeline.errors import InvalidOption, NotAStore, PipelineError
 from pipeline.merge_job import merge
 from pipeline.split_job import split
-from storage import MessageStore
+from storage import Message, MessageStore
 from storage.format.config_json import decode_config
 from storage.message import PullStatus
 from storage.offline import dump
@@ -219,6 +219,24 @@ def test_light_queues_go_with_the_messages_that_are_in_them(spark: Any, tmp_path
     twin = golden_copy("lmq", tmp_path)
     with pytest.raises(PipelineError, match=r"light queue .* is in several stores"):
         merge(spark, [store, twin], tmp_path / "twice")
+
+
+def test_records_of_a_deleted_topic_stay_behind(spark: Any, tmp_path: Path) -> None:
+    """Of one that was made again, what came before its deletion too: no queue serves it."""
+    with MessageStore.open(tmp_path / "store") as store:
+        for name in ("gone", "again"):
+            store.create_topic(name, 1)
+            store.put_all([Message(topic=name, body=f"old {n}".encode()) for n in range(5)])
+            store.delete_topic(name)
+        store.create_topic("again", 1)
+        store.put_all([Message(topic="again", body=f"new {n}".encode()) for n in range(3)])
+    report = merge(spark, [tmp_path / "store"], tmp_path / "new")
+
+    assert (report.store.records, report.store.topics) == (3, 1)
+    with MessageStore.open(tmp_path / "new") as opened:
+        assert [topic.name for topic in opened.list_topics()] == ["again"]
+        assert (opened.min_offset("again", 0), opened.max_offset("again", 0)) == (0, 3)
+    assert_in_order(tmp_path / "new")
 
 
 def test_a_log_without_messages_makes_an_empty_store(spark: Any, tmp_path: Path) -> None:
