@@ -24,6 +24,7 @@ from pipeline.stage_task import CALL_TIMEOUT_S, Staged, stage_task
 from pipeline.write_options import WriteOptions, parse_write
 from pipeline.writer_door import WriterDoor
 
+PLANNING_TIMEOUT_S: Final = 10.0
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 QUESTION_TIMEOUT_MS: Final = "10000"
@@ -57,7 +58,9 @@ def _checked(
         )
     columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     options = parse_write(given, columns, streaming=streaming)
-    with WriterDoor(options) as writer:
+    # A query that is going on waits for a writer that restarts; one that begins is told soon.
+    timeout_s = options.timeout_s if streaming else min(options.timeout_s, PLANNING_TIMEOUT_S)
+    with WriterDoor(options, timeout_s=timeout_s) as writer:
         if options.topic is not None:
             writer.queue_count(options.topic)
         else:

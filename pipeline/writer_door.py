@@ -9,11 +9,11 @@ from pipeline.write_options import WriteOptions
 class WriterDoor:
     """A client of the writer at the endpoint; a context manager that closes it."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, *, timeout_s: float | None = None) -> None:
         from penstock.client import Client  # gRPC: in the process that uses it, and no earlier
 
         self._options = options
-        self.client = Client(writer=options.endpoint, timeout_s=options.timeout_s)
+        self.client = Client(writer=options.endpoint, timeout_s=timeout_s or options.timeout_s)
 
     def __enter__(self) -> WriterDoor:
         return self
