@@ -24,11 +24,7 @@ STREAM_TIMEOUT_S: Final = 120.0
 PASSING: Final = frozenset(
     ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED")  # by one that stops
 )
-ANSWER_BYTES: Final = 5 << 19  # one batch for Spark; see RUN_BYTES in pipeline.read
-LOOKAHEAD: Final = (
-    "grpc.http2.lookahead_bytes",
-    8 << 20,
-)  # the next answers come while one is decoded
+ANSWER_BYTES: Final = 4 << 20
 
 
 class RemoteQueue(NamedTuple):
@@ -230,7 +226,7 @@ class Endpoint:
         from penstock.channel import CHANNEL_OPTIONS
 
         if self._channel is None:
-            self._channel = grpc.insecure_channel(self.address, (*CHANNEL_OPTIONS, LOOKAHEAD))
+            self._channel = grpc.insecure_channel(self.address, CHANNEL_OPTIONS)
         make = self._channel.unary_unary
         if method is wire.PULL_STREAM:
             make = self._channel.unary_stream
