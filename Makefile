@@ -24,8 +24,8 @@ setup: $(STAMPS)/kernels ## Make .venv, install the pinned dependencies, compile
 
 setup-spark: $(STAMPS)/spark ## Add Spark to .venv (0.8 GB; for docs/pipeline.md, not for the store)
 
-demo: setup ## Store and read back 336,776 flights; STAY=1 leaves the services up
-	@$(BIN)/python -m cli.demo $(if $(filter-out 0,$(STAY)),--stay)
+demo: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Store and read back 336,776 flights; STAY=1 leaves the services up, SPARK=0 saves 0.8 GB
+	@$(BIN)/python -m cli.demo $(if $(filter-out 0,$(STAY)),--stay) $(if $(filter 0,$(SPARK)),--no-spark)
 
 ##@ Work on it
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.demo_data import QUEUE_COUNT, Flights, load
+from cli.demo_spark import is_set_up, read_with_spark
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.local_services import LocalServices
 from cli.session import progress_bar
@@ -248,12 +249,18 @@ def print_invitation(console: Console, services: LocalServices, home: Path) -> N
         "status",
     ):
         console.print(f"  {command} {line}", soft_wrap=True)
+    example = Path("docs", "examples", "flights_spark.py")
+    if is_set_up() and example.exists():
+        console.print(
+            f"  {command.partition(' ')[0].removesuffix('penstock')}python {example} {home / 'store'}",
+            soft_wrap=True,
+        )
     console.print(f"\nStop them:    kill {services.process.pid}", soft_wrap=True)
     console.print(f"Remove them:  rm -r {home}", soft_wrap=True)
 
 
-def run(*, stay: bool) -> int:
-    """Run the demo; return the exit code."""
+def run(*, stay: bool, spark: bool) -> int:
+    """Run the demo, its step with Spark if that is wanted; return the exit code."""
     console = Console(highlight=False)
     began = time.monotonic()
     demo = Demo(console)
@@ -279,6 +286,8 @@ def run(*, stay: bool) -> int:
             indexer=services.addresses["indexer"],
         ) as client:
             demo.run(client, flights, store)
+        if spark:
+            read_with_spark(demo, store, home, TOPIC)
         leave = stay and not demo.failures
         if leave:
             print_invitation(console, services, home)
@@ -297,11 +306,15 @@ def main() -> int:
     """Run the demo from the command line."""
     parser = argparse.ArgumentParser(prog="python -m cli.demo", description=__doc__)
     parser.add_argument("--stay", action="store_true", help="leave the services up")
+    parser.add_argument("--no-spark", action="store_true", help="leave the step with Spark out")
     arguments = parser.parse_args()
+    if not arguments.no_spark and not is_set_up():
+        print("demo: Spark is not set up: make setup-spark, or --no-spark", file=sys.stderr)  # noqa: T201
+        return ExitCode.USAGE
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        return run(stay=arguments.stay)
+        return run(stay=arguments.stay, spark=not arguments.no_spark)
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)  # noqa: T201
         return ExitCode.INTERRUPTED

@@ -37,7 +37,7 @@ def test_the_rows_are_all_there_with_keys_tag_and_queue() -> None:
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     """Ctrl-C stops the services, removes their files and is exit code 130, without a traceback."""
     demo = subprocess.Popen(
-        [sys.executable, "-m", "cli.demo"],
+        [sys.executable, "-m", "cli.demo", "--no-spark"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
