@@ -48,10 +48,14 @@ def resident_bytes(root: int) -> tuple[int, int]:
 
 
 class PeakMemory:
-    """Looks every second while it is entered; ``total`` and ``anonymous`` are the highest seen."""
+    """Looks every second while it is entered; ``total`` and ``anonymous`` are the highest seen.
+
+    Not while ``paused``.
+    """
 
     def __init__(self) -> None:
         self.total = self.anonymous = 0
+        self.paused = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -65,6 +69,8 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._stop.wait(INTERVAL_S):
+            if self.paused:
+                continue
             total, anonymous = resident_bytes(os.getpid())
             self.total, self.anonymous = max(self.total, total), max(self.anonymous, anonymous)
 
