@@ -62,6 +62,7 @@ class Engine:
         recovered: Recovered,
         abort_found: bool,
         clock: Clock,
+        waits_for_files: bool,
     ) -> None:
         self.config = config
         self.topics = topics
@@ -87,6 +88,7 @@ class Engine:
             file_size=config.commit_log_file_size,
             warm_ahead_bytes=config.warm_ahead_bytes,
             pool=pool,
+            waits=waits_for_files,
         )
         self.log = CommitLog(
             files,
@@ -328,9 +330,17 @@ class Engine:
 
 
 def open_engine(
-    directory: Path, config: StoreConfig, filesystem: FileSystem, clock: Clock
+    directory: Path,
+    config: StoreConfig,
+    filesystem: FileSystem,
+    clock: Clock,
+    *,
+    waits_for_files: bool = True,
 ) -> Engine:
-    """Lock, recover and start the store in ``directory``, creating it if it is empty."""
+    """Lock, recover and start the store in ``directory``, creating it if it is empty.
+
+    Without ``waits_for_files`` an append never waits for the next log file; see the allocator.
+    """
     paths = StorePaths(directory)
     try:
         filesystem.make_directory(directory)
@@ -344,7 +354,7 @@ def open_engine(
     except PermissionError as error:
         raise NotAStore(f"{directory} cannot be written to: {error.strerror}") from error
     try:
-        engine = _recover_and_wire(paths, config, filesystem, clock, lock)
+        engine = _recover_and_wire(paths, config, filesystem, clock, lock, waits_for_files)
         engine.start()
     except BaseException:
         lock.release()
@@ -354,7 +364,7 @@ def open_engine(
 
 def _recover_and_wire(
     paths: StorePaths, config: StoreConfig, filesystem: FileSystem, clock: Clock,
-    lock: DirectoryLock,
+    lock: DirectoryLock, waits_for_files: bool,
 ) -> Engine:  # fmt: skip
     settings = load_settings(filesystem, paths)
     config = effective_config(filesystem, paths, config, settings)
@@ -406,6 +416,7 @@ def _recover_and_wire(
         filesystem=filesystem, paths=paths, config=config, settings=settings, lock=lock,
         topics=topics, positions=positions, files=files, queues=queues,
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found, clock=clock,
+        waits_for_files=waits_for_files,
     )  # fmt: skip
 
 

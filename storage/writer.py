@@ -108,14 +108,23 @@ class StoreWriter:
         *,
         filesystem: FileSystem | None = None,
         clock: Clock | None = None,
+        waits_for_files: bool = True,
     ) -> StoreWriter:
         """Open a store for writing, creating it in an empty directory, after its recovery.
+
+        An append that needs a log file which is not at hand waits for it, up to 0.2 s or for as
+        long as making it takes; without ``waits_for_files``, as an event loop needs it, it raises
+        StoreBusy and the file is made meanwhile.
 
         Raises StoreLocked, NotAStore, UnsupportedFormat, StoreFull.
         """
         clock = clock or SystemClock()
         engine = open_engine(
-            Path(directory), config or StoreConfig(), filesystem or OsFileSystem(), clock
+            Path(directory),
+            config or StoreConfig(),
+            filesystem or OsFileSystem(),
+            clock,
+            waits_for_files=waits_for_files,
         )
         writer = cls(engine, clock)
         try:

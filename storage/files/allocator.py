@@ -3,6 +3,9 @@
 Two threads, so that a slow creation never delays warming. Creating reserves every block, since a store
 to a hole of a mapped file on a full disk is a signal and not an error. What goes wrong ahead of time
 is forgotten: the writer meets it when it asks, and asking again tries again.
+
+Whoever appends on an event loop must not wait there: without ``waits`` a file that is not at hand is
+refused, made by the thread, and taken with a later try.
 """
 
 from __future__ import annotations
@@ -38,9 +41,13 @@ class MappedFileAllocator:
         file_size: int,
         warm_ahead_bytes: int = 0,
         pool: TransientStorePool | None = None,
+        waits: bool = True,
     ) -> None:
         self._filesystem = filesystem
         self._directory = directory
+        self._waits = waits
+        self._asked: int | None = None  # in vain, without waiting
+        self._problem: Exception | None = None  # of making that one
         self._file_size = file_size
         self._warm_ahead_bytes = warm_ahead_bytes
         self._pool = pool
@@ -66,17 +73,11 @@ class MappedFileAllocator:
     def take(self, start_offset: int) -> MappedFile:
         """Return the new file at ``start_offset``, durable, in a pool buffer where there is a pool.
 
-        Waits a little for it if it is being created, creates it if nobody has. Raises StoreFull,
-        StoreBusy (not created yet, or no free buffer), FileExistsError; all may be tried again.
+        Waits a little for it if it is being created, creates it if nobody has; without ``waits``
+        it only has it created. Raises StoreFull, StoreBusy (not created yet, or no free buffer),
+        FileExistsError; all may be tried again.
         """
-        with self._changed:
-            if not self._changed.wait_for(lambda: not self._is_coming(start_offset), TAKE_WAIT_S):
-                raise StoreBusy(
-                    "the next log file is still being created", retry_delay_ms=RETRY_DELAY_MS
-                )
-            mapped = self._prepared.get(start_offset)
-        if mapped is None:
-            mapped = self._create(start_offset)
+        mapped = self._at_hand(start_offset) or self._create(start_offset)
         # Kept until the buffer is there, for the next attempt.
         with self._changed:
             self._prepared[start_offset] = mapped
@@ -89,6 +90,25 @@ class MappedFileAllocator:
             self._changed.notify_all()
         self.follow(mapped)
         return mapped
+
+    def _at_hand(self, start_offset: int) -> MappedFile | None:
+        """Return the file, or None where nobody else makes it. Raises what ``take`` does."""
+        busy = StoreBusy("the next log file is still being created", retry_delay_ms=RETRY_DELAY_MS)
+        with self._changed:
+            if self._waits or not self._threads:
+                if not self._changed.wait_for(
+                    lambda: not self._is_coming(start_offset), TAKE_WAIT_S
+                ):
+                    raise busy
+                return self._prepared.get(start_offset)
+            if start_offset in self._prepared:
+                return self._prepared[start_offset]
+            if self._asked != start_offset:
+                self._asked, self._problem = start_offset, None
+            if not self._is_coming(start_offset):
+                self._wanted.insert(0, start_offset)
+                self._changed.notify_all()
+            raise (self._problem or busy).with_traceback(None)
 
     def _is_coming(self, start_offset: int) -> bool:
         return self._creating == start_offset or (
@@ -155,12 +175,16 @@ class MappedFileAllocator:
                     continue
                 self._creating = start_offset
             mapped = None
+            problem: Exception | None = None
             try:
-                with suppress(StoreError, OSError):
-                    mapped = self._create(start_offset)
+                mapped = self._create(start_offset)
+            except (StoreError, OSError) as error:
+                problem = error
             finally:
                 with self._changed:
                     self._creating = None
+                    if start_offset == self._asked:
+                        self._problem = problem
                     if mapped is not None:
                         self._prepared[start_offset] = mapped
                     self._changed.notify_all()

@@ -58,8 +58,10 @@ class Load:
                 assert error.code() in (
                     grpc.StatusCode.UNAVAILABLE,
                     grpc.StatusCode.DEADLINE_EXCEEDED,
+                    grpc.StatusCode.RESOURCE_EXHAUSTED,
                 ), error
-                self.refusals += 1
+                # A client tries again by itself when the next log file is still being made.
+                self.refusals += error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
                 time.sleep(0.02)
             number += 1
 

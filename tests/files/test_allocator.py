@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -144,3 +145,59 @@ def test_a_file_that_could_not_be_mapped_can_be_had_later(allocator, filesystem,
         with pytest.raises(OSError, match="EMFILE"):
             allocator.take(0)
     assert allocator.take(0).start_offset == 0
+
+
+@pytest.fixture
+def asked(filesystem, tmp_path):
+    """What appends on an event loop take files from."""
+    allocator = MappedFileAllocator(filesystem, tmp_path / "log", file_size=SIZE, waits=False)
+    allocator.start()
+    yield allocator
+    allocator.close()
+
+
+def take_in_the_end(allocator, start_offset):
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return allocator.take(start_offset)
+        except (StoreBusy, StoreFull):
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+
+def test_on_an_event_loop_a_file_is_refused_while_it_is_made(asked, filesystem, monkeypatch):
+    go_on = threading.Event()
+    create = MappedFileAllocator._create
+
+    def slow(allocator, start_offset):
+        assert threading.current_thread().name == "penstock-allocate"
+        assert go_on.wait(30)
+        return create(allocator, start_offset)
+
+    monkeypatch.setattr(MappedFileAllocator, "_create", slow)
+    for _ in range(3):
+        with pytest.raises(StoreBusy) as busy:
+            asked.take(0)
+        assert busy.value.retry_delay_ms > 0
+    go_on.set()
+    assert take_in_the_end(asked, 0).start_offset == 0
+    assert take_in_the_end(asked, SIZE).start_offset == SIZE
+
+
+def test_on_an_event_loop_a_full_disk_is_told_until_there_is_room(asked, filesystem):
+    filesystem.full = True
+    with pytest.raises(StoreBusy):
+        asked.take(0)
+    until = time.monotonic() + 30
+    full = 0
+    while full < 5:
+        assert time.monotonic() < until
+        try:
+            asked.take(0)
+        except StoreFull:
+            full += 1
+        except StoreBusy:
+            assert not full, "once it is known to be full nobody is told to wait for a file"
+    filesystem.full = False
+    assert take_in_the_end(asked, 0).size == SIZE
