@@ -22,6 +22,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from services import logs, status
+from services.listening import CannotListen
 from services.settings import ProcessSettings
 from storage.errors import StoreClosed, StoreError
 
@@ -36,10 +37,6 @@ def raw(method: _F) -> _F:
     """Mark a servicer's method as taking the request's bytes instead of a message."""
     setattr(method, _RAW, True)
     return method
-
-
-class CannotListen(StoreError):
-    """The address is taken, or is not one of this machine's."""
 
 
 class RpcServer:
@@ -80,7 +77,7 @@ class RpcServer:
         try:
             port = self._server.add_insecure_port(listen)
         except RuntimeError as error:
-            raise CannotListen(f"cannot listen on {listen}: is the address taken?") from error
+            raise CannotListen(listen) from error
         await self._server.start()
         address = f"{host}:{port}"
         self._log.info("listening", address=address, tls=False)

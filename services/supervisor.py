@@ -17,6 +17,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from services.listening import CannotListen, check_free
 from services.settings import (
     IndexerSettings,
     ReaderSettings,
@@ -45,6 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         sys.stderr.write(f"penstock serve: {error}" + "\n")
         return 2
+    try:
+        for service in SERVICES:
+            check_free(getattr(settings, f"{service}_listen"))
+    except CannotListen as error:
+        sys.stderr.write(f"penstock serve: {error}" + "\n")
+        return 6
     return asyncio.run(_supervise(settings))
 
 

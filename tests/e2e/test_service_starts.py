@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,21 @@ def test_a_taken_address_is_refused_in_one_line(tmp_path: Path) -> None:
             "services.writer", "--store", str(tmp_path / "two"), "--listen", address, *SMALL_STORE
         )
         assert (code, address in line) == (6, True)
+        assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize("taken", ["writer", "reader", "indexer"])
+def test_serve_on_a_taken_address_makes_no_store(tmp_path: Path, taken: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        free = [
+            part
+            for name in ("writer", "reader", "indexer")
+            for part in (f"--{name}-listen", address if name == taken else "127.0.0.1:0")
+        ]
+        code, line = ends("services.supervisor", "--store", str(tmp_path / "store"), *free)
+    assert (code, address in line) == (6, True)
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_reader_that_waits_in_vain_says_so(tmp_path: Path) -> None:
