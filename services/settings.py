@@ -230,6 +230,11 @@ class ReaderSettings(ListenSettings):
     pull_bytes_max: ByteSize = Field(
         ByteSize(8 << 20), ge=1, description="Largest answer of one pull, whatever is asked for."
     )
+    stream_bytes_max: ByteSize = Field(
+        ByteSize(256 << 20),
+        ge=1,
+        description="Answers of all pull streams together that may wait for their callers to read.",
+    )
     wait_ms_max: int = Field(60_000, ge=0, description="Longest wait of one pull.")
     store_wait_seconds: float = Field(
         60.0, ge=0, description="How long to wait for the writer to make the store."

@@ -10,6 +10,7 @@ from typing import Final
 from penstock.v1 import reader_pb2
 from services import process
 from services.arrivals import Arrivals
+from services.reader.budget import Budget
 from services.reader.catching_up import CatchUp
 from services.reader.pulls import Pulls
 from services.reader.servicer import ReaderServicer
@@ -47,7 +48,14 @@ async def serve(
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
         servicer = ReaderServicer(
             source,
-            Pulls(source, arrivals, catch_up, executor, draining),
+            Pulls(
+                source,
+                arrivals,
+                catch_up,
+                executor,
+                draining,
+                Budget(settings.stream_bytes_max),
+            ),
             catch_up,
             pull_bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,

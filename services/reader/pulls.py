@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from penstock.v1 import reader_pb2
 from services import wire
 from services.arrivals import Announcing, Arrivals
+from services.reader.budget import Budget
 from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.records import decode_slices
 from services.server import Context, Draining
@@ -118,12 +119,14 @@ class Pulls:
         catch_up: CatchUp,
         executor: Executor,
         draining: asyncio.Event,
+        budget: Budget,
     ) -> None:
         self._store = store
         self._arrivals = arrivals
         self._catch_up = catch_up
         self._executor = executor
         self._draining = draining
+        self._budget = budget
         self._loop = asyncio.get_running_loop()
 
     async def one(self, question: Question, context: Context, *, wait_ms: int) -> bytes:
@@ -155,10 +158,14 @@ class Pulls:
             await self._arrivals.wait(word, left)
 
     async def stream(self, question: Question, context: Context, *, follow: bool) -> None:
-        """Answer pull after pull; the next is prepared while HTTP/2 takes the one before."""
+        """Answer pull after pull; the next is prepared while HTTP/2 takes the one before.
+
+        Where there is no memory for that, it is prepared afterwards. Raises StoreBusy if there is
+        none for the next answer at all.
+        """
         pending = 0 if follow else self._catch_up.pending()
         word = self._arrivals.word
-        answer = await self.run(self._ask, question)
+        answer = await self._held(question)
         while True:
             status = answer.status
             moved = (
@@ -166,18 +173,26 @@ class Pulls:
             )
             if status is PullStatus.FOUND or (moved and status not in _MORE_MAY_COME):
                 question = question.at(answer.next_offset)
-                if question.is_answered:
-                    await context.write(answer.data)
-                    return
                 word = self._arrivals.word
-                ahead = self.run(self._ask, question)
+                ahead = None
+                if not question.is_answered and self._budget.try_take(question.max_bytes):
+                    ahead = self.run(self._ask, question)
                 try:
                     await context.write(answer.data)
                 except BaseException:
-                    ahead.cancel()
+                    if ahead is not None:
+                        ahead.cancel()
+                        self._budget.give(question.max_bytes)
                     raise
-                answer = await ahead
+                finally:
+                    self._budget.give(len(answer.data))
+                if question.is_answered:
+                    return
+                answer = await (
+                    self._held(question) if ahead is None else self._settled(ahead, question)
+                )
                 continue
+            self._budget.give(len(answer.data))  # small, or not to be written
             if status is PullStatus.NO_MATCHED_MESSAGE and moved:
                 question = question.at(answer.next_offset)
                 if question.is_answered:
@@ -194,7 +209,22 @@ class Pulls:
             else:
                 await self._arrivals.wait(word, _FOLLOW_LOOK_SECONDS)
             word = self._arrivals.word
-            answer = await self.run(self._ask, question)
+            answer = await self._held(question)
+
+    async def _held(self, question: Question) -> Answer:
+        """Answer a pull of a stream; the budget has its bytes until the caller gives them back."""
+        await self._budget.take(question.max_bytes)
+        return await self._settled(self.run(self._ask, question), question)
+
+    async def _settled(self, asked: asyncio.Future[Answer], question: Question) -> Answer:
+        """Await an answer, and give back what was taken for it and is not needed."""
+        held = 0
+        try:
+            answer = await asked
+            held = len(answer.data)
+            return answer
+        finally:
+            self._budget.give(question.max_bytes - held)
 
     def run(self, function: Callable[..., _T], *arguments: Any) -> asyncio.Future[_T]:
         """Run a call of the engine off the event loop."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +47,15 @@ def in_time(call: Callable[[float], Any]) -> Any:
 
 
 @contextmanager
-def three_services(store: Path, **writer_changes: Any) -> Iterator[ThreeServices]:
+def three_services(
+    store: Path, *, reader_changes: Mapping[str, Any] | None = None, **writer_changes: Any
+) -> Iterator[ThreeServices]:
     with ExitStack() as stack:
         processes = {
             "writer": BackgroundService(serve_writer, writer_settings(store, **writer_changes)),
-            "reader": BackgroundService(serve_reader, reader_settings(store)),
+            "reader": BackgroundService(
+                serve_reader, reader_settings(store, **(reader_changes or {}))
+            ),
             "indexer": BackgroundService(serve_indexer, indexer_settings(store)),
         }
         stubs = {}

@@ -1,0 +1,123 @@
+"""Callers of streams that do not read are bounded all together, and nobody else suffers for long."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from three_services import three_services
+
+from penstock.v1 import common_pb2, reader_pb2, writer_pb2
+from services.reader import budget
+from services.reader.budget import Budget
+from storage.errors import StoreBusy
+
+BODY = b"x" * (200 << 10)
+COUNT = 100
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.3)
+
+
+async def test_what_is_taken_never_exceeds_the_bound_but_for_one_alone() -> None:
+    """Larger answers than the bound allows are given too, one at a time."""
+    bounded = Budget(100)
+    assert bounded.try_take(60)
+    assert not bounded.try_take(41)
+    assert bounded.try_take(40)
+    bounded.give(100)
+    assert bounded.try_take(500)
+    assert not bounded.try_take(1)
+    bounded.give(500)
+    assert bounded.taken == 0
+
+
+async def test_takers_wait_in_turn() -> None:
+    """A small one does not overtake a large one for ever."""
+    bounded = Budget(100)
+    await bounded.take(80)
+    came: list[int] = []
+
+    async def take(count: int) -> None:
+        await bounded.take(count)
+        came.append(count)
+
+    tasks = [asyncio.create_task(take(count)) for count in (90, 10)]
+    await asyncio.sleep(0)
+    assert not bounded.try_take(1)
+    bounded.give(80)
+    await asyncio.gather(*tasks)
+    assert came == [90, 10]
+
+
+async def test_a_taker_in_vain_is_refused_and_holds_nothing() -> None:
+    bounded = Budget(100)
+    await bounded.take(100)
+    with pytest.raises(StoreBusy) as busy:
+        await bounded.take(1)
+    assert busy.value.retry_delay_ms > 0
+    cancelled = asyncio.create_task(bounded.take(1))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    bounded.give(100)
+    assert bounded.taken == 0
+    assert bounded.try_take(100)
+
+
+def test_stalled_streams_are_bounded_and_gone_with_their_callers(tmp_path: Path) -> None:
+    """With room for two answers, streams beyond are refused until the stalled ones are gone."""
+    changes = {"stream_bytes_max": 2 << 20, "pull_bytes_max": 1 << 20}
+    with three_services(tmp_path / "store", reader_changes=changes) as services:
+        create = writer_pb2.CreateTopicRequest(name="t", queue_count=1)
+        services.writer.CreateTopic(create, timeout=20)
+        for _ in range(COUNT // 10):
+            messages = [common_pb2.Message(topic="t", body=BODY, queue_id=0)] * 10
+            put(services, writer_pb2.ProduceRequest(messages=messages))
+
+        def stream() -> Any:
+            request = reader_pb2.PullStreamRequest(topic="t", max_bytes=1 << 20)
+            return services.reader.PullStream(request, timeout=100)
+
+        stalled, refused = [], None
+        while refused is None:
+            assert len(stalled) < 8
+            answers = stream()
+            try:
+                next(answers)
+                stalled.append(answers)
+            except grpc.RpcError as error:
+                refused = error
+        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "do not read" in refused.details()
+        assert len(stalled) >= 2
+
+        pull = reader_pb2.PullRequest(topic="t", max_messages=1)
+        assert services.reader.Pull(pull, timeout=20).record_count == 1  # others go on
+        for answers in stalled:
+            answers.cancel()
+        assert sum(answer.record_count for answer in all_of(stream)) == COUNT
+
+
+def put(services: Any, request: Any) -> None:
+    while True:
+        try:
+            services.writer.Produce(request, timeout=30)
+            return
+        except grpc.RpcError as error:  # the next log file is still being made
+            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def all_of(stream: Any) -> list[Any]:
+    """A whole stream; the service hears of the cancelled ones a moment later."""
+    while True:
+        try:
+            return list(stream())
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
