@@ -114,4 +114,4 @@ $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@$(BIN)/python -c 'import pipeline.read'  # compiles its kernels
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-spark kill-streams check format protos docs lock conformance bench compose-test wheel-test clean
+.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test check format protos docs lock conformance bench compose-test wheel-test clean

@@ -35,7 +35,7 @@ from storage.kernels.columns import (
     new_rows,
 )
 
-BATCH_BYTES: Final = 16 << 20
+BATCH_BYTES: Final = 4 << 20  # of records in a batch with bodies, one at least
 RUN_BYTES: Final = 5 << 19  # of log for one batch with bodies: under the 4 MiB that Spark pools
 PACKED_BATCH_BYTES: Final = 1 << 20  # of batches with compressed bodies, which grow
 UNITS_MAX: Final = ROWS_MAX
