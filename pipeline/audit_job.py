@@ -77,6 +77,7 @@ class _Task:
     number: int
     pieces: tuple[LogPiece, ...] = ()
     index: tuple[str, IndexFile] | None = None
+    live: bool = False
 
 
 @dataclass
@@ -172,7 +173,7 @@ def audit_stores(
         work.append(_Task(number, pieces=group))
     for store in opened:
         for file in store.index:
-            work.append(_Task(len(work), index=(store.name, file)))
+            work.append(_Task(len(work), index=(store.name, file), live=store.in_use))
     total = sum(piece.cost for piece in pieces)
     with job_progress(spark, "audit", total_bytes=total, show=show_progress) as progress:
         run = partial(_run, stores=known, limit=limit, out=out, count=progress.counter.add)
@@ -229,7 +230,7 @@ def _run(
         findings = done.findings[name] = Findings(
             limit, _part(out, name, f"part-{task.number}"), name
         )
-        audit_chains(file.path, file.slot_count, findings)
+        audit_chains(file.path, file.slot_count, findings, live=task.live)
     for piece in task.pieces:
         if piece.store not in done.findings:
             path = _part(out, piece.store, f"part-{task.number}")
@@ -274,7 +275,7 @@ def _report(
     holes += lost_files(store.files)
     units = sum(run.end - run.begin for found in runs.values() for run in found)
     unnamed = store.queued_offset <= store.plan.bounds.min_offset
-    if units and unnamed and not any(store.files.queue_directories()):
+    if units and unnamed and not store.in_use and not any(store.files.queue_directories()):
         findings.add([{"kind": "unit", "count": units, "problem": "there are no consume queues"}])
     unaccounted_units(store.plan, runs, holes, findings, at_rest=store.is_at_rest)
     if with_index:

@@ -53,18 +53,25 @@ def follow_chains(
     return wrong, used
 
 
-def audit_chains(path: str, slot_count: int, findings: Findings) -> None:
-    """Check that slots lead to their newest entries, entries to the one before, and the header."""
+def audit_chains(path: str, slot_count: int, findings: Findings, *, live: bool = False) -> None:
+    """Check that slots lead to their newest entries, entries to the one before, and the header.
+
+    A put writes entry, slot, header: of a ``live`` file, slots that are ahead of the header are good,
+    and the header's counts are those of a moment.
+    """
     header, entries = index_entries(path, slot_count)
     data = map_file(path)
     name = file_name_of(path)
     newest, bad = np.zeros(slot_count, np.int32), np.empty(BAD_MAX, np.int64)
     wrong, used = (int(n) for n in follow_chains(data, slot_count, len(entries), newest, bad))
     slots = np.frombuffer(data[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * slot_count], ">i4")
-    astray = np.flatnonzero(slots != newest)
+    wrong_slots = slots != newest
+    if live:
+        wrong_slots &= slots <= len(entries)
+    astray = np.flatnonzero(wrong_slots)
     findings.add(_slots(name, slots, newest, astray), len(astray))
     findings.add(_entries(name, entries, bad[: min(wrong, BAD_MAX)]), wrong)
-    if header.used_slot_count != used:
+    if header.used_slot_count != used and not live:
         problem = f"the header counts {header.used_slot_count} slots in use, not {used}"
         findings.add([{"kind": "index", "file": name, "problem": problem}])
     if header.next_entry - 1 > len(entries):

@@ -25,13 +25,13 @@ FLOCK: Final = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, l
 
 
 def is_in_use(store: Path) -> bool:
-    """Return whether a writer or a broker has the store open."""
+    """Return whether a writer, a broker or an indexer works on the store."""
     try:
         descriptor = os.open(store / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        asked = fcntl.fcntl(descriptor, fcntl.F_GETLK, _request(fcntl.F_WRLCK, 0))
+        asked = fcntl.fcntl(descriptor, fcntl.F_GETLK, _request(fcntl.F_WRLCK, 0, 2))
         return bool(struct.unpack(FLOCK, asked)[0] != fcntl.F_UNLCK)
     finally:
         os.close(descriptor)
@@ -70,5 +70,5 @@ def _lock(descriptor: int, position: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_SETLK, request)
 
 
-def _request(kind: int, position: int) -> bytes:
-    return struct.pack(FLOCK, kind, os.SEEK_SET, position, 1, 0)
+def _request(kind: int, position: int, length: int = 1) -> bytes:
+    return struct.pack(FLOCK, kind, os.SEEK_SET, position, length, 0)
