@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.spark_read import MIB, bare_walk, make_store, median_seconds
-from pipeline import audit, build_session, export, rebuild
+from pipeline import audit, build_session, compact, export, merge, profile, rebuild
 from pipeline.store_files import StoreFiles
 
 
@@ -52,6 +52,15 @@ def main() -> None:
         "export to Parquet": (anew(lambda: export(spark, given.store, target)), 0),
         "export to Parquet without bodies": (
             anew(lambda: export(spark, given.store, target, body=False)), 0,
+        ),
+        "profile": (lambda: profile(spark, given.store), 0),
+        "profile, keys counted exactly": (
+            lambda: profile(spark, given.store, exact_keys=True), 0,
+        ),
+        "merge, of one store": (anew(lambda: merge(spark, [given.store], target)), 0),
+        "compact": (anew(lambda: compact(spark, given.store, target)), 0),
+        "compact to Parquet": (
+            anew(lambda: compact(spark, given.store, target, format="parquet")), 0,
         ),
     }  # fmt: skip
     for measure, (run, wanted) in measures.items():
