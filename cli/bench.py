@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.failures import CommandFailed
-from cli.session import Session, session_of
+from cli.session import Session, counted, session_of
 
 if TYPE_CHECKING:
     from penstock import Client
@@ -59,7 +59,11 @@ def bench(
         finally:
             if not keep:
                 client.delete_topic(topic)
-    session.show(rows, title=f"{messages:,} messages of {size:,} bytes, {queues} queues")
+    session.show(
+        rows,
+        title=f"{counted(messages, 'message')} of {counted(size, 'byte')},"
+        f" {counted(queues, 'queue')}",
+    )
 
 
 def _stream(session: Session, client: Client, topic: str, load: Load) -> dict[str, Any]:

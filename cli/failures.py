@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
+from typing import Final
+
+_REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused$")
 
 
 class ExitCode(IntEnum):
@@ -52,8 +56,11 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
         return line, ExitCode.USAGE
     if isinstance(error, client.NotFound):
         return line, ExitCode.NOT_FOUND
-    if isinstance(error, client.Unavailable) and line.endswith("Connection refused"):
-        return f"{line}: is the service running?", ExitCode.UNREACHABLE
+    if isinstance(error, client.Unavailable) and (refused := _REFUSED.search(line)):
+        return (
+            f"nobody answers at {refused[1]}: is the service running?"
+            " penstock serve --store DIRECTORY starts all three"
+        ), ExitCode.UNREACHABLE
     if isinstance(error, client.Unavailable | client.DeadlineExceeded | client.UnknownOutcome):
         return line, ExitCode.UNREACHABLE
     if isinstance(error, client.ResourceExhausted | client.FailedPrecondition):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import Session, read_lines, session_of
+from cli.session import Session, counted, read_lines, session_of
 from cli.topics import name_values
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ def _stream(session: Session, client: Client, topic: str, messages: Iterator[Out
     with session.progress("storing", None) as advance, client.producer() as producer:
         try:
             for message in messages:
+                if not count:
+                    client.queue_count(topic)  # a producer would wait longer for its writer
                 producer.send(
                     topic,
                     message.body,
@@ -136,7 +138,8 @@ def _stream(session: Session, client: Client, topic: str, messages: Iterator[Out
         advance(count % PROGRESS_STEP)
     seconds = time.monotonic() - began
     session.say(
-        f"stored [cyan]{count:,}[/] messages in {seconds:.2f} s ({count / seconds:,.0f}/s)",
+        f"stored [cyan]{counted(count, 'message')}[/] in {seconds:.2f} s"
+        f" ({count / seconds:,.0f}/s)",
         {"stored": count, "seconds": round(seconds, 3)},
     )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock import Client
 
 DEFAULT_TIMEOUT_S = 10.0
+UNREACHABLE_S_MAX = 1.5  # somebody looks on; long enough for a service that is being restarted
 PIPE_WIDTH = 160  # columns of a table that does not go to a terminal
 
 
@@ -37,13 +38,14 @@ class Session:
 
     def client(self) -> Client:
         """Return a client of the three addresses; nothing is connected yet."""
-        from penstock import Client
+        from penstock import Client, RetryPolicy
 
         return Client(
             writer=self.writer,
             reader=self.reader,
             indexer=self.indexer,
             timeout_s=self.timeout_s,
+            retry=RetryPolicy(unreachable_s_max=UNREACHABLE_S_MAX),
         )
 
     def console(self, stream: TextIO | None = None) -> Console:
@@ -157,6 +159,11 @@ def read_lines(path: str) -> Iterator[bytes]:
         stream = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
         for line in stream:
             yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _cell(value: Any) -> str:

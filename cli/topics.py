@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import print_json, session_of
+from cli.session import counted, print_json, session_of
 
 if TYPE_CHECKING:
     from penstock import Topic
@@ -34,7 +34,8 @@ def create(
         topic = client.create_topic(
             name, queues=queues, attributes=name_values(attribute, "--attribute")
         )
-    session.say(f"topic [bold]{topic.name}[/] with {topic.write_queue_count} queues", _json(topic))
+    queue_count = counted(topic.write_queue_count, "queue")
+    session.say(f"topic [bold]{topic.name}[/] with {queue_count}", _json(topic))
 
 
 @app.command("list")
@@ -76,7 +77,8 @@ def describe(context: typer.Context, name: Name) -> None:
         return
     permission = PERMISSIONS.get(found.topic.perm, str(found.topic.perm))
     total = sum(queue["messages"] for queue in queues)
-    session.show(queues, title=f"{name}: {permission}; {total:,} messages", empty="no queues")
+    title = f"{name}: {permission}; {counted(total, 'message')}"
+    session.show(queues, title=title, empty="no queues")
 
 
 @app.command()
@@ -104,7 +106,8 @@ def update(
             perm=perm,
             attributes=name_values(attribute, "--attribute"),
         )
-    session.say(f"topic [bold]{topic.name}[/] with {topic.write_queue_count} queues", _json(topic))
+    queue_count = counted(topic.write_queue_count, "queue")
+    session.say(f"topic [bold]{topic.name}[/] with {queue_count}", _json(topic))
 
 
 @app.command()
@@ -115,9 +118,10 @@ def delete(
 ) -> None:
     """Delete a topic and its queues; its records stay in the commit log until that is cleaned."""
     session = session_of(context)
-    if not yes and not session.as_json:
-        typer.confirm(f"Delete topic {name} and its queues?", abort=True)
     with session.client() as client:
+        if not yes and not session.as_json:
+            client.describe_topic(name)
+            typer.confirm(f"Delete topic {name} and its queues?", abort=True)
         client.delete_topic(name)
     session.say(f"topic [bold]{name}[/] deleted", {"deleted": name})
 

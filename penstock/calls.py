@@ -82,7 +82,8 @@ class Attempts:
         self._call = call
         self._policy = policy
         self._clock = clock
-        self._deadline = clock.monotonic() + timeout_s + call.wait_ms / 1000
+        self._began = clock.monotonic()
+        self._deadline = self._began + timeout_s + call.wait_ms / 1000
         self._count = 0
         self._previous: PenstockError | None = None
 
@@ -93,7 +94,8 @@ class Attempts:
     def after(self, error: RpcError) -> float:
         """Return the seconds to wait before another attempt, or raise what the call failed with."""
         failure = self._call.error_of(error)
-        delay_ms = self._policy.delay_ms(failure, self._call.repeat, self._count)
+        elapsed_s = self._clock.monotonic() - self._began
+        delay_ms = self._policy.delay_ms(failure, self._call.repeat, self._count, elapsed_s)
         self._count += 1
         if delay_ms is not None and delay_ms / 1000 < self.remaining_s() - 0.001:
             failure.__cause__ = error if isinstance(error, BaseException) else None

@@ -162,7 +162,12 @@ class Unavailable(PenstockError):
     @property
     def never_taken(self) -> bool:
         """Whether the request certainly did nothing: it never left, or the service says so."""
-        return self.reason in _TURNED_AWAY or self.message.startswith(_NO_CONNECTION)
+        return self.reason in _TURNED_AWAY or self.never_left
+
+    @property
+    def never_left(self) -> bool:
+        """Whether there was no connection to send the request over."""
+        return self.message.startswith(_NO_CONNECTION)
 
 
 class DeadlineExceeded(PenstockError):

@@ -22,16 +22,25 @@ class RetryPolicy:
     """How long to wait between attempts; a service's own ``retry_delay_ms`` goes first.
 
     ``retry_unknown`` also repeats a produce whose outcome is unknown, which may store it twice.
+    ``unreachable_s_max`` gives an address where nobody listens less time than the call has.
     """
 
     first_delay_ms: int = 20
     delay_ms_max: int = 2_000
     retry_unknown: bool = False
+    unreachable_s_max: float = float("inf")
 
-    def delay_ms(self, error: PenstockError, repeat: Repeat, attempt: int) -> int | None:
+    def delay_ms(
+        self, error: PenstockError, repeat: Repeat, attempt: int, elapsed_s: float = 0.0
+    ) -> int | None:
         """Return how long to wait before attempt number ``attempt`` + 1, or None: give up."""
         if repeat is Repeat.NEVER:
             return None
+        if isinstance(error, Unavailable) and error.never_left:
+            if elapsed_s >= self.unreachable_s_max:
+                return None
+            left_ms = 1_000 * min(self.unreachable_s_max - elapsed_s, 3_600)
+            return min(self.backoff_ms(attempt), int(left_ms) + 1)
         if isinstance(error, ResourceExhausted):
             return error.retry_delay_ms or None
         if not isinstance(error, Unavailable | DeadlineExceeded):

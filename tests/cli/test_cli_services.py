@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,38 @@ def test_no_service_is_exit_code_9() -> None:
     listed = penstock("topic", "list", *nobody, "--timeout", 1)
     assert listed.exit_code == ExitCode.UNREACHABLE
     assert len(listed.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("topic", "list"), ("pub", "t", "body"), ("pub", "t", "--queue", "0", "--lines", "-"),
+     ("sub", "t"), ("query", "t", "k")],
+)  # fmt: skip
+def test_nobody_waits_ten_seconds_for_services_that_do_not_run(command: tuple[str, ...]) -> None:
+    """The line says what starts them, well before the time-out."""
+    nobody = ("--writer", "127.0.0.1:1", "--reader", "127.0.0.1:1", "--indexer", "127.0.0.1:1")
+    began = time.monotonic()
+    refused = penstock(*nobody, "--timeout", "60", *command, stdin="line\n")
+
+    assert time.monotonic() - began < 30
+    assert refused.exit_code == ExitCode.UNREACHABLE
+    assert "127.0.0.1:1" in refused.stderr and "penstock serve" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_missing_topic_is_told_before_anybody_is_asked_to_confirm(run: Penstock) -> None:
+    missing = run("topic", "delete", "no-such-topic", stdin="")
+
+    assert missing.exit_code == ExitCode.NOT_FOUND
+    assert "Delete" not in missing.stdout
+
+
+def test_one_is_no_plural(run: Penstock, topic: str) -> None:
+    assert "stored 1 message in" in run("pub", topic, "--lines", "-", stdin="a\n").stdout
+    described = run("topic", "describe", topic).stdout
+    assert "; 1 message" in described and "1 messages" not in described
+    assert "stored 2 messages in" in run("pub", topic, "--lines", "-", stdin="a\nb\n").stdout
+    assert run("topic", "create", f"{topic}-one", "--queues", 1).stdout.endswith("with 1 queue\n")
 
 
 def test_bytes_that_are_no_text_are_stored_as_they_are(

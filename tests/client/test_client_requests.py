@@ -17,11 +17,13 @@ from penstock import (
     Client,
     InvalidArgument,
     RecordBatch,
+    RetryPolicy,
     Unavailable,
     UnknownOutcome,
 )
 from penstock.addresses import Addresses
 from penstock.requests import REQUEST_BYTES_MAX
+from penstock.retry import Repeat
 from services.settings import ProcessSettings
 
 LONE_SURROGATE = "\ud800"
@@ -105,6 +107,19 @@ def test_a_produce_that_never_left_is_no_unknown_outcome(fake: FakePenstock) -> 
     reader = fake.addresses["reader"]
     with Client(writer=address, reader=reader, timeout_s=1.5) as client, pytest.raises(Unavailable):
         client.produce("orders", b"x")
+
+
+def test_where_nobody_listens_a_call_may_be_given_less_time(fake: FakePenstock) -> None:
+    """A service that answers, if only that it is away, has the whole timeout."""
+    soon = RetryPolicy(unreachable_s_max=0.2)
+    nobody = {**fake.addresses, "writer": "127.0.0.1:1"}
+    with Client(**nobody, timeout_s=60, retry=soon) as client:
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="refused"):
+            client.topics()
+        assert time.monotonic() - began < 30
+    away = Unavailable("away")
+    assert soon.delay_ms(away, Repeat.SAFE, 3, elapsed_s=10.0) is not None
 
 
 @pytest.mark.parametrize(
