@@ -64,9 +64,6 @@ def merge(
     began = perf_counter()
     if not stores:
         raise InvalidOption("stores", "name at least one store")
-    names = [str(Path(store).absolute()) for store in stores]
-    if len(set(names)) < len(names):
-        raise InvalidOption("stores", "a store is named twice; its messages would be there twice")
     sources = Sources.open(stores, log_file_size=log_file_size)
     sources.check_topics("without", without)
 

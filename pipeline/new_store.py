@@ -24,6 +24,7 @@ from pipeline.store_config import (
     write_configs,
 )
 from pipeline.store_files import INDEX_DIRECTORY, QUEUE_DIRECTORY, StoreFiles
+from pipeline.work import open_stores
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import LIGHT_QUEUE_PREFIX
 
@@ -67,8 +68,11 @@ class Sources:
 
     @classmethod
     def open(cls, stores: Sequence[Path | str], *, log_file_size: int | None = None) -> Sources:
-        """Open stores; raises NotAStore. New files get the sizes of the first store's."""
-        files = [StoreFiles.open(store) for store in stores]
+        """Open stores; new files get the sizes of the first one's.
+
+        Raises NotAStore, and PipelineError where one is named twice.
+        """
+        files = open_stores(stores)
         sizes = FileSizes.of(files[0])
         if log_file_size is not None:
             if log_file_size < LOG_PAGE or log_file_size % LOG_PAGE:

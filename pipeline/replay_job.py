@@ -23,6 +23,7 @@ from pipeline.decode import Batch
 from pipeline.errors import InvalidOption
 from pipeline.new_directory import new_directory
 from pipeline.new_store import NewStore, Sources, finish_store, make_queues_and_index
+from pipeline.places import Url
 from pipeline.plan import LogPiece, QueueKey
 from pipeline.progress import job_progress
 from pipeline.session import read_messages
@@ -183,13 +184,17 @@ def replay(
 
 def _identity(store: StoreFiles, wanted: Wanted, topics: Sequence[str], to_topic: str) -> str:
     """Name a replay by what it is; the same arguments give the same name, wherever they are given."""
-    known = store_settings(store).get("storeId") or str(Path(store.root).resolve())
+    known = store_settings(store).get("storeId") or _place_name(store)
     definition = [
         known, sorted(topics), to_topic, wanted.begin_ms, wanted.end_ms, sorted(wanted.tags),
         wanted.key,
     ]  # fmt: skip
     digest = hashlib.sha256(json.dumps(definition).encode()).hexdigest()
     return f"replay-{digest[:32]}"
+
+
+def _place_name(store: StoreFiles) -> str:
+    return str(store.root if isinstance(store.root, Url) else store.root.resolve())
 
 
 def _to_store(

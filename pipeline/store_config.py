@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
-from pipeline.places import file_name_of
+from pipeline.places import file_name_of, file_size
 from pipeline.queue_files import QueueFiles
 from pipeline.queue_plan import SourceQueue
 from pipeline.store_files import StoreFiles, list_files, map_file
@@ -77,7 +77,7 @@ class FileSizes:
             told = slot_count_of(store, path)
             if told:
                 slots = told
-                entries = (Path(path).stat().st_size - HEADER_SIZE - SLOT_SIZE * told) // ENTRY_SIZE
+                entries = (file_size(path) - HEADER_SIZE - SLOT_SIZE * told) // ENTRY_SIZE
         return cls(
             commit_log=-(-log // LOG_PAGE) * LOG_PAGE,
             consume_queue=queue // UNIT_SIZE * UNIT_SIZE or BROKER_QUEUE_FILE_SIZE,

@@ -296,7 +296,7 @@ def test_a_merge_names_what_is_wrong(spark: Any, tmp_path: Path) -> None:
     store = golden_store("basic")
     with pytest.raises(InvalidOption, match="at least one"):
         merge(spark, [], tmp_path / "new")
-    with pytest.raises(InvalidOption, match="named twice"):
+    with pytest.raises(PipelineError, match="name it once"):
         merge(spark, [store, store], tmp_path / "new")
     with pytest.raises(NotAStore):
         merge(spark, [store, tmp_path / "none"], tmp_path / "new")

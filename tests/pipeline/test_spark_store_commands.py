@@ -85,7 +85,7 @@ def test_wrong_arguments_end_with_2_and_name_themselves(spark: Any, tmp_path: Pa
             ("replay", store, "orders", "--endpoint", "127.0.0.1:1", "--to-topic", "t"),
             "127.0.0.1:1",
         ),
-        (("merge", store, store, "--to", tmp_path / "x"), "twice"),
+        (("merge", store, store, "--to", tmp_path / "x"), "name it once"),
     ):
         result = run(*arguments)
         assert (result.exit_code, words in result.output) == (2, True), result.output
