@@ -49,9 +49,10 @@ def failures_told() -> Iterator[None]:
             raise
         from pipeline import errors
 
-        code = {
+        codes: dict[type[Exception], ExitCode] = {
             errors.NotAStore: ExitCode.NOT_A_STORE,
             errors.StoreInUse: ExitCode.LOCKED,
             errors.TaskFailed: ExitCode.FAILED,
-        }.get(type(error), ExitCode.USAGE)
+        }
+        code = codes.get(type(error), ExitCode.USAGE)
         raise CommandFailed(str(error), code) from error

@@ -105,9 +105,26 @@ def in_tasks(
 def run_tasks(
     spark: SparkSession, items: Iterable[Item], function: Callable[[Item], Result]
 ) -> list[Result]:
-    """Run one task an item and return the results in order; ``function`` and items are pickled."""
+    """Run one task an item and return the results in order; ``function`` and items are pickled.
+
+    Raises TaskFailed with what a task raised.
+    """
     given = list(items)
     if not given:
         return []
-    found: list[Any] = spark.sparkContext.parallelize(given, len(given)).map(function).collect()
+    tasks = spark.sparkContext.parallelize(given, len(given)).map(function)
+    try:
+        found: list[Any] = tasks.collect()
+    except Exception as error:
+        if not type(error).__module__.startswith(("py4j", "pyspark")):
+            raise
+        raise TaskFailed(f"a task failed: {cause_of(str(error))}") from error
     return found
+
+
+def cause_of(text: str) -> str:
+    """Return what a task raised, out of what Spark says of it: the last line of its traceback."""
+    begin = text.find("Traceback (most recent call last)")
+    traceback = text[max(begin, 0) :].partition("\n\tat ")[0]
+    told = [line for line in traceback.splitlines() if line and not line.startswith((" ", "\t"))]
+    return (told or [text])[-1].strip()

@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 
 from pipeline import audit, audit_stores
 from pipeline.audit_job import AuditReport
-from pipeline.errors import InvalidOption, NotAStore, PipelineError
+from pipeline.errors import InvalidOption, NotAStore, PipelineError, TaskFailed
 from pipeline.index_files import slot_count_of
+from pipeline.plan import LogPiece
 from pipeline.store_files import StoreFiles
+from pipeline.work import in_tasks, run_tasks
 from storage import Message, MessageStore
 
 SMALL = 1 << 17  # several pieces of each small store
@@ -323,3 +325,24 @@ def test_chains_are_followed_as_a_plain_loop_does(tmp_path: Path) -> None:
     assert wrong == [9] == bad[:1].tolist()
     assert {slot: int(table[slot]) for slot in newest} == newest
     assert follow_chains(data, slots, 1 << 40, table, bad) == (-1, -1)
+
+
+def test_what_a_task_raised_is_told_in_one_line(spark: Any) -> None:
+    """Of a traceback inside Java's only the reason is left."""
+
+    def full_disk(_item: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(TaskFailed) as caught:
+        run_tasks(spark, [1, 2], full_disk)
+    assert str(caught.value) == "a task failed: OSError: [Errno 28] No space left on device"
+
+
+def test_pieces_are_dealt_out_evenly_and_all() -> None:
+    pieces = [LogPiece("s", "p", 0, 10 * number, 10 * number + 10) for number in range(25)]
+    for task_bytes in (1, 30, 60, 100, 1000):
+        tasks = in_tasks(LocalSpark(), pieces, task_bytes)  # type: ignore[arg-type]
+        assert [piece for task in tasks for piece in task] == pieces
+        assert len(tasks) >= 2
+        assert max(len(task) for task in tasks) - min(len(task) for task in tasks) <= 1
+    assert in_tasks(LocalSpark(), []) == []  # type: ignore[arg-type]
