@@ -91,7 +91,9 @@ def main(big: str, directory: str, stores: list[str]) -> None:
         target = Path(directory, Path(store).name)
         rebuild(spark, store, target, what="queues")
         found["rebuilt"][store] = {
-            str(path.relative_to(target)): hashlib.sha256(path.read_bytes()).hexdigest()
+            str(path.relative_to(target / "consumequeue")): hashlib.sha256(
+                path.read_bytes()
+            ).hexdigest()
             for path in target.rglob("*")
             if path.is_file()
         }
