@@ -190,10 +190,11 @@ def test_ipv6_flags(spark: Any, tmp_path: Path) -> None:
         for number in range(20):
             host = v6 if number % 3 else v4
             opened.put_batch(encode_for_batch("t", 0, b"%d" % number, b"", 0, 0, 1, host))
+    long = "[2001:db8:0:0:0:0:0:"  # as Java writes such an address
     names = ["bornHost", "storeHost", "body", "reconsumeTimes"]
     rows = read_messages(spark, str(tmp_path / "s"), columns=["queueOffset", *names]).collect()
     assert sorted(map(tuple, rows)) == [
-        (n, v6 if n % 3 else v4, "[2001:db8::1]:10911", b"%d" % n, 0) for n in range(20)
+        (n, f"{long}7]:5" if n % 3 else v4, f"{long}1]:10911", b"%d" % n, 0) for n in range(20)
     ]
 
 
@@ -222,9 +223,8 @@ def test_two_pyspark_packages_one_of_them_broken(tmp_path: Path) -> None:
         [sys.executable, "-c", dedent(code), str(golden_store("slow"))],
         env=environment, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
-    lines = done.stdout.splitlines()
-    assert lines[0] == "DATA_SOURCE_NOT_FOUND", done.stderr[-2000:]
-    assert lines[1:] == [f"registered {len(messages('slow'))}"]
+    wanted = ["DATA_SOURCE_NOT_FOUND", f"registered {len(messages('slow'))}"]
+    assert done.stdout.splitlines() == wanted, done.stderr[-2000:]
 
 
 def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_told(
@@ -445,9 +445,3 @@ def test_option_names_are_compared_without_case() -> None:
     assert options.kafka_columns and options.selection.topics == ("a", "b")
     with pytest.raises(InvalidOption, match="store"):
         parse_options({})
-
-
-def test_writes_say_that_they_are_not_there_yet(spark: Any, store: Path) -> None:
-    df = load(spark, store)
-    with pytest.raises(Exception, match="not there yet"):
-        df.write.format("penstock").option("endpoint", "x").mode("append").save()
