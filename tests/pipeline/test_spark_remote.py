@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from engine_store import small_config
 from golden import golden_copy
+from pyspark.sql.functions import expr
 from real_processes import one_service
 from restarting_reader import Restarting
 from spark_schemas import schema_of
@@ -231,7 +232,7 @@ def test_a_query_outlives_kills_of_the_reader(spark: Any, filled: Path) -> None:
     """The same of a whole query, with one task for 2 MiB, tried once."""
     with Restarting(filled) as reader:
         df = load(spark, reader.address, maxPartitionBytes="2m")
-        counts = df.groupBy("topic", "queueId").agg({"queueOffset": "sum", "topic": "count"})
+        counts = df.groupBy("topic", "queueId").agg(expr("sum(queueOffset)"), expr("count(*)"))
         seen: dict[tuple[str, int], tuple[int, int]] = {}
 
         def run() -> None:
@@ -365,6 +366,12 @@ def stream(spark: Any, sink: Sink, checkpoint: Path, *, once: bool, **options: s
     return writer.trigger(**trigger).start()
 
 
+def latest_of(query: Any, address: str) -> Any:
+    """What the last progress report says can be read, by topic and queue."""
+    offset = query.lastProgress["sources"][0]["latestOffset"]
+    return json.loads(offset)["stores"][address]["queues"]
+
+
 def until(condition: Callable[[], bool], query: Any, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -423,13 +430,13 @@ def test_a_stream_finds_new_topics_and_outlives_the_reader(
         time.sleep(0.5)
         reader.start()
         until(lambda: len(sink.rows) >= 50, query)
-        latest = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+        wanted_offset = {"t": {"0": 70}, "tt": {"0": 30}}
+        until(lambda: latest_of(query, reader.address) == wanted_offset, query)
     finally:
         query.stop()
 
     wanted = [("t", 0, 50 + n) for n in range(20)] + [("tt", 0, n) for n in range(30)]
     assert sink.rows == wanted
-    assert latest["stores"][reader.address]["queues"] == {"t": {"0": 70}, "tt": {"0": 30}}
 
 
 def test_a_stream_of_the_files_goes_on_through_the_reader(
