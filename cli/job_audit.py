@@ -23,7 +23,9 @@ PLACE = ("store", "kind", "problem", "count")
 
 def audit(
     context: typer.Context,
-    directories: Annotated[list[Path], typer.Argument(help="Store directories.")],
+    directories: Annotated[
+        list[str], typer.Argument(metavar="DIR...", help="Store directories, or URLs of copies.")
+    ],
     findings: Annotated[
         Path | None,
         typer.Option(help="New directory for all findings, one JSON object a line."),

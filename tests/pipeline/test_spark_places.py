@@ -17,6 +17,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from golden import STORES, golden_store
 from spark_schemas import schema_of
 
+from pipeline import audit
 from pipeline.errors import InvalidOption, NotAStore, PipelineError
 from pipeline.options import parse_options
 from pipeline.places import GAP_MAX, Url, joined, map_file
@@ -169,6 +170,14 @@ def test_a_glob_and_a_list_of_urls_tell_which_store(spark: Any) -> None:
     assert {row.store for row in both.collect()} == {
         f"local://{directory}/basic", str(directory / "slow"),
     }  # fmt: skip
+
+
+def test_an_audit_reads_behind_a_url(spark: Any) -> None:
+    store = golden_store("basic")
+    here, there = audit(spark, str(store)), audit(spark, f"local://{store}")
+
+    assert (there.records, there.units, there.finding_count) == (here.records, here.units, 0)
+    assert there.store == f"local://{store}" and here.records > 0
 
 
 def test_planning_fetches_little(tmp_path: Path, counted: Any) -> None:
