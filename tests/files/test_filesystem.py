@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from open_files import descriptors_below
 
 from storage.errors import StoreFull
 from storage.files import libc
@@ -315,14 +316,13 @@ def test_atomic_write_that_fails_leaves_the_old_version(tmp_path, monkeypatch):
 
 
 def test_files_do_not_leak_descriptors(tmp_path):
-    gc.collect()  # what earlier tests left
-    before = len(names(Path("/proc/self/fd")))
     for index in range(50):
         file = FILESYSTEM.create(tmp_path / str(index), 4096, allocate=True)
         file.map(writable=True).array[0] = 1
+    assert descriptors_below(tmp_path)
     del file
     gc.collect()
-    assert len(names(Path("/proc/self/fd"))) == before
+    assert descriptors_below(tmp_path) == []
 
 
 def test_few_writable_bytes_are_written_where_they_belong_and_a_failure_is_an_error(tmp_path):

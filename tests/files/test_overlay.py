@@ -8,6 +8,7 @@ import random
 import subprocess
 
 import pytest
+from open_files import descriptors_below
 
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import OsFileSystem
@@ -137,12 +138,12 @@ def test_unchanged_files_hold_no_descriptors(base):
     filesystem = OverlayFileSystem(base)
     for index in range(100):
         (base / str(index)).write_bytes(b"x" * 100)
-    before = len(list(os.scandir("/proc/self/fd")))
+    scratch = filesystem._scratch._directory.name
     for index in range(100):
         assert filesystem.open(base / str(index), writable=True).pread(1, 0) == b"x"
         filesystem.create(base / f"new{index}", 100, allocate=False)
     gc.collect()
-    assert len(list(os.scandir("/proc/self/fd"))) == before
+    assert descriptors_below(base, scratch) == []
 
 
 def test_files_opened_for_reading_refuse_changes(base):
