@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from engine_store import records_on_disk, small_config
 from oracle import oracle_open, oracle_problem, oracle_required
 from staged_records import stage
 
+from storage.clock import SystemClock
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.indexer import StoreIndexer
@@ -54,9 +56,13 @@ def test_a_broker_opens_it_and_we_complete_it_afterwards(tmp_path: Path) -> None
         filesystem.full = True
         with pytest.raises(StoreFull):
             writer.transactions.commit("decided", 0, ["a"])
-    with StoreIndexer.open(directory) as indexer:
-        while indexer.step():
-            pass
+        with closing(
+            StoreIndexer.open(
+                directory, small_config(), filesystem=OsFileSystem(), clock=SystemClock()
+            )
+        ) as indexer:
+            while indexer.step():
+                pass
     before = len(records_on_disk(directory))
     assert 10 < before < 110
     opened = oracle_open(directory, settings=SETTINGS, keep=kept)
