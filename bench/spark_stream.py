@@ -2,9 +2,9 @@
 
 A producer in a process of its own appends ``--rate`` MB/s to a store for ``--seconds``; meanwhile a query
 with a trigger of ``--trigger`` reads every column into Spark's noop sink. Some short turns come before,
-until Java has compiled what it runs: the first batch of a new session takes some 4 s. Latency is from a message's
-storeTimestamp to the end of the batch that had it, with Spark's own bookkeeping; of each batch 21
-quantiles are taken. Memory is that of the driver, its Java and the Python workers.
+until Java has compiled what it runs: the first batch of a new session takes some 4 s. Latency is from a
+message's storeTimestamp to the end of the batch that had it, with Spark's own bookkeeping; of each batch
+21 quantiles are taken. Memory is that of the driver, its Java and the Python workers.
 """
 
 from __future__ import annotations
