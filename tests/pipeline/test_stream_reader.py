@@ -249,7 +249,7 @@ def test_a_stream_gives_what_a_batch_gives_of_every_brokers_store(
         got += rows
         start, count = end, count + 1
     assert got == wanted
-    assert count >= (wanted.total() // 150 if "maxOffsetsPerTrigger" in cap else 2)
+    assert count >= (wanted.total() // 150 if "maxOffsetsPerTrigger" in cap else 1)
 
 
 def rows_of(batches: Iterator[pa.RecordBatch]) -> Counter[str]:
