@@ -53,6 +53,8 @@ def failures_told() -> Iterator[None]:
             errors.NotAStore: ExitCode.NOT_A_STORE,
             errors.StoreInUse: ExitCode.LOCKED,
             errors.TaskFailed: ExitCode.FAILED,
+            errors.DataLost: ExitCode.FAILED,
+            errors.WriterUnavailable: ExitCode.UNREACHABLE,
         }
         code = codes.get(type(error), ExitCode.USAGE)
         raise CommandFailed(str(error), code) from error

@@ -15,7 +15,9 @@ from cli.session import session_of
 
 def compact(
     context: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="Store directory, ours or a broker's.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="Store directory, or URL of a copy.")
+    ],
     target: Annotated[Path, typer.Option("--to", help="New directory for store or table.")],
     topics: Annotated[
         list[str] | None,

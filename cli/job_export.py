@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +14,12 @@ from cli.times import parse_time_ms
 
 def export(
     context: typer.Context,
-    directories: Annotated[list[Path], typer.Argument(help="Store directories; may be in use.")],
+    directories: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DIR...", help="Store directories, which may be in use, or URLs of copies."
+        ),
+    ],
     to: Annotated[str, typer.Option(help="Directory of the export; a second run goes on there.")],
     file_format: Annotated[
         str, typer.Option("--format", help="parquet, iceberg or delta.")

@@ -19,7 +19,9 @@ LogFileSize = Annotated[
 
 def merge(
     context: typer.Context,
-    directories: Annotated[list[Path], typer.Argument(help="Store directories.")],
+    directories: Annotated[
+        list[str], typer.Argument(metavar="DIR...", help="Store directories, or URLs of copies.")
+    ],
     target: Annotated[Path, typer.Option("--to", help="New directory for the new store.")],
     without: Annotated[
         list[str] | None, typer.Option(help="Leave a topic out; may be given several times.")

@@ -15,7 +15,9 @@ from cli.times import parse_time_ms
 
 def replay(
     context: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="Store directory, ours or a broker's.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="Store directory, or URL of a copy.")
+    ],
     topics: Annotated[str, typer.Argument(metavar="TOPIC[,TOPIC]", help="What to replay.")],
     target: Annotated[
         Path | None, typer.Option("--to", help="New directory for a new store.")

@@ -47,6 +47,10 @@ class WriteFailed(PipelineError):
     """The writer refused what was to be written, or could not be reached."""
 
 
+class WriterUnavailable(WriteFailed):
+    """No writer answers at the endpoint."""
+
+
 class StoreInUse(PipelineError):
     """Another process works on the store."""
 

@@ -33,7 +33,7 @@ from pipeline.store_config import new_topic
 from pipeline.store_files import ByteArray, StoreFiles
 from pipeline.store_out import write_logs
 from pipeline.store_settings import store_settings
-from pipeline.work import PIECE_BYTES
+from pipeline.work import PIECE_BYTES, task_failures_told
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.columns import STORE_TIMESTAMP
@@ -133,7 +133,7 @@ def replay(
 
     ``replay_id`` is otherwise made of all the arguments that say what is replayed and where to: the
     same arguments are the same replay, although without ``end_ms`` there may be more to replay by
-    then. Raises InvalidOption, NotAStore, WriteFailed.
+    then. Raises InvalidOption, NotAStore, WriteFailed, TaskFailed.
     """
     began = perf_counter()
     names = [topics] if isinstance(topics, str) else list(topics)
@@ -248,6 +248,7 @@ def _to_writer(
     with (
         job_progress(spark, "replay", total_bytes=size, show=show_progress) as progress,
         progress.query(spark, size),
+        task_failures_told(),
     ):
         observed = Observation()
         (

@@ -7,6 +7,7 @@ neighbouring pieces share one, stores too small to fill a task among them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -113,13 +114,20 @@ def run_tasks(
     if not given:
         return []
     tasks = spark.sparkContext.parallelize(given, len(given)).map(function)
-    try:
+    with task_failures_told():
         found: list[Any] = tasks.collect()
+    return found
+
+
+@contextmanager
+def task_failures_told() -> Iterator[None]:
+    """Turn an error of Spark's into TaskFailed with what a task raised."""
+    try:
+        yield
     except Exception as error:
         if not type(error).__module__.startswith(("py4j", "pyspark")):
             raise
         raise TaskFailed(f"a task failed: {cause_of(str(error))}") from error
-    return found
 
 
 def cause_of(text: str) -> str:

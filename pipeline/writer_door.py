@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.errors import WriteFailed
+from pipeline.errors import WriteFailed, WriterUnavailable
 from pipeline.write_options import WriteOptions
 
 
@@ -54,7 +54,7 @@ class WriterDoor:
 
         endpoint = self._options.endpoint
         if isinstance(error, Unavailable | DeadlineExceeded):
-            return WriteFailed(
+            return WriterUnavailable(
                 f"option 'endpoint': no writer answers at {endpoint} ({error}); is penstock serve, or"
                 " the writer, running there, and is this not the reader's address?"
             )

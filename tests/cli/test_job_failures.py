@@ -1,0 +1,61 @@
+"""Errors of jobs as exit codes, and stores named as they are typed; without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.failures import CommandFailed, ExitCode
+from cli.job_common import failures_told
+from cli.main import app
+from pipeline import errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InvalidOption("tags", "is wrong"), ExitCode.USAGE),
+        (errors.NotAStore("no log"), ExitCode.NOT_A_STORE),
+        (errors.StoreInUse("held"), ExitCode.LOCKED),
+        (errors.TaskFailed("disk full"), ExitCode.FAILED),
+        (errors.DataLost("removed"), ExitCode.FAILED),
+        (errors.WriterUnavailable("nobody answers"), ExitCode.UNREACHABLE),
+    ],
+)
+def test_each_error_has_its_exit_code(error: Exception, code: ExitCode) -> None:
+    with pytest.raises(CommandFailed) as told, failures_told():
+        raise error
+    assert (told.value.code, str(told.value)) == (code, str(error))
+
+
+def test_what_is_not_the_pipelines_own_goes_through() -> None:
+    with pytest.raises(KeyError), failures_told():
+        raise KeyError("a bug")
+
+
+@pytest.mark.parametrize("job", ["audit", "export", "merge", "split", "compact", "replay"])
+def test_a_url_reaches_the_job_as_it_was_typed(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path would lose one of its two slashes."""
+    given: list[Any] = []
+
+    def record(_spark: object, stores: Any, *_: object, **__: object) -> None:
+        given.extend([stores] if isinstance(stores, str) else stores)
+        raise errors.NotAStore("none")
+
+    # In the dictionary: the job itself, which needs Spark, is not imported to be put back later.
+    import pipeline
+
+    monkeypatch.setitem(vars(pipeline), "audit_stores" if job == "audit" else job, record)
+    monkeypatch.setattr(f"cli.job_{job}.start_spark", lambda _master: None)
+    more = ["orders"] if job == "replay" else []
+    to = [] if job == "audit" else ["--to", str(tmp_path / "new")]
+
+    told = CliRunner().invoke(app, ["job", job, "s3://bucket/store", *more, *to])
+
+    assert given == ["s3://bucket/store"], told.output
+    assert told.exit_code == ExitCode.NOT_A_STORE
