@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pipeline.audit_files import (
     audit_checkpoint,
@@ -49,8 +49,6 @@ from storage.format.index import HEADER_SIZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-DRIVER_PART: Final = "part-driver.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

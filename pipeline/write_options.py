@@ -16,11 +16,7 @@ OF_SPARK: Final = ("checkpointlocation", "queryname")  # what writeStream's opti
 TIMEOUT_MS: Final = 120_000
 
 TEXT: Final = ("string", "binary")
-HEADERS: Final = tuple(
-    f"array<struct<{names[0]}:string,{names[1]}:{kind}>>"
-    for names in (("key", "value"),)
-    for kind in ("binary", "string")
-)
+HEADERS: Final = tuple(f"array<struct<key:string,value:{kind}>>" for kind in ("binary", "string"))
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "value": ("binary", "string"),
     "body": ("binary", "string"),
@@ -153,7 +149,7 @@ def _columns(schema: Sequence[tuple[str, str]]) -> WriteColumns:
             )
         if column in types:
             raise InvalidColumn(name, "is there twice; drop one")
-        if _plain(kind) not in COLUMNS[column]:
+        if kind.lower() not in COLUMNS[column]:
             raise InvalidColumn(name, f"is {kind}, not {' or '.join(COLUMNS[column])}; cast it")
         types[column] = (name, kind)
     for one, other in EITHER:
@@ -176,8 +172,3 @@ def _columns(schema: Sequence[tuple[str, str]]) -> WriteColumns:
         topic=name_of("topic"),
         queue_id=name_of("queueId", "partition"),
     )
-
-
-def _plain(kind: str) -> str:
-    """Return a type as it is compared: without regard to case."""
-    return kind.lower()
