@@ -24,8 +24,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
@@ -33,6 +31,12 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.python.daemon.module": "pipeline.daemon",
     "spark.log.level": "WARN",
 }
+# Of a driver whose executors are on its own machine; others could not call it back there.
+LOOPBACK: Final[Mapping[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+OWN_MACHINE: Final = ("local", "spark://127.0.0.1:", "spark://localhost:")
 
 
 def build_session(
@@ -62,11 +66,16 @@ def build_session(
             }
         )
     builder = SparkSession.builder.master(master).appName(app_name)
-    for name, value in {**DEFAULTS, **(config or {})}.items():
+    for name, value in {**defaults_of(master), **(config or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def defaults_of(master: str) -> Mapping[str, str]:
+    """Return the settings of a session with Spark at ``master``."""
+    return {**DEFAULTS, **LOOPBACK} if master.startswith(OWN_MACHINE) else DEFAULTS
 
 
 def register(spark: SparkSession) -> None:
