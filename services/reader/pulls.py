@@ -22,6 +22,7 @@ MAX_MESSAGES_DEFAULT: Final = 32
 MAX_BYTES_DEFAULT: Final = 1 << 20
 NO_END: Final = 1 << 62
 _STREAM_MESSAGES_MAX: Final = 1 << 20
+_FOLLOW_LOOK_SECONDS: Final = 60.0
 _MORE_MAY_COME: Final = frozenset(
     {PullStatus.OFFSET_OVERFLOW_ONE, PullStatus.NO_MESSAGE_IN_QUEUE, PullStatus.NO_MATCHED_MESSAGE}
 )
@@ -246,9 +247,6 @@ class Pulls:
             result.next_offset >= result.max_offset,
             pull_answer(result, decode=question.decode),
         )
-
-
-_FOLLOW_LOOK_SECONDS: Final = 60.0
 
 
 def pull_answer(result: PullResult, *, decode: bool) -> bytes:
