@@ -11,7 +11,7 @@ from typing import Any, Final
 from numba import types
 
 from storage.format.properties import NAME_END, PROPERTY_END
-from storage.kernels.big_endian import read_i32, read_i64, read_u8
+from storage.kernels.big_endian import read_u8
 from storage.kernels.columns import COLUMN_COUNT, SIZE, STOP_END, STOP_SIZE, STOP_TRUNCATED
 from storage.kernels.crc import bytes_equal, copy_bytes, find_byte
 from storage.kernels.jit import (
@@ -32,7 +32,6 @@ from storage.kernels.scan import check_record
 
 WRITABLE_INT32S: Final = types.Array(types.int32, 1, "C")
 NONE: Final = -1  # in place of a position: the record has no such property
-HOST_SIZE_MAX: Final = 20
 
 
 @inner
@@ -123,30 +122,6 @@ def gather_text(data: Any, positions: Any, lengths: Any, offsets: Any, out: Any)
                         position -= size
         offsets[i + 1] = total
     return total
-
-
-@kernel(int64(BYTES, INT64S, WRITABLE_INT32S))
-def read_i32s(data: Any, positions: Any, out: Any) -> int:
-    """Read a big-endian 32-bit number at each position; -1 if one is not inside ``data``."""
-    if out.size < positions.size:
-        return i64(-1)
-    for i in range(positions.size):
-        if not inside(data, positions[i], i64(4)):
-            return i64(-1)
-        out[i] = read_i32(data, positions[i])
-    return i64(positions.size)
-
-
-@kernel(int64(BYTES, INT64S, WRITABLE_INT64S))
-def read_i64s(data: Any, positions: Any, out: Any) -> int:
-    """Read a big-endian 64-bit number at each position; -1 if one is not inside ``data``."""
-    if out.size < positions.size:
-        return i64(-1)
-    for i in range(positions.size):
-        if not inside(data, positions[i], i64(8)):
-            return i64(-1)
-        out[i] = read_i64(data, positions[i])
-    return i64(positions.size)
 
 
 @kernel(int64(BYTES, INT64S, INT64S, BYTES, WRITABLE_INT64S, WRITABLE_INT64S))

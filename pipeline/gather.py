@@ -74,12 +74,6 @@ LONG_COUNT: Final = 5
 
 
 @inner
-def bit_is_set(bits: Any, index: int) -> bool:
-    """Whether a bit of an Arrow bitmap is set."""
-    return bits[uintp(index >> 3)] & (1 << (index & 7)) != 0
-
-
-@inner
 def set_bit(bits: Any, index: int) -> None:
     """Set a bit of an Arrow bitmap."""
     bits[uintp(index >> 3)] |= u8(1 << (index & 7))
