@@ -15,6 +15,7 @@ from pipeline.plan import LogPiece
 from pipeline.profile_counts import single_keys
 from pipeline.slabs import data_of, deal
 from pipeline.walk import Hole, walk
+from pipeline.work import task_failures_told
 from storage.kernels.columns import KEYS_LENGTH, KEYS_POSITION
 
 if TYPE_CHECKING:
@@ -35,19 +36,23 @@ class HotKey(NamedTuple):
 def count_keys(
     spark: SparkSession, pieces: Sequence[LogPiece], top: int, counter: Any
 ) -> tuple[list[HotKey], int]:
-    """Return the ``top`` most frequent keys, and how many pairs of topic and key there are."""
+    """Return the ``top`` most frequent keys, and how many pairs of topic and key there are.
+
+    Raises TaskFailed.
+    """
     if not pieces:
         return [], 0
     slots = max(1, spark.sparkContext.defaultParallelism)
     buckets = max(slots, -(-sum(piece.cost for piece in pieces) // BUCKET_BYTES))
     tasks = deal(spark, pieces, lambda piece: piece.cost)
-    found: list[tuple[list[HotKey], int]] = (
-        spark.sparkContext.parallelize(tasks, len(tasks))
-        .flatMap(partial(_count, buckets=buckets, counter=counter))
-        .partitionBy(buckets, int)
-        .mapPartitions(partial(_add_up, top=top))
-        .collect()
-    )
+    with task_failures_told():
+        found: list[tuple[list[HotKey], int]] = (
+            spark.sparkContext.parallelize(tasks, len(tasks))
+            .flatMap(partial(_count, buckets=buckets, counter=counter))
+            .partitionBy(buckets, int)
+            .mapPartitions(partial(_add_up, top=top))
+            .collect()
+        )
     keys = [key for part, _ in found for key in part]
     keys.sort(key=lambda key: (-key.messages, key.topic, key.key))
     return keys[:top], sum(distinct for _, distinct in found)

@@ -26,6 +26,7 @@ from pipeline.plan import LogPiece, QueueKey
 from pipeline.slabs import Longs, Rows, Served, data_of, deal, group
 from pipeline.store_files import ByteArray
 from pipeline.walk import Hole, walk
+from pipeline.work import task_failures_told
 from storage.kernels.columns import (
     BODY_LENGTH,
     COMMIT_OFFSET,
@@ -95,7 +96,10 @@ def find_latest(
     keep_tombstones: bool,
     counter: Any,
 ) -> Found:
-    """Write the winners of each piece to ``directory``, for :class:`Latest` to choose by."""
+    """Write the winners of each piece to ``directory``, for :class:`Latest` to choose by.
+
+    Raises TaskFailed.
+    """
     if not pieces:
         return Found(0, 0)
     slots = max(1, spark.sparkContext.defaultParallelism)
@@ -104,15 +108,16 @@ def find_latest(
     look = partial(_candidates, compacted=compacted, buckets=buckets, counter=counter)
     decide = partial(_decide, begins=begins, keep_tombstones=keep_tombstones)
     tasks = [tuple(task) for task in deal(spark, pieces, lambda piece: piece.cost)]
-    saved: list[tuple[int, int]] = (
-        spark.sparkContext.parallelize(tasks, len(tasks))
-        .flatMap(look)
-        .partitionBy(buckets, _same)
-        .mapPartitions(decide)
-        .groupByKey(buckets)
-        .map(partial(_save, directory=str(directory)))
-        .collect()
-    )
+    with task_failures_told():
+        saved: list[tuple[int, int]] = (
+            spark.sparkContext.parallelize(tasks, len(tasks))
+            .flatMap(look)
+            .partitionBy(buckets, _same)
+            .mapPartitions(decide)
+            .groupByKey(buckets)
+            .map(partial(_save, directory=str(directory)))
+            .collect()
+        )
     return Found(sum(keys for keys, _ in saved), sum(dead for _, dead in saved))
 
 
