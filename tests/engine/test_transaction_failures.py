@@ -5,7 +5,7 @@ import errno
 import threading
 
 import pytest
-from engine_store import check_queues_match_log, small_config
+from engine_store import LOG_FILE_SIZE, check_queues_match_log, small_config
 from staged_records import bodies_on_disk, stage, staged
 
 from storage.clock import SystemClock
@@ -77,6 +77,29 @@ def test_a_disk_that_is_full_while_the_log_grows_leaves_it_decided(writer, files
     outcome, old = writer.transactions.commit("app", 0, ["another", "name"])
     assert (outcome.record_count, old) == (20, False)
     assert bodies_on_disk(tmp_path / "s") == big(*range(20))
+
+
+def test_records_of_log_files_that_were_removed_after_the_decision_are_appended_again(tmp_path):
+    """As a broker's retention may do that had the store in between; docs/durability.md says so."""
+    directory, filesystem = tmp_path / "s", FullableFileSystem()
+    numbers = range(50)
+    with StoreWriter.open(directory, small_config(), filesystem=filesystem) as writer:
+        writer.create_topic("t", 2)
+        stage(writer.transactions, "app", 0, "a", [big(i, i + 1) for i in numbers[::2]])
+        filesystem.full = f"commitlog/{3 * LOG_FILE_SIZE:020d}"
+        with pytest.raises(StoreFull):
+            writer.transactions.commit("app", 0, ["a"])
+    before = bodies_on_disk(directory)
+    min((directory / "commitlog").iterdir()).unlink()
+    kept = bodies_on_disk(directory)
+    assert 0 < len(kept) < len(before) < len(numbers)
+
+    with StoreWriter.open(directory, small_config()) as writer:
+        assert writer.transactions.commit("app", 0, [])[1]
+
+    wanted = big(*numbers)
+    lost = [body for body in wanted if body in before and body not in kept]
+    assert bodies_on_disk(directory) == kept + lost + wanted[len(before) :]
 
 
 def test_resume_completes_what_a_full_disk_stopped(writer, filesystem, tmp_path):
