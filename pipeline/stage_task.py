@@ -7,7 +7,6 @@ is acknowledged: what a restarting writer lost is encoded and staged anew, under
 from __future__ import annotations
 
 import time
-import uuid
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -44,14 +43,20 @@ def stage_task(
     app_id: str,
     version: int,
     *,
+    run: str,
     one_off: bool = False,
 ) -> Staged:
-    """Stage the rows of this task; on any failure nothing of it is kept. Raises PipelineError."""
+    """Stage the rows of this task; where this fails nothing of it is kept. Raises PipelineError.
+
+    A task whose input fails looks from here like one whose input ends, and a task that is killed
+    like nothing at all: what these staged is removed by whoever ends the write, who tells it by
+    ``run``, which every attempt id contains.
+    """
     from storage.kernels.encode import QUEUE_RUN  # compiled code, for tasks only
 
     context = TaskContext.get()
     assert context is not None
-    name = f"{context.partitionId()}-{context.taskAttemptId()}-{uuid.uuid4().hex[:12]}"
+    name = f"{context.partitionId()}-{context.taskAttemptId()}-{run}"
     with WriterDoor(options) as writer:
         task = _TaskStages(
             writer, options, app_id, version, one_off=one_off, name=name,

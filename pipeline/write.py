@@ -76,10 +76,13 @@ class MessageWriter(DataSourceArrowWriter):
         self.one_off = options.app_id is None
         self.app_id = options.app_id or f"batch-{uuid.uuid4().hex}"
         self.version = options.version or 0
+        self.run = new_run()
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Stage the rows of one task; nothing of a task that fails is kept."""
-        return stage_task(self.options, iterator, self.app_id, self.version, one_off=self.one_off)
+        """Stage the rows of one task."""
+        return stage_task(
+            self.options, iterator, self.app_id, self.version, run=self.run, one_off=self.one_off
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Store what the tasks staged, once."""
@@ -88,9 +91,9 @@ class MessageWriter(DataSourceArrowWriter):
             return
         _commit(self.options, self.app_id, self.version, staged, one_off=self.one_off)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks staged."""
-        _abort(self.options, _of(messages), everything=(self.one_off and self.app_id) or None)
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        """Remove what the tasks staged, also those that failed, and nothing of another run."""
+        _abort(self.options, self.run)
 
 
 class MessageStreamWriter(DataSourceStreamArrowWriter):
@@ -98,6 +101,7 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
+        self.run = new_run()
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""
@@ -107,7 +111,7 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
         version = context.getLocalProperty(BATCH_ID)
         if not app_id or version is None:
             raise WriteFailed("Spark does not say which query and batch this is; give 'txnAppId'")
-        return stage_task(self.options, iterator, app_id, int(version))
+        return stage_task(self.options, iterator, app_id, int(version), run=self.run)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Store what the tasks staged, once, however often the batch is run and committed."""
@@ -116,8 +120,13 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
             _commit(self.options, staged[0].app_id, batchId, staged)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Remove what these tasks staged, and nothing of a later run of the batch."""
-        _abort(self.options, _of(messages))
+        """Remove what the tasks staged, also those that failed, and nothing of a later run."""
+        _abort(self.options, self.run)
+
+
+def new_run() -> str:
+    """Return what the attempts of one write, and of no other, have in their ids."""
+    return uuid.uuid4().hex[:12]
 
 
 def _of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
@@ -144,17 +153,15 @@ def _commit(
             raise writer.failed(error) from error
 
 
-def _abort(
-    options: WriteOptions, staged: Sequence[Staged], *, everything: str | None = None
-) -> None:
-    """Remove stages as far as that can be done: what stays is removed by the writer in time."""
+def _abort(options: WriteOptions, run: str) -> None:
+    """Remove a run's stages as far as can be done: what stays is removed by the writer in time."""
     with WriterDoor(options) as writer, suppress(Exception):
-        if everything is not None:
-            writer.client.transaction(everything, 0).abort(None, timeout_s=5)
-        for each in staged:
-            if each.attempts:
-                transaction = writer.client.transaction(each.app_id, each.version)
-                transaction.abort(each.attempts, timeout_s=5)
+        for app in writer.client.transactions(timeout_s=5):
+            for each in app.open:
+                attempts = [x.attempt for x in each.stages if x.attempt.split("-")[2:3] == [run]]
+                if attempts and not each.decided:
+                    transaction = writer.client.transaction(app.app_id, each.version)
+                    transaction.abort(attempts, timeout_s=5)
 
 
 def is_committed(endpoint: str, app_id: str, version: int) -> bool:
