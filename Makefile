@@ -33,8 +33,9 @@ test: setup ## Run the tests (PYTEST_ARGS="-k name" for some of them)
 	@GRPC_VERBOSITY=NONE $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup \
 	  -m "not conformance and not compose and not spark" $(PYTEST_ARGS)
 
-test-spark: setup-spark ## Run the tests of the Spark pipeline
-	@$(BIN)/python -m pytest -q -m spark --timeout 300 tests/pipeline $(PYTEST_ARGS)
+test-spark: setup-spark ## Run the tests of the Spark pipeline (FAST=1 leaves out the slow ones)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "spark $(if $(FAST),and not slow)" \
+	  --timeout 300 tests/pipeline $(PYTEST_ARGS)
 
 kill-streams: setup-spark ## Kill KILLS=500 drivers of streams at seeded points (10 s each)
 	@PENSTOCK_STREAM_KILLS=$(or $(KILLS),500) $(BIN)/python -m pytest -q --timeout 600 \

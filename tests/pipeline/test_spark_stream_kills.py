@@ -15,6 +15,8 @@ from stream_driver import POINTS, run_driver
 
 from storage import Message, MessageStore
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("PENSTOCK_STREAM_KILLS", "24"))
 KILLS_A_STORE = 6
 KILLED = -9
