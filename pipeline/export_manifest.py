@@ -55,10 +55,15 @@ class Manifest:
                 f"{path} is damaged: {error}; export to a new directory, or restore it"
             ) from error
         if document.get("version") != VERSION:
-            raise PipelineError(f"{path} is of version {document.get('version')}, not {VERSION}")
+            raise PipelineError(
+                f"{path} is of version {document.get('version')}, not {VERSION}: export to a new"
+                " directory, or with the version of Penstock that wrote it"
+            )
         if document["format"] != file_format:
             raise InvalidOption(
-                "format", f"{target} holds an export of format {document['format']!r}"
+                "format",
+                f"{target} holds an export of format {document['format']!r}; go on with that, or"
+                " export to a new directory",
             )
         if document["columns"] != columns:
             raise InvalidOption(

@@ -336,7 +336,8 @@ def _fetched(url: Url, ranges: Sequence[Range]) -> ByteArray:
         for (begin, end), data in zip(group, url.fetch_all(group), strict=True):
             if len(data) != end - begin:
                 raise PipelineError(
-                    f"{url} ends at {begin + len(data)} and had {end} bytes when it was listed"
+                    f"{url} ends at {begin + len(data)} and had {end} bytes when it was listed;"
+                    " read a copy that nobody writes to"
                 )
             array[begin:end] = np.frombuffer(data, np.uint8)
     array.flags.writeable = False

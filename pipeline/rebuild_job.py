@@ -198,7 +198,10 @@ def _open(
 ) -> StoreWork:
     size = sizes[0] or _file_size(files)
     if size <= 0 or size % UNIT_SIZE:
-        raise PipelineError(f"a consume queue file of {size} bytes does not hold whole units")
+        raise PipelineError(
+            f"a consume queue file of {size} bytes does not hold whole units; give"
+            f" consume_queue_file_size, a multiple of {UNIT_SIZE}"
+        )
     shape = index_shape(files, sizes[1], sizes[2])
     plan = StorePlan(files)
     pieces = pieces_of(plan, piece_bytes)

@@ -13,7 +13,8 @@ from pipeline.errors import PipelineError
 from pipeline.placing import lay_out, placed_sizes
 from pipeline.plan import QueueKey
 from pipeline.slabs import Longs, Taken, time_order
-from storage.kernels.columns import QUEUE_OFFSET
+from storage.format.properties import PROPERTIES_SIZE_MAX
+from storage.kernels.columns import COMMIT_OFFSET
 
 NO_BYTES: Final = np.empty(0, np.uint8)
 NO_LONGS: Final = np.empty(0, np.int64)
@@ -50,7 +51,8 @@ def sizes_of(part: Taken, change: Change) -> Longs:
     if total < 0:
         row = part.rows[-1 - total]
         raise PipelineError(
-            f"a record of queue {int(row[QUEUE_OFFSET])} has no room for one more property"
+            f"the message at commit offset {int(row[COMMIT_OFFSET])} has no room for one more property:"
+            f" all of them take {PROPERTIES_SIZE_MAX} bytes at most; choose others by time, tag or key"
         )
     return sizes
 

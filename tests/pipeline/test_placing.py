@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.errors import PipelineError
 from pipeline.keys import group_by_key, part_keys
 from pipeline.placing import lay_out, place_at, placed_sizes
+from pipeline.replay_job import Marked
+from pipeline.slab_layout import sizes_of
+from pipeline.slabs import Taken
 from storage.format.properties import decode_properties, encode_properties
 from storage.format.record import Verdict, check_record, decode_record, encode_for_batch
-from storage.kernels.columns import KEYS_LENGTH, KEYS_POSITION, STOP_END, new_rows
+from storage.kernels.columns import (
+    COMMIT_OFFSET,
+    KEYS_LENGTH,
+    KEYS_POSITION,
+    STOP_END,
+    new_rows,
+)
 from storage.kernels.scan import scan_records
 
 EMPTY = np.empty(0, np.uint8)
@@ -112,6 +122,15 @@ def test_records_are_laid_out_as_an_appender_would(sizes: list[int], begin: int)
         assert offset == position
         position += size
     assert end == position
+
+
+def test_a_message_without_room_for_a_mark_is_named_by_its_place() -> None:
+    few, many = {"KEYS": "k"}, {"KEYS": "k", "a": "x" * 32_740}
+    data, rows = scanned([encoded("t", b"", each, False, False) for each in (few, many, few)])
+    taken = Taken(0, data, rows, [("t", 3)], np.zeros(3, np.int64))
+    rows[:, COMMIT_OFFSET] = (0, 4711, 40_000)
+    with pytest.raises(PipelineError, match="commit offset 4711 has no room .* 32767 bytes"):
+        sizes_of(taken, Marked())
 
 
 def test_what_fits_nowhere_is_told_by_its_number() -> None:
