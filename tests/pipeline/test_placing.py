@@ -129,7 +129,7 @@ def test_a_message_without_room_for_a_mark_is_named_by_its_place() -> None:
     data, rows = scanned([encoded("t", b"", each, False, False) for each in (few, many, few)])
     taken = Taken(0, data, rows, [("t", 3)], np.zeros(3, np.int64))
     rows[:, COMMIT_OFFSET] = (0, 4711, 40_000)
-    with pytest.raises(PipelineError, match="commit offset 4711 has no room .* 32767 bytes"):
+    with pytest.raises(PipelineError, match=r"commit offset 4711 has no room .* 32767 bytes"):
         sizes_of(taken, Marked())
 
 
