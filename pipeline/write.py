@@ -120,8 +120,14 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
             _commit(self.options, staged[0].app_id, batchId, staged)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Remove what the tasks staged, also those that failed, and nothing of a later run."""
-        _abort(self.options, self.run)
+        """Remove what the tasks staged, and nothing of a later run of the batch.
+
+        Spark calls another writer than the tasks had: their run is known if one of them ended. What
+        stays otherwise goes when the batch is committed.
+        """
+        staged = [attempt for each in _of(messages) for attempt in each.attempts]
+        for run in {attempt.split("-")[2] for attempt in staged}:
+            _abort(self.options, run)
 
 
 def new_run() -> str:
