@@ -26,7 +26,7 @@ from storage.format.stage import stage_prefix
 
 SUPPORT = Path(__file__).parent.parent / "support"
 NAMES = ("127.0.0.1", "localhost")
-pytestmark = pytest.mark.timeout(170)
+pytestmark = [pytest.mark.timeout(170), pytest.mark.slow]
 CASES = ("second", "first", "both", "failure", "given-up")
 
 
