@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cli.failures import CommandFailed, ExitCode
 from cli.job_common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
 from cli.job_stores import tell_stores
 from cli.session import session_of
@@ -41,6 +42,13 @@ def replay(
 ) -> None:
     """Write messages again, marked, into a topic of a live store or into a new store."""
     session = session_of(context)
+    if (target is None) == (endpoint is None):
+        raise CommandFailed(
+            "give either --endpoint, the writer of a live store, or --to, a new directory",
+            ExitCode.USAGE,
+        )
+    if endpoint is not None and to_topic is None:
+        raise CommandFailed("with --endpoint give --to-topic, a topic there", ExitCode.USAGE)
     begin_ms = None if since is None else parse_time_ms(since)
     end_ms = None if until is None else parse_time_ms(until)
     with failures_told():

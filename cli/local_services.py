@@ -64,9 +64,8 @@ class LocalServices:
                 last = text.strip().splitlines()[-1:] or ["no output"]
                 raise CommandFailed(f"the services did not start: {last[0]}")
             time.sleep(_POLL_SECONDS)
-        raise CommandFailed(
-            f"the services did not start in {START_SECONDS_MAX:.0f} s; see {self.log}"
-        )
+        last = self.log.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]
+        raise CommandFailed(f"the services did not start in {START_SECONDS_MAX:.0f} s: {last[0]}")
 
     def stop(self) -> None:
         """Drain and stop; kill what does not stop by itself."""
