@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 
 @pytest.fixture(autouse=True)
 def _oracle() -> None:
+    pytest.importorskip("pyspark")
     problem = oracle_problem()
     if problem and oracle_required():
         pytest.fail(problem)
@@ -50,4 +51,15 @@ def test_a_broker_opens_a_store_rebuilt_in_place(tmp_path: Path) -> None:
     copy = golden_copy("features", tmp_path)
     wanted = oracle_dump(copy, settings=spec)
     rebuild(spark, copy, in_place=True)
-    assert oracle_dump(copy, settings=spec) == wanted
+    assert without_names(oracle_dump(copy, settings=spec)) == without_names(wanted)
+
+
+def without_names(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines of a dump without the names of index files, which are the times they were made at."""
+
+    def is_name(key: str, value: Any) -> bool:
+        return (key == "name" and str(value).isdigit()) or str(value).startswith("index/")
+
+    return [
+        {key: value for key, value in line.items() if not is_name(key, value)} for line in lines
+    ]
