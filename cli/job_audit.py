@@ -66,14 +66,16 @@ def _print(session: Session, report: Any) -> None:
         session.console().print(
             f"{report.store}  {left:,} more; --findings DIR writes all", markup=False
         )
+    twice = f" and {report.doubled_keys:,} indexed twice" if report.doubled_keys else ""
     session.say(
         f"{report.store}: {report.records:,} records, {report.units:,} units,"
-        f" {report.keys:,} keys; {report.finding_count:,} findings; {report.seconds:.1f} s",
+        f" {report.keys:,} keys{twice}; {report.finding_count:,} findings; {report.seconds:.1f} s",
         {
             "store": report.store,
             "records": report.records,
             "units": report.units,
             "keys": report.keys,
+            "doubledKeys": report.doubled_keys,
             "logBytes": report.log_bytes,
             "findings": report.finding_count,
             "seconds": round(report.seconds, 3),

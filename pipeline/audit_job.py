@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -28,11 +28,12 @@ from pipeline.errors import InvalidOption
 from pipeline.findings import NAMED_MAX, Finding, Findings
 from pipeline.index_chains import audit_chains
 from pipeline.index_files import index_entries, list_index_files, slot_count_of
-from pipeline.places import entries, file_name_of, map_file
-from pipeline.plan import LogPiece, StorePlan
+from pipeline.places import entries, file_name_of, map_file, place_of
+from pipeline.plan import LogPiece, QueueKey, StorePlan
 from pipeline.progress import job_progress
+from pipeline.queue_files import QueueFiles
 from pipeline.runs import by_queue
-from pipeline.store_files import StoreFiles
+from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles
 from pipeline.store_lock import is_in_use
 from pipeline.store_settings import deleted_topics
 from pipeline.work import (
@@ -55,7 +56,9 @@ if TYPE_CHECKING:
 class AuditReport:
     """What an audit of one store found; ``finding_count`` is 0 for a store in order.
 
-    ``findings`` names the first of them. ``keys`` are those compared with the index.
+    ``findings`` names the first of them. ``keys`` are those compared with the index. ``doubled_keys``
+    are entries which a key has too many: a broker that was killed indexes some records again, and
+    finds them once as before, so they are no finding.
     """
 
     store: str
@@ -63,6 +66,7 @@ class AuditReport:
     records: int
     units: int
     keys: int
+    doubled_keys: int
     finding_count: int
     findings: tuple[Finding, ...]
     seconds: float
@@ -223,6 +227,7 @@ def _run(
     count: Callable[[int], None],
 ) -> _Done:
     done = _Done([], {})
+    queue_of = cache(_queue_of)
     if task.index is not None:
         name, file = task.index
         findings = done.findings[name] = Findings(
@@ -233,11 +238,16 @@ def _run(
         if piece.store not in done.findings:
             path = _part(out, piece.store, f"part-{task.number}")
             done.findings[piece.store] = Findings(limit, path, piece.store)
-        done.pieces.append(audit_piece(piece, stores[piece.store], done.findings[piece.store]))
+        findings = done.findings[piece.store]
+        done.pieces.append(audit_piece(piece, stores[piece.store], queue_of, findings))
         count(piece.cost)
     for findings in done.findings.values():
         findings.close()
     return done
+
+
+def _queue_of(store: str, key: QueueKey) -> QueueFiles:
+    return QueueFiles.whole(place_of(store) / QUEUE_DIRECTORY / key[0] / str(key[1]))
 
 
 def _part(out: Path | None, store: str, name: str) -> Path | None:
@@ -286,6 +296,7 @@ def _report(
         records=sum(piece.records for piece in pieces),
         units=units,
         keys=sum(piece.keys for piece in pieces),
+        doubled_keys=sum(piece.doubled_keys for piece in pieces),
         finding_count=findings.count,
         findings=tuple(findings.named),
         seconds=seconds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from pipeline.findings import Finding, Findings
 from pipeline.index_files import index_entries
-from pipeline.places import place_of
 from pipeline.plan import LogPiece, QueueKey
 from pipeline.queue_files import QueueFiles
 from pipeline.runs import QueueRun, consecutive, runs_of
-from pipeline.store_files import QUEUE_DIRECTORY, list_files, map_file, units_in
+from pipeline.store_files import map_file, units_in
 from pipeline.units import QueueUnits, UnitMaker
 from pipeline.walk import Hole, walk
 from storage.kernels.columns import STORE_TIMESTAMP
@@ -27,6 +26,7 @@ KEYS_AT_ONCE: Final = 4 * KEYS_OF_A_RECORD_MAX
 
 Units = npt.NDArray[Any]
 Longs = npt.NDArray[np.int64]
+QueueOf = Callable[[str, QueueKey], QueueFiles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class PieceAudit:
     cost: int  # bytes
     records: int = 0
     keys: int = 0
+    doubled_keys: int = 0  # entries too many, of keys that have theirs
     unindexed_keys: int = 0  # before the first entry of the index, or without any
     newest_timestamp_ms: int = 0
     runs: list[QueueRun] = field(default_factory=list)
@@ -72,8 +73,13 @@ class _Seen:
     key_hashes: list[Longs] = field(default_factory=list)
 
 
-def audit_piece(piece: LogPiece, store: StoreToAudit, findings: Findings) -> PieceAudit:
-    """Walk a piece once and compare what it holds with the queues and the index."""
+def audit_piece(
+    piece: LogPiece, store: StoreToAudit, queue_of: QueueOf, findings: Findings
+) -> PieceAudit:
+    """Walk a piece once and compare what it holds with the queues and the index.
+
+    ``queue_of`` gives a store's queue, listed no earlier than the bounds in ``store`` were read.
+    """
     audit = PieceAudit(piece.store, piece.cost)
     seen = _walk(piece, audit, with_keys=store.index is not None)
     findings.add(
@@ -93,7 +99,10 @@ def audit_piece(piece: LogPiece, store: StoreToAudit, findings: Findings) -> Pie
             alive = units["offset"] >= store.deleted_topics[key[0]]
             units, offsets = units[alive], offsets[alive]
         if len(units):
-            _compare_queue(piece, key, units, offsets, store.queued_offset, audit, findings)
+            audit.runs += runs_of(key, units, offsets)
+            queued = int(np.count_nonzero(units["offset"] < store.queued_offset))
+            queue = queue_of(piece.store, key)
+            _compare_queue(key, queue, units[:queued], offsets[:queued], findings)
     if seen.key_offsets and store.index is not None:
         _compare_index(piece, store.index, seen, audit, findings)
     return audit
@@ -126,29 +135,17 @@ def _walk(piece: LogPiece, audit: PieceAudit, *, with_keys: bool) -> _Seen:
 
 
 def _compare_queue(
-    piece: LogPiece,
-    key: QueueKey,
-    units: Units,
-    offsets: Longs,
-    queued_offset: int,
-    audit: PieceAudit,
-    findings: Findings,
+    key: QueueKey, queue: QueueFiles, units: Units, offsets: Longs, findings: Findings
 ) -> None:
-    directory = place_of(piece.store) / QUEUE_DIRECTORY / key[0] / str(key[1])
-    queue = QueueFiles(tuple(list_files(directory)), 0, 0)
-    queued = int(np.count_nonzero(units["offset"] < queued_offset))
-    audit.runs += runs_of(key, units, offsets)
-    for begin, end in consecutive(offsets):
+    for begin, end in consecutive(offsets) if len(offsets) else ():
         first = int(offsets[begin])
-        end = min(end, queued)
-        if begin < end:
-            held = np.zeros(end - begin, units.dtype)
-            if 0 <= first < QUEUE_OFFSET_MAX:
-                found = queue.units(first, end - begin)
-                held[: len(found)] = found
-            bad = np.flatnonzero(~is_unit(held, units[begin:end]))
-            if len(bad):
-                findings.add(_wrong_units(key, first, held, units[begin:end], bad), len(bad))
+        held = np.zeros(end - begin, units.dtype)
+        if 0 <= first < QUEUE_OFFSET_MAX:
+            found = queue.units(first, end - begin)
+            held[: len(found)] = found
+        bad = np.flatnonzero(~is_unit(held, units[begin:end]))
+        if len(bad):
+            findings.add(_wrong_units(key, first, held, units[begin:end], bad), len(bad))
 
 
 def is_unit(held: Units, wanted: Units) -> npt.NDArray[np.bool_]:
@@ -212,16 +209,21 @@ def _compare_index(
     if np.array_equal(offsets, held_offsets) and np.array_equal(hashes, held_hashes):
         return
     keys, entries = _pairs(offsets, hashes), _pairs(held_offsets, held_hashes)
-    gone, extra = np.setdiff1d(keys, entries), np.setdiff1d(entries, keys)
-    findings.add(_of_index(gone, "no entry for a key of the record (hash {})"), len(gone))
+    # A record may hold a key twice, and then has two entries: how many there are of each counts.
+    pairs, which = np.unique(np.concatenate([keys, entries]), return_inverse=True)
+    wanted = np.bincount(which[: len(keys)], minlength=len(pairs))
+    held = np.bincount(which[len(keys) :], minlength=len(pairs))
+    gone, extra = pairs[held < wanted], pairs[(held > 0) & (wanted == 0)]
+    audit.doubled_keys += int((held - wanted)[(held > wanted) & (wanted > 0)].sum())
     damaged = np.zeros(len(extra), np.bool_)
     for hole in audit.holes:
         damaged |= (extra["offset"] >= hole.begin) & (extra["offset"] < hole.end)
-    lost, extra = extra[damaged], extra[~damaged]
-    findings.add(_of_index(lost, "an entry (hash {}) whose record is damaged"), len(lost))
-    findings.add(
-        _of_index(extra, "an entry (hash {}) for which there is no key at that offset"), len(extra)
-    )
+    for found, problem in (
+        (gone, "no entry for a key of the record (hash {})"),
+        (extra[damaged], "an entry (hash {}) whose record is damaged"),
+        (extra[~damaged], "an entry (hash {}) for which there is no key at that offset"),
+    ):
+        findings.add(_of_index(found, problem), len(found))
 
 
 def _pairs(offsets: Longs, hashes: Longs) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,13 +26,18 @@ class QueueFiles:
     end: int
 
     @classmethod
+    def whole(cls, directory: Place) -> QueueFiles:
+        """List a queue's files to read any unit of them; ``begin`` and ``end`` are 0."""
+        return cls(tuple(list_files(directory)), 0, 0)
+
+    @classmethod
     def open(cls, directory: Place, min_offset: int, end_offset: int) -> QueueFiles:
         """Look where the units that point into ``[min_offset, end_offset)`` of the log lie.
 
         Units are in the order of the log, so both ends are found by halving.
         """
-        files = tuple(list_files(directory))
-        probe = cls(files, 0, 0)
+        probe = cls.whole(directory)
+        files = probe.files
         if not files:
             return probe
         low, high = files[0].start // UNIT_SIZE, files[-1].end // UNIT_SIZE
@@ -69,9 +75,10 @@ class QueueFiles:
         """Return up to ``count`` units from ``first`` on; what is missing between files is zeros."""
         parts: list[bytes] = []
         position, left = first * UNIT_SIZE, count * UNIT_SIZE
-        for file in self.files:
-            if file.end <= position or left <= 0:
-                continue
+        holding = bisect_right(self.files, position, key=lambda file: file.end)
+        for file in self.files[holding:]:
+            if left <= 0:
+                break
             if file.start > position:
                 gap = min(file.start - position, left)
                 parts.append(bytes(gap))
