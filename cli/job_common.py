@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -26,10 +26,28 @@ def shows_progress(session: Session, quiet: bool) -> bool:
 
 
 def start_spark(master: str) -> SparkSession:
-    """Return a session for a job."""
-    from pipeline import build_session
+    """Return a session for a job; it starts when the job first uses it.
 
-    return build_session(master, "penstock job", {"spark.log.level": "ERROR"})
+    A job checks stores, target and options before that, so what is wrong with them is told at once
+    and not after the seconds that Spark takes to start.
+    """
+    return cast("SparkSession", _LateSession(master))
+
+
+class _LateSession:
+    """Stands for a session until an attribute of it is asked for."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._started: SparkSession | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._started is None:
+            from pipeline import build_session
+
+            config = {"spark.log.level": "ERROR"}
+            self._started = build_session(self._master, "penstock job", config)
+        return getattr(self._started, name)
 
 
 @contextlib.contextmanager

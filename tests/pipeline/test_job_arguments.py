@@ -1,0 +1,121 @@
+"""What is wrong with a job's arguments is told before Spark starts, which takes seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import golden_store
+from typer.testing import CliRunner, Result
+
+import pipeline
+from cli.failures import ExitCode
+from cli.main import app
+
+USAGE, NO_STORE = ExitCode.USAGE, ExitCode.NOT_A_STORE
+
+
+class Started(Exception):
+    """Spark would have been started."""
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The masters that sessions were asked of; none starts."""
+    masters: list[str] = []
+
+    def refuse(master: str, *_: Any) -> None:
+        masters.append(master)
+        raise Started
+
+    monkeypatch.setitem(vars(pipeline), "build_session", refuse)
+    return masters
+
+
+def run(arguments: str, tmp_path: Path) -> Result:
+    places = {
+        "STORE": golden_store("basic"), "NEW": tmp_path / "new", "NONE": tmp_path / "none",
+        "EMPTY": tmp_path / "empty", "TAKEN": tmp_path / "taken",
+    }  # fmt: skip
+    places["EMPTY"].mkdir()
+    places["TAKEN"].mkdir()
+    (places["TAKEN"] / "file").touch()
+    words = [str(places.get(word, word)) for word in arguments.split()]
+    return CliRunner().invoke(app, ["job", *words])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ("audit NONE", NO_STORE, "no such directory"),
+        ("audit EMPTY", NO_STORE, "empty"),
+        ("audit STORE STORE", USAGE, "name it once"),
+        ("audit STORE --findings TAKEN", USAGE, "'findings'"),
+        ("rebuild NONE --to NEW", NO_STORE, "no such directory"),
+        ("rebuild STORE", USAGE, "give a new directory, or rebuild in place"),
+        ("rebuild STORE --to NEW --in-place", USAGE, "choose one"),
+        ("rebuild STORE --to TAKEN", USAGE, "exists"),
+        ("rebuild STORE --to NEW --what some", USAGE, "'some' is none of"),
+        ("rebuild STORE --to NEW --queue-file-size 7", USAGE, "consume_queue_file_size"),
+        ("rebuild STORE --to NEW --index-slots 7", USAGE, "index_"),
+        ("export NONE --to NEW", NO_STORE, "no such directory"),
+        ("export STORE --to TAKEN", USAGE, "holds something else"),
+        ("export STORE --to NEW --format csv", USAGE, "csv"),
+        ("export STORE --to NEW --pattern (", USAGE, "pattern"),
+        ("export STORE --to NEW --topic nope", USAGE, "nope"),
+        ("export STORE --to NEW --topic orders --pattern o.*", USAGE, "pattern"),
+        ("compact NONE --to NEW", NO_STORE, "no such directory"),
+        ("compact STORE --to TAKEN", USAGE, "exists"),
+        ("compact STORE --to NEW --keyless maybe", USAGE, "'maybe' is none of"),
+        ("compact STORE --to NEW --format csv", USAGE, "'csv' is none of"),
+        ("compact STORE --to NEW --topics nope", USAGE, "'nope'"),
+        ("compact STORE --to NEW --log-file-size 7", USAGE, "log_file_size"),
+        ("merge NONE --to NEW", NO_STORE, "no such directory"),
+        ("merge STORE STORE --to NEW", USAGE, "name it once"),
+        ("merge STORE --to TAKEN", USAGE, "exists"),
+        ("merge STORE --to NEW --without nope", USAGE, "'nope'"),
+        ("split NONE --to NEW", NO_STORE, "no such directory"),
+        ("split STORE --to TAKEN", USAGE, "exists"),
+        ("split STORE --to NEW --rest", USAGE, "'rest'"),
+        ("split STORE --to NEW --topics x=orders --topics y=orders", USAGE, "is in 'x' already"),
+        ("replay NONE orders --to NEW", NO_STORE, "no such directory"),
+        ("replay STORE nope --to NEW", USAGE, "'nope'"),
+        ("replay STORE orders --to TAKEN", USAGE, "exists"),
+        ("replay STORE orders --to NEW --replay-id x", USAGE, "replay_id"),
+        ("replay STORE orders --to NEW --since 9 --until 8", USAGE, "end_ms"),
+        ("replay STORE orders --endpoint here --to-topic t", USAGE, "'endpoint'"),
+        ("replay STORE orders --endpoint 127.0.0.1:1 --to-topic t", ExitCode.UNREACHABLE, ":1"),
+        ("profile NONE", NO_STORE, "no such directory"),
+        ("profile NONE/*", USAGE, "no directory matches"),
+        ("profile STORE --html NONE/page.html", USAGE, "no such directory"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_without_spark(
+    arguments: str, code: ExitCode, words: str, tmp_path: Path, starts: list[str]
+) -> None:
+    result = run(arguments, tmp_path)
+
+    assert not starts
+    assert (result.exit_code, words in result.output) == (code, True), result.output
+    assert not list(tmp_path.rglob("new/**/*.parquet"))
+    assert not (tmp_path / "new").exists() or arguments.startswith("export")  # it goes on there
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "audit STORE",
+        "rebuild STORE --to NEW",
+        "export STORE --to NEW",
+        "compact STORE --to NEW",
+        "merge STORE --to NEW",
+        "split STORE --to NEW",
+        "replay STORE orders --to NEW",
+        "profile STORE",
+    ],
+)
+def test_spark_starts_once_all_is_well(arguments: str, tmp_path: Path, starts: list[str]) -> None:
+    result = run(f"{arguments} --master local[3]", tmp_path)
+
+    assert starts == ["local[3]"], result.output
