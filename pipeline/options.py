@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
+from pipeline.endpoints import check_endpoint
 from pipeline.errors import InvalidOption
 from pipeline.places import Url, url_or_path
 from pipeline.schemas import TABLES
@@ -39,7 +40,6 @@ MAX_TRIGGER_DELAY_S: Final = 900.0
 UNITS_OF_TIME: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 PLACE_OPTIONS: Final = ("path", "store", "storageOptions", "endpoint", "endpointTimeoutMs")
 OPTIONS: Final = (*PLACE_OPTIONS, "table", *MESSAGE_OPTIONS, *STREAM_OPTIONS)
-ENDPOINT: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 ENDPOINT_TABLES: Final = ("messages", "queues")
 ENDPOINT_TIMEOUT_MS: Final = 120_000
 
@@ -202,9 +202,7 @@ class _Values:
             if self.get(name) is not None:
                 given = "the path of load()" if name == "path" else repr(name)
                 raise InvalidOption("endpoint", f"{given} is given, too; give one of the two")
-        match = ENDPOINT.fullmatch(endpoint)
-        if not match or not 0 < int(match[2]) < 1 << 16:
-            raise InvalidOption("endpoint", f"{endpoint!r} is not HOST:PORT of a reader service")
+        check_endpoint(endpoint, "a reader service")
         if table not in ENDPOINT_TABLES:
             raise InvalidOption(
                 "table",

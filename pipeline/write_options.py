@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from pipeline.endpoints import check_endpoint
 from pipeline.errors import InvalidColumn, InvalidOption
 from storage.format.names import topic_name_problem
 from storage.format.stage import VERSION_MAX, id_problem
@@ -63,12 +64,7 @@ def parse_write(
 ) -> WriteOptions:
     """Check options and the columns, given as ``(name, type)``. Raises InvalidOption, InvalidColumn."""
     values = _known(given)
-    endpoint = values.get("endpoint", "")
-    if not endpoint:
-        raise InvalidOption("endpoint", "missing; give HOST:PORT of the store's writer")
-    host, colon, port = endpoint.rpartition(":")
-    if not (host and colon and port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise InvalidOption("endpoint", f"{endpoint!r} is not HOST:PORT")
+    endpoint = check_endpoint(values.get("endpoint", ""), "the store's writer")
     app_id, version = _transaction(values, streaming=streaming)
     topic = values.get("topic")
     if topic is not None and (problem := topic_name_problem(topic)):
