@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format import index as layout
-from storage.format.index import IndexHeader
+from storage.format.index import IndexEntry, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name, parse_index_file_name
 from storage.kernels.index import put_keys, rebuild_slots, walk_chain
 
@@ -155,6 +155,16 @@ class IndexFile:
             self._file.allocate(begin_position, end_position - begin_position)
         self._allocated_entry = end
 
+    def entries_at_end(self, commit_offset: int) -> int:
+        """Return how many entries at the file's end are of the record at ``commit_offset``."""
+        count = self.header.next_entry - 1
+        for found in range(count):
+            position = layout.entry_position(self.shape.slot_count, count - found)
+            entry = bytes(self._array[position : position + layout.ENTRY_SIZE])
+            if IndexEntry.decode(entry).commit_offset != commit_offset:
+                return found
+        return count
+
     def truncate(self, header: IndexHeader) -> None:
         """Go back to ``header``, keeping the entries it counts, and make slots and links again."""
         self._file.allocate(0, layout.entry_position(self.shape.slot_count, header.next_entry))
@@ -273,16 +283,17 @@ class IndexDirectory:
     ) -> tuple[int, IndexFile | None]:
         """Put keys from ``start`` on into the last file until it is full or ``count`` is reached.
 
-        Returns the first key not put, and the file that was found full when its successor had to be
-        opened first, else None. As with a broker, a full file gets its successor with the next
-        record, keyed or not. Raises StoreFull, and has put nothing then; try again when there is
-        room.
+        Returns the first key not put, and None; or, when the last file is found full, ``start`` and
+        that file: its successor is there then and takes the next call's keys. As with a broker, a
+        full file gets its successor with the next record, keyed or not. Raises StoreFull, and has
+        put nothing then; try again when there is room.
         """
         last = self.last
-        filled = None
         if last is None or last.is_full:
             filled, last = last, self._roll(last)
-        return last.put(hashes, commit_offsets, store_timestamps, start, count), filled
+            if filled is not None:
+                return start, filled  # now: if the successor's blocks fail, nobody would hear of it
+        return last.put(hashes, commit_offsets, store_timestamps, start, count), None
 
     def _roll(self, full: IndexFile | None) -> IndexFile:
         header = full.header if full is not None else IndexHeader()
@@ -304,6 +315,21 @@ class IndexDirectory:
         newest = parse_index_file_name(self.paths[-1].name) or 0 if self.paths else 0
         # Names sort files: a clock that stands still or goes back must not put one in between.
         return f"{max(int(name), newest + 1):0{INDEX_NAME_LENGTH}d}"
+
+    def entries_at_end(self, commit_offset: int) -> int:
+        """Return how many of the newest entries are of one record; they may lie in several files."""
+        found = 0
+        for path in reversed(self.paths):
+            file = self.last if path == self.paths[-1] else self.open(path)
+            assert file is not None
+            count = file.entries_at_end(commit_offset)
+            whole = count == file.header.next_entry - 1
+            if file is not self._last:
+                file.close()
+            found += count
+            if not whole:
+                break
+        return found
 
     def truncate_last(self, header: IndexHeader) -> None:
         """Take the last file back to ``header``; see ``IndexFile.truncate``."""

@@ -1,4 +1,8 @@
-"""What to keep of index files that no slot of ours vouches for: a broker's, or another store's."""
+"""What to keep of index files when the newest slot does not tell where to go on.
+
+Files that no slot of ours vouches for, a broker's or another store's, are taken over. Our own are
+gone back in when the newest of them was lost, or the log has lost what they hold.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
-from storage.index_follower import IndexFollower, LogReader, keys_in
+from storage.index_follower import IndexFollower, LogReader, key_count_at, keys_in
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -17,6 +21,16 @@ if TYPE_CHECKING:
 def _behind(files: LogReader, commit_offset: int) -> int:
     record = files.record_at(commit_offset)
     return commit_offset + (record[0] if record is not None else 0)
+
+
+def agrees(files: LogReader, header: IndexHeader) -> bool:
+    """Whether the last record that a file holds still stands in the log where it stood."""
+    if header.end_commit_offset == 0 and header.next_entry <= 1:
+        return True
+    if header.end_commit_offset < files.first_offset:
+        return True
+    record = files.record_at(header.end_commit_offset)
+    return record is not None and record[1] == header.end_timestamp_ms
 
 
 def _is_blank(header: IndexHeader) -> bool:
@@ -80,6 +94,41 @@ def take_over(
     if not unclean:
         position = _behind(files, position)
     return max(position, min_commit_offset)
+
+
+def go_back(
+    directory: IndexDirectory,
+    files: LogReader,
+    *,
+    file_name: int,
+    min_commit_offset: int,
+    end_commit_offset: int,
+) -> tuple[int, int]:
+    """Keep those of our files that are sure to be right; return where to index from.
+
+    Sure are the files before ``file_name``, the slot's: they were synced when they were full. The
+    log is written in order, so a file whose last record stands there is right as a whole. The last
+    record kept may have keys in the next file, which is gone: the second number returned says how
+    many keys of the record at the first are in, so that none is put twice.
+    """
+    kept = []
+    for path, header in zip(directory.paths, directory.headers(), strict=True):
+        if (
+            int(path.name) >= file_name
+            or header.end_commit_offset >= end_commit_offset
+            or not agrees(files, header)
+        ):
+            break
+        kept.append((path, header))
+    headers = [header for _, header in kept]
+    if not covers_log(files, headers, min_commit_offset):
+        kept = []
+    directory.keep([path for path, _ in kept])
+    last = headers[-1].end_commit_offset if kept else -1
+    if last < min_commit_offset:
+        return min_commit_offset, 0
+    keys_done = directory.entries_at_end(last)
+    return (last, keys_done) if keys_done < key_count_at(files, last) else (_behind(files, last), 0)
 
 
 def catch_up(

@@ -3,13 +3,16 @@
 It shares nothing with the writer but the files: how far it may read is the confirmed offset of the
 checkpoint page, how far it has come it publishes there, and both sides sleep on a word of that page.
 
-What is durable: every interval the last file is synced, then the checkpoint gets the offset up to
-which the index is complete together with that file's header. After an unclean end the file is taken
-back to that header and the log is indexed again from that offset, so restarts cost one interval, and
-nothing is lost or found twice. A file that has become full is synced before the broker's own mark at
-byte 16 of the checkpoint is raised to its end time.
+What is durable: every interval the last file is synced; the checkpoint then gets the offset up to
+which the index is complete together with that file's header, as soon as the log is durable up to
+there, for an index that is ahead of a log which lost its end would hold keys of what is gone. After
+an unclean end the file is taken back to that header and the log is indexed again from that offset,
+so restarts cost one interval, and nothing is lost or found twice. A file that has become full is
+synced before the broker's own mark at byte 16 of the checkpoint is raised to its end time.
 
-Index files that are not ours (no slot, or another store's) are taken over as ``take_over`` says.
+Where files of ours are gone, or the log has lost more than it could, it goes on behind the newest
+file that is sure to be right (``go_back``), and again nothing is lost or found twice. Index files that
+are not ours (no slot, another store's, or made by a broker since) are taken over as ``take_over`` says.
 """
 
 from __future__ import annotations
@@ -18,15 +21,15 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.errors import NotAStore, StoreClosed, StoreFailed, StoreFull
 from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.format.index import IndexHeader
+from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
 from storage.index_follower import IndexFollower, LogReader
 from storage.index_shape import find_index_shape
-from storage.index_take_over import take_over
+from storage.index_take_over import agrees, go_back, take_over
 from storage.layout import StorePaths, effective_config, load_settings
 from storage.positions import CheckpointFile, DurableIndex, Role
 
@@ -39,6 +42,17 @@ DURABLE_INTERVAL_MS: Final = 5_000
 IDLE_WAIT_S: Final = 0.25  # how long a stop may, at worst, have to wait for the thread
 FULL_RETRY_S: Final = 0.2
 CATCH_UP_S: Final = 5.0  # a stop gives the rest of the log this long, as a broker's does
+LOG_FLUSH_S: Final = 1.0  # and the writer this long to make it durable
+LOG_FLUSH_LOOK_S: Final = 0.01
+
+
+class _Synced(NamedTuple):
+    """What is synced, to be promised once the log is durable up to there."""
+
+    offset: int
+    file_name: int
+    file_header: bytes
+    index_timestamp_ms: int | None
 
 
 class StoreIndexer:
@@ -71,6 +85,7 @@ class StoreIndexer:
         self._session = 0
         self._store_id = b""
         self._index_timestamp_ms: int | None = None
+        self._synced: _Synced | None = None
         self._durable_offset = -1
         self._durable_at = clock.monotonic()
         self._failure: BaseException | None = None
@@ -152,7 +167,7 @@ class StoreIndexer:
 
     @property
     def durable_offset(self) -> int:
-        """End of what is indexed and synced; -1 before the first sync."""
+        """End of what the checkpoint promises to be in the index; -1 before it does."""
         return self._durable_offset
 
     def start(self) -> None:
@@ -203,28 +218,50 @@ class StoreIndexer:
         age_ms = (self._clock.monotonic() - self._durable_at) * 1000
         if self._index_timestamp_ms is not None or age_ms >= self._durable_interval_ms:
             self.sync()
+        elif self._synced is not None:
+            self._promise()
         return moved
 
-    def sync(self, *, clean: bool = False) -> None:
-        """Make the index durable up to ``indexed_offset`` and say so in the checkpoint."""
+    def sync(self) -> None:
+        """Make the index durable up to ``indexed_offset`` and say so in the checkpoint.
+
+        It is said now if the log is durable up to there, else by one of the next steps; until then
+        nothing newer is synced.
+        """
         self._durable_at = self._clock.monotonic()
         follower = self._follower
-        if follower is None or follower.is_interrupted:
-            return
-        if follower.position == self._durable_offset and not clean:
-            return
+        if self._synced is None and follower is not None and not follower.is_interrupted:
+            if follower.position == self._durable_offset:
+                return
+            self._sync_files(follower.position)
+        self._promise()
+
+    def _sync_files(self, position: int) -> None:
         self._directory.sync()
         last = self._directory.last
+        self._synced = _Synced(
+            position,
+            last.number if last is not None else 0,
+            last.header_bytes if last is not None else bytes(HEADER_SIZE),
+            self._index_timestamp_ms,
+        )
+
+    def _promise(self, *, clean: bool = False, anyway: bool = False) -> None:
+        synced = self._synced
+        if synced is None or not (anyway or synced.offset <= self._checkpoint.flushed_offset):
+            return
         self._checkpoint.store_durable_index(
             store_id=self._store_id,
-            indexed_offset=follower.position,
-            file_name=last.number if last is not None else 0,
-            file_header=last.header_bytes if last is not None else bytes(40),
-            index_timestamp_ms=self._index_timestamp_ms,
+            indexed_offset=synced.offset,
+            file_name=synced.file_name,
+            file_header=synced.file_header,
+            index_timestamp_ms=synced.index_timestamp_ms,
             clean=clean,
         )
-        self._durable_offset = follower.position
-        self._index_timestamp_ms = None
+        self._durable_offset = synced.offset
+        self._synced = None
+        if self._index_timestamp_ms == synced.index_timestamp_ms:
+            self._index_timestamp_ms = None
 
     def close(self) -> None:
         """Index what is confirmed, make everything durable, give up the lock.
@@ -246,13 +283,28 @@ class StoreIndexer:
                     while self._step() and self._clock.monotonic() < deadline:
                         pass
             if self._failure is None and self._follower is not None:
-                self.sync(clean=not self._follower.is_interrupted)
+                self._leave(self._follower)
                 self._checkpoint.stop_indexer()
         finally:
             self._directory.close()
             self._log.close()
             self._checkpoint.close()
             self._lock.release()
+
+    def _leave(self, follower: IndexFollower) -> None:
+        """Sync all, and promise it: at once where the writer has stopped, else when it has flushed."""
+        self._promise()
+        if follower.is_interrupted:
+            return
+        self._sync_files(follower.position)
+        deadline = self._clock.monotonic() + LOG_FLUSH_S
+        while (
+            self._checkpoint.flushed_offset < follower.position
+            and self._checkpoint.writer_is_writable
+            and self._clock.monotonic() < deadline
+        ):
+            threading.Event().wait(LOG_FLUSH_LOOK_S)
+        self._promise(clean=True)
 
     def __enter__(self) -> StoreIndexer:
         return self
@@ -264,64 +316,76 @@ class StoreIndexer:
         """Find out where to index from: at the start, and when a writer has recovered the log."""
         self._session = self._checkpoint.writer_session
         self._store_id = self._checkpoint.load_durable().store_id
+        self._synced = None
         if (
             self._follower is not None
             and self._follower.position <= end_commit_offset
             and self._ends_like_the_log()
         ):
             return
-        position = self._resume_own(end_commit_offset)
+        position, keys_done = self._resume_own(end_commit_offset)
         if position < 0:
             position = take_over(
                 self._directory,
                 self._log,
-                min_commit_offset=max(self._checkpoint.min_commit_offset, self._log.first_offset),
+                min_commit_offset=self._min_commit_offset,
                 end_commit_offset=end_commit_offset,
                 index_timestamp_ms=self._checkpoint.broker_fields.index_timestamp_ms,
                 unclean=self._unclean,
             )
-        self._follower = IndexFollower(self._log, position, self._directory, on_filled=self._filled)
+        self._follower = IndexFollower(
+            self._log, position, self._directory, on_filled=self._filled, keys_done=keys_done
+        )
         # From here on the files may be ahead of a slot that says clean.
         self._durable_offset = -1
-        self.sync()
+        if not self._follower.is_interrupted:
+            self._sync_files(position)
+            self._promise(anyway=True)
         self._checkpoint.start_indexer(indexed_offset=position)
+
+    @property
+    def _min_commit_offset(self) -> int:
+        return max(self._checkpoint.min_commit_offset, self._log.first_offset)
 
     def _ends_like_the_log(self) -> bool:
         last = self._directory.last
-        return last is None or self._agrees(last.header)
+        return last is None or agrees(self._log, last.header)
 
-    def _agrees(self, header: IndexHeader) -> bool:
-        """Whether the last record that was indexed still stands in the log where it stood."""
-        if header.end_commit_offset == 0 and header.next_entry <= 1:
-            return True
-        if header.end_commit_offset < self._log.first_offset:
-            return True
-        record = self._log.record_at(header.end_commit_offset)
-        return record is not None and record[1] == header.end_timestamp_ms
+    def _resume_own(self, end_commit_offset: int) -> tuple[int, int]:
+        """Take the files back to what is sure; return where to go on, a negative offset if none is.
 
-    def _resume_own(self, end_commit_offset: int) -> int:
-        """Take the files back to the newest slot; return where it goes on, -1 if there is no way."""
+        The second number counts the keys of the record there that are in.
+        """
         slot = self._checkpoint.load_durable_index()
-        if (
-            not slot.present
-            or slot.store_id != self._store_id
-            or slot.indexed_offset > end_commit_offset
-            or self._directory.misfits
-        ):
-            return -1
+        if not slot.present or slot.store_id != self._store_id or self._directory.misfits:
+            return -1, 0
+        numbers = [int(path.name) for path in self._directory.paths]
+        if slot.indexed_offset <= end_commit_offset and self._go_on(slot, numbers):
+            return slot.indexed_offset, 0
+        if slot.file_name not in numbers and numbers and numbers[-1] > slot.file_name:
+            return -1, 0  # a broker dropped ours and made its own
+        return go_back(
+            self._directory,
+            self._log,
+            file_name=slot.file_name,
+            min_commit_offset=self._min_commit_offset,
+            end_commit_offset=end_commit_offset,
+        )
+
+    def _go_on(self, slot: DurableIndex, numbers: list[int]) -> bool:
+        """Take the files back to the slot; return whether they could be."""
         if slot.file_name == 0:
             self._directory.drop_from(0)
-            return slot.indexed_offset
-        numbers = [int(path.name) for path in self._directory.paths]
+            return True
         header = IndexHeader.decode(slot.file_header)
-        if slot.file_name not in numbers or not self._agrees(header):
-            return -1
+        if slot.file_name not in numbers or not agrees(self._log, header):
+            return False
         kept = numbers.index(slot.file_name) + 1
         if kept < len(numbers):
             self._directory.drop_from(kept)
         if not self._is_untouched(slot):
             self._directory.truncate_last(header)
-        return slot.indexed_offset
+        return True
 
     def _is_untouched(self, slot: DurableIndex) -> bool:
         last = self._directory.last

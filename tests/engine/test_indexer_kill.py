@@ -42,11 +42,14 @@ def run(directory: Path) -> None:
             pass
 
 
-def headers(directory: Path) -> list[bytes]:
+def contents(directory: Path) -> list[bytes]:
     return [
-        path.read_bytes()[:HEADER_SIZE]
-        for _, _, path in list_index_files(OsFileSystem(), directory / "index")
+        path.read_bytes() for _, _, path in list_index_files(OsFileSystem(), directory / "index")
     ]
+
+
+def headers(directory: Path) -> list[bytes]:
+    return [data[:HEADER_SIZE] for data in contents(directory)]
 
 
 def found(directory: Path) -> list[int]:
@@ -118,7 +121,7 @@ def test_a_kill_at_any_step_costs_no_key_and_finds_none_twice(store, killed):
         run(left)
 
         assert found(left) == wanted, label
-        assert headers(left) == headers(directory), label
+        assert contents(left) == contents(directory), label
 
 
 def test_without_a_slot_the_last_record_may_be_found_twice_and_no_other(store, killed):
