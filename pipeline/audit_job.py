@@ -8,8 +8,9 @@ files, checkpoint and configuration are looked at.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
@@ -103,6 +104,14 @@ class _Store:
         return str(self.files.root)
 
     @property
+    def indexed_offset(self) -> int | None:
+        """Up to where every key must be in the index, None if nothing says so.
+
+        Of a store in use nothing does: its indexer may just be making files again.
+        """
+        return None if self.in_use else self.files.stated_index_end()
+
+    @property
     def is_at_rest(self) -> bool:
         """Whether nothing may stand behind the end: not in use, and not ours, which recovers it."""
         return not self.in_use and self.files.stated_bounds() is None
@@ -166,6 +175,7 @@ def audit_stores(
             store.queued_offset,
             deleted_topics(store.files),
             store.index if index else None,
+            store.indexed_offset,
         )
         for store in opened
     }
@@ -181,7 +191,8 @@ def audit_stores(
         run = partial(_run, stores=known, limit=limit, out=out, count=progress.counter.add)
         done = run_tasks(spark, work, run)
     seconds = perf_counter() - began
-    reports = [_report(store, done, limit, out, index, seconds) for store in opened]
+    results = _by_store(done)
+    reports = [_report(store, results[store.name], limit, out, index, seconds) for store in opened]
     if out is not None:
         (out / "_SUCCESS").touch()
     return reports
@@ -189,6 +200,7 @@ def audit_stores(
 
 def _open(files: StoreFiles, with_index: bool) -> _Store:
     plan = StorePlan(files)
+    _ = files.page  # before the index is listed: what it promises must be in the files by then
     in_use = isinstance(files.root, Path) and is_in_use(files.root)
     index = [_index_file(files, path) for path in list_index_files(files)] if with_index else []
     # Before anything is read, so that what comes meanwhile is behind the bounds.
@@ -197,7 +209,7 @@ def _open(files: StoreFiles, with_index: bool) -> _Store:
         files,
         plan,
         in_use,
-        [file for file in index if file.end_offset],
+        [file for file in index if file.end_offset >= 0],
         [file for file in index if not file.slot_count],
     )
 
@@ -206,7 +218,7 @@ def _index_file(store: StoreFiles, path: str) -> IndexFile:
     slot_count = slot_count_of(store, path)
     header, found = index_entries(path, slot_count)
     if not len(found):
-        return IndexFile(path, slot_count, 0, 0)
+        return IndexFile(path, slot_count, -1, -1)
     return IndexFile(path, slot_count, header.begin_commit_offset, header.end_commit_offset)
 
 
@@ -256,16 +268,34 @@ def _part(out: Path | None, store: str, name: str) -> Path | None:
     return out / f"{name}-{store.strip('/').replace('/', '-')[-100:]}.jsonl"
 
 
+@dataclass
+class _Result:
+    """What all tasks found in one store."""
+
+    pieces: list[PieceAudit] = field(default_factory=list)
+    findings: list[Findings] = field(default_factory=list)
+
+
+def _by_store(done: Sequence[_Done]) -> dict[str, _Result]:
+    results: dict[str, _Result] = defaultdict(_Result)
+    for each in done:
+        for piece in each.pieces:
+            results[piece.store].pieces.append(piece)
+        for name, findings in each.findings.items():
+            results[name].findings.append(findings)
+    return results
+
+
 def _report(
     store: _Store,
-    done: Sequence[_Done],
+    result: _Result,
     limit: int,
     out: Path | None,
     with_index: bool,
     seconds: float,
 ) -> AuditReport:
     findings = Findings(limit, _part(out, store.name, "driver"), store.name)
-    pieces = [piece for each in done for piece in each.pieces if piece.store == store.name]
+    pieces = result.pieces
     newest_ms = max((piece.newest_timestamp_ms for piece in pieces), default=0)
     findings.add(audit_log_files(store.files, in_use=store.in_use))
     findings.add(audit_queue_files(store.files, in_use=store.in_use))
@@ -275,9 +305,8 @@ def _report(
         findings.add(audit_config(store.files))
     if store.is_at_rest:
         findings.add(audit_end(store.files, store.plan.bounds.end_offset))
-    for each in done:
-        if store.name in each.findings:
-            findings.take(each.findings[store.name])
+    for found_by_task in result.findings:
+        findings.take(found_by_task)
     runs = by_queue(run for piece in pieces for run in piece.runs)
     holes = [hole for piece in pieces for hole in piece.holes]
     holes += lost_files(store.files)
@@ -287,8 +316,7 @@ def _report(
         findings.add([{"kind": "unit", "count": units, "problem": "there are no consume queues"}])
     unaccounted_units(store.plan, runs, holes, findings, at_rest=store.is_at_rest)
     if with_index:
-        unindexed = sum(piece.unindexed_keys for piece in pieces)
-        _report_index(store, unindexed, findings)
+        _report_index(store, pieces, findings)
     findings.close()
     return AuditReport(
         store=store.name,
@@ -303,7 +331,9 @@ def _report(
     )
 
 
-def _report_index(store: _Store, unindexed: int, findings: Findings) -> None:
+def _report_index(store: _Store, pieces: Sequence[PieceAudit], findings: Findings) -> None:
+    unindexed = sum(piece.unindexed_keys for piece in pieces)
+    lost = sum(piece.lost_keys for piece in pieces)
     findings.add(
         {
             "kind": "index",
@@ -318,3 +348,6 @@ def _report_index(store: _Store, unindexed: int, findings: Findings) -> None:
     if unindexed and (store.index or not store.in_use):  # one may only just have begun
         where = "the index begins behind them" if store.index else "there is no index"
         findings.add([{"kind": "index", "count": unindexed, "problem": f"keys not found: {where}"}])
+    if lost:
+        where = "the index ends before them, and the checkpoint says that it had them"
+        findings.add([{"kind": "index", "count": lost, "problem": f"keys not found: {where}"}])

@@ -31,7 +31,7 @@ QueueOf = Callable[[str, QueueKey], QueueFiles]
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An index file as tasks need it; entries lie in the log's order."""
+    """An index file as tasks need it; entries lie in the log's order. Both -1 without entries."""
 
     path: str
     slot_count: int
@@ -41,12 +41,16 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class StoreToAudit:
-    """What tasks know of a store: how far its queues go, which topics were deleted, its index."""
+    """What tasks know of a store: how far its queues go, which topics were deleted, its index.
+
+    ``indexed_offset`` is up to where every key must be in the index, None if nothing says so.
+    """
 
     name: str
     queued_offset: int
     deleted_topics: Mapping[str, int]
     index: Sequence[IndexFile] | None  # None: not to be looked at
+    indexed_offset: int | None
 
 
 @dataclass
@@ -59,6 +63,7 @@ class PieceAudit:
     keys: int = 0
     doubled_keys: int = 0  # entries too many, of keys that have theirs
     unindexed_keys: int = 0  # before the first entry of the index, or without any
+    lost_keys: int = 0  # behind the last entry, though the checkpoint says that they are in
     newest_timestamp_ms: int = 0
     runs: list[QueueRun] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
@@ -104,7 +109,7 @@ def audit_piece(
             queue = queue_of(piece.store, key)
             _compare_queue(key, queue, units[:queued], offsets[:queued], findings)
     if seen.key_offsets and store.index is not None:
-        _compare_index(piece, store.index, seen, audit, findings)
+        _compare_index(piece, store.index, store.indexed_offset, seen, audit, findings)
     return audit
 
 
@@ -183,15 +188,18 @@ def _wrong_units(
 def _compare_index(
     piece: LogPiece,
     index: Sequence[IndexFile],
+    indexed_offset: int | None,
     seen: _Seen,
     audit: PieceAudit,
     findings: Findings,
 ) -> None:
     offsets, hashes = np.concatenate(seen.key_offsets), np.concatenate(seen.key_hashes)
     if not index:
-        audit.unindexed_keys += len(offsets)
+        due = len(offsets) if indexed_offset is None else np.searchsorted(offsets, indexed_offset)
+        audit.unindexed_keys += int(due)
         return
-    covered = index[0].begin_offset, index[-1].end_offset  # a record at the end may be half put
+    last = index[-1].end_offset  # a record there may be half put
+    covered = index[0].begin_offset, max(last, indexed_offset or 0)
     audit.unindexed_keys += int(np.count_nonzero(offsets < covered[0]))
     low, high = max(piece.begin, covered[0]), min(piece.end, covered[1])
     if low >= high:
@@ -213,7 +221,9 @@ def _compare_index(
     pairs, which = np.unique(np.concatenate([keys, entries]), return_inverse=True)
     wanted = np.bincount(which[: len(keys)], minlength=len(pairs))
     held = np.bincount(which[len(keys) :], minlength=len(pairs))
-    gone, extra = pairs[held < wanted], pairs[(held > 0) & (wanted == 0)]
+    lost = (held < wanted) & (pairs["offset"] >= last)
+    audit.lost_keys += int((wanted - held)[lost].sum())
+    gone, extra = pairs[(held < wanted) & ~lost], pairs[(held > 0) & (wanted == 0)]
     audit.doubled_keys += int((held - wanted)[(held > wanted) & (wanted > 0)].sum())
     damaged = np.zeros(len(extra), np.bool_)
     for hole in audit.holes:

@@ -22,7 +22,7 @@ from pipeline.places import ByteArray as ByteArray
 from pipeline.places import Place, Url, entries, place_of, read_at
 from pipeline.places import map_file as map_file
 from storage.format import checkpoint
-from storage.format.checkpoint import UnknownVersion, WriterSlot
+from storage.format.checkpoint import IndexerSlot, UnknownVersion, WriterSlot
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import parse_file_name
 from storage.format.record import (
@@ -152,15 +152,8 @@ class StoreFiles:
 
     def stated_bounds(self) -> Bounds | None:
         """Return what our writer says of the store, None if no word of it can be trusted."""
-        try:
-            slots = [WriterSlot.decode(self.page, at) for at in checkpoint.WRITER_SLOT_POSITIONS]
-        except UnknownVersion as error:
-            raise NotAStore(f"{self.root}: {error}; use the Penstock that wrote it") from error
-        whole = [slot for slot in slots if slot is not None]
-        ours = {slot.broker_fields for slot in whole} | {
-            slot.broker_fields_before for slot in whole
-        }
-        if not whole or checkpoint.writer_broker_fields(self.page) not in ours:
+        whole = self._writer_slots()
+        if not whole:
             return None
         start = self.log[0].start if self.log else 0
         live = checkpoint.WRITER_LIVE_LAYOUT.unpack_from(self.page, checkpoint.WRITER_LIVE_POSITION)
@@ -175,6 +168,36 @@ class StoreFiles:
         return Bounds(
             start, newest.flushed_offset, min(newest.dispatched_offset, newest.flushed_offset)
         )
+
+    def _writer_slots(self) -> list[WriterSlot]:
+        """Return the writer's whole slots, none if a broker has run since."""
+        try:
+            slots = [WriterSlot.decode(self.page, at) for at in checkpoint.WRITER_SLOT_POSITIONS]
+        except UnknownVersion as error:
+            raise NotAStore(f"{self.root}: {error}; use the Penstock that wrote it") from error
+        whole = [slot for slot in slots if slot is not None]
+        ours = {slot.broker_fields for slot in whole} | {
+            slot.broker_fields_before for slot in whole
+        }
+        return whole if checkpoint.writer_broker_fields(self.page) in ours else []
+
+    def stated_index_end(self) -> int | None:
+        """Return up to where our indexer says that every key is durably in the index.
+
+        0 where it has said nothing of this store, None if no word of the page can be trusted.
+        """
+        bounds = self.stated_bounds()
+        if bounds is None:
+            return None
+        store_id = max(self._writer_slots(), key=lambda slot: slot.sequence).store_id
+        try:
+            slots = [IndexerSlot.decode(self.page, at) for at in checkpoint.INDEXER_SLOT_POSITIONS]
+        except UnknownVersion as error:
+            raise NotAStore(f"{self.root}: {error}; use the Penstock that wrote it") from error
+        newest = max((slot for slot in slots if slot), key=lambda slot: slot.sequence, default=None)
+        if newest is None or newest.store_id != store_id:
+            return 0
+        return min(newest.indexed_offset, bounds.end_offset)
 
     @cached_property
     def bounds(self) -> Bounds:

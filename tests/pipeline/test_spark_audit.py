@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -23,6 +24,12 @@ from pipeline.plan import LogPiece
 from pipeline.store_files import StoreFiles
 from pipeline.work import in_tasks, run_tasks
 from storage import Message, MessageStore
+from storage.clock import SystemClock
+from storage.files.filesystem import OsFileSystem
+from storage.format.checkpoint import INDEXER_SLOT_POSITIONS, IndexerSlot
+from storage.format.index import IndexHeader
+from storage.indexer import StoreIndexer
+from storage.writer import StoreWriter
 
 SMALL = 1 << 17  # several pieces of each small store
 
@@ -264,6 +271,126 @@ def test_a_store_that_is_written_to_is_in_order(tmp_path: Path) -> None:
             thread.join()
     assert [report.findings for report in reports] == [()] * 15
     assert reports[-1].records > reports[0].records
+
+
+KEYED = small_config(index_slot_count=20, index_entry_count=100)
+
+
+def put_keyed(writer: StoreWriter, count: int) -> None:
+    writer.put(
+        [
+            Message(
+                topic="t", queue_id=0, body=b"x", keys=("all", f"k{n}"), properties={"n": f"{n}"}
+            )
+            for n in range(count)
+        ]
+    )
+    assert writer.wait_acknowledged(writer.appended_offset, 10)
+
+
+def index_confirmed(store: Path) -> None:
+    with StoreIndexer.open(store, KEYED, filesystem=OsFileSystem(), clock=SystemClock()) as indexer:
+        while indexer.step():
+            pass
+
+
+def index_of(store: Path) -> list[Path]:
+    return sorted((store / "index").iterdir())
+
+
+def entry_count(files: list[Path]) -> int:
+    return sum(IndexHeader.decode(file.read_bytes()[:40]).next_entry - 1 for file in files)
+
+
+def audit_here(store: Path) -> AuditReport:
+    return audit(LocalSpark(), store, piece_bytes=4_096)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Path:
+    """A stopped store whose index has many files, some of which end inside of a record."""
+    with StoreWriter.open(tmp_path / "store", KEYED) as writer:
+        writer.create_topic("t", 1)
+        put_keyed(writer, 160)
+        index_confirmed(tmp_path / "store")
+    return tmp_path / "store"
+
+
+def test_keys_of_lost_newest_index_files_are_one_finding_and_come_back(keyed: Path) -> None:
+    assert audit_here(keyed).findings == ()
+    files = index_of(keyed)
+    keys = entry_count(files)
+    assert len(files) > 3 and keys == audit_here(keyed).keys
+    for lost in range(1, len(files) + 1):
+        files[-lost].unlink()
+        count = keys - entry_count(index_of(keyed))
+
+        report = audit_here(keyed)
+
+        [finding] = report.findings
+        assert finding["kind"] == "index" and finding["count"] == count == report.finding_count
+        assert "keys not found" in finding["problem"]
+        if lost == 2:
+            with StoreWriter.open(keyed, KEYED):
+                index_confirmed(keyed)
+            report = audit_here(keyed)
+            assert (report.findings, report.keys, report.doubled_keys) == ((), keys, 0)
+            files = index_of(keyed)
+            for file in files[-lost:]:
+                file.unlink()
+
+
+def test_an_indexer_that_is_behind_or_never_ran_is_no_finding(keyed: Path, tmp_path: Path) -> None:
+    with StoreWriter.open(keyed, KEYED) as writer:
+        put_keyed(writer, 50)
+    with StoreWriter.open(tmp_path / "never", KEYED) as writer:
+        writer.create_topic("t", 1)
+        put_keyed(writer, 50)
+
+    reports = [audit_here(keyed), audit_here(tmp_path / "never")]
+
+    assert [report.findings for report in reports] == [(), ()]
+    assert [report.keys for report in reports] == [entry_count(index_of(keyed)), 0]
+
+
+def test_what_the_checkpoint_says_of_the_index_counts_for_our_store_at_rest_alone(
+    keyed: Path, tmp_path: Path
+) -> None:
+    index_of(keyed)[-1].unlink()
+    with StoreWriter.open(keyed, KEYED):
+        assert audit_here(keyed).findings == ()
+    assert audit_here(keyed).finding_count > 0
+
+    page = bytearray((keyed / "checkpoint").read_bytes())
+    for position in INDEXER_SLOT_POSITIONS:
+        slot = IndexerSlot.decode(bytes(page), position)
+        if slot is not None:
+            encoded = replace(slot, store_id=b"another store's.").encode()
+            page[position : position + len(encoded)] = encoded
+    (keyed / "checkpoint").write_bytes(page)
+    assert audit_here(keyed).findings == ()
+
+
+def test_what_the_checkpoint_said_of_the_index_before_a_broker_ran_is_not_believed(
+    keyed: Path,
+) -> None:
+    index_of(keyed)[-1].unlink()
+    with (keyed / "checkpoint").open("r+b") as page:
+        time = int.from_bytes(page.read(8), "big")
+        page.seek(0)
+        page.write((time - 1).to_bytes(8, "big"))
+
+    assert audit_here(keyed).findings == ()
+
+
+def test_a_store_of_one_message_has_an_index(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", KEYED) as store:
+        store.create_topic("t", 1)
+        store.put(Message(topic="t", queue_id=0, body=b"x", keys=("k",)))
+
+    report = audit_here(tmp_path / "store")
+
+    assert report.findings == () and report.keys == 2
 
 
 def test_what_is_no_store_or_named_twice_is_refused(spark: Any, tmp_path: Path) -> None:
