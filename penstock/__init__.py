@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.aio import AsyncClient
     from penstock.aio_consumer import AsyncConsumer, AsyncKeyRecords
     from penstock.aio_producer import AsyncHandle, AsyncProducer
+    from penstock.aio_transactions import AsyncTransaction
     from penstock.batch import RecordBatch
     from penstock.client import Client
     from penstock.consumer import Consumer, KeyRecords
@@ -81,6 +82,7 @@ __all__ = [
     "AsyncHandle",
     "AsyncKeyRecords",
     "AsyncProducer",
+    "AsyncTransaction",
     "BatchFull",
     "Cancelled",
     "Client",
@@ -139,6 +141,7 @@ _HOMES: Final = {
     "AsyncHandle": "penstock.aio_producer",
     "AsyncKeyRecords": "penstock.aio_consumer",
     "AsyncProducer": "penstock.aio_producer",
+    "AsyncTransaction": "penstock.aio_transactions",
     "BatchFull": "penstock.errors",
     "Cancelled": "penstock.errors",
     "Client": "penstock.client",

@@ -20,6 +20,7 @@ from penstock.addresses import (
 )
 from penstock.aio_consumer import AsyncConsumer, AsyncKeyRecords
 from penstock.aio_producer import AsyncProducer
+from penstock.aio_transactions import AsyncTransaction
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import Attempts, Boundary, Call, Plan, Position
 from penstock.channel import (
@@ -37,6 +38,7 @@ from penstock.producing import ProducerOptions
 from penstock.record import Record
 from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX, key_tuple
 from penstock.retry import RetryPolicy
+from penstock.transactions import list_transactions
 from penstock.values import (
     GroupOffset,
     IndexerStatus,
@@ -48,6 +50,7 @@ from penstock.values import (
     StoredBatch,
     Topic,
     TopicDescription,
+    TransactionApplication,
     WriterStatus,
 )
 from penstock.wire import Method
@@ -85,6 +88,7 @@ class AsyncClient:
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
         self._channels: dict[Service, grpc.aio.Channel] = {}
+        self._stage_channel: grpc.Channel | None = None
         self._stubs: dict[str, Any] = {}
         self._queue_counts: dict[str, tuple[int, float]] = {}
         self._closed = False
@@ -101,6 +105,8 @@ class AsyncClient:
         channels = list(self._channels.values())
         self._channels.clear()
         self._stubs.clear()
+        if self._stage_channel is not None:
+            self._stage_channel.close()
         for channel in channels:
             await channel.close(None)
 
@@ -178,6 +184,19 @@ class AsyncClient:
             record_bytes_max=self.request_bytes_max - FRAME_OVERHEAD_MAX,
         )
         return AsyncProducer(self, options)
+
+    # Transactions
+
+    def transaction(self, app_id: str, version: int, *, one_off: bool = False) -> AsyncTransaction:
+        """Return the transaction of an application's version: stage records, then commit them once.
+
+        ``one_off`` says that the application id is random and never used again.
+        """
+        return AsyncTransaction(self, app_id, version, one_off=one_off)
+
+    async def transactions(self, *, timeout_s: float | None = None) -> list[TransactionApplication]:
+        """Return what each application has committed, and what is staged or being committed."""
+        return await self.run(list_transactions(), timeout_s=timeout_s)
 
     # Consuming
 
@@ -499,6 +518,23 @@ class AsyncClient:
             )
             self._stubs[method.path] = stub
         return stub
+
+    def request_stream(self, method: Method) -> Any:
+        """Return grpc's callable, of its synchronous kind, for a stream of requests and one answer.
+
+        That of grpc.aio says "Internal error" in place of a refusal that comes between requests.
+        """
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        if self._stage_channel is None:
+            self._stage_channel = grpc.insecure_channel(
+                self.addresses.of(method.service), options=list(CHANNEL_OPTIONS)
+            )
+        return self._stage_channel.stream_unary(
+            method.path,
+            request_serializer=method.serialize,
+            response_deserializer=method.deserialize,
+        )
 
     def stream(self, method: Method) -> Any:
         """Return grpc's callable for a method with streams both ways."""

@@ -27,7 +27,64 @@ class Calls(Protocol):
     def request_stream(self, method: wire.Method) -> Any: ...
 
 
-class Transaction:
+class Version:
+    """One version of one application, and what is sent and answered of it."""
+
+    def __init__(self, app_id: str, version: int, *, one_off: bool) -> None:
+        self.app_id = app_id
+        self.version = version
+        self.one_off = one_off
+
+    def unique_key(self, attempt: str, number: int) -> str:
+        """Return the unique key that record ``number`` (from 0) of an attempt must have."""
+        return unique_key(stage_prefix(self.app_id, self.version, attempt), number)
+
+    def stage_frames(
+        self, attempt: str, batches: Iterable[bytes | bytearray | memoryview]
+    ) -> Iterator[bytes]:
+        """Yield the requests that stage an attempt."""
+        header = build(
+            pb.StageHeader,
+            app_id=self.app_id,
+            version=self.version,
+            attempt=attempt,
+            one_off=self.one_off,
+        )
+        yield pb.StageRequest(stage=header).SerializeToString()
+        yield from map(wire.frame_batch, batches)
+
+    def commit_call(self, attempts: Sequence[str]) -> Call[Committed]:
+        """Ask for the attempts to be stored."""
+        request = build(
+            pb.CommitTransactionRequest,
+            app_id=self.app_id,
+            version=self.version,
+            attempts=list(attempts),
+            one_off=self.one_off,
+        )
+        return Call(wire.COMMIT_TRANSACTION, request, self._committed)
+
+    def abort_call(self, attempts: Sequence[str] | None) -> Call[int]:
+        """Ask for attempts to be removed, all with None."""
+        request = build(
+            pb.AbortTransactionRequest,
+            app_id=self.app_id,
+            version=self.version,
+            attempts=list(attempts or ()),
+            all=attempts is None,
+        )
+        return Call(wire.ABORT_TRANSACTION, request, lambda answer: int(answer.removed_count))
+
+    def _committed(self, answer: pb.CommitTransactionResponse) -> Committed:
+        if not answer.HasField("committed"):
+            return Committed(
+                version=self.version, commit_offset=-1, end_commit_offset=-1, record_count=-1,
+                committed_ms=-1, already=answer.already_committed,
+            )  # fmt: skip
+        return _committed(answer.committed, already=answer.already_committed)
+
+
+class Transaction(Version):
     """One version of one application: staged by any number of clients, committed once.
 
     Attempts are staged one by one, each under an id that no other try ever has; `commit` names
@@ -37,14 +94,8 @@ class Transaction:
     """
 
     def __init__(self, client: Calls, app_id: str, version: int, *, one_off: bool = False) -> None:
-        self.app_id = app_id
-        self.version = version
-        self.one_off = one_off
+        super().__init__(app_id, version, one_off=one_off)
         self._client = client
-
-    def unique_key(self, attempt: str, number: int) -> str:
-        """Return the unique key that record ``number`` (from 0) of an attempt must have."""
-        return unique_key(stage_prefix(self.app_id, self.version, attempt), number)
 
     def stage(
         self,
@@ -61,15 +112,10 @@ class Transaction:
         """
         call = self._client.request_stream(wire.STAGE_TRANSACTION)
         try:
-            answer = call(self._frames(attempt, batches), timeout=timeout_s)
+            answer = call(self.stage_frames(attempt, batches), timeout=timeout_s)
         except grpc.RpcError as error:
             raise from_rpc_error(error) from error
-        return Staged(
-            attempt=attempt,
-            record_count=answer.record_count,
-            byte_count=answer.byte_count,
-            decided=answer.decided,
-        )
+        return staged(attempt, answer)
 
     def commit(self, attempts: Sequence[str], *, timeout_s: float = COMMIT_TIMEOUT_S) -> Committed:
         """Store what the attempts hold, in this order, all of it and once; durable on return.
@@ -78,15 +124,7 @@ class Transaction:
         after any failure. Raises StageNotFound, TopicNotFound, ResourceExhausted (a full disk: it
         may be decided already; commit again), DataLoss, FailedPrecondition.
         """
-        request = build(
-            pb.CommitTransactionRequest,
-            app_id=self.app_id,
-            version=self.version,
-            attempts=list(attempts),
-            one_off=self.one_off,
-        )
-        call = Call(wire.COMMIT_TRANSACTION, request, self._committed)
-        return self._client.run(call, timeout_s=timeout_s)
+        return self._client.run(self.commit_call(attempts), timeout_s=timeout_s)
 
     def abort(
         self, attempts: Sequence[str] | None = None, *, timeout_s: float | None = None
@@ -95,36 +133,17 @@ class Transaction:
 
         Raises FailedPrecondition if the transaction is decided.
         """
-        request = build(
-            pb.AbortTransactionRequest,
-            app_id=self.app_id,
-            version=self.version,
-            attempts=list(attempts or ()),
-            all=attempts is None,
-        )
-        call = Call(wire.ABORT_TRANSACTION, request, lambda answer: int(answer.removed_count))
-        return self._client.run(call, timeout_s=timeout_s)
+        return self._client.run(self.abort_call(attempts), timeout_s=timeout_s)
 
-    def _frames(
-        self, attempt: str, batches: Iterable[bytes | bytearray | memoryview]
-    ) -> Iterator[bytes]:
-        header = build(
-            pb.StageHeader,
-            app_id=self.app_id,
-            version=self.version,
-            attempt=attempt,
-            one_off=self.one_off,
-        )
-        yield pb.StageRequest(stage=header).SerializeToString()
-        yield from map(wire.frame_batch, batches)
 
-    def _committed(self, answer: pb.CommitTransactionResponse) -> Committed:
-        if not answer.HasField("committed"):
-            return Committed(
-                version=self.version, commit_offset=-1, end_commit_offset=-1, record_count=-1,
-                committed_ms=-1, already=answer.already_committed,
-            )  # fmt: skip
-        return _committed(answer.committed, already=answer.already_committed)
+def staged(attempt: str, answer: pb.StageResponse) -> Staged:
+    """Return what the writer says of an attempt that it staged."""
+    return Staged(
+        attempt=attempt,
+        record_count=answer.record_count,
+        byte_count=answer.byte_count,
+        decided=answer.decided,
+    )
 
 
 def list_transactions() -> Call[list[TransactionApplication]]:

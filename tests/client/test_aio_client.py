@@ -14,6 +14,7 @@ from penstock import (
     AsyncClient,
     AsyncConsumer,
     AsyncProducer,
+    AsyncTransaction,
     Client,
     ClientClosed,
     Consumer,
@@ -26,6 +27,7 @@ from penstock import (
     ResourceExhausted,
     TopicExists,
     TopicNotFound,
+    Transaction,
     Unavailable,
     UnknownOutcome,
 )
@@ -37,16 +39,18 @@ BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
 
 @pytest.mark.parametrize(
     ("sync", "asynchronous"),
-    [(Client, AsyncClient), (Producer, AsyncProducer), (Consumer, AsyncConsumer)],
+    [
+        (Client, AsyncClient),
+        (Producer, AsyncProducer),
+        (Consumer, AsyncConsumer),
+        (Transaction, AsyncTransaction),
+    ],
 )
 def test_both_clients_have_the_same_methods_with_the_same_arguments(
     sync: type, asynchronous: type
 ) -> None:
-    """Only waiting for a lock's sake differs: awaiting is cancelled from outside instead.
-
-    Transactions are for the drivers of jobs, none of which is asynchronous.
-    """
-    internal = {"wait_done", "stub", "stream", "request_stream", "transaction", "transactions"}
+    """Only waiting for a lock's sake differs: awaiting is cancelled from outside instead."""
+    internal = {"wait_done", "stub", "stream", "request_stream"}
     for name, method in inspect.getmembers(sync, inspect.isfunction):
         if name.startswith("_") or name in internal:
             continue

@@ -1,0 +1,159 @@
+"""Transactions of the asyncio client, with a real writer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from writer_process import WriterProcess
+
+from penstock import (
+    AsyncClient,
+    AsyncTransaction,
+    ClientClosed,
+    FailedPrecondition,
+    InvalidArgument,
+    PenstockError,
+    RecordBatch,
+    StageExists,
+    Unavailable,
+)
+
+LARGE = 500_000
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
+    with WriterProcess(tmp_path_factory.mktemp("async") / "store") as process:
+        with process.client() as client:
+            client.create_topic("t", queues=1)
+        yield process
+
+
+@pytest_asyncio.fixture(name="aclient")
+async def _aclient(writer: WriterProcess) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(writer=writer.address) as client:
+        yield client
+
+
+def records(transaction: AsyncTransaction, attempt: str, *numbers: int, size: int = 1000) -> bytes:
+    batch = RecordBatch("t")
+    for number in numbers:
+        key = transaction.unique_key(attempt, number)
+        batch.add(bytes(size), queue_id=0, unique_key=key)
+    return bytes(batch.records())
+
+
+async def test_what_is_staged_is_stored_once(aclient: AsyncClient) -> None:
+    transaction = aclient.transaction("app", 3)
+    staged = await transaction.stage(
+        "a", [records(transaction, "a", 0, 1), records(transaction, "a", 2)]
+    )
+    assert (staged.attempt, staged.record_count, staged.decided) == ("a", 3, False)
+    (app,) = [each for each in await aclient.transactions() if each.app_id == "app"]
+    assert [stage.attempt for each in app.open for stage in each.stages] == ["a"]
+
+    first = await transaction.commit(["a"])
+    again = await transaction.commit(["a"])
+
+    assert (first.record_count, first.already, again.already) == (3, False, True)
+    assert (await transaction.stage("b", [records(transaction, "b", 0)])).decided
+    with pytest.raises(FailedPrecondition):
+        await transaction.abort()
+
+
+async def test_stages_run_beside_each_other_and_can_be_removed(aclient: AsyncClient) -> None:
+    transaction = aclient.transaction("several", 0)
+    names = [f"try {number}" for number in range(8)]
+    staged = await asyncio.gather(
+        *(transaction.stage(name, [records(transaction, name, 0)]) for name in names)
+    )
+    assert [each.attempt for each in staged] == names
+    with pytest.raises(StageExists):
+        await transaction.stage(names[0], [records(transaction, names[0], 0)])
+    assert await transaction.abort(names[:3]) == 3
+    assert await transaction.abort() == 5
+
+
+@pytest.mark.parametrize("good", [0, 1, 10])
+async def test_a_refusal_before_the_last_batch_is_told_as_it_is(
+    aclient: AsyncClient, good: int
+) -> None:
+    """Also while flow control holds what is being sent, which grpc.aio calls an internal error."""
+    transaction = aclient.transaction("refused", 0)
+
+    def batches(attempt: str) -> Iterator[bytes]:
+        for number in range(good):
+            yield records(transaction, attempt, number, size=LARGE)
+        yield records(transaction, "another", good, size=LARGE)
+        for number in range(good + 1, good + 40):
+            yield records(transaction, attempt, number, size=LARGE)
+
+    for round_ in range(10):
+        attempt = f"{good} {round_}"
+        with pytest.raises(InvalidArgument):
+            await transaction.stage(attempt, batches(attempt))
+    applications = await aclient.transactions()
+    assert not [app.open for app in applications if app.app_id == "refused" and app.open]
+
+
+async def test_a_stage_that_is_cancelled_leaves_nothing(
+    aclient: AsyncClient, writer: WriterProcess
+) -> None:
+    transaction = aclient.transaction("cancelled", 0)
+    goes_on = True
+
+    def endless() -> Iterator[bytes]:
+        number = 0
+        while goes_on:
+            yield records(transaction, "a", number)
+            number += 1
+            time.sleep(0.01)
+
+    def files() -> int:
+        return len(list((writer.store / "transactions").rglob("*.stage")))
+
+    async def becomes(count: int) -> None:
+        until = time.monotonic() + 10
+        while files() != count and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        assert files() == count
+
+    before = files()
+    staging = asyncio.create_task(transaction.stage("a", endless()))
+    await becomes(before + 1)
+    staging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await staging
+    await becomes(before)
+    goes_on = False
+
+
+async def test_a_slow_source_does_not_stop_the_loop(aclient: AsyncClient) -> None:
+    transaction = aclient.transaction("slow", 0)
+    answered = threading.Event()
+
+    def slow() -> Iterator[bytes]:
+        if answered.wait(10):
+            yield records(transaction, "a", 0)
+
+    staging = asyncio.create_task(transaction.stage("a", slow()))
+    await asyncio.sleep(0)
+    await aclient.writer_status()
+    answered.set()
+    assert (await staging).record_count == 1
+
+
+async def test_nobody_there_and_a_closed_client() -> None:
+    async with AsyncClient(writer="127.0.0.1:1", timeout_s=0.3) as client:
+        transaction = client.transaction("app", 0)
+        with pytest.raises(Unavailable):
+            await transaction.stage("a", [records(transaction, "a", 0)], timeout_s=5)
+        with pytest.raises(PenstockError):
+            await transaction.commit(["a"], timeout_s=0.3)
+    with pytest.raises(ClientClosed):
+        await transaction.stage("b", [])
