@@ -19,7 +19,7 @@ from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue, list_files
 from storage.format.checkpoint import PAGE_SIZE, BrokerFields
 from storage.format.config_json import decode_config
 from storage.format.index import HEADER_SIZE, IndexHeader
-from storage.format.names import file_name, parse_file_name
+from storage.format.names import INDEX_NAME_LENGTH, file_name, parse_file_name
 from storage.format.record import BLANK_SIZE, MAGIC_BLANK
 from storage.index_file import IndexShape, list_index_files
 from storage.kernels.columns import STORE_TIMESTAMP
@@ -231,7 +231,9 @@ def _queues(store: OfflineStore) -> Iterator[Finding]:
 def _index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
     shape = IndexShape(store.config.index_slot_count, store.config.index_entry_count)
     newest = -1
-    for _, size, path in list_index_files(disk, store.paths.index):
+    listed = list_index_files(disk, store.paths.index)
+    yield from _lost_index(store, max((number for number, _, _ in listed), default=0))
+    for _, size, path in listed:
         if size != shape.file_size:
             yield (
                 "warning", f"index/{path.name}",
@@ -250,3 +252,14 @@ def _index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
             "index",
             f"on disk it reaches to {max(newest, 0)}, the log's last key is at {reached}",
         )
+
+
+def _lost_index(store: OfflineStore, newest_number: int) -> Iterator[Finding]:
+    slot = store.durable_index
+    ours = slot.present and slot.store_id == store.durable.store_id and store.durable.trusted
+    if ours and newest_number < slot.file_name:
+        yield (
+            "warning", f"index/{slot.file_name:0{INDEX_NAME_LENGTH}d}",
+            (f"is missing: keys up to commit offset {slot.indexed_offset} were in it; the indexer"
+            " makes it again from the log"),
+        )  # fmt: skip

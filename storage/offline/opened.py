@@ -21,9 +21,11 @@ from storage.index_file import IndexShape
 from storage.index_shape import find_index_shape
 from storage.index_take_over import catch_up
 from storage.layout import StorePaths, check_is_store, effective_config, load_settings
-from storage.positions import CheckpointFile, DurablePositions, Role
+from storage.positions import CheckpointFile, DurableIndex, DurablePositions, Role
 from storage.reader import StoreReader
 from storage.recovery import Recovered, recover
+
+NO_INDEX: Final = DurableIndex(False, False, b"", 0, 0, bytes(40))
 
 SPEC_FIELDS: Final = {
     "mappedFileSizeCommitLog": "commit_log_file_size",
@@ -44,6 +46,7 @@ class OfflineStore:
     recovered: Recovered
     reader: StoreReader
     durable: DurablePositions
+    durable_index: DurableIndex
     abort_found: bool
 
 
@@ -69,7 +72,7 @@ def open_offline(
     )
     config = replace(config, index_slot_count=shape.slot_count, index_entry_count=shape.entry_count)
     abort_found = filesystem.exists(paths.abort)
-    durable = _durable(filesystem, paths)
+    durable, durable_index = _durable(filesystem, paths)
     files = MappedFileQueue(filesystem, paths.commit_log, file_size=config.commit_log_file_size)
     queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
     recovered = recover(
@@ -91,7 +94,9 @@ def open_offline(
         filesystem=filesystem,
         bounds=(recovered.min_offset, recovered.end_offset),
     ) as reader:
-        yield OfflineStore(paths, filesystem, config, recovered, reader, durable, abort_found)
+        yield OfflineStore(
+            paths, filesystem, config, recovered, reader, durable, durable_index, abort_found
+        )
 
 
 def spec_config(directory: Path, spec: dict[str, Any] | Path | None) -> StoreConfig:
@@ -112,12 +117,12 @@ def _broker_fields(filesystem: FileSystem, paths: StorePaths) -> BrokerFields:
         return BrokerFields()
 
 
-def _durable(filesystem: FileSystem, paths: StorePaths) -> DurablePositions:
+def _durable(filesystem: FileSystem, paths: StorePaths) -> tuple[DurablePositions, DurableIndex]:
     try:
         checkpoint = CheckpointFile.open(filesystem, paths.checkpoint, Role.READER)
     except FileNotFoundError:
-        return DurablePositions(False, False, b"", 0, 0, 0)
+        return DurablePositions(False, False, b"", 0, 0, 0), NO_INDEX
     try:
-        return checkpoint.load_durable()
+        return checkpoint.load_durable(), checkpoint.load_durable_index()
     finally:
         checkpoint.close()

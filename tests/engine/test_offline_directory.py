@@ -173,3 +173,24 @@ def test_a_log_file_that_is_too_long_does_not_hide_the_next(tmp_path: Path) -> N
     with sorted((store / "commitlog").iterdir())[1].open("r+b") as file:
         file.truncate(262_144 + 3000)
     assert sum(line["type"] == "message" for line in offline.dump(store)) == 2315
+
+
+def test_doctor_names_the_newest_index_file_when_it_is_gone(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", SMALL) as store:
+        store.create_topic("t", 1)
+        for number in range(60):
+            store.put(Message(topic="t", body=b"x", keys=(f"k{number}",)))
+    assert [line["severity"] for line in offline.doctor(tmp_path / "store")][-1] == "ok"
+    newest = max((tmp_path / "store" / "index").iterdir())
+    newest.unlink()
+
+    found = list(offline.doctor(tmp_path / "store"))
+
+    [warning] = [line for line in found if line["severity"] == "warning"]
+    assert warning["file"] == f"index/{newest.name}" and "missing" in warning["message"]
+
+    page = tmp_path / "store" / "checkpoint"  # as a broker leaves it: its times, nothing of ours
+    page.write_bytes((1).to_bytes(8, "big") + page.read_bytes()[8:])
+    assert not [
+        each for each in offline.doctor(page.parent) if each["file"] == f"index/{newest.name}"
+    ]
