@@ -31,6 +31,8 @@ SHARES: Final = (400, 250, 150, 100, 50, 25, 15, 10)  # of 1000 batches; the las
 QUEUES: Final = 4
 BATCH: Final = 256
 HOST: Final = "127.0.0.1:10911"
+SMALL: Final = f"topic{len(SHARES) - 1}"
+ONE_TOPIC: Final = "one topic of 1 %, all columns, noop"
 
 
 def make_store(directory: Path, size: int) -> None:
@@ -97,6 +99,71 @@ def alternated_seconds(
     return seconds
 
 
+def measures_of(
+    spark: Any, store: StoreFiles, target: Path, memory: PeakMemory
+) -> dict[str, tuple[Callable[[], Any], int]]:
+    """Return each measure by name, with the MiB/s of log that it should reach, 0 for none."""
+    name = str(Path(store.root).resolve())
+
+    def drain(df: Any) -> None:
+        df.write.format("noop").mode("overwrite").save()
+
+    def columns(*names: str) -> Any:
+        return read_messages(spark, name, columns=names)
+
+    def control() -> None:
+        memory.paused = True  # it maps the log into this process, which no read does
+        bare_walk(store)
+        memory.paused = False
+
+    def rebuilt() -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        rebuild(spark, name, target, what="queues")
+
+    return {
+        "control: scan kernel, 1 core": (control, 0),
+        "control: ready batches, all columns, noop": (
+            lambda: drain(spark.read.format("same-batches").load(name)), 0,
+        ),
+        "all columns, noop sink": (lambda: drain(spark.read.format("penstock").load(name)), 500),
+        "header-only count": (lambda: columns("queueId").count(), 1024),
+        "header-only group by topic, queueId": (
+            lambda: columns("topic", "queueId").groupBy("topic", "queueId").count().collect(), 1024,
+        ),
+        ONE_TOPIC: (
+            lambda: drain(spark.read.format("penstock").option("subscribe", SMALL).load(name)), 0,
+        ),
+        "rebuild of consume queues": (rebuilt, 700),
+        "audit": (lambda: audit(spark, name), 1024),
+    }  # fmt: skip
+
+
+def rates(
+    seconds: dict[str, list[float]], wanted: dict[str, int], log_mib: float
+) -> list[dict[str, Any]]:
+    """Print each measure's rate and return it with its rounds."""
+    results = []
+    for measure, rounds in seconds.items():
+        median = statistics.median(rounds)
+        rate = log_mib / median
+        against = f"wanted {wanted[measure]}" if wanted[measure] else ""
+        print(f"{measure:42} {median:7.2f} s {rate:8.0f} MiB/s of log  {against}", flush=True)
+        results.append(
+            {"measure": measure, "mib_per_s": rate, "wanted": wanted[measure], "rounds": rounds}
+        )
+    return results
+
+
+def share_read(store: StoreFiles, read: Callable[[], Any]) -> float:
+    """Return which share of a log that is not cached a read brings into the page cache."""
+    log = [Path(file.path) for file in store.log]
+    forget(log)
+    before = cached_bytes(log)
+    read()
+    size = store.bounds.end_offset - store.bounds.min_offset
+    return (cached_bytes(log) - before) / size
+
+
 def main() -> None:
     """Measure and print one line each; ``--json`` keeps the rounds."""
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -109,66 +176,23 @@ def main() -> None:
     if not given.store.exists():
         print(f"making a store of {given.gib} GiB in {given.store}")
         make_store(given.store, int(given.gib * (1 << 30)))
-    store, name = StoreFiles.open(given.store), str(given.store.resolve())
+    store = StoreFiles.open(given.store)
     log_mib = (store.bounds.end_offset - store.bounds.min_offset) / MIB
     spark = build_session("local[2]", "penstock bench", {"spark.log.level": "ERROR"})
     spark.dataSource.register(SameBatches)
     target = given.store.with_name(given.store.name + "-rebuilt")
-    small = f"topic{len(SHARES) - 1}"
-
-    def drain(df: Any) -> None:
-        df.write.format("noop").mode("overwrite").save()
-
-    def columns(*names: str) -> Any:
-        return read_messages(spark, name, columns=names)
-
     memory = PeakMemory()
-
-    def control() -> None:
-        memory.paused = True  # it maps the log into this process, which no read does
-        bare_walk(store)
-        memory.paused = False
-
-    def rebuilt() -> None:
-        shutil.rmtree(target, ignore_errors=True)
-        rebuild(spark, name, target, what="queues")
-
-    measures: dict[str, tuple[Callable[[], Any], int]] = {
-        "control: scan kernel, 1 core": (control, 0),
-        "control: ready batches, all columns, noop": (
-            lambda: drain(spark.read.format("same-batches").load(name)), 0,
-        ),
-        "all columns, noop sink": (lambda: drain(spark.read.format("penstock").load(name)), 500),
-        "header-only count": (lambda: columns("queueId").count(), 1024),
-        "header-only group by topic, queueId": (
-            lambda: columns("topic", "queueId").groupBy("topic", "queueId").count().collect(), 1024,
-        ),
-        "one topic of 1 %, all columns, noop": (
-            lambda: drain(spark.read.format("penstock").option("subscribe", small).load(name)), 0,
-        ),
-        "rebuild of consume queues": (rebuilt, 700),
-        "audit": (lambda: audit(spark, name), 1024),
-    }  # fmt: skip
+    measures = measures_of(spark, store, target, memory)
     chosen = {name: run for name, (run, _) in measures.items() if given.only in name}
     cached_in_memory(given.store)
     with memory:
         seconds = alternated_seconds(chosen, given.rounds)
-    results = []
-    for measure, rounds in seconds.items():
-        median, wanted = statistics.median(rounds), measures[measure][1]
-        rate = log_mib / median
-        against = f"wanted {wanted}" if wanted else ""
-        print(f"{measure:42} {median:7.2f} s {rate:8.0f} MiB/s of log  {against}", flush=True)
-        results.append({"measure": measure, "mib_per_s": rate, "wanted": wanted, "rounds": rounds})
+    results = rates(seconds, {name: wanted for name, (_, wanted) in measures.items()}, log_mib)
     print(
         f"driver and workers: {memory.total / MIB:.0f} MiB resident at most, {memory.anonymous / MIB:.0f}"
         " without mapped files; wanted under 3072"
     )
-    log = [Path(file.path) for file in store.log]
-    forget(log)
-    before = cached_bytes(log)
-    measures["one topic of 1 %, all columns, noop"][0]()
-    share = (cached_bytes(log) - before) / MIB / log_mib
+    share = share_read(store, measures[ONE_TOPIC][0])
     print(
         f"one topic of 1 % reads {100 * share:.1f} % of a log that is not cached; wanted 5 at most"
     )

@@ -18,8 +18,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.export_manifest import Manifest, held_export
-from pipeline.export_plan import FILE_BYTES, Choice, in_tasks, plan_export
+from pipeline.export_manifest import Manifest, Ranges, held_export
+from pipeline.export_plan import FILE_BYTES, Choice, FilePlan, in_tasks, plan_export
 from pipeline.export_targets import Target, is_local, open_target, staging_of
 from pipeline.options import parse_options
 from pipeline.places import Url
@@ -32,7 +32,7 @@ from pipeline.work import Stores, open_stores, run_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.export_write import FileDone, TaskDone
+    from pipeline.export_write import FileDone, Layout, TaskDone
 
 RECORDS_MAX: Final = 10_000_000
 DAMAGED_MAX: Final = 1000
@@ -99,45 +99,28 @@ def export(
     )
     names = [name for name in MESSAGE_COLUMNS if body or name != "body"] + [STORE]
     open_target(format, root, "", catalog, table)
-    opened = [_resolved(store) for store in open_stores(stores)]
-    plans = [StorePlan(store) for store in opened]
+    plans = [StorePlan(_resolved(store)) for store in open_stores(stores)]
     with held_export(root):
         manifest = Manifest.open(root, format, names)
         target = open_target(format, root, manifest.export_id, catalog, table)
         _recover(root, manifest, target)
         files, ranges = plan_export(plans, choice, manifest, file_bytes)
         layout = _layout(root, manifest, target, names, max_records_per_file)
-        total = sum(file.cost for file in files)
-        with job_progress(spark, "export", total_bytes=total, show=show_progress) as progress:
-            from pipeline.export_write import write_files
-
-            write = partial(
-                write_files,
-                options=parse_options(
-                    {"store": "-", "failOnDataLoss": str(fail_on_data_loss).lower()}
-                ),
-                layout=layout,
-                count=progress.counter.add,
-            )
-            slots = spark.sparkContext.defaultParallelism
-            done: list[TaskDone] = run_tasks(spark, in_tasks(files, slots), write)
-        made: list[FileDone] = [file for each in done for file in each.files]
+        done = _write(spark, files, layout, choice, show_progress=show_progress)
         if ranges:
-            manifest.begin(ranges, [asdict(file) for file in made])
-            if made:
-                target.publish(manifest.run + 1, [asdict(file) for file in made], layout.schema)
-            manifest.finish()
+            _publish(manifest, target, ranges, _made(done), layout)
         shutil.rmtree(staging_of(root), ignore_errors=True)
+    made = _made(done)
     return ExportReport(
         target=str(root),
         format=format,
         run=manifest.run,
-        stores=len(opened),
+        stores=len(plans),
         topics=len({file.topic for file in made}),
         files=tuple(file.path for file in made),
         rows=sum(file.rows for file in made),
         bytes=sum(file.size for file in made),
-        log_bytes=total,
+        log_bytes=sum(file.cost for file in files),
         damaged_count=sum(each.damaged_count for each in done),
         damaged=tuple(bad for each in done for bad in each.damaged)[:DAMAGED_MAX],
         seconds=perf_counter() - began,
@@ -181,9 +164,46 @@ def _recover(root: Path, manifest: Manifest, target: Target) -> None:
     shutil.rmtree(staging_of(root), ignore_errors=True)
 
 
+def _write(
+    spark: SparkSession,
+    files: Sequence[FilePlan],
+    layout: Layout,
+    choice: Choice,
+    *,
+    show_progress: bool,
+) -> list[TaskDone]:
+    """Write the files where nobody looks for them yet."""
+    from pipeline.export_write import write_files
+
+    total = sum(file.cost for file in files)
+    options = parse_options({"store": "-", "failOnDataLoss": str(choice.fail_on_data_loss).lower()})
+    with job_progress(spark, "export", total_bytes=total, show=show_progress) as progress:
+        write = partial(write_files, options=options, layout=layout, count=progress.counter.add)
+        return run_tasks(spark, in_tasks(files, spark.sparkContext.defaultParallelism), write)
+
+
+def _made(done: Sequence[TaskDone]) -> list[FileDone]:
+    return [file for each in done for file in each.files]
+
+
+def _publish(
+    manifest: Manifest,
+    target: Target,
+    ranges: Ranges,
+    made: Sequence[FileDone],
+    layout: Layout,
+) -> None:
+    """Make the files part of the export; what is killed in here, the next run ends."""
+    files = [asdict(file) for file in made]
+    manifest.begin(ranges, files)
+    if files:
+        target.publish(manifest.run + 1, files, layout.schema)
+    manifest.finish()
+
+
 def _layout(
     root: Path, manifest: Manifest, target: Target, names: Sequence[str], rows_max: int
-) -> Any:
+) -> Layout:
     import pyarrow as pa
 
     from pipeline.columns import Columns
