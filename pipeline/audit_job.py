@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pipeline.audit_files import (
     audit_checkpoint,
@@ -51,6 +51,10 @@ from storage.format.index import HEADER_SIZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+INDEX_FILES_KEPT: Final = (
+    2  # by a task, between its pieces: of a store behind a URL each is fetched whole
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +244,7 @@ def _run(
 ) -> _Done:
     done = _Done([], {})
     queue_of = cache(_queue_of)
+    entries_of = lru_cache(INDEX_FILES_KEPT)(index_entries)
     if task.index is not None:
         name, file = task.index
         findings = done.findings[name] = Findings(
@@ -251,7 +256,7 @@ def _run(
             path = _part(out, piece.store, f"part-{task.number}")
             done.findings[piece.store] = Findings(limit, path, piece.store)
         findings = done.findings[piece.store]
-        done.pieces.append(audit_piece(piece, stores[piece.store], queue_of, findings))
+        done.pieces.append(audit_piece(piece, stores[piece.store], queue_of, entries_of, findings))
         count(piece.cost)
     for findings in done.findings.values():
         findings.close()

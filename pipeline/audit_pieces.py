@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.findings import Finding, Findings
-from pipeline.index_files import index_entries
 from pipeline.plan import LogPiece, QueueKey
 from pipeline.queue_files import QueueFiles
 from pipeline.runs import QueueRun, consecutive, runs_of
 from pipeline.store_files import map_file, units_in
 from pipeline.units import QueueUnits, UnitMaker
 from pipeline.walk import Hole, walk
+from storage.format.index import IndexHeader
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
 
@@ -27,6 +27,7 @@ KEYS_AT_ONCE: Final = 4 * KEYS_OF_A_RECORD_MAX
 Units = npt.NDArray[Any]
 Longs = npt.NDArray[np.int64]
 QueueOf = Callable[[str, QueueKey], QueueFiles]
+EntriesOf = Callable[[str, int], tuple[IndexHeader, npt.NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,16 @@ class _Seen:
 
 
 def audit_piece(
-    piece: LogPiece, store: StoreToAudit, queue_of: QueueOf, findings: Findings
+    piece: LogPiece,
+    store: StoreToAudit,
+    queue_of: QueueOf,
+    entries_of: EntriesOf,
+    findings: Findings,
 ) -> PieceAudit:
     """Walk a piece once and compare what it holds with the queues and the index.
 
-    ``queue_of`` gives a store's queue, listed no earlier than the bounds in ``store`` were read.
+    ``queue_of`` gives a store's queue, ``entries_of`` what ``index_entries`` does; both as they were
+    no earlier than the bounds in ``store``.
     """
     audit = PieceAudit(piece.store, piece.cost)
     seen = _walk(piece, audit, with_keys=store.index is not None)
@@ -109,7 +115,7 @@ def audit_piece(
             queue = queue_of(piece.store, key)
             _compare_queue(key, queue, units[:queued], offsets[:queued], findings)
     if seen.key_offsets and store.index is not None:
-        _compare_index(piece, store.index, store.indexed_offset, seen, audit, findings)
+        _compare_index(piece, store.index, store.indexed_offset, seen, audit, entries_of, findings)
     return audit
 
 
@@ -191,6 +197,7 @@ def _compare_index(
     indexed_offset: int | None,
     seen: _Seen,
     audit: PieceAudit,
+    entries_of: EntriesOf,
     findings: Findings,
 ) -> None:
     offsets, hashes = np.concatenate(seen.key_offsets), np.concatenate(seen.key_hashes)
@@ -208,7 +215,7 @@ def _compare_index(
     offsets, hashes = offsets[mine], hashes[mine]
     audit.keys += len(offsets)
     parts = [
-        _entries_between(file, low, high)
+        _entries_between(entries_of(file.path, file.slot_count)[1], low, high)
         for file in index
         if file.begin_offset < high and file.end_offset >= low
     ]
@@ -248,8 +255,7 @@ def _of_index(pairs: npt.NDArray[Any], problem: str) -> Iterator[Finding]:
         yield {"kind": "index", "physicalOffset": offset, "problem": problem.format(hashed)}
 
 
-def _entries_between(file: IndexFile, low: int, high: int) -> tuple[Longs, Longs]:
-    _, entries = index_entries(file.path, file.slot_count)
+def _entries_between(entries: npt.NDArray[Any], low: int, high: int) -> tuple[Longs, Longs]:
     begin, end = (_first_at(entries, offset) for offset in (low, high))
     mine = entries[begin:end]
     return mine["offset"].astype(np.int64), mine["hash"].astype(np.int64)
