@@ -12,6 +12,7 @@ that is not derived: from a count of entries known to be durable, ``truncate`` m
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -159,11 +160,31 @@ class IndexFile:
         """Return how many entries at the file's end are of the record at ``commit_offset``."""
         count = self.header.next_entry - 1
         for found in range(count):
-            position = layout.entry_position(self.shape.slot_count, count - found)
-            entry = bytes(self._array[position : position + layout.ENTRY_SIZE])
-            if IndexEntry.decode(entry).commit_offset != commit_offset:
+            if self._offset_of_entry(count - found) != commit_offset:
                 return found
         return count
+
+    def _offset_of_entry(self, entry: int) -> int:
+        position = layout.entry_position(self.shape.slot_count, entry)
+        data = bytes(self._array[position : position + layout.ENTRY_SIZE])
+        return IndexEntry.decode(data).commit_offset
+
+    def forget(self, count: int, timestamp_of: Callable[[int], int]) -> None:
+        """Take back the newest ``count`` entries, not all; ``timestamp_of`` a record, by its offset.
+
+        What a power cut leaves of it is a file that ends sooner, never one that ends with zeros.
+        """
+        next_entry = self.header.next_entry - count
+        end_commit_offset = self._offset_of_entry(next_entry - 1)
+        header = replace(
+            self.header,
+            next_entry=next_entry,
+            end_commit_offset=end_commit_offset,
+            end_timestamp_ms=timestamp_of(end_commit_offset),
+        )
+        self._array[: layout.HEADER_SIZE] = np.frombuffer(header.encode(), np.uint8)
+        self.sync()
+        self.truncate(header)
 
     def truncate(self, header: IndexHeader) -> None:
         """Go back to ``header``, keeping the entries it counts, and make slots and links again."""
@@ -316,20 +337,18 @@ class IndexDirectory:
         # Names sort files: a clock that stands still or goes back must not put one in between.
         return f"{max(int(name), newest + 1):0{INDEX_NAME_LENGTH}d}"
 
-    def entries_at_end(self, commit_offset: int) -> int:
-        """Return how many of the newest entries are of one record; they may lie in several files."""
-        found = 0
-        for path in reversed(self.paths):
-            file = self.last if path == self.paths[-1] else self.open(path)
-            assert file is not None
-            count = file.entries_at_end(commit_offset)
-            whole = count == file.header.next_entry - 1
-            if file is not self._last:
-                file.close()
-            found += count
-            if not whole:
-                break
-        return found
+    def forget(self, commit_offset: int, timestamp_of: Callable[[int], int]) -> None:
+        """Take back the entries of the newest record, which may lie in several files.
+
+        Files that have no others are deleted. See ``IndexFile.forget``.
+        """
+        while (last := self.last) is not None:
+            count = last.entries_at_end(commit_offset)
+            if count < last.header.next_entry - 1:
+                if count:
+                    last.forget(count, timestamp_of)
+                return
+            self.drop_from(len(self.paths) - 1)
 
     def truncate_last(self, header: IndexHeader) -> None:
         """Take the last file back to ``header``; see ``IndexFile.truncate``."""

@@ -76,17 +76,14 @@ class IndexFollower(LogFollower):
         directory: IndexDirectory,
         *,
         on_filled: Callable[[IndexFile], None],
-        keys_done: int = 0,
     ) -> None:
-        """Follow from ``position``; the first ``keys_done`` keys of the record there are in."""
         super().__init__(files, position)
         self._directory = directory
         self._on_filled = on_filled
         self._hashes = np.empty(KEYS_MAX, np.int64)
         self._commit_offsets = np.empty(KEYS_MAX, np.int64)
         self._store_timestamps = np.empty(KEYS_MAX, np.int64)
-        # Begin offset, row, key within the keys hashed from that row.
-        self._resume = (position, 0, keys_done) if keys_done else (-1, 0, 0)
+        self._resume = (-1, 0, 0)  # begin offset, row, key within the keys hashed from that row
 
     @property
     def is_interrupted(self) -> bool:
@@ -131,19 +128,6 @@ class _KeySeeker(LogFollower):
                 *self._arrays,
             )  # fmt: skip
             self.found = bool((self._arrays[0][:count] != NO_KEY).any())
-
-
-def key_count_at(files: LogReader, commit_offset: int) -> int:
-    """Return how many keys the record at an offset has, 0 if there is no record."""
-    data = files.view(commit_offset, 1 << 62)
-    if data is None:
-        return 0
-    row = new_rows(1)
-    if not scan_records(data, 0, len(data), commit_offset, CHECK_COMMIT_OFFSET, row)[0]:
-        return 0
-    hashes, offsets, times = np.empty((3, KEYS_OF_A_RECORD_MAX), np.int64)
-    count, _ = key_hashes(data, row, 0, 1, commit_offset, hashes, offsets, times)
-    return int((hashes[:count] != NO_KEY).sum())
 
 
 def keys_in(files: LogReader, begin: int, end: int) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
-from storage.index_follower import IndexFollower, LogReader, key_count_at, keys_in
+from storage.index_follower import IndexFollower, LogReader, keys_in
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -103,13 +103,13 @@ def go_back(
     file_name: int,
     min_commit_offset: int,
     end_commit_offset: int,
-) -> tuple[int, int]:
+) -> int:
     """Keep those of our files that are sure to be right; return where to index from.
 
     Sure are the files before ``file_name``, the slot's: they were synced when they were full. The
-    log is written in order, so a file whose last record stands there is right as a whole. The last
-    record kept may have keys in the next file, which is gone: the second number returned says how
-    many keys of the record at the first are in, so that none is put twice.
+    log is written in order, so a file whose last record stands there is right as a whole. That
+    record may have keys in the next file, which is gone: its entries are taken back, and it is
+    indexed anew as a whole. Interrupted at any point, it does the same when it runs again.
     """
     kept = []
     for path, header in zip(directory.paths, directory.headers(), strict=True):
@@ -126,9 +126,14 @@ def go_back(
     directory.keep([path for path, _ in kept])
     last = headers[-1].end_commit_offset if kept else -1
     if last < min_commit_offset:
-        return min_commit_offset, 0
-    keys_done = directory.entries_at_end(last)
-    return (last, keys_done) if keys_done < key_count_at(files, last) else (_behind(files, last), 0)
+        return min_commit_offset
+
+    def timestamp_of(commit_offset: int) -> int:
+        record = files.record_at(commit_offset)
+        return record[1] if record is not None else headers[-1].end_timestamp_ms
+
+    directory.forget(last, timestamp_of)
+    return last
 
 
 def catch_up(

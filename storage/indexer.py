@@ -10,9 +10,9 @@ an unclean end the file is taken back to that header and the log is indexed agai
 so restarts cost one interval, and nothing is lost or found twice. A file that has become full is
 synced before the broker's own mark at byte 16 of the checkpoint is raised to its end time.
 
-Where files of ours are gone, or the log has lost more than it could, it goes on behind the newest
-file that is sure to be right (``go_back``), and again nothing is lost or found twice. Index files that
-are not ours (no slot, another store's, or made by a broker since) are taken over as ``take_over`` says.
+Where files of ours are gone, or the log has lost more than it could, it goes on with the newest file
+that is sure to be right (``go_back``), and again nothing is lost or found twice. Index files that are
+not ours (no slot, another store's, or made by a broker since) are taken over as ``take_over`` says.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ class StoreIndexer:
             and self._ends_like_the_log()
         ):
             return
-        position, keys_done = self._resume_own(end_commit_offset)
+        position = self._resume_own(end_commit_offset)
         if position < 0:
             position = take_over(
                 self._directory,
@@ -333,14 +333,11 @@ class StoreIndexer:
                 index_timestamp_ms=self._checkpoint.broker_fields.index_timestamp_ms,
                 unclean=self._unclean,
             )
-        self._follower = IndexFollower(
-            self._log, position, self._directory, on_filled=self._filled, keys_done=keys_done
-        )
-        # From here on the files may be ahead of a slot that says clean.
+        self._follower = IndexFollower(self._log, position, self._directory, on_filled=self._filled)
+        # From here on the files may be ahead of a slot that says clean, or have other names.
         self._durable_offset = -1
-        if not self._follower.is_interrupted:
-            self._sync_files(position)
-            self._promise(anyway=True)
+        self._sync_files(position)
+        self._promise(anyway=True)
         self._checkpoint.start_indexer(indexed_offset=position)
 
     @property
@@ -351,19 +348,16 @@ class StoreIndexer:
         last = self._directory.last
         return last is None or agrees(self._log, last.header)
 
-    def _resume_own(self, end_commit_offset: int) -> tuple[int, int]:
-        """Take the files back to what is sure; return where to go on, a negative offset if none is.
-
-        The second number counts the keys of the record there that are in.
-        """
+    def _resume_own(self, end_commit_offset: int) -> int:
+        """Take our files back to what is sure; return where to go on, -1 if they are not ours."""
         slot = self._checkpoint.load_durable_index()
         if not slot.present or slot.store_id != self._store_id or self._directory.misfits:
-            return -1, 0
+            return -1
         numbers = [int(path.name) for path in self._directory.paths]
         if slot.indexed_offset <= end_commit_offset and self._go_on(slot, numbers):
-            return slot.indexed_offset, 0
+            return slot.indexed_offset
         if slot.file_name not in numbers and numbers and numbers[-1] > slot.file_name:
-            return -1, 0  # a broker dropped ours and made its own
+            return -1  # a broker dropped ours and made its own
         return go_back(
             self._directory,
             self._log,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -267,100 +268,137 @@ def test_a_full_file_is_synced_when_its_successor_finds_the_disk_full(
 
 
 class Disk:
-    """What a power cut leaves of index and checkpoint: of each sector, what was synced or newer."""
+    """What a kill or a power cut leaves of index and checkpoint, at each step of an indexer.
 
-    def __init__(self, directory: Path) -> None:
+    A power cut leaves of each sector what was synced or what is newer, and of new names any.
+    """
+
+    def __init__(self, directory: Path, copies: Path) -> None:
         self.directory = directory
-        self.synced: dict[Path, bytes] = {}
-        self.names: set[Path] = set()
+        self.copies = copies
+        self.left: list[tuple[str, Path]] = []
+        self._rng = random.Random(5)
+        self._synced = {
+            path: path.read_bytes() for path in (*paths_of(directory), directory / "checkpoint")
+        }
+        self._names = set(paths_of(directory))
 
-    def note(self, path: Path) -> None:
-        self.synced[path] = path.read_bytes()
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("give_name", "allocate", "sync"):
+            self._watch_file(monkeypatch, name, getattr(OsFile, name))
+        unlink, sync_directory = OsFileSystem.unlink, OsFileSystem.sync_directory
 
-    def note_names(self) -> None:
-        self.names = set(paths_of(self.directory))
+        def unlinked(filesystem: OsFileSystem, path: Path) -> None:
+            unlink(filesystem, path)
+            self._stop(f"{path.name} deleted")
 
-    def cut(self, target: Path, rng: random.Random) -> None:
-        shutil.copytree(self.directory, target, ignore=shutil.ignore_patterns("index", "commitlog"))
-        (target / "commitlog").symlink_to(self.directory / "commitlog")
-        (target / "index").mkdir()
-        for path in {*self.names, *paths_of(self.directory)}:
-            if path in self.names or rng.random() < 0.5:
-                data = self._mixed(path, rng) if path.exists() else self.synced[path]
-                (target / "index" / path.name).write_bytes(data)
-        checkpoint = self.directory / "checkpoint"
-        (target / "checkpoint").write_bytes(self._mixed(checkpoint, rng))
+        def names_synced(filesystem: OsFileSystem, path: Path) -> None:
+            sync_directory(filesystem, path)
+            if path.name == "index":
+                self._names = set(paths_of(self.directory))
+                self._stop("names synced")
 
-    def _mixed(self, path: Path, rng: random.Random) -> bytes:
-        new = path.read_bytes()
-        old = self.synced.get(path, b"").ljust(len(new), b"\0")
-        share = rng.choice((0.0, 0.5, 1.0))
-        return b"".join(
-            (new if rng.random() < share else old)[at : at + SECTOR]
-            for at in range(0, len(new), SECTOR)
-        )
+        monkeypatch.setattr(OsFileSystem, "unlink", unlinked)
+        monkeypatch.setattr(OsFileSystem, "sync_directory", names_synced)
 
-
-def test_a_power_cut_at_any_step_of_the_indexer_costs_and_doubles_no_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = tmp_path / "store"
-    rng = random.Random(5)
-    left: list[tuple[str, Path]] = []
-    disk = Disk(directory)
-    synced = OsFileSystem.sync_directory
-    watched = {name: getattr(OsFile, name) for name in ("give_name", "allocate", "sync")}
-
-    def cut(label: str) -> None:
-        target = tmp_path / f"cut-{len(left)}"
-        disk.cut(target, rng)
-        left.append((f"{len(left)}: {label}", target))
-
-    def watch(name: str) -> None:
-        def wrapped(self: OsFile, *arguments: object) -> None:
-            mine = self.path.parent.name == "index" or self.path.name == "checkpoint"
+    def _watch_file(
+        self, monkeypatch: pytest.MonkeyPatch, name: str, original: Callable[..., None]
+    ) -> None:
+        def wrapped(file: OsFile, *arguments: object) -> None:
+            mine = file.path.parent.name == "index" or file.path.name == "checkpoint"
             if mine:
-                cut(f"before {name} of {self.path.name}")
-            watched[name](self, *arguments)
+                self._stop(f"before {name} of {file.path.name}")
+            original(file, *arguments)
+            if mine and name == "sync":
+                self._synced[file.path] = file.path.read_bytes()
             if mine:
-                if name == "sync":
-                    disk.note(self.path)
-                cut(f"after {name} of {self.path.name}")
+                self._stop(f"after {name} of {file.path.name}")
 
         monkeypatch.setattr(OsFile, name, wrapped)
 
-    def sync_directory(self: OsFileSystem, path: Path) -> None:
-        synced(self, path)
-        if path.name == "index":
-            disk.note_names()
-            cut("names synced")
+    def _stop(self, label: str) -> None:
+        for killed in (True, False, False, False):
+            target = self.copies / str(len(self.left))
+            shutil.copytree(
+                self.directory, target, ignore=shutil.ignore_patterns("index", "commitlog")
+            )
+            (target / "commitlog").symlink_to(self.directory / "commitlog")
+            (target / "index").mkdir()
+            here = set(paths_of(self.directory))
+            for path in here if killed else here | self._names:
+                both = path in here and path in self._names
+                if killed or both or self._rng.random() < 0.5:
+                    (target / "index" / path.name).write_bytes(self._content(path, killed))
+            page = self._content(self.directory / "checkpoint", killed)
+            (target / "checkpoint").write_bytes(page)
+            how = "killed" if killed else "power cut"
+            self.left.append((f"{len(self.left)}: {how} {label}", target))
 
+    def _content(self, path: Path, killed: bool) -> bytes:
+        if not path.exists():
+            return self._synced[path]
+        new = path.read_bytes()
+        old = self._synced.get(path, b"").ljust(len(new), b"\0")
+        if killed:
+            return new
+        # How likely the first sector, an index file's header, is the newer one, and any other.
+        first, rest = self._rng.choice(((0, 0), (1, 1), (0.5, 0.5), (0, 1), (1, 0)))
+        return b"".join(
+            (new if self._rng.random() < (rest if at else first) else old)[at : at + SECTOR]
+            for at in range(0, len(new), SECTOR)
+        )
+
+    def assert_all_become(self, wanted: list[bytes]) -> None:
+        page = (self.directory / "checkpoint").read_bytes()
+        for label, target in self.left:
+            with (target / "checkpoint").open("r+b") as file:  # the writer is there again
+                file.seek(WRITER_LIVE_POSITION)
+                file.write(page[WRITER_LIVE_POSITION:INDEXER_LIVE_POSITION])
+            run(target)
+
+            assert contents(target) == wanted, label
+
+
+def test_a_kill_or_power_cut_at_any_step_costs_and_doubles_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "store"
     with StoreWriter.open(directory, CONFIG) as writer:
         writer.create_topic("t", 1)
         put(writer, 60, "a")
         (directory / "index").mkdir(exist_ok=True)
-        disk.note(directory / "checkpoint")
+    disk = Disk(directory, tmp_path)
     indexer = open_indexer(directory, durable_interval_ms=0)
-    for name in watched:
-        watch(name)
-    monkeypatch.setattr(OsFileSystem, "sync_directory", sync_directory)
-    while indexer.step():
-        pass
+    with monkeypatch.context() as patches:
+        disk.watch(patches)
+        while indexer.step():
+            pass
     with StoreWriter.open(directory, CONFIG) as writer:
         put(writer, 60, "b")
-    while indexer.step():
-        pass
-    indexer.close()
-    monkeypatch.undo()
-    assert len(left) > 60
+    with monkeypatch.context() as patches:
+        disk.watch(patches)
+        while indexer.step():
+            pass
+        indexer.close()
+    assert len(disk.left) > 120
     wanted = made_in_one_go(directory, tmp_path / "one-go")
     assert contents(directory) == wanted and len(border_records(wanted)) > 1
 
-    page = (directory / "checkpoint").read_bytes()
-    for label, target in left:
-        with (target / "checkpoint").open("r+b") as file:  # the writer is there again
-            file.seek(WRITER_LIVE_POSITION)
-            file.write(page[WRITER_LIVE_POSITION:INDEXER_LIVE_POSITION])
-        run(target)
+    disk.assert_all_become(wanted)
 
-        assert contents(target) == wanted, label
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_the_making_of_lost_files_may_be_killed_or_cut_off_at_any_step(
+    stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    wanted = contents(stopped)
+    for path in paths_of(stopped)[-lost:]:
+        path.unlink()
+    disk = Disk(stopped, tmp_path)
+    with monkeypatch.context() as patches:
+        disk.watch(patches)
+        run(stopped)
+    assert contents(stopped) == wanted
+
+    assert len(disk.left) > 20
+    disk.assert_all_become(wanted)
