@@ -12,7 +12,6 @@ from storage.format.properties import (
     NAME_END,
     PROPERTY_END,
     STORE_ONLY,
-    TRANSIENT_PREFIX,
 )
 from storage.format.record import (
     BODY_CRC_POSITION,
@@ -75,6 +74,7 @@ from storage.kernels.properties import (
     is_utf8,
     matches,
 )
+from storage.kernels.reserved import reserved_names
 from storage.kernels.scan import check_record
 
 ZERO_DIGIT: Final = 0x30
@@ -97,32 +97,7 @@ LEGAL_IN_TOPIC: Final = np.array(
 
 # Names that only a store writes. KEYS, TAGS, UNIQ_KEY and what a client says of its own sending are a
 # client's to set; DELAY has a stop of its own.
-_RESERVED_NAMES: Final = sorted((name.encode() for name in STORE_ONLY - {DELAY}), key=len)
-NAME_TRANSIENT: Final = np.frombuffer(TRANSIENT_PREFIX.encode(), np.uint8)
-RESERVED_LENGTHS: Final = np.array([len(name) for name in _RESERVED_NAMES], np.int64)
-RESERVED_STARTS: Final = np.concatenate(([0], np.cumsum(RESERVED_LENGTHS)[:-1])).astype(np.int64)
-RESERVED_BYTES: Final = np.frombuffer(b"".join(_RESERVED_NAMES), np.uint8)
-# Names of length n are those from RESERVED_FROM[n] to RESERVED_FROM[n + 1].
-RESERVED_LENGTH_MAX: Final = int(RESERVED_LENGTHS.max())
-RESERVED_FROM: Final = np.searchsorted(RESERVED_LENGTHS, np.arange(RESERVED_LENGTH_MAX + 2)).astype(
-    np.int64
-)
-
-
-@inner
-def name_is_reserved(data: Any, position: int, length: int) -> bool:
-    """Whether the property name is one that only the store sets."""
-    if length <= RESERVED_LENGTH_MAX:
-        for i in range(RESERVED_FROM[uintp(length)], RESERVED_FROM[uintp(length + 1)]):
-            start = RESERVED_STARTS[uintp(i)]
-            equal = True
-            for j in range(length):
-                if data[uintp(position + j)] != RESERVED_BYTES[uintp(start + j)]:
-                    equal = False
-                    break
-            if equal:
-                return True
-    return length >= NAME_TRANSIENT.size and matches(data, position, NAME_TRANSIENT)
+name_is_reserved: Final = reserved_names(STORE_ONLY - {DELAY})
 
 
 @inner

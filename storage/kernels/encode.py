@@ -18,7 +18,6 @@ from storage.format.properties import (
     PROPERTIES_SIZE_MAX,
     PROPERTY_END,
     RESERVED,
-    TRANSIENT_PREFIX,
 )
 from storage.format.record import (
     AFTER_HOSTS,
@@ -55,9 +54,9 @@ from storage.kernels.properties import (
     NAME_TAGS,
     NAME_UNIQ_KEY,
     is_utf8,
-    matches,
     write_crc_trailer,
 )
+from storage.kernels.reserved import reserved_names
 
 BODY_AT: Final = BORN_HOST_POSITION + 2 * IPV4_HOST_SIZE + STORE_TIMESTAMP.size + AFTER_HOSTS.size
 BODY_LENGTH_AT: Final = BODY_AT - 4
@@ -86,31 +85,7 @@ _BAR: Final = 0x7C
 _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _FIXED_PROPERTIES: Final = NAME_UNIQ_KEY.size + UNIQUE_KEY_SIZE + 2 + PROPERTY_CRC_SIZE
 
-_NAMES: Final = sorted((name.encode() for name in RESERVED), key=len)
-_NAME_BYTES: Final = np.frombuffer(b"".join(_NAMES), np.uint8)
-_NAME_LENGTHS: Final = np.array([len(name) for name in _NAMES], np.int64)
-_NAME_STARTS: Final = np.concatenate(([0], np.cumsum(_NAME_LENGTHS)[:-1])).astype(np.int64)
-_NAME_LENGTH_MAX: Final = int(_NAME_LENGTHS.max())
-_NAMES_FROM: Final = np.searchsorted(_NAME_LENGTHS, np.arange(_NAME_LENGTH_MAX + 2)).astype(
-    np.int64
-)
-_TRANSIENT: Final = np.frombuffer(TRANSIENT_PREFIX.encode(), np.uint8)
-
-
-@inner
-def is_reserved(data: Any, position: int, length: int) -> bool:
-    """Whether a user's property may not have this name."""
-    if length <= _NAME_LENGTH_MAX:
-        for i in range(_NAMES_FROM[uintp(length)], _NAMES_FROM[uintp(length + 1)]):
-            start = _NAME_STARTS[uintp(i)]
-            equal = True
-            for j in range(length):
-                if data[uintp(position + j)] != _NAME_BYTES[uintp(start + j)]:
-                    equal = False
-                    break
-            if equal:
-                return True
-    return length >= _TRANSIENT.size and matches(data, position, _TRANSIENT)
+is_reserved: Final = reserved_names(RESERVED)
 
 
 @inner
