@@ -184,7 +184,7 @@ def chunks(
     parts: list[Rows], prefix: str, born_ms: int, *, chunk_size: int = CHUNK_SIZE
 ) -> Iterator[memoryview]:
     """Yield the records of a stage in chunks; each is good until the next. Raises InvalidColumn."""
-    buffer = np.empty(chunk_size, np.uint8)
+    usual = buffer = np.empty(chunk_size, np.uint8)
     prefix_bytes = np.frombuffer(prefix.encode(), np.uint8)
     sequence = 0
     for rows in parts:
@@ -194,11 +194,12 @@ def chunks(
                 buffer, row, prefix=prefix_bytes, sequence=sequence, born_ms=born_ms
             )
             if needed:
-                buffer = np.empty(needed, np.uint8)
+                buffer = np.empty(needed, np.uint8)  # for this record alone
                 continue
             sequence += next_row - row
             row = next_row
             yield buffer.data[:size]
+            buffer = usual
 
 
 def _text(array: Any) -> _Column:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.encode import Encoder, Rows, chunks
 from pipeline.errors import InvalidColumn
 from pipeline.write_options import WriteColumns
-from storage.format.properties import encode_properties
+from storage.format.properties import RESERVED, TRANSIENT_PREFIX, encode_properties
 from storage.format.record import decode_record, encode_for_batch
 from storage.format.stage import stage_prefix, unique_key
 from storage.kernels.encode import QUEUE_RUN
@@ -102,6 +102,31 @@ def test_rows_are_encoded_as_one_by_one(
             position += decode_record(chunk, position).total_size
             count += 1
         assert len(chunk) <= chunk_size or count == 1
+
+
+def made_with(name: str) -> bytes:
+    lines = [{"value": b"", "topic": "t", "properties": [(name, "x")]}]
+    rows = Rows(encoder(), pa.RecordBatch.from_pylist(lines, SCHEMA), first_number=0)
+    return b"".join(map(bytes, chunks([rows], PREFIX, BORN_MS)))
+
+
+def test_every_name_of_the_store_is_refused_and_none_that_resembles_one() -> None:
+    for name in (*RESERVED, TRANSIENT_PREFIX, f"{TRANSIENT_PREFIX}x"):
+        with pytest.raises(InvalidColumn, match="name of the store"):
+            made_with(name)
+    for name in sorted(RESERVED):
+        for like in (name[:-1], f"{name}_", f"{name[:-1]}~", f"~{name[1:]}"):
+            if like not in RESERVED:
+                assert f"{like}\x01x\x02".encode() in made_with(like)
+    assert made_with(TRANSIENT_PREFIX[:-1])
+
+
+def test_a_long_record_makes_no_other_chunk_longer() -> None:
+    lines = [{"value": bytes(size), "topic": "t"} for size in (10, 5_000, *[10] * 50)]
+    rows = Rows(encoder(), pa.RecordBatch.from_pylist(lines, SCHEMA), first_number=0)
+    sizes = [len(chunk) for chunk in chunks([rows], PREFIX, BORN_MS, chunk_size=1_000)]
+    assert sizes[1] > 5_000
+    assert max(sizes[:1] + sizes[2:]) <= 1_000
 
 
 @pytest.mark.parametrize(
