@@ -16,6 +16,7 @@ from services import status, wire
 from services.peers import host_of_peer
 from services.server import EOF, Context, Draining, raw
 from services.writer.acks import Acknowledging, Acks
+from services.writer.begun import Begun
 from services.writer.transactions import TransactionMethods
 from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, Message, PutResult
@@ -205,14 +206,15 @@ class WriterServicer(TransactionMethods):
 
         What is safe at once, with nothing before it unanswered, is answered here: no hand-over.
         """
-        read, eof = stream.context.read, EOF
         append, acks, draining = self._append, self._acks, self._draining
+        reading = stream.begin_read()
         while not draining.is_set():
             stream.is_reading = True
-            frame = await read()
+            frame = await reading
             stream.is_reading = False
-            if frame is eof:
+            if frame is EOF:
                 return
+            reading = stream.begin_read()
             try:
                 result = append(wire.batch_records(frame))
             except StoreClosed:
@@ -254,22 +256,27 @@ class _Stream:
         self.is_reading = False
         self._in_flight_max = in_flight_max
         self._room = asyncio.Event()
-        self._writing: asyncio.Task[None] | None = None
+        self._reading: Begun[Any] | None = None
+        self._writing: Begun[None] | None = None
+
+    def begin_read(self) -> Begun[Any]:
+        """Ask for the next frame, so that it comes while the one before is stored."""
+        self._reading = Begun(self.context.read())
+        return self._reading
 
     async def write(self, answer: bytes) -> None:
         """Begin to write; the end is waited for before the next one, so that a read can go beside."""
-        await self.written()
-        self._writing = asyncio.create_task(self.context.write(answer))
+        if self._writing is not None:
+            await self.written()
+        self._writing = Begun(self.context.write(answer))
 
     async def written(self) -> None:
         """Wait for the last write. Raises what it raised."""
         writing = self._writing
         if writing is None:
             return
-        if not writing.done():
-            await asyncio.wait({writing})
         self._writing = None
-        writing.result()
+        await writing
 
     async def queue(self, outcome: BatchResult | StoreError) -> None:
         """Leave an outcome to be answered; waits while as many are unanswered as may be."""
@@ -285,9 +292,10 @@ class _Stream:
         self._room.set()
 
     def cancel(self) -> None:
-        """Let go of a write that nobody waits for any more."""
-        if self._writing is not None:
-            self._writing.cancel()
+        """Let go of a read and a write that nobody waits for any more."""
+        for begun in (self._reading, self._writing):
+            if begun is not None:
+                begun.cancel()
 
 
 def topic_message(topic: Topic) -> common_pb2.Topic:
