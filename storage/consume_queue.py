@@ -64,6 +64,8 @@ class ConsumeQueue:
         self._file_size = table.file_size
         self._starts: set[int] = set()
         self._last_path: tuple[int, Path] | None = None
+        self._tail: tuple[int, File] | None = None  # written to last: its start; good in its epoch
+        self._tail_epoch = -1
         self.refresh()
 
     def refresh(self) -> None:
@@ -109,6 +111,24 @@ class ConsumeQueue:
             self.write(self.next_offset, units)
             self.next_offset += len(units) // UNIT_SIZE
 
+    def append_next(self, first: int, units: memoryview) -> bool:
+        """Append units from queue offset ``first`` on if that takes but one write to the last file.
+
+        False, and nothing was done, if it takes more. Raises StoreFull and then has moved nothing.
+        """
+        table = self._table
+        with table.guard:
+            tail = self._tail
+            if tail is None or self._tail_epoch != table.epoch or first != self.next_offset:
+                return False
+            start, file = tail
+            position = first * UNIT_SIZE - start
+            if not 0 <= position <= self._file_size - len(units):
+                return False
+            file.pwrite(units, position)
+            self.next_offset = first + len(units) // UNIT_SIZE
+        return True
+
     def write(self, queue_offset: int, units: bytes | memoryview) -> None:
         """Write units from ``queue_offset`` on, making files as they are needed."""
         data = memoryview(units)
@@ -118,6 +138,7 @@ class ConsumeQueue:
             count = min(len(data), start + self._file_size - position)
             file = self._table.open_for_writing(self, start)
             file.pwrite(data[:count], position - start)
+            self._tail, self._tail_epoch = (start, file), self._table.epoch
             data = data[count:]
             position += count
 
@@ -200,6 +221,7 @@ class ConsumeQueue:
     def forget(self) -> None:
         """Hear that the files were deleted: whoever still holds the queue finds it empty."""
         self._starts = set()
+        self._tail = None
         self.next_offset = 0
 
     def path_at(self, start: int) -> Path:
@@ -228,6 +250,7 @@ class QueueTable:
         self.file_size = file_size
         self.guard = threading.RLock()
         self.end_commit_offset: int | None = None
+        self.epoch = 0  # of one, files that were opened stay open, and those written to dirty
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._open: OrderedDict[Path, File] = OrderedDict()
         self._dirty_files: set[Path] = set()
@@ -302,6 +325,7 @@ class QueueTable:
         if len(self._open) > OPEN_FILES_MAX:
             _, oldest = self._open.popitem(last=False)
             oldest.close()
+            self.epoch += 1
 
     def repair_length(self, path: Path, size: int) -> None:
         """Give a file the one length a broker accepts; what a short one lost reads as zeros."""
@@ -329,6 +353,7 @@ class QueueTable:
             file.close()
         self.filesystem.unlink(path)
         with self.guard:
+            self.epoch += 1
             self._dirty_files.discard(path)
             self._dirty_directories.add(queue.directory)
 
@@ -356,6 +381,7 @@ class QueueTable:
 
     def _remove_topic(self, topic: str) -> None:
         directory = self.directory / topic
+        self.epoch += 1
         for entry in self.filesystem.list_directory(directory):
             if not entry.is_directory:
                 continue
@@ -380,6 +406,7 @@ class QueueTable:
     def sync(self) -> None:
         """Make every unit written before the call durable. An OSError latches with the caller."""
         with self.guard:
+            self.epoch += 1
             files, self._dirty_files = self._dirty_files, set()
             directories, self._dirty_directories = self._dirty_directories, set()
         for path in files:
@@ -397,6 +424,7 @@ class QueueTable:
 
     def close(self) -> None:
         """Close every open file; nothing is synced."""
+        self.epoch += 1
         while self._open:
             self._open.popitem()[1].close()
         self._queues.clear()

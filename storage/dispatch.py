@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from storage.consume_queue import QueueTable, placeholder_units
+from storage.consume_queue import ConsumeQueue, QueueTable, placeholder_units
 from storage.errors import StoreFull
 from storage.format.consume_entry import UNIT_SIZE
 from storage.log_follower import ROWS_MAX, LogFiles, LogFollower
-from storage.queue_units import UnitBuilder
+from storage.queue_units import Scanned, UnitBuilder
 
 if TYPE_CHECKING:
     from storage.clock import Clock
+    from storage.files.filesystem import ByteArray
     from storage.log_walk import Records
 
 COALESCE_MIN_S: Final = 0.001
@@ -34,25 +35,50 @@ class Dispatcher(LogFollower):
         self.reached = (position, unit_count)
         self._unit_count = unit_count
         self._builder = UnitBuilder(ROWS_MAX)
+        self._scanned: Scanned | None = None
+        self._met: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._damage: tuple[int, int] = (0, 0)
+
+    def scan(self, data: ByteArray, begin: int) -> tuple[int, int, int]:
+        """Fill the row table and build the units, in one compiled call."""
+        scanned = self._scanned = self._builder.scan(data, self._rows, begin)
+        return scanned[:3]
 
     def take(self, records: Records) -> None:
         """Append each queue's units in one write. Doing it again is harmless."""
-        for topic, queue_id, units, queue_offsets in self._builder.build(
-            records.data, records.rows, len(records.rows), records.data_offset
-        ):
-            queue = self.queues.get(topic, queue_id)
-            count_before = queue.unit_count
-            first = int(queue_offsets[0])
-            if first > queue.next_offset:
-                if queue.exists:
-                    queue.append(placeholder_units(self._damage, first - queue.next_offset))
-                else:
-                    queue.next_offset = first
-            built = queue.next_offset - first
-            if built < len(queue_offsets):
-                queue.append(units[built * UNIT_SIZE :].data)
-            self._unit_count += queue.unit_count - count_before
+        scanned = self._scanned
+        if scanned is None or not scanned.is_plain:
+            for topic, queue_id, units, queue_offsets in self._builder.build(
+                records.data, records.rows, len(records.rows), records.data_offset
+            ):
+                queue = self.queues.get(topic, queue_id)
+                self._append(queue, int(queue_offsets[0]), units.data)
+            return
+        data, met = records.data, self._met
+        for position, length, queue_id, begin, end, first in scanned.runs:
+            if begin == end:
+                continue
+            name = data[position : position + length].tobytes()
+            units_of_run = scanned.units[begin * UNIT_SIZE : end * UNIT_SIZE]
+            known = met.get((name, queue_id))
+            if known is not None and known.append_next(first, units_of_run):
+                self._unit_count += end - begin
+                continue
+            queue = met[name, queue_id] = self.queues.get(name.decode("ascii"), queue_id)
+            self._append(queue, first, units_of_run)
+
+    def _append(self, queue: ConsumeQueue, first: int, units: memoryview) -> None:
+        """Append what the queue does not have yet of units from queue offset ``first`` on."""
+        count_before = queue.unit_count
+        if first > queue.next_offset:
+            if queue.exists:
+                queue.append(placeholder_units(self._damage, first - queue.next_offset))
+            else:
+                queue.next_offset = first
+        built = (queue.next_offset - first) * UNIT_SIZE
+        if built < len(units):
+            queue.append(units[built:])
+        self._unit_count += queue.unit_count - count_before
 
     def step(self, limit: int) -> bool:
         """Go on by one chunk; ``reached`` is the position with the unit count that belongs to it."""
@@ -64,6 +90,7 @@ class Dispatcher(LogFollower):
     def forget_units(self, count: int) -> None:
         """Hear that queues with so many units were deleted, while nothing is dispatched."""
         self._unit_count -= count
+        self._met.clear()
         self.reached = (self.position, self._unit_count)
 
     def skip_damage(self, begin: int, end: int) -> None:

@@ -45,6 +45,11 @@ class LogFollower:
         self._files = files
         self._rows = columns.new_rows(rows_max)
 
+    def scan(self, data: ByteArray, begin: int) -> tuple[int, int, int]:
+        """Fill the row table from ``data``, which starts at ``begin``; see ``scan_records``."""
+        walk = scan.scan_few if len(data) <= FEW_BYTES else scan.scan_records
+        return walk(data, 0, len(data), begin, columns.CHECK_COMMIT_OFFSET, self._rows)
+
     def take(self, records: Records) -> None:
         """Handle a run of whole records; its row table is good until the return."""
         raise NotImplementedError
@@ -65,10 +70,7 @@ class LogFollower:
             self.skip_damage(begin, start)
             self.position = start
             return True
-        walk = scan.scan_few if len(data) <= FEW_BYTES else scan.scan_records
-        count, next_position, stop = walk(
-            data, 0, len(data), begin, columns.CHECK_COMMIT_OFFSET, self._rows
-        )
+        count, next_position, stop = self.scan(data, begin)
         if count:
             self.take(Records(data, begin, self._rows[:count], begin, begin + next_position))
         position = begin + next_position

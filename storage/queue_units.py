@@ -35,11 +35,19 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.queue import build_units, unit_queue_offsets, units_of_few
+from storage.kernels.queue import (
+    RUN_COLUMN_COUNT,
+    build_units,
+    scan_units,
+    scan_units_of_few,
+    unit_queue_offsets,
+    units_of_few,
+)
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
+FEW_BYTES: Final = 128 << 10  # scanned and built in less time than a hand-over of the GIL takes
 FEW_ROWS: Final = 1_024  # built in less time than a hand-over of the GIL takes
 
 Rows = npt.NDArray[np.int64]  # n x COLUMN_COUNT
@@ -57,6 +65,22 @@ class QueueUnits(NamedTuple):
     queue_offsets: npt.NDArray[np.int64]
 
 
+class Scanned(NamedTuple):
+    """What a scan found: the rows as of ``scan_records``, and the units of plain ones.
+
+    A line of ``runs`` is ``(topic position, topic length, queue id, first unit, end unit, queue offset
+    of the first)``; units are the same numbers of 20 bytes in ``units``. Of rows that are not
+    plain (see the module) there are no runs: build them.
+    """
+
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
+    next_position: int
+    stop: int
+    is_plain: bool
+    runs: list[list[int]]
+    units: memoryview
+
+
 class UnitBuilder:
     """Builds the units of up to ``rows_max`` records at a time in buffers of its own."""
 
@@ -67,6 +91,23 @@ class UnitBuilder:
         self._group_start = np.empty(rows_max + 1, np.int64)
         self._units = np.empty(rows_max * UNIT_SIZE, np.uint8)
         self._queue_offsets = np.empty(rows_max, np.int64)
+        self._runs = np.empty((rows_max, RUN_COLUMN_COUNT), np.int64)
+        self._unit_bytes = memoryview(self._units)  # type: ignore[arg-type]
+
+    def scan(self, data: ByteArray, rows: Rows, commit_offset: int) -> Scanned:
+        """Fill ``rows`` from ``data``, which starts at ``commit_offset``, and build their units.
+
+        ``rows`` has room for ``rows_max`` records. The units are good until the builder is used again.
+        """
+        walk = scan_units_of_few if len(data) <= FEW_BYTES else scan_units
+        count, next_position, stop, features, run_count = walk(
+            data, commit_offset, rows, self._group_of, self._first_row, self._group_size,
+            self._units, self._group_start, self._queue_offsets, self._runs,
+        )  # fmt: skip
+        assert run_count >= 0
+        is_plain = not features & (HAS_DELAY | HAS_MULTI_DISPATCH)
+        runs = self._runs[:run_count].tolist() if is_plain else []
+        return Scanned(count, next_position, stop, is_plain, runs, self._unit_bytes)
 
     def build(
         self, data: ByteArray, rows: Rows, count: int, commit_offset: int

@@ -17,12 +17,17 @@ from storage.format.record import (
 from storage.kernels.batch import group_rows
 from storage.kernels.big_endian import write_i32, write_i64
 from storage.kernels.columns import (
+    CHECK_COMMIT_OFFSET,
     COLUMN_COUNT,
+    FEATURES,
     POSITION,
+    QUEUE_ID,
     QUEUE_OFFSET,
     SIZE,
     SYS_FLAG,
     TAG_CODE,
+    TOPIC_LENGTH,
+    TOPIC_POSITION,
 )
 from storage.kernels.jit import (
     BYTES,
@@ -30,12 +35,16 @@ from storage.kernels.jit import (
     ROWS,
     WRITABLE_BYTES,
     WRITABLE_INT64S,
+    WRITABLE_ROWS,
     i64,
     inner,
     int64,
     kernel,
     results,
 )
+from storage.kernels.scan import scan_rows
+
+RUN_COLUMN_COUNT = 6  # of a line about a queue's run of units
 
 
 @inner
@@ -138,6 +147,86 @@ def unit_queue_offsets(
     the number of units if there is none, or -1 if an array is too small.
     """
     return name_queue_offsets(rows, count, group_of, group_count, group_start, out)
+
+
+@inner
+def scan_into_units(
+    data: Any, commit_offset: int, rows: Any, group_of: Any, first_row: Any, group_size: Any,
+    out_units: Any, group_start: Any, out_queue_offsets: Any, runs: Any,
+) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """What :func:`scan_units` does, for kernels."""
+    count, position, stop = scan_rows(data, 0, data.size, commit_offset, CHECK_COMMIT_OFFSET, rows)
+    features = i64(0)
+    for i in range(count):
+        features |= rows[i, FEATURES]
+    group_count = group_rows(data, rows, count, group_of, first_row, group_size)
+    if group_count > runs.shape[0] or runs.shape[1] != RUN_COLUMN_COUNT:
+        group_count = i64(-1)
+    total = i64(-1)
+    if group_count >= 0:
+        total = write_units(
+            rows, count, group_of, group_count, commit_offset, out_units, group_start
+        )
+    if (
+        total < 0
+        or name_queue_offsets(rows, count, group_of, group_count, group_start, out_queue_offsets)
+        < 0
+    ):
+        return count, position, i64(stop), features, i64(-1)
+    for g in range(group_count):
+        begin = group_start[g]
+        row = first_row[g]
+        runs[g, 0] = rows[row, TOPIC_POSITION]
+        runs[g, 1] = rows[row, TOPIC_LENGTH]
+        runs[g, 2] = rows[row, QUEUE_ID]
+        runs[g, 3] = begin
+        runs[g, 4] = group_start[g + 1]
+        runs[g, 5] = out_queue_offsets[begin] if begin < group_start[g + 1] else i64(-1)
+    return count, position, i64(stop), features, group_count
+
+
+@kernel(
+    results(int64, 5)(
+        BYTES, int64, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
+        WRITABLE_BYTES, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_ROWS,
+    )
+)  # fmt: skip
+def scan_units(
+    data: Any, commit_offset: int, rows: Any, group_of: Any, first_row: Any, group_size: Any,
+    out_units: Any, group_start: Any, out_queue_offsets: Any, runs: Any,
+) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """Scan all of ``data``, whose first byte is at ``commit_offset``, and build its units.
+
+    What :func:`scan_records` with CHECK_COMMIT_OFFSET, :func:`group_by_queue`, :func:`build_units`
+    and :func:`unit_queue_offsets` do one after the other; the arrays are theirs. ``runs`` gets a
+    line a queue, in order of appearance: position and length of its topic, queue id, first unit,
+    unit after the last, and the queue offset of the first unit's record, -1 where it has none.
+
+    Returns ``(row_count, next_position, stop, features, run_count)``: the first three are the
+    scan's, ``features`` are those of all rows together. ``run_count`` is -1 if an array is too small.
+    """
+    return scan_into_units(
+        data, commit_offset, rows, group_of, first_row, group_size, out_units, group_start,
+        out_queue_offsets, runs,
+    )  # fmt: skip
+
+
+@kernel(
+    results(int64, 5)(
+        BYTES, int64, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
+        WRITABLE_BYTES, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_ROWS,
+    ),
+    nogil=False,
+)  # fmt: skip
+def scan_units_of_few(
+    data: Any, commit_offset: int, rows: Any, group_of: Any, first_row: Any, group_size: Any,
+    out_units: Any, group_start: Any, out_queue_offsets: Any, runs: Any,
+) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """What :func:`scan_units` does, holding the interpreter lock: for little data."""
+    return scan_into_units(
+        data, commit_offset, rows, group_of, first_row, group_size, out_units, group_start,
+        out_queue_offsets, runs,
+    )  # fmt: skip
 
 
 @kernel(

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from engine_store import record, small_config
 
+from storage import consume_queue
 from storage.consume_queue import QueueTable, as_units
 from storage.dispatch import Dispatcher
-from storage.files.filesystem import OsFileSystem
+from storage.errors import StoreFull
+from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.consume_entry import PREFILL_SIZE
 from storage.writer import StoreWriter
@@ -64,6 +66,85 @@ def test_dispatching_again_changes_nothing(tmp_path, log):
     dispatch_all(files, table, 0, end)
     dispatch_all(files, table, 0, end)
     assert offsets(table.get("t", 0)) == places[::2]
+
+
+def test_in_steps_as_small_as_records_the_queues_come_out_the_same(tmp_path, log):
+    files, places, end = log
+    table = new_table(tmp_path)
+    dispatcher = Dispatcher(files, table, 0, unit_count=0)
+    for limit in [*places[1:], end]:
+        while dispatcher.step(limit):
+            pass
+        assert dispatcher.reached == (limit, dispatcher.queues.count_units(limit))
+    assert offsets(table.get("t", 0)) == places[::2]
+    assert offsets(table.get("t", 1)) == places[1::2]
+
+
+def test_a_file_that_was_synced_is_synced_again_after_more_units(tmp_path, log, monkeypatch):
+    files, places, end = log
+    table = new_table(tmp_path)
+    synced = []
+    sync = OsFile.sync
+    monkeypatch.setattr(OsFile, "sync", lambda file: (synced.append(file.path), sync(file)))
+    dispatcher = Dispatcher(files, table, 0, unit_count=0)
+    for limit in (places[4], places[6], end):
+        while dispatcher.step(limit):
+            pass
+        synced.clear()
+        table.sync()
+        assert len(synced) == 2
+        table.sync()
+        assert len(synced) == 2
+
+
+def test_units_find_their_file_again_when_it_was_closed_between(tmp_path, log, monkeypatch):
+    files, places, end = log
+    monkeypatch.setattr(consume_queue, "OPEN_FILES_MAX", 1)
+    table = new_table(tmp_path)
+    dispatcher = Dispatcher(files, table, 0, unit_count=0)
+    for limit in [*places[1:], end]:
+        while dispatcher.step(limit):
+            pass
+    assert offsets(table.get("t", 0)) == places[::2]
+    assert offsets(table.get("t", 1)) == places[1::2]
+
+
+def test_a_topic_removed_between_begins_anew(tmp_path, log):
+    files, places, end = log
+    table = new_table(tmp_path)
+    dispatcher = Dispatcher(files, table, 0, unit_count=0)
+    while dispatcher.step(places[6]):
+        pass
+    dispatcher.forget_units(table.remove_topic("t"))
+    while dispatcher.step(end):
+        pass
+    queue = table.get("t", 0)
+    assert queue.next_offset == 5
+    assert [queue.unit(i)[0] for i in (3, 4)] == places[6::2]
+    assert queue.unit(2)[1] == PREFILL_SIZE
+
+
+def test_a_full_disk_moves_nothing_and_is_gone_on_from(tmp_path, log, monkeypatch):
+    files, places, end = log
+    table = new_table(tmp_path)
+    dispatcher = Dispatcher(files, table, 0, unit_count=0)
+    while dispatcher.step(places[4]):
+        pass
+
+    def full(file, data, position):
+        raise StoreFull("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OsFile, "pwrite", full)
+        with pytest.raises(StoreFull):
+            dispatcher.step(end)
+        assert dispatcher.reached == (places[4], 4)
+        assert table.get("t", 0).next_offset == 2
+    while dispatcher.step(end):
+        pass
+    assert dispatcher.reached == (end, 10)
+    assert offsets(table.get("t", 0)) == places[::2]
+    assert offsets(table.get("t", 1)) == places[1::2]
 
 
 @pytest.mark.parametrize("damaged", [2, 3])

@@ -148,6 +148,22 @@ def test_units(data: bytes, groups: list[int], group_count: int) -> None:
     assert compiled == plain
 
 
+@given(ANY_BYTES, st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
+@few
+def test_scan_into_units(data: bytes, row_count: int, room: int, run_room: int) -> None:
+    arrays = [np.zeros(room, np.int64) for _ in range(3)]
+    arguments = (
+        as_array(data), BASE, zero_rows(row_count), *arrays, np.zeros(20 * room, np.uint8),
+        np.zeros(room + 1, np.int64), np.zeros(room, np.int64),
+        np.zeros((run_room, queue.RUN_COLUMN_COUNT), np.int64),
+    )  # fmt: skip
+
+    compiled, plain = twins(queue.scan_units, *arguments)
+
+    assert compiled == plain
+    assert twins(queue.scan_units_of_few, *arguments) == (compiled, plain)
+
+
 @given(logs(BASE, 6), st.integers(0, 30), st.integers(0, 3))
 @few
 def test_key_hashes(data: bytes, capacity: int, first_row: int) -> None:
