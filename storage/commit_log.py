@@ -22,7 +22,7 @@ from storage.format.record import BLANK_SIZE, encode_blank
 from storage.kernels.batch import place_few, place_records
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import Buffer, ByteArray
+    from storage.files.filesystem import ByteArray
     from storage.files.mapped_file import MappedFile
     from storage.files.mapped_file_queue import MappedFileQueue
 
@@ -110,18 +110,22 @@ class CommitLog:
         self._mark_appended(file, end)
         return commit_offset
 
-    def append_record(self, size: int, complete: Callable[[int], Buffer]) -> int:
-        """Place the one record of ``size`` bytes that ``complete`` returns for its commit offset.
+    def make_room(self, size: int) -> int:
+        """Return the commit offset of a record of ``size`` bytes if it is appended next.
 
-        Returns that offset. Raises StoreBusy or StoreFull, and then nothing was stored.
+        Rolls if need be. Raises StoreBusy or StoreFull, and then nothing was stored.
         """
         file = self._file_for(size)
+        return file.start_offset + file.appended_position
+
+    def append_record(self, record: bytearray) -> None:
+        """Place the one complete record that ``make_room`` was called for."""
+        file = self._tail
+        assert file is not None
         position = file.appended_position
-        commit_offset = file.start_offset + position
-        end = position + size
-        file.write_array[position:end] = np.frombuffer(complete(commit_offset), np.uint8)
+        end = position + len(record)
+        file.write_array.data[position:end] = record
         self._mark_appended(file, end)
-        return commit_offset
 
     def _mark_appended(self, file: MappedFile, end: int) -> None:
         file.mark_appended(end)

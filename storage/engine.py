@@ -121,6 +121,7 @@ class Engine:
         self._kept_offset = end_offset
         self._generation = 1
         self._hurried_from = -1
+        self._early_bytes = config.unflushed_bytes_max // 4
 
     def start(self) -> None:
         """Publish the session and start the threads; if that fails, none is left and all is let go."""
@@ -173,16 +174,13 @@ class Engine:
                 self.flusher.request(offset)
             else:
                 self.dispatch.wake()
-        if not self._sync:
-            self._flush_early(offset)
+        if not self._sync and offset - self.log.flushed_offset > self._early_bytes:
+            self._flush_early()
 
-    def _flush_early(self, offset: int) -> None:
+    def _flush_early(self) -> None:
         """Between two timed flushes no more may gather than leaves the writer room to go on."""
         flushed_offset = self.log.flushed_offset
-        if (
-            offset - flushed_offset > self.config.unflushed_bytes_max // 4
-            and flushed_offset != self._hurried_from
-        ):
+        if flushed_offset != self._hurried_from:
             self._hurried_from = flushed_offset
             self.flusher.hurry()
 

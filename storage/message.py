@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -11,15 +11,14 @@ from typing import Final, NamedTuple
 NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(NamedTuple):
     """A message to be stored; ``body`` is stored as it is given."""
 
     topic: str
     body: bytes
     keys: tuple[str, ...] = ()
     tag: str = ""
-    properties: Mapping[str, str] = field(default_factory=lambda: NO_PROPERTIES)
+    properties: Mapping[str, str] = NO_PROPERTIES
     queue_id: int | None = None
     unique_key: str = ""
     flag: int = 0
@@ -27,8 +26,7 @@ class Message:
     delay_level: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutResult:
+class PutResult(NamedTuple):
     """Where one message was stored."""
 
     topic: str
@@ -49,8 +47,7 @@ class QueueRange(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchResult:
+class BatchResult(NamedTuple):
     """Where a record batch was stored: ``[commit_offset, end_commit_offset)``."""
 
     commit_offset: int

@@ -62,6 +62,7 @@ class MessageEncoder:
         self._body_size_max = body_size_max
         self._property_crc = property_crc
         self._unique_keys = UniqueKeys(store_host, clock)
+        self._met: dict[str, TopicConfig] = {}  # with a lawful name, as they were then
         self._turns: dict[str, itertools.count[int]] = {}
 
     def encode(self, message: Message, born_host: str) -> tuple[bytes, str, int]:
@@ -69,8 +70,10 @@ class MessageEncoder:
 
         Raises InvalidMessage, TopicNotFound, QueueNotFound.
         """
-        check_topic(message.topic)
-        topic = self._topics.get(message.topic)
+        topic = self._met.get(message.topic)
+        if topic is None or self._topics.find(message.topic) is not topic:
+            check_topic(message.topic)
+            topic = self._met[message.topic] = self._topics.get(message.topic)
         queue_id = self._queue_id(topic, message.queue_id)
         check_body(len(message.body), self._body_size_max)
         if message.delay_level > 0:

@@ -125,6 +125,10 @@ class TopicTable:
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(sorted(self._topics.values(), key=lambda topic: topic.name))
 
+    def find(self, name: str) -> TopicConfig | None:
+        """Return the topic: the same object for as long as nothing of it changes."""
+        return self._topics.get(name)
+
     def get(self, name: str) -> TopicConfig:
         """Return the topic or raise TopicNotFound."""
         try:

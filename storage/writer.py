@@ -212,16 +212,13 @@ class StoreWriter:
             self._check_queue(key)
             queue_offset = self._next_offset(key)
             store_timestamp_ms = self._clock.now_ms()
-
-            def complete(commit_offset: int) -> bytearray:
-                complete_record(
-                    record, queue_offset=queue_offset, commit_offset=commit_offset,
-                    store_timestamp_ms=store_timestamp_ms, store_host=host,
-                    property_crc=self._config.append_property_crc,
-                )  # fmt: skip
-                return record
-
-            commit_offset = engine.log.append_record(len(record), complete)
+            commit_offset = engine.log.make_room(len(record))
+            complete_record(
+                record, queue_offset=queue_offset, commit_offset=commit_offset,
+                store_timestamp_ms=store_timestamp_ms, store_host=host,
+                property_crc=self._config.append_property_crc,
+            )  # fmt: skip
+            engine.log.append_record(record)
             self._next_offsets[key] = queue_offset + 1
             engine.appended(store_timestamp_ms)
         return PutResult(
@@ -457,7 +454,7 @@ class StoreWriter:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed("the store is closed")
-        failure = self.failure()
+        failure = self._engine.failure or self._engine.flusher.failure
         if failure is not None:
             # A new exception each time: raising the kept one would tie every caller's frames to it.
             raise StoreFailed(str(failure)) from failure
