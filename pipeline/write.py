@@ -28,6 +28,7 @@ PLANNING_TIMEOUT_S: Final = 10.0
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 QUESTION_TIMEOUT_MS: Final = "10000"
+QUESTION_UNREACHABLE_S: Final = 0.5
 
 
 def make_writer(given: dict[str, str], schema: StructType, *, overwrite: bool) -> MessageWriter:
@@ -192,4 +193,5 @@ def queue_count_of(endpoint: str, topic: str) -> int:
 
 def _asked(endpoint: str) -> WriterDoor:
     given = {"endpoint": endpoint, "topic": "any", "endpointTimeoutMs": QUESTION_TIMEOUT_MS}
-    return WriterDoor(parse_write(given, [("value", "binary")], streaming=False))
+    options = parse_write(given, [("value", "binary")], streaming=False)
+    return WriterDoor(options, unreachable_s=QUESTION_UNREACHABLE_S)

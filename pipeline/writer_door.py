@@ -7,13 +7,27 @@ from pipeline.write_options import WriteOptions
 
 
 class WriterDoor:
-    """A client of the writer at the endpoint; a context manager that closes it."""
+    """A client of the writer at the endpoint; a context manager that closes it.
 
-    def __init__(self, options: WriteOptions, *, timeout_s: float | None = None) -> None:
+    ``unreachable_s`` is how long an address is tried where nobody listens, if not all of the time.
+    """
+
+    def __init__(
+        self,
+        options: WriteOptions,
+        *,
+        timeout_s: float | None = None,
+        unreachable_s: float = float("inf"),
+    ) -> None:
         from penstock.client import Client  # gRPC: in the process that uses it, and no earlier
+        from penstock.retry import RetryPolicy
 
         self._options = options
-        self.client = Client(writer=options.endpoint, timeout_s=timeout_s or options.timeout_s)
+        self.client = Client(
+            writer=options.endpoint,
+            timeout_s=timeout_s or options.timeout_s,
+            retry=RetryPolicy(unreachable_s_max=unreachable_s),
+        )
 
     def __enter__(self) -> WriterDoor:
         return self
