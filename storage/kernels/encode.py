@@ -215,6 +215,53 @@ def choose_queue(
     return (number // QUEUE_RUN) % queue_count
 
 
+@inner
+def write_head(dst: Any, at: int, record_size: int, magic: int, born_timestamp_ms: int) -> None:
+    """Write what comes before the body, all that the store sets as zeros."""
+    for i in range(BODY_AT):
+        dst[uintp(at + i)] = u8(0)
+    write_i32(dst, at, record_size)
+    write_i32(dst, at + MAGIC_POSITION, magic)
+    write_i64(dst, at + BORN_TIMESTAMP_POSITION, born_timestamp_ms)
+
+
+@inner
+def write_body_and_topic(
+    dst: Any, at: int, bodies: Any, body: int, body_length: int, topics: Any, topic: int,
+    topic_length: int, is_long: bool,
+) -> int:  # fmt: skip
+    """Write the body with its CRC and length, and the topic; return the position behind them."""
+    write_i32(dst, at + BODY_CRC_POSITION, masked_crc(bodies, body, body_length))
+    write_i32(dst, at + BODY_LENGTH_AT, body_length)
+    at += BODY_AT
+    copy_bytes(dst, at, bodies, body, body_length)
+    at += body_length
+    if is_long:
+        write_i16(dst, at, topic_length)
+        at += 2
+    else:
+        dst[uintp(at)] = u8(topic_length)
+        at += 1
+    copy_bytes(dst, at, topics, topic, topic_length)
+    return i64(at + topic_length)
+
+
+@inner
+def write_unique_key(dst: Any, at: int, prefix: Any, sequence: int) -> int:
+    """Write the unique key's property: prefix and number; return the position behind it."""
+    copy_bytes(dst, at, NAME_UNIQ_KEY, i64(0), NAME_UNIQ_KEY.size)
+    at += NAME_UNIQ_KEY.size
+    dst[uintp(at)] = u8(NAME_END)
+    copy_bytes(dst, at + 1, prefix, i64(0), PREFIX_SIZE)
+    at += 1 + PREFIX_SIZE
+    for i in range(SEQUENCE_SIZE):
+        dst[uintp(at + SEQUENCE_SIZE - 1 - i)] = _HEX[uintp(sequence & 15)]
+        sequence >>= 4
+    at += SEQUENCE_SIZE
+    dst[uintp(at)] = u8(PROPERTY_END)
+    return i64(at + 1)
+
+
 @kernel(
     results(int64, 4)(
         WRITABLE_BYTES, int64, int64, int64, BYTES, INT32S, INT32S, BYTES, INT32S, INT64S, INT32S,
@@ -293,39 +340,13 @@ def encode_rows(
         if at + record_size > limit:
             return row, at, i64(FULL), i64(record_size)
 
-        for i in range(BODY_AT):
-            dst[uintp(at + i)] = u8(0)
-        write_i32(dst, at, record_size)
-        write_i32(dst, at + MAGIC_POSITION, i64(MAGIC_V2 if is_long else MAGIC_V1))
-        write_i32(dst, at + BODY_CRC_POSITION, masked_crc(bodies, body, body_length))
+        write_head(dst, at, record_size, i64(MAGIC_V2 if is_long else MAGIC_V1), born_timestamp_ms)
         write_i32(dst, at + QUEUE_ID_POSITION, queue_id)
-        write_i64(dst, at + BORN_TIMESTAMP_POSITION, born_timestamp_ms)
-        write_i32(dst, at + BODY_LENGTH_AT, body_length)
-        at += BODY_AT
-        copy_bytes(dst, at, bodies, body, body_length)
-        at += body_length
-        if is_long:
-            write_i16(dst, at, topic_length)
-            at += 2
-        else:
-            dst[uintp(at)] = u8(topic_length)
-            at += 1
-        copy_bytes(dst, at, topics, topic_begin, topic_length)
-        at += topic_length
+        at = write_body_and_topic(
+            dst, at, bodies, body, body_length, topics, topic_begin, topic_length, is_long
+        )
         write_i16(dst, at, properties_size)
-        at += 2
-        copy_bytes(dst, at, NAME_UNIQ_KEY, i64(0), NAME_UNIQ_KEY.size)
-        at += NAME_UNIQ_KEY.size
-        dst[uintp(at)] = u8(NAME_END)
-        copy_bytes(dst, at + 1, prefix, i64(0), PREFIX_SIZE)
-        at += 1 + PREFIX_SIZE
-        sequence = first_sequence + row - first_row
-        for i in range(SEQUENCE_SIZE):
-            dst[uintp(at + SEQUENCE_SIZE - 1 - i)] = _HEX[uintp(sequence & 15)]
-            sequence >>= 4
-        at += SEQUENCE_SIZE
-        dst[uintp(at)] = u8(PROPERTY_END)
-        at += 1
+        at = write_unique_key(dst, at + 2, prefix, first_sequence + row - first_row)
         at = write_pair(dst, at, NAME_KEYS, i64(0), i64(NAME_KEYS.size), keys, key, key_end)
         at = write_pair(dst, at, NAME_TAGS, i64(0), i64(NAME_TAGS.size), tags, tag, tag_end)
         at = write_pairs(dst, at, row, lists, names, name_offsets, values, value_offsets)
