@@ -78,6 +78,16 @@ def test_reflection_lists_the_services(grpc_channel: grpc.Channel) -> None:
     assert {"penstock.v1.Writer", "grpc.health.v1.Health"} <= names
 
 
+def test_no_call_waits_for_methods_other_than_its_own(
+    grpc_server: RpcServer, background: BackgroundLoop
+) -> None:
+    """One wait for the next call of whatever method, none for each that generated code registers."""
+    assert grpc_server is not None
+    waits = background.call(lambda: [task.get_coro().__qualname__ for task in asyncio.all_tasks()])
+    assert sum("_request_call" in wait for wait in waits) == 1
+    assert not [wait for wait in waits if "_request_registered_call" in wait]
+
+
 def test_a_callers_request_id_comes_back_with_a_refusal(grpc_stub: Any, refusal: Any) -> None:
     STORE.error = StoreBusy("the pool is full", retry_delay_ms=25)
     refused = refusal(grpc_stub.Produce, ONE, metadata=[("x-request-id", "mine-1")])
