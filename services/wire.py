@@ -81,15 +81,15 @@ def message_of(message: common_pb2.Message) -> Message:
     if message.delay_level:
         raise NotServed("delay_level: delayed messages are not served yet; send it with level 0")
     return Message(
-        topic=message.topic,
-        body=message.body,
-        keys=tuple(message.keys),
-        tag=message.tag,
-        properties=dict(message.properties) if message.properties else NO_PROPERTIES,
-        queue_id=message.queue_id if message.HasField("queue_id") else None,
-        unique_key=message.unique_key,
-        flag=message.flag,
-        born_timestamp_ms=message.born_timestamp_ms,
+        message.topic,
+        message.body,
+        tuple(message.keys),
+        message.tag,
+        dict(message.properties) if message.properties else NO_PROPERTIES,
+        message.queue_id if message.HasField("queue_id") else None,
+        message.unique_key,
+        message.flag,
+        message.born_timestamp_ms,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from storage.errors import InvalidMessage, QueueNotFound
 from storage.format.hosts import encode_host
 from storage.format.limits import check_body, check_topic, checked_properties
-from storage.format.message_id import AFTER_PROCESS_ID, PROCESS_ID
+from storage.format.message_id import PROCESS_ID
 from storage.format.record import encode_for_batch
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class UniqueKeys:
 
     def __init__(self, host: str, clock: Clock) -> None:
         address = encode_host(host)[:-PORT_SIZE]
-        self._head = address + PROCESS_ID.pack(os.getpid() & 0xFFFF)
+        self._head = (address + PROCESS_ID.pack(os.getpid() & 0xFFFF)).hex().upper()
         self._discriminator = secrets.randbits(32)
         self._counter = itertools.count(secrets.randbits(16))
         self._clock = clock
@@ -46,8 +46,8 @@ class UniqueKeys:
             self._month = (int(begin.timestamp()) * 1000, int(end.timestamp()) * 1000)
         counter = next(self._counter)
         # More than 65,536 in one millisecond run over into the discriminator.
-        tail = self._discriminator + (counter >> 16), now_ms - self._month[0], counter & 0xFFFF
-        return (self._head + AFTER_PROCESS_ID.pack(tail[0] & 0xFFFF_FFFF, *tail[1:])).hex().upper()
+        discriminator = self._discriminator + (counter >> 16) & 0xFFFF_FFFF
+        return f"{self._head}{discriminator:08X}{now_ms - self._month[0]:08X}{counter & 0xFFFF:04X}"
 
 
 class MessageEncoder:

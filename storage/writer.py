@@ -172,11 +172,11 @@ class StoreWriter:
 
         Raises InvalidMessage, TopicNotFound, QueueNotFound, StoreBusy, StoreFull, StoreFailed.
         """
+        if len(messages) == 1 and len(self._engine.store_host) == IPV4_HOST_SIZE:
+            return [self._put_one(messages[0], born_host)]
         self._check_open()
         if not messages:
             return []
-        if len(messages) == 1 and len(self._engine.store_host) == IPV4_HOST_SIZE:
-            return [self._put_one(messages[0], born_host)]
         encoded = [self._encoder.encode(message, born_host) for message in messages]
         prepared = self._preparer.prepare(b"".join([record for record, _, _ in encoded]))
         _, store_timestamp_ms, _ = self._append(prepared)
@@ -222,14 +222,9 @@ class StoreWriter:
             self._next_offsets[key] = queue_offset + 1
             engine.appended(store_timestamp_ms)
         return PutResult(
-            topic=message.topic,
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            commit_offset=commit_offset,
-            message_id=encode_message_id(host, commit_offset),
-            unique_key=unique_key,
-            store_timestamp_ms=store_timestamp_ms,
-        )
+            message.topic, queue_id, queue_offset, commit_offset,
+            encode_message_id(host, commit_offset), unique_key, store_timestamp_ms,
+        )  # fmt: skip
 
     def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
         """Append records that a client encoded, all or none; does not wait for durability.
