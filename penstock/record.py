@@ -15,7 +15,7 @@ from storage.format.compression import decompress
 from storage.format.hosts import decode_host, host_size
 from storage.format.message_id import encode_message_id
 from storage.format.properties import CRC32, KEYS, TAGS, UNIQ_KEY, decode_properties
-from storage.format.record import (
+from storage.format.record_layout import (
     AFTER_HOSTS,
     BORN_HOST_POSITION,
     HEAD,

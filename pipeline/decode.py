@@ -22,7 +22,7 @@ from pipeline.store_files import ByteArray
 from storage.format.compression import decompress
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
 from storage.format.properties import RESERVED, TAGS, decode_properties
-from storage.format.record import (
+from storage.format.record_layout import (
     BORN_HOST_POSITION,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_COMPRESSED,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from storage.format.consume_entry import PREFILL_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.format.record import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_POSITION
+from storage.format.record_layout import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_POSITION
 
 if TYPE_CHECKING:
     from pipeline.queue_files import QueueFiles, Unit

@@ -14,7 +14,7 @@ from numba import types
 from pipeline.columnar import WRITABLE_INT32S, inside
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
 from storage.format.properties import NAME_END, PROPERTY_END
-from storage.format.record import (
+from storage.format.record_layout import (
     BODY_CRC_POSITION,
     BORN_TIMESTAMP_POSITION,
     SYS_FLAG_STORE_HOST_V6,

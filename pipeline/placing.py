@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from storage.format.properties import PROPERTIES_SIZE_MAX, PROPERTY_END
-from storage.format.record import (
+from storage.format.property_crc import PROPERTY_CRC_SIZE
+from storage.format.record_layout import (
     BLANK_SIZE,
     COMMIT_OFFSET_POSITION,
     MAGIC_POSITION,
     MAGIC_V1,
     MAGIC_V2,
-    PROPERTY_CRC_SIZE,
     QUEUE_ID_POSITION,
     QUEUE_OFFSET_POSITION,
     TOPIC_SIZE_MAX_V1,

@@ -25,7 +25,7 @@ from pipeline.selecting import select
 from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles, find_boundary
 from pipeline.topic_table import topic_names
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.format.record import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_POSITION
+from storage.format.record_layout import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_POSITION
 
 SCAN_SHARE: Final = 0.25  # of the log's bytes: from there on the log is read as it lies
 RECORD_HEAD: Final = 80  # bytes that hold a record's store timestamp

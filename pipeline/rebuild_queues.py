@@ -24,7 +24,7 @@ from pipeline.store_files import QUEUE_DIRECTORY, UNIT_DTYPE, StoreFiles
 from pipeline.walk import Hole
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import file_name
-from storage.format.record import RECORD_SIZE_MIN
+from storage.format.record_layout import RECORD_SIZE_MIN
 
 if TYPE_CHECKING:
     from pipeline.runs import Units

@@ -22,7 +22,7 @@ from pipeline.tail import is_queued, queue_of
 from pipeline.walk import Hole, walk
 from pipeline.work import PIECE_BYTES, TASK_BYTES, run_tasks
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.format.record import (
+from storage.format.record_layout import (
     BORN_HOST_POSITION,
     COMMIT_OFFSET_POSITION,
     SYS_FLAG_BORN_HOST_V6,

@@ -25,14 +25,13 @@ from storage.format import checkpoint
 from storage.format.checkpoint import IndexerSlot, UnknownVersion, WriterSlot
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import parse_file_name
-from storage.format.record import (
+from storage.format.record import Verdict, check_record
+from storage.format.record_layout import (
     COMMIT_OFFSET_POSITION,
     MAGIC_POSITION,
     MAGIC_V1,
     MAGIC_V2,
     RECORD_SIZE_MIN,
-    Verdict,
-    check_record,
 )
 
 if TYPE_CHECKING:

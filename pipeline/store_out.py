@@ -31,7 +31,7 @@ from pipeline.slabs import Served, Slab, Taken, slab_tasks, take
 from pipeline.store_files import LOG_DIRECTORY
 from pipeline.walk import Hole
 from storage.format.names import file_name
-from storage.format.record import BLANK_SIZE
+from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import FEATURES, HAS_MULTI_DISPATCH, QUEUE_OFFSET, STORE_TIMESTAMP
 
 if TYPE_CHECKING:

@@ -10,7 +10,11 @@ import numpy.typing as npt
 from pipeline.plan import QueueKey, Tail
 from pipeline.store_files import ByteArray, map_file
 from pipeline.walk import ROWS_MAX, Rows, Run, walk
-from storage.format.record import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from storage.format.record_layout import (
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_TRANSACTION_MASK,
+)
 from storage.kernels.batch import group_by_queue
 from storage.kernels.columns import (
     COMMIT_OFFSET,

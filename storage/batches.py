@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from storage.errors import InvalidBatch
 from storage.format.properties import PROPERTIES_SIZE_MAX
-from storage.format.record import RECORD_SIZE_MIN
+from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch, check_few
 from storage.kernels.columns import BODY_LENGTH, STOP_END, STOP_ROWS_FULL, Stop, new_rows
 

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidMessage
-from storage.format.record import BLANK_SIZE, encode_blank
+from storage.format.record import encode_blank
+from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.batch import place_few, place_records
 
 if TYPE_CHECKING:

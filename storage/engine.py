@@ -369,7 +369,7 @@ def _recover_and_wire(
     for path in (paths.commit_log, paths.consume_queue, paths.config):
         filesystem.make_directory(path)
     positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
-    durable = positions.load_durable()
+    durable = positions.durable.load()
     if durable.store_id != settings.store_id:
         durable = durable._replace(trusted=False)
     if not settings.present:

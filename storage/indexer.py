@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from storage.durable_positions import DurableIndex
 from storage.errors import NotAStore, StoreClosed, StoreFailed, StoreFull
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.format.index import HEADER_SIZE, IndexHeader
@@ -31,7 +32,7 @@ from storage.index_follower import IndexFollower, LogReader
 from storage.index_shape import find_index_shape
 from storage.index_take_over import agrees, go_back, take_over
 from storage.layout import StorePaths, effective_config, load_settings
-from storage.positions import CheckpointFile, DurableIndex, Role
+from storage.positions import CheckpointFile, Role
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -250,7 +251,7 @@ class StoreIndexer:
         synced = self._synced
         if synced is None or not (anyway or synced.offset <= self._checkpoint.flushed_offset):
             return
-        self._checkpoint.store_durable_index(
+        self._checkpoint.durable.store_index(
             store_id=self._store_id,
             indexed_offset=synced.offset,
             file_name=synced.file_name,
@@ -315,7 +316,7 @@ class StoreIndexer:
     def _prepare(self, end_commit_offset: int) -> None:
         """Find out where to index from: at the start, and when a writer has recovered the log."""
         self._session = self._checkpoint.writer_session
-        self._store_id = self._checkpoint.load_durable().store_id
+        self._store_id = self._checkpoint.durable.load().store_id
         self._synced = None
         if (
             self._follower is not None
@@ -330,7 +331,7 @@ class StoreIndexer:
                 self._log,
                 min_commit_offset=self._min_commit_offset,
                 end_commit_offset=end_commit_offset,
-                index_timestamp_ms=self._checkpoint.broker_fields.index_timestamp_ms,
+                index_timestamp_ms=self._checkpoint.durable.broker_fields.index_timestamp_ms,
                 unclean=self._unclean,
             )
         self._follower = IndexFollower(self._log, position, self._directory, on_filled=self._filled)
@@ -350,7 +351,7 @@ class StoreIndexer:
 
     def _resume_own(self, end_commit_offset: int) -> int:
         """Take our files back to what is sure; return where to go on, -1 if they are not ours."""
-        slot = self._checkpoint.load_durable_index()
+        slot = self._checkpoint.durable.load_index()
         if not slot.present or slot.store_id != self._store_id or self._directory.misfits:
             return -1
         numbers = [int(path.name) for path in self._directory.paths]

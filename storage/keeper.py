@@ -86,7 +86,7 @@ class CheckpointKeeper:
         if reached == self._stored and not clean and not always:
             return
         self._queues.sync()
-        self._positions.store_durable(
+        self._positions.durable.store(
             store_id=self._store_id,
             flushed_offset=progress.flushed_offset,
             dispatched_offset=dispatched_offset,

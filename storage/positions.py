@@ -1,8 +1,8 @@
 """The checkpoint file: how writer, indexer and readers know how far each other is.
 
 Every position has one owner and is one aligned 8-byte word, so nobody reads half of one. Live
-positions say what is in the page cache and move without any sync; durable ones are raised only by
-``store_durable_*``, which the owner calls after its own sync of what they promise.
+positions, here, say what is in the page cache and move without any sync; ``durable`` has those that
+outlive the machine, raised by their owner after its own sync of what they promise.
 
 Which live position may be trusted when: the live sectors are good while the machine has not
 rebooted since (``writer_is_current``), even after the writer died; after a reboot they may promise bytes
@@ -15,17 +15,13 @@ import os
 import secrets
 from enum import Enum
 from pathlib import Path
-from struct import pack_into
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from storage.errors import UnsupportedFormat
+from storage.durable_positions import DurableSlots
 from storage.files.futex import WakeWord
 from storage.format import checkpoint as layout
-from storage.format.checkpoint import BrokerFields, IndexerSlot, UnknownVersion, WriterSlot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from storage.files.filesystem import File, FileSystem
 
 CHECKPOINT_FILE: Final = "checkpoint"
@@ -66,36 +62,6 @@ class _WriterWord(_Word):
 class _IndexerWord(_Word):
     def __init__(self, offset: int) -> None:
         super().__init__(layout.INDEXER_LIVE_POSITION + offset, Role.INDEXER)
-
-
-class DurablePositions(NamedTuple):
-    """The writer's newest whole slot. All offsets are 0 and the id is empty without one.
-
-    ``trusted`` is False without a slot, or when bytes 0-39 are not as we left them: a broker ran
-    since, so the slot's offsets describe a store of the past.
-    """
-
-    trusted: bool
-    clean: bool
-    store_id: bytes
-    flushed_offset: int
-    dispatched_offset: int
-    unit_count: int
-
-
-class DurableIndex(NamedTuple):
-    """The indexer's newest whole slot; ``present`` is False without one.
-
-    The slot belongs to the store whose id it carries and no other; whether a broker ran since is
-    for ``DurablePositions.trusted`` to say.
-    """
-
-    present: bool
-    clean: bool
-    store_id: bytes
-    indexed_offset: int
-    file_name: int
-    file_header: bytes
 
 
 # Where the writer's words are that move with every append.
@@ -147,6 +113,7 @@ class CheckpointFile:
         self._bytes = memoryview(self._page).cast("B")  # type: ignore[arg-type]
         self._words = self._bytes.cast("q")
         self._boot_low, self._boot_high = memoryview(boot_id).cast("q")
+        self.durable = DurableSlots(self._bytes, file)
         self._writer_wake = WakeWord(self._page, layout.WRITER_LIVE_POSITION + 112)
         self._indexer_wake = WakeWord(self._page, layout.INDEXER_LIVE_POSITION + 64)
 
@@ -383,145 +350,3 @@ class CheckpointFile:
         """End every wait through this object, now and from here on; see ``WakeWord.interrupt``."""
         self._writer_wake.interrupt()
         self._indexer_wake.interrupt()
-
-    # ---- durable
-
-    @property
-    def broker_fields(self) -> BrokerFields:
-        """Bytes 0-39 now."""
-        return BrokerFields.decode(bytes(self._bytes[: layout.BROKER_SIZE]))
-
-    def load_durable(self) -> DurablePositions:
-        """Return what the newest whole writer slot promises. Raises UnsupportedFormat."""
-        page = bytes(self._bytes)
-        slots = self._writer_slots(page)
-        if not slots:
-            return DurablePositions(False, False, b"", 0, 0, 0)
-        ours = {
-            fields
-            for slot in slots.values()
-            for fields in (slot.broker_fields, slot.broker_fields_before)
-        }
-        newest = _newest(slots)
-        return DurablePositions(
-            layout.writer_broker_fields(page) in ours,
-            newest.clean, newest.store_id, newest.flushed_offset, newest.dispatched_offset,
-            newest.unit_count,
-        )  # fmt: skip
-
-    def store_durable(
-        self,
-        *,
-        store_id: bytes,
-        flushed_offset: int,
-        dispatched_offset: int,
-        unit_count: int,
-        physic_timestamp_ms: int | None = None,
-        logics_timestamp_ms: int | None = None,
-        confirm_offset: int | None = None,
-        clean: bool = False,
-    ) -> None:
-        """Promise that log and queues are durable up to the two offsets; durable on return.
-
-        ``unit_count`` is how many units the queues' files hold then, so that a later start sees when
-        files of them are gone or short. Call it only after syncing them. The three optional values are the broker's fields; None
-        leaves one as it is. Raises OSError when the sync fails: the store has failed then.
-        """
-        page = bytes(self._bytes)
-        now = BrokerFields.decode(page)
-        fields = BrokerFields(
-            now.physic_timestamp_ms if physic_timestamp_ms is None else physic_timestamp_ms,
-            now.logics_timestamp_ms if logics_timestamp_ms is None else logics_timestamp_ms,
-            now.index_timestamp_ms,
-            now.master_flushed_offset,
-            now.confirm_offset if confirm_offset is None else confirm_offset,
-        )
-        sequence, position = _next_slot(self._writer_slots(page), layout.WRITER_SLOT_POSITIONS)
-        slot = WriterSlot(
-            clean, sequence, store_id, flushed_offset, dispatched_offset, unit_count,
-            layout.writer_broker_fields(fields.encode()), layout.writer_broker_fields(page),
-        )  # fmt: skip
-        # The broker's fields follow their slot only once it is durable, and reach the disk with a
-        # later sync: whatever survives a cut, they are in a whole slot as its values or as those
-        # before it, so our own crash is never taken for a broker's run.
-        self._store_slot(position, slot.encode())
-        self._file.sync()
-        self._store_big_endian(0, fields.physic_timestamp_ms)
-        self._store_big_endian(8, fields.logics_timestamp_ms)
-        self._store_big_endian(32, fields.confirm_offset)
-        if clean:
-            self._file.sync()
-
-    def load_durable_index(self) -> DurableIndex:
-        """Return what the newest whole indexer slot promises. Raises UnsupportedFormat."""
-        slots = self._indexer_slots(bytes(self._bytes))
-        if not slots:
-            return DurableIndex(False, False, b"", 0, 0, bytes(40))
-        newest = _newest(slots)
-        return DurableIndex(
-            True, newest.clean, newest.store_id,
-            newest.indexed_offset, newest.file_name, newest.file_header,
-        )  # fmt: skip
-
-    def store_durable_index(
-        self,
-        *,
-        store_id: bytes,
-        indexed_offset: int,
-        file_name: int,
-        file_header: bytes,
-        index_timestamp_ms: int | None = None,
-        clean: bool = False,
-    ) -> None:
-        """Promise that the index files are durable up to the offset; durable on return.
-
-        Call it only after syncing them. ``index_timestamp_ms`` is the broker's field at byte 16.
-        """
-        slots = self._indexer_slots(bytes(self._bytes))
-        sequence, position = _next_slot(slots, layout.INDEXER_SLOT_POSITIONS)
-        slot = IndexerSlot(clean, sequence, store_id, indexed_offset, file_name, file_header)
-        self._store_slot(position, slot.encode())
-        self._file.sync()
-        if index_timestamp_ms is not None:
-            self._store_big_endian(layout.INDEX_TIMESTAMP_POSITION, index_timestamp_ms)
-            self._file.sync()
-
-    def _store_slot(self, position: int, data: bytes) -> None:
-        self._bytes[position : position + len(data)] = data
-
-    def _store_big_endian(self, position: int, value: int) -> None:
-        swapped = bytearray(8)
-        pack_into(">q", swapped, 0, value)
-        self._words[position // 8] = memoryview(swapped).cast("q")[0]
-
-    def _writer_slots(self, page: bytes) -> dict[int, WriterSlot]:
-        return _whole_slots(page, layout.WRITER_SLOT_POSITIONS, WriterSlot.decode)
-
-    def _indexer_slots(self, page: bytes) -> dict[int, IndexerSlot]:
-        return _whole_slots(page, layout.INDEXER_SLOT_POSITIONS, IndexerSlot.decode)
-
-
-_Slot = TypeVar("_Slot", WriterSlot, IndexerSlot)
-
-
-def _whole_slots(
-    page: bytes, positions: tuple[int, int], decode: Callable[[bytes, int], _Slot | None]
-) -> dict[int, _Slot]:
-    """Return the slots whose CRC is right, by position in the page."""
-    try:
-        slots = {position: decode(page, position) for position in positions}
-    except UnknownVersion as error:
-        raise UnsupportedFormat(str(error)) from error
-    return {position: slot for position, slot in slots.items() if slot is not None}
-
-
-def _newest(slots: dict[int, _Slot]) -> _Slot:
-    return max(slots.values(), key=lambda slot: slot.sequence)
-
-
-def _next_slot(slots: dict[int, _Slot], positions: tuple[int, int]) -> tuple[int, int]:
-    """Return the sequence and position of the next store: never over the newest whole slot."""
-    if not slots:
-        return 1, positions[0]
-    newest = max(slots, key=lambda position: slots[position].sequence)
-    return slots[newest].sequence + 1, positions[1 - positions.index(newest)]

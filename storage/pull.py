@@ -18,7 +18,7 @@ from storage.consume_queue_view import ConsumeQueueView
 from storage.errors import InvalidMessage
 from storage.format.hashing import java_hash
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.format.record import RECORD_SIZE_MIN
+from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels import pull as kernels
 from storage.kernels.columns import Stop
 from storage.message import Damage, PullResult, PullStatus

@@ -33,7 +33,7 @@ from storage.consume_queue import (
     placeholder_units,
 )
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.record import RECORD_SIZE_MIN
+from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.log_walk import ROWS_MAX, Damage, Records
 from storage.queue_units import UnitBuilder
 

@@ -20,6 +20,7 @@ from storage.commit_log_view import EVERYTHING, CommitLogView
 from storage.config import StoreConfig
 from storage.consume_queue_view import ConsumeQueueView
 from storage.consumer_offsets import ConsumerOffsets
+from storage.durable_positions import DurablePositions
 from storage.errors import (
     DamagedRecord,
     NotAStore,
@@ -36,7 +37,7 @@ from storage.kernels.columns import STOP_END
 from storage.key_query import KeyIndex, query_by_key
 from storage.layout import StorePaths, check_is_store, load_settings, with_settled_sizes
 from storage.message import KeyQueryResult, PullResult, PullStatus
-from storage.positions import CheckpointFile, DurablePositions, Role
+from storage.positions import CheckpointFile, Role
 from storage.pull import MATCH_ALL, NO_LIMIT, PENSTOCK, PullPolicy, TagFilter, pull_queue, stop_text
 from storage.queue_extent import QueueExtent, queue_extent
 from storage.time_search import Boundary, exact
@@ -210,7 +211,7 @@ class StoreReader:
                     self._positions = CheckpointFile.open(
                         self._filesystem, self._paths.checkpoint, Role.READER
                     )
-                    self._durable = self._positions.load_durable()
+                    self._durable = self._positions.durable.load()
             return self._positions
 
     def _begin_session(self, positions: CheckpointFile) -> None:

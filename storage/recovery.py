@@ -22,9 +22,9 @@ from storage.queue_repair import NOTHING_DELETED, QueueRepair
 from storage.recovery_cases import Found, Start, decide_start
 
 if TYPE_CHECKING:
+    from storage.durable_positions import DurablePositions
     from storage.files.filesystem import ByteArray
     from storage.files.mapped_file_queue import MappedFileQueue
-    from storage.positions import DurablePositions
 
 BLOCK_SIZE: Final = 1 << 20
 

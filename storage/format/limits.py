@@ -26,7 +26,7 @@ from storage.format.properties import (
     WAIT,
     encode_properties,
 )
-from storage.format.record import PROPERTY_CRC_SIZE
+from storage.format.property_crc import PROPERTY_CRC_SIZE
 
 KEYS_SIZE_MAX: Final = 32_000
 _SAFE_LENGTH: Final = 30_000  # below every limit on sizes

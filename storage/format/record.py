@@ -1,53 +1,9 @@
-"""One record of the commit log.
-
-With B and S the encoded sizes of the two hosts (8 for IPv4, 20 for IPv6) and n the body's length::
-
-    offset       size   type   field
-    0            4      i32    total_size                   whole record, these 4 bytes included
-    4            4      u32    magic                        version 1, version 2 or blank
-    8            4      i32    body_crc                     CRC-32 of the stored body, masked to 31 bits
-    12           4      i32    queue_id
-    16           4      i32    flag                         the application's, opaque
-    20           8      i64    queue_offset                 number of the record in its queue
-    28           8      i64    commit_offset                its own absolute position in the log
-    36           4      i32    sys_flag                     SYS_FLAG_* bits
-    40           8      i64    born_timestamp_ms            the client's clock
-    48           B      bytes  born_host                    see ``hosts``
-    48+B         8      i64    store_timestamp_ms           the store's clock
-    56+B         S      bytes  store_host
-    56+B+S       4      i32    reconsume_times
-    60+B+S       8      i64    prepared_transaction_offset  of a committed message: where its half lies
-    68+B+S       4      i32    body_length
-    72+B+S       n      bytes  body                         as received, maybe compressed
-    72+B+S+n     1 / 2  int    topic_length                 i8 in version 1, i16 in version 2
-                        bytes  topic                        UTF-8
-                 2      i16    properties_length            0 to 32767
-                        bytes  properties                   see ``properties``
-
-A property block may end with a trailer that protects the whole record::
-
-    offset  size  field
-    0       8     name     ``__CRC32#``
-    8       1     0x01
-    9       10    digits   CRC-32 of all bytes before the trailer, masked to 31 bits,
-                           least significant digit first
-    19      1     0x02
-    20
-
-Damage can hit the trailer itself, its ten fixed bytes too. A block whose last 20 bytes are no
-trailer ends in a damaged one if all ten digits are those of the CRC, or if at least eight of the
-fixed bytes or eleven of all twenty are what they should be. The latter two do not count where the
-20 bytes are a well-formed property of another name with a value of ten bytes: that is a sender's.
-
-A blank record ends a file: i32 bytes left from here, u32 magic. All integers are big-endian. There
-is no padding.
-"""
+"""One record of the commit log as a value: decoded, judged, encoded. Its layout: ``record_layout``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from struct import Struct
 from typing import Final
 from zlib import crc32
 
@@ -60,84 +16,43 @@ from storage.format.hosts import (
     encode_host,
     host_size,
 )
-from storage.format.properties import (
-    CRC32,
-    PROPERTIES_SIZE_MAX,
-    PROPERTY_END,
-    decode_properties,
+from storage.format.properties import PROPERTIES_SIZE_MAX, decode_properties
+from storage.format.property_crc import (
+    CRC_MASK,
+    PROPERTY_CRC_SIZE,
+    Buffer,
+    has_property_crc,
+    property_crc_trailer,
+    reserve_property_crc_trailer,
+    set_property_crc,
+    was_trailer,
 )
-
-MAGIC_V1: Final = 0xDAA3_20A7
-MAGIC_V2: Final = 0xDAA3_20AB
-MAGIC_BLANK: Final = 0xCBD4_3194
-
-SYS_FLAG_COMPRESSED: Final = 0x1
-SYS_FLAG_MULTI_TAGS: Final = 0x2
-SYS_FLAG_TRANSACTION_MASK: Final = 0xC
-SYS_FLAG_PREPARED: Final = 0x4
-SYS_FLAG_COMMIT: Final = 0x8
-SYS_FLAG_ROLLBACK: Final = 0xC
-SYS_FLAG_BORN_HOST_V6: Final = 0x10
-SYS_FLAG_STORE_HOST_V6: Final = 0x20
-SYS_FLAG_NEED_UNWRAP: Final = 0x40
-SYS_FLAG_INNER_BATCH: Final = 0x80
-SYS_FLAG_COMPRESSION_MASK: Final = 0x700
-SYS_FLAG_LZ4: Final = 0x100
-SYS_FLAG_ZSTD: Final = 0x200
-SYS_FLAG_ZLIB: Final = 0x300
-
-HEAD: Final = Struct(
-    ">i"  # total_size
-    "I"  # magic
-    "i"  # body_crc
-    "i"  # queue_id
-    "i"  # flag
-    "q"  # queue_offset
-    "q"  # commit_offset
-    "i"  # sys_flag
-    "q"  # born_timestamp_ms
+from storage.format.record_layout import (
+    AFTER_HOSTS,
+    BLANK,
+    BLANK_SIZE,
+    BORN_HOST_POSITION,
+    HEAD,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    OFFSETS,
+    PROPERTIES_LENGTH,
+    QUEUE_OFFSET_POSITION,
+    RECORD_SIZE_MIN,
+    STORE_TIMESTAMP,
+    STORED,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_POSITION,
+    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_TRANSACTION_MASK,
+    TOPIC_LENGTH_V1,
+    TOPIC_LENGTH_V2,
+    TOPIC_SIZE_MAX_V1,
+    UNTIL_BODY,
 )
-OFFSETS: Final = Struct(">qq")  # queue_offset, commit_offset
-STORE_TIMESTAMP: Final = Struct(">q")
-UNTIL_BODY: Final = Struct(HEAD.format + "8sq8s" + "iqi")  # IPv4 hosts, and AFTER_HOSTS
-STORED: Final = Struct(">q8s")  # store_timestamp_ms, an IPv4 store_host
-AFTER_HOSTS: Final = Struct(
-    ">i"  # reconsume_times
-    "q"  # prepared_transaction_offset
-    "i"  # body_length
-)
-TOPIC_LENGTH_V1: Final = Struct(">b")
-TOPIC_LENGTH_V2: Final = Struct(">h")
-PROPERTIES_LENGTH: Final = Struct(">h")
-BLANK: Final = Struct(
-    ">i"  # bytes left in the file from here, these 8 included
-    "I"  # magic
-)
-
-MAGIC_POSITION: Final = 4
-BODY_CRC_POSITION: Final = 8
-QUEUE_ID_POSITION: Final = 12
-QUEUE_OFFSET_POSITION: Final = 20
-COMMIT_OFFSET_POSITION: Final = 28
-SYS_FLAG_POSITION: Final = 36
-BORN_TIMESTAMP_POSITION: Final = 40
-BORN_HOST_POSITION: Final = 48
-
-BLANK_SIZE: Final = 8
-PROPERTY_CRC_SIZE: Final = 20
-PROPERTY_CRC_DIGITS: Final = 10
-RECORD_SIZE_MIN: Final = 91  # version 1, IPv4 hosts, body, topic and properties empty
-RECORD_OVERHEAD_MAX: Final = 65_536  # a record may exceed its body by this much
-TOPIC_SIZE_MAX_V1: Final = 127
-TRAILER_FIXED_RIGHT_MIN: Final = 8
-TRAILER_RIGHT_MIN: Final = 11
-CRC_MASK: Final = 0x7FFF_FFFF
 
 _ANY_HOST: Final = encode_host(ANY_HOST)
-_TRAILER_HEAD: Final = CRC32.encode() + b"\x01"
-_ZERO_TRAILER: Final = _TRAILER_HEAD + b"0" * PROPERTY_CRC_DIGITS + b"\x02"
-
-Buffer = bytes | bytearray | memoryview
 
 
 class Verdict(IntEnum):
@@ -318,42 +233,11 @@ def check_record(buffer: Buffer, position: int = 0, commit_offset: int | None = 
         tail = bytes(buffer[end - PROPERTY_CRC_SIZE : end])
         crc = crc32(memoryview(buffer)[position : end - PROPERTY_CRC_SIZE]) & CRC_MASK
         trailer = property_crc_trailer(crc)
-        if tail != trailer and (has_property_crc(tail) or _was_trailer(tail, trailer)):
+        if tail != trailer and (has_property_crc(tail) or was_trailer(tail, trailer)):
             return Verdict.PROPERTY_CRC
     if commit_offset is not None and head[6] != commit_offset:
         return Verdict.COMMIT_OFFSET
     return Verdict.GOOD
-
-
-def property_crc_trailer(crc: int) -> bytes:
-    """Return the 20 bytes of a trailer for a masked CRC."""
-    digits = str(crc).encode()[::-1].ljust(PROPERTY_CRC_DIGITS, b"0")
-    return _TRAILER_HEAD + digits + b"\x02"
-
-
-def has_property_crc(properties_block: Buffer) -> bool:
-    """Whether a property block ends with a trailer, whatever its digits are."""
-    tail = bytes(properties_block[-PROPERTY_CRC_SIZE:])
-    return len(tail) == PROPERTY_CRC_SIZE and tail.startswith(_TRAILER_HEAD) and tail[-1] == 2
-
-
-def _was_trailer(tail: bytes, trailer: bytes) -> bool:
-    """Whether 20 bytes that are no trailer were ``trailer`` before they were damaged."""
-    right = [is_byte == was_byte for is_byte, was_byte in zip(tail, trailer, strict=True)]
-    name_end = len(_TRAILER_HEAD) - 1
-    digits_right = sum(right[name_end + 1 : -1])
-    if digits_right == PROPERTY_CRC_DIGITS:
-        return True
-    text = tail[:name_end] + tail[name_end + 1 : -1]
-    if right[name_end] and right[-1] and min(text) >= 0x20:
-        return False
-    return sum(right) - digits_right >= TRAILER_FIXED_RIGHT_MIN or sum(right) >= TRAILER_RIGHT_MIN
-
-
-def set_property_crc(record: bytearray) -> None:
-    """Write the digits of a record's reserved trailer, its last 20 bytes."""
-    covered = len(record) - PROPERTY_CRC_SIZE
-    record[covered:] = property_crc_trailer(crc32(memoryview(record)[:covered]) & CRC_MASK)
 
 
 def complete_record(
@@ -488,15 +372,6 @@ def encode_for_batch(
         born_timestamp_ms=born_timestamp_ms,
         born_host=born_host,
     )
-
-
-def reserve_property_crc_trailer(properties_block: bytes) -> bytes:
-    """Return the block with a zero-digit trailer at its end, terminating the last pair if needed."""
-    if has_property_crc(properties_block):
-        return properties_block
-    if properties_block and properties_block[-1] != PROPERTY_END:
-        properties_block += b"\x02"
-    return properties_block + _ZERO_TRAILER
 
 
 def encode_blank(remaining: int) -> bytes:

@@ -14,17 +14,15 @@ from zlib import crc32
 
 from storage.format.hosts import ANY_HOST
 from storage.format.properties import PROPERTIES_SIZE_MAX
-from storage.format.record import (
+from storage.format.property_crc import CRC_MASK, Buffer, reserve_property_crc_trailer
+from storage.format.record import encode_for_batch
+from storage.format.record_layout import (
     AFTER_HOSTS,
     BLANK,
-    CRC_MASK,
     HEAD,
     PROPERTIES_LENGTH,
     QUEUE_ID_POSITION,
     STORE_TIMESTAMP,
-    Buffer,
-    encode_for_batch,
-    reserve_property_crc_trailer,
 )
 
 TRAILER: Final = reserve_property_crc_trailer(b"")

@@ -11,9 +11,9 @@ from storage.format.properties import (
     PROPERTIES_SIZE_MAX,
     PROPERTY_END,
 )
-from storage.format.record import (
+from storage.format.property_crc import PROPERTY_CRC_SIZE
+from storage.format.record_layout import (
     COMMIT_OFFSET_POSITION,
-    PROPERTY_CRC_SIZE,
     QUEUE_OFFSET_POSITION,
     SYS_FLAG_POSITION,
     SYS_FLAG_STORE_HOST_V6,

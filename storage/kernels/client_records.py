@@ -13,12 +13,11 @@ from storage.format.properties import (
     PROPERTY_END,
     STORE_ONLY,
 )
-from storage.format.record import (
+from storage.format.property_crc import CRC_MASK, PROPERTY_CRC_SIZE
+from storage.format.record_layout import (
     BODY_CRC_POSITION,
-    CRC_MASK,
     MAGIC_POSITION,
     MAGIC_V2,
-    PROPERTY_CRC_SIZE,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_LZ4,

@@ -17,7 +17,7 @@ from isal import isal_zlib
 from numba import types
 from numba.extending import overload
 
-from storage.format.record import CRC_MASK
+from storage.format.property_crc import CRC_MASK
 from storage.kernels.jit import BYTES, i64, int64, kernel, uintp
 
 _ISAL = ctypes.CDLL(isal_zlib.__file__)

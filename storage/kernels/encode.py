@@ -19,7 +19,8 @@ from storage.format.properties import (
     PROPERTY_END,
     RESERVED,
 )
-from storage.format.record import (
+from storage.format.property_crc import PROPERTY_CRC_SIZE
+from storage.format.record_layout import (
     AFTER_HOSTS,
     BODY_CRC_POSITION,
     BORN_HOST_POSITION,
@@ -28,7 +29,6 @@ from storage.format.record import (
     MAGIC_V1,
     MAGIC_V2,
     PROPERTIES_LENGTH,
-    PROPERTY_CRC_SIZE,
     QUEUE_ID_POSITION,
     STORE_TIMESTAMP,
     TOPIC_SIZE_MAX_V1,

@@ -21,7 +21,7 @@ from storage.format.index import (
     TIME_DELTA_MAX_S,
 )
 from storage.format.properties import KEY_SEPARATOR as KEYS_SEPARATOR
-from storage.format.record import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from storage.format.record_layout import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from storage.kernels.big_endian import read_i32, read_i64, read_u8, write_i32, write_i64
 from storage.kernels.columns import (
     COLUMN_COUNT,

@@ -25,7 +25,7 @@ from storage.format.properties import (
     TAGS,
     UNIQ_KEY,
 )
-from storage.format.record import (
+from storage.format.property_crc import (
     PROPERTY_CRC_DIGITS,
     PROPERTY_CRC_SIZE,
     TRAILER_FIXED_RIGHT_MIN,
@@ -197,7 +197,7 @@ def crc_trailer_tells(data: Any, position: int, crc: int) -> bool:
 def trailer_is_damaged(data: Any, position: int, trailer: int) -> bool:
     """Whether a trailer stood at ``trailer``, the end of the record at ``position``.
 
-    Only for 20 bytes that are none as they are; the rule is that of ``storage.format.record``.
+    Only for 20 bytes that are none as they are; the rule is that of ``storage.format.property_crc``.
     """
     fixed = i64(0)
     other_property = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.record import (
+from storage.format.record_layout import (
     SYS_FLAG_PREPARED,
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_TRANSACTION_MASK,

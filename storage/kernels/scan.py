@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
-from storage.format.record import (
+from storage.format.property_crc import CRC_MASK, PROPERTY_CRC_SIZE
+from storage.format.record_layout import (
     AFTER_HOSTS,
     BLANK_SIZE,
     BODY_CRC_POSITION,
     BORN_HOST_POSITION,
     COMMIT_OFFSET_POSITION,
-    CRC_MASK,
     MAGIC_BLANK,
     MAGIC_POSITION,
     MAGIC_V1,
     MAGIC_V2,
-    PROPERTY_CRC_SIZE,
     QUEUE_ID_POSITION,
     QUEUE_OFFSET_POSITION,
     RECORD_SIZE_MIN,

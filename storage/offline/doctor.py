@@ -20,7 +20,7 @@ from storage.format.checkpoint import PAGE_SIZE, BrokerFields
 from storage.format.config_json import decode_config
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, file_name, parse_file_name
-from storage.format.record import BLANK_SIZE, MAGIC_BLANK
+from storage.format.record_layout import BLANK_SIZE, MAGIC_BLANK
 from storage.index_file import IndexShape, list_index_files
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.layout import StorePaths

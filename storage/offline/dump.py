@@ -16,7 +16,7 @@ from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.config_json import decode_config, integer_keyed
 from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE
 from storage.format.index import HEADER_SIZE, IndexHeader
-from storage.format.record import MAGIC_BLANK
+from storage.format.record_layout import MAGIC_BLANK
 from storage.index_file import list_index_files
 from storage.kernels.columns import POSITION, SIZE
 from storage.log_walk import Damage, End, Records, walk_log

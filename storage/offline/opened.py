@@ -12,6 +12,7 @@ from typing import Any, Final
 from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.consume_queue import QueueTable
+from storage.durable_positions import DurableIndex, DurablePositions
 from storage.errors import NotAStore
 from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
@@ -21,7 +22,7 @@ from storage.index_file import IndexShape
 from storage.index_shape import find_index_shape
 from storage.index_take_over import catch_up
 from storage.layout import StorePaths, check_is_store, effective_config, load_settings
-from storage.positions import CheckpointFile, DurableIndex, DurablePositions, Role
+from storage.positions import CheckpointFile, Role
 from storage.reader import StoreReader
 from storage.recovery import Recovered, recover
 
@@ -123,6 +124,6 @@ def _durable(filesystem: FileSystem, paths: StorePaths) -> tuple[DurablePosition
     except FileNotFoundError:
         return DurablePositions(False, False, b"", 0, 0, 0), NO_INDEX
     try:
-        return checkpoint.load_durable(), checkpoint.load_durable_index()
+        return checkpoint.durable.load(), checkpoint.durable.load_index()
     finally:
         checkpoint.close()

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import BatchFull, InvalidArgument, RecordBatch
-from storage.format.record import Verdict, check_record, decode_record, set_property_crc
+from storage.format.property_crc import set_property_crc
+from storage.format.record import Verdict, check_record, decode_record
 
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_characters="\x01\x02 |", exclude_categories=["Zs", "Cc"]),

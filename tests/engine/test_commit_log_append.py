@@ -3,7 +3,7 @@
 import pytest
 from engine_store import LOG_FILE_SIZE, append, record, records_on_disk, small_config
 
-from storage.format.record import MAGIC_BLANK
+from storage.format.record_layout import MAGIC_BLANK
 from storage.writer import StoreWriter
 
 RECORD_SIZE = len(record(body=b""))

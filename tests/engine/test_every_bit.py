@@ -11,7 +11,7 @@ import pytest
 
 from storage import MessageStore, StoreConfig
 from storage.errors import DamagedRecord, RecordNotFound
-from storage.format.record import PROPERTY_CRC_SIZE
+from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.message import Message
 from storage.offline.doctor import doctor
 from storage.reader import StoreReader

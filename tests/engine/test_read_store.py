@@ -309,7 +309,7 @@ def test_after_a_reboot_only_what_was_durable_is_sure(tmp_path: Path) -> None:
     with StoreReader.open(tmp_path / "cut") as reader:
         positions = reader.positions
         assert positions is not None
-        durable = positions.load_durable()
+        durable = positions.durable.load()
         assert durable.trusted
         assert reader.visible_offset == durable.dispatched_offset
         result = reader.pull("t", 0, queue_offset=0)

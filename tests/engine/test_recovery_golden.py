@@ -8,9 +8,9 @@ import pytest
 from golden import CLEAN, STORES, golden_copy, golden_dump, golden_spec, torn_dumps
 
 from storage.consume_queue import QueueTable, as_units
+from storage.durable_positions import DurablePositions
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
-from storage.positions import DurablePositions
 from storage.recovery import recover
 from storage.recovery_cases import Start
 

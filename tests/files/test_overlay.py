@@ -55,7 +55,7 @@ def change_everything(filesystem, base):
     units.sync()
     filesystem.sync_directory(base / "consumequeue")
     page = CheckpointFile.open(filesystem, base / "checkpoint", Role.WRITER, boot_id=b"b" * 16)
-    page.store_durable(store_id=b"s" * 16, flushed_offset=1, dispatched_offset=1, unit_count=1)
+    page.durable.store(store_id=b"s" * 16, flushed_offset=1, dispatched_offset=1, unit_count=1)
     return queue, page
 
 
@@ -82,7 +82,7 @@ def test_changes_are_there_for_this_process_alone(base):
     assert units.pread(30, 0) == bytes(20) + b"unit" + bytes(6)
     assert units.size == 6000
     page = CheckpointFile.open(filesystem, base / "checkpoint", Role.READER, boot_id=b"b" * 16)
-    assert page.load_durable().flushed_offset == 1
+    assert page.durable.load().flushed_offset == 1
     assert OverlayFileSystem(base).read_bytes(base / "topics.json") == b"{}"
 
 

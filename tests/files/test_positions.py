@@ -37,7 +37,7 @@ def writer(path):
 
 
 def store(writer, offset, *, clean=False):
-    writer.store_durable(
+    writer.durable.store(
         store_id=STORE,
         flushed_offset=offset,
         dispatched_offset=offset - 1,
@@ -51,8 +51,8 @@ def store(writer, offset, *, clean=False):
 
 def test_a_new_page_promises_nothing(writer, path):
     assert path.stat().st_size == 4096
-    assert writer.load_durable() == (False, False, b"", 0, 0, 0)
-    assert not writer.load_durable_index().present
+    assert writer.durable.load() == (False, False, b"", 0, 0, 0)
+    assert not writer.durable.load_index().present
     assert not writer.writer_is_current
 
 
@@ -61,7 +61,7 @@ def test_a_short_page_is_lengthened_by_the_writer_alone(path):
     with pytest.raises(FileNotFoundError):
         open_page(path, Role.READER)
     assert path.stat().st_size == 8
-    assert open_page(path).broker_fields.physic_timestamp_ms == 77
+    assert open_page(path).durable.broker_fields.physic_timestamp_ms == 77
     assert path.stat().st_size == 4096
 
 
@@ -77,9 +77,9 @@ def test_durable_positions_come_back_newest_first(writer, path):
     for offset in (100, 200, 300):
         store(writer, offset)
         for page in (writer, open_page(path, Role.READER)):
-            assert page.load_durable() == (True, False, STORE, offset, offset - 1, offset // 10)
+            assert page.durable.load() == (True, False, STORE, offset, offset - 1, offset // 10)
     store(writer, 400, clean=True)
-    assert open_page(path, Role.READER).load_durable().clean
+    assert open_page(path, Role.READER).durable.load().clean
 
 
 def test_the_slot_is_durable_before_it_counts(writer, path, monkeypatch):
@@ -96,7 +96,7 @@ def test_the_slot_is_durable_before_it_counts(writer, path, monkeypatch):
 
 def test_broker_fields_are_big_endian_and_the_index_time_is_left_alone(writer, path):
     indexer = open_page(path, Role.INDEXER)
-    indexer.store_durable_index(
+    indexer.durable.store_index(
         store_id=STORE,
         indexed_offset=5,
         file_name=7,
@@ -106,16 +106,16 @@ def test_broker_fields_are_big_endian_and_the_index_time_is_left_alone(writer, p
     store(writer, 1000)
     fields = struct.unpack_from(">5q", path.read_bytes())
     assert fields == (1_700_000_001_000, 1_700_000_001_000, 123_456, 0, 900)
-    writer.store_durable(store_id=STORE, flushed_offset=2000, dispatched_offset=2000, unit_count=7)
+    writer.durable.store(store_id=STORE, flushed_offset=2000, dispatched_offset=2000, unit_count=7)
     assert struct.unpack_from(">5q", path.read_bytes()) == fields
-    assert writer.load_durable().trusted
+    assert writer.durable.load().trusted
 
 
 def test_the_indexer_leaves_the_writer_trusted_and_the_other_way_round(writer, path):
     indexer = open_page(path, Role.INDEXER)
     for number in range(1, 6):
         store(writer, number * 100)
-        indexer.store_durable_index(
+        indexer.durable.store_index(
             store_id=STORE,
             indexed_offset=number * 90,
             file_name=20260101000000000 + number,
@@ -123,8 +123,8 @@ def test_the_indexer_leaves_the_writer_trusted_and_the_other_way_round(writer, p
             index_timestamp_ms=number,
             clean=number == 5,
         )
-        assert writer.load_durable()[:4] == (True, False, STORE, number * 100)
-        assert indexer.load_durable_index() == (
+        assert writer.durable.load()[:4] == (True, False, STORE, number * 100)
+        assert indexer.durable.load_index() == (
             True, number == 5, STORE, number * 90, 20260101000000000 + number, HEADER,
         )  # fmt: skip
 
@@ -135,7 +135,7 @@ def test_a_broker_that_ran_since_makes_the_slots_stale(writer, path, field):
     page = bytearray(path.read_bytes())
     struct.pack_into(">q", page, field, 1_800_000_000_000)
     path.write_bytes(page)
-    durable = open_page(path).load_durable()
+    durable = open_page(path).durable.load()
     assert not durable.trusted
     assert durable.store_id == STORE
 
@@ -146,7 +146,7 @@ def test_a_broker_touches_only_its_fields(writer, path):
     page = bytearray(path.read_bytes())
     struct.pack_into(">q", page, 16, 99)
     path.write_bytes(page)
-    assert open_page(path).load_durable().trusted
+    assert open_page(path).durable.load().trusted
 
 
 def test_every_flipped_bit_of_the_page_is_harmless(path):
@@ -156,10 +156,10 @@ def test_every_flipped_bit_of_the_page_is_harmless(path):
     indexes = []
     for offset in (1000, 2000):
         store(writer, offset)
-        indexer.store_durable_index(
+        indexer.durable.store_index(
             store_id=STORE, indexed_offset=offset, file_name=offset, file_header=HEADER
         )
-        indexes.append(indexer.load_durable_index())
+        indexes.append(indexer.durable.load_index())
     whole = path.read_bytes()
     promises = {(STORE, 1000, 999, 100), (STORE, 2000, 1999, 200)}
     newest = layout.WRITER_SLOT_POSITIONS[1]
@@ -170,13 +170,13 @@ def test_every_flipped_bit_of_the_page_is_harmless(path):
         for bit in range(4096 * 8):
             byte = bit // 8
             os.pwrite(file.fileno(), bytes([whole[byte] ^ 1 << bit % 8]), byte)
-            durable = reader.load_durable()
+            durable = reader.durable.load()
             assert durable[2:] in promises, bit
             fell_back += durable.flushed_offset == 1000
             # Without the newest slot nothing vouches for the newest broker fields.
             writers = byte < 40 and not 16 <= byte < 24
             assert durable.trusted == (not writers and byte not in newest_slot), bit
-            assert reader.load_durable_index() in indexes, bit
+            assert reader.durable.load_index() in indexes, bit
             os.pwrite(file.fileno(), whole[byte : byte + 1], byte)
     assert fell_back == layout.WRITER_SLOT_LAYOUT.size * 8
 
@@ -213,7 +213,7 @@ def test_no_power_cut_makes_our_own_page_look_like_a_broker_s(path, tmp_path):
     for index in range(3, len(on_disk)):
         for page in sectors(on_disk[index - 1], on_disk[index]):
             cut.write_bytes(page)
-            durable = open_page(cut, Role.READER).load_durable()
+            durable = open_page(cut, Role.READER).durable.load()
             assert durable.trusted
             assert durable_after[index - 1] - 100 <= durable.flushed_offset <= durable_after[index]
 
@@ -231,7 +231,7 @@ def test_a_torn_slot_falls_back_to_the_one_before(writer, path):
         page = bytearray(before)
         page[position : position + length] = after[position : position + length]
         path.write_bytes(page)
-        assert open_page(path, Role.READER).load_durable()[:4] == (True, False, STORE, 100)
+        assert open_page(path, Role.READER).durable.load()[:4] == (True, False, STORE, 100)
 
 
 def test_a_newer_format_is_refused(writer, path, monkeypatch):
@@ -239,7 +239,7 @@ def test_a_newer_format_is_refused(writer, path, monkeypatch):
     store(writer, 100)
     monkeypatch.undo()
     with pytest.raises(UnsupportedFormat, match="version 2"):
-        open_page(path, Role.READER).load_durable()
+        open_page(path, Role.READER).durable.load()
 
 
 def test_live_positions_cross_processes_and_hold_until_a_reboot(writer, path):

@@ -19,16 +19,13 @@ from storage.format.hosts import encode_host
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.message_id import OffsetMessageId, decode_message_id
 from storage.format.names import index_file_name, parse_file_name
-from storage.format.record import (
+from storage.format.property_crc import (
     CRC_MASK,
     PROPERTY_CRC_SIZE,
-    Record,
-    body_crc,
-    decode_record,
-    encode_record,
     has_property_crc,
     property_crc_trailer,
 )
+from storage.format.record import Record, body_crc, decode_record, encode_record
 
 
 @pytest.mark.parametrize("name", STORES)

@@ -16,7 +16,9 @@ from storage.format import (
     index,
     message_id,
     pool_header,
+    property_crc,
     record,
+    record_layout,
     stage,
 )
 from storage.format.hosts import encode_host
@@ -106,7 +108,7 @@ def test_record_is_its_table(born_host: str, store_host: str) -> None:
     decoded = record.decode_record(encoded)
     lengths = {"B": len(encode_host(born_host)), "S": len(encode_host(store_host)), "n": 5}
     names = set()
-    for offset, _, kind, field in tables_of(record)[0].rows:
+    for offset, _, kind, field in tables_of(record_layout)[0].rows:
         if not re.fullmatch(r"\d+(\+[BSn])*", offset):
             continue
         at = eval(offset, lengths)
@@ -135,10 +137,14 @@ def test_sizes_are_the_formats() -> None:
     assert index.SLOT.size == index.SLOT_SIZE
     assert index.ENTRY.size == index.ENTRY_SIZE
     assert extension_entry.LAYOUT.size == extension_entry.ENTRY_SIZE_MIN
-    assert record.BLANK.size == record.BLANK_SIZE
-    assert record.HEAD.size == record.BORN_HOST_POSITION
-    assert len(record.property_crc_trailer(0)) == record.PROPERTY_CRC_SIZE
-    assert len(record.encode_record(topic="", queue_id=0, body=b"")) == record.RECORD_SIZE_MIN == 91
+    assert record_layout.BLANK.size == record_layout.BLANK_SIZE
+    assert record_layout.HEAD.size == record_layout.BORN_HOST_POSITION
+    assert len(property_crc.property_crc_trailer(0)) == property_crc.PROPERTY_CRC_SIZE
+    assert (
+        len(record.encode_record(topic="", queue_id=0, body=b""))
+        == record_layout.RECORD_SIZE_MIN
+        == 91
+    )
 
 
 def test_checkpoint_regions_are_sectors_of_their_own() -> None:

@@ -9,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.format.properties import encode_properties
+from storage.format.property_crc import has_property_crc, property_crc_trailer, set_property_crc
 from storage.format.record import (
-    MAGIC_V1,
-    MAGIC_V2,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
     MalformedRecord,
     Verdict,
     check_record,
@@ -21,9 +18,12 @@ from storage.format.record import (
     encode_blank,
     encode_for_batch,
     encode_record,
-    has_property_crc,
-    property_crc_trailer,
-    set_property_crc,
+)
+from storage.format.record_layout import (
+    MAGIC_V1,
+    MAGIC_V2,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
 )
 from storage.kernels.columns import Stop
 

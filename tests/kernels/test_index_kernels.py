@@ -12,7 +12,8 @@ from record_examples import as_array, logs
 
 from storage.format.index import IndexEntry, IndexHeader, entry_position, file_size, key_hash
 from storage.format.properties import decode_properties, split_keys
-from storage.format.record import SYS_FLAG_ROLLBACK, decode_record, encode_record
+from storage.format.record import decode_record, encode_record
+from storage.format.record_layout import SYS_FLAG_ROLLBACK
 from storage.kernels import index, scan
 from storage.kernels.columns import new_rows
 

@@ -11,14 +11,8 @@ from record_examples import as_array, damaged, logs, stored_records
 
 from storage.format.hashing import java_hash
 from storage.format.properties import decode_properties
-from storage.format.record import (
-    Verdict,
-    check_record,
-    decode_record,
-    encode_blank,
-    encode_record,
-    has_property_crc,
-)
+from storage.format.property_crc import has_property_crc
+from storage.format.record import Verdict, check_record, decode_record, encode_blank, encode_record
 from storage.kernels import columns, scan
 from storage.kernels.columns import Stop, new_rows
 

@@ -25,7 +25,7 @@ from pipeline.errors import InvalidOption, PipelineError, StoreInUse
 from pipeline.store_lock import is_in_use, stopped_store
 from storage import Message, MessageStore, StoreConfig
 from storage.errors import StoreLocked
-from storage.format.record import QUEUE_OFFSET_POSITION
+from storage.format.record_layout import QUEUE_OFFSET_POSITION
 
 SMALL = 1 << 17  # several pieces of each small store
 
