@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from storage.log_walk import Records
 
 COALESCE_MIN_S: Final = 0.001
-COALESCE_MAX_S: Final = 0.010
-COALESCE_GROWTH: Final = 1.25  # a round: eleven rounds without a pause reach the longest
+COALESCE_MAX_S: Final = 0.005
+COALESCE_GROWTH: Final = 1.25  # a round: nine rounds without a pause reach the longest
 FULL_RETRY_S: Final = 0.2
 
 
@@ -101,7 +101,7 @@ class Dispatcher(LogFollower):
 class DispatchThread:
     """Runs a dispatcher behind the confirmed offset and tells who is waiting.
 
-    Wake-ups are joined: after a round the thread looks away for a millisecond, and for up to ten
+    Wake-ups are joined: after a round the thread looks away for a millisecond, and for up to five
     while every look finds more, so that a stream of appends costs a few rounds and not one GIL
     hand-over each. An append after a pause is dispatched at once.
     """
