@@ -198,6 +198,10 @@ class EngineSettings(ProcessSettings):
     mapped_files_max: int = Field(
         _ENGINE.mapped_files_max, ge=1, description="Files of a kind kept mapped."
     )
+    warm_whole_files: bool = Field(
+        _ENGINE.warm_whole_files,
+        description="Fill the page cache of this commit log file and the next before it is needed.",
+    )
 
     def store_config(self) -> StoreConfig:
         """Return the engine's configuration; ValueError names fields which do not fit together."""

@@ -4,6 +4,11 @@ Two threads, so that a slow creation never delays warming. Creating reserves eve
 to a hole of a mapped file on a full disk is a signal and not an error. What goes wrong ahead of time
 is forgotten: the writer meets it when it asks, and asking again tries again.
 
+Warming is of two kinds. A window ahead of the writer is faulted into the map, ready to be stored to.
+With ``warm_whole_files`` the page cache of the whole file, and of the next, is filled whenever the
+window is warm: what a page costs is mostly the memory's first touch, and the window is cheap then.
+Those pages are clean and mapped by nobody, so they cost neither a sync nor resident memory.
+
 Whoever appends on an event loop must not wait there: without ``waits`` a file that is not at hand is
 refused, made by the thread, and taken with a later try.
 """
@@ -40,6 +45,7 @@ class MappedFileAllocator:
         *,
         file_size: int,
         warm_ahead_bytes: int = 0,
+        warm_whole_files: bool = False,
         pool: TransientStorePool | None = None,
         waits: bool = True,
     ) -> None:
@@ -50,6 +56,7 @@ class MappedFileAllocator:
         self._problem: Exception | None = None  # of making that one
         self._file_size = file_size
         self._warm_ahead_bytes = warm_ahead_bytes
+        self._warm_whole_files = warm_whole_files
         self._pool = pool
         self._changed = threading.Condition()
         self._prepared: dict[int, MappedFile] = {}
@@ -64,7 +71,7 @@ class MappedFileAllocator:
     def start(self) -> None:
         """Start the threads. Without them everything happens in ``take``, and nothing is warmed."""
         for name, work in (("allocate", self._allocate), ("warm", self._warm)):
-            if name == "warm" and self._warm_ahead_bytes <= 0:
+            if name == "warm" and self._warm_ahead_bytes <= 0 and not self._warm_whole_files:
                 continue
             thread = threading.Thread(target=work, name=f"penstock-{name}", daemon=True)
             thread.start()
@@ -188,12 +195,13 @@ class MappedFileAllocator:
                     if mapped is not None:
                         self._prepared[start_offset] = mapped
                     self._changed.notify_all()
+            self._cold.set()
 
     def _warm(self) -> None:
         while True:
             self._cold.wait()
             self._cold.clear()
-            while not self._closing and self._warm_step():
+            while not self._closing and (self._warm_step() or self._fill_step()):
                 pass
             if self._closing:
                 return
@@ -216,3 +224,15 @@ class MappedFileAllocator:
             return False
         mapped.warm(min(begin + WARM_STEP, goal))
         return True
+
+    def _fill_step(self) -> bool:
+        """Fill a little more of this file's or the next one's page cache; False when both are full."""
+        if not self._warm_whole_files:
+            return False
+        current = self._current
+        if current is not None and current.fill_cache(WARM_STEP):
+            return True
+        with self._changed:
+            offset = min(self._prepared, default=0) if current is None else current.end_offset
+            following = self._prepared.get(offset)
+        return following is not None and following.fill_cache(WARM_STEP)

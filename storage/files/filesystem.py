@@ -174,6 +174,19 @@ class OsFile:
         for start in range(position, position + length, len(_ZEROS)):
             self.pwrite(_ZEROS[: min(len(_ZEROS), position + length - start)], start)
 
+    def fill_cache(self, begin: int, end: int) -> bool:
+        """Bring a range into the page cache through a map that is dropped again."""
+        begin = begin // PAGE_SIZE * PAGE_SIZE
+        try:
+            memory = mmap.mmap(
+                self._descriptor, end - begin, mmap.MAP_SHARED, mmap.PROT_READ, offset=begin
+            )
+        except (OSError, ValueError):  # no descriptor or address space left; past the end
+            return False
+        with memory:
+            address = np.frombuffer(memory, np.uint8).ctypes.data
+            return libc.populate_for_read(address, end - begin)
+
     def sync(self) -> None:
         """Make the bytes durable."""
         os.fdatasync(self._descriptor)

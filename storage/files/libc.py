@@ -11,6 +11,7 @@ import os
 import platform
 from typing import Final
 
+MADV_POPULATE_READ: Final = 22
 MADV_POPULATE_WRITE: Final = 23
 MAP_NORESERVE: Final = 0x4000  # in Python's mmap module only from 3.12 on
 FALLOC_KEEP_SIZE: Final = 1
@@ -69,7 +70,16 @@ def pwrite_few(descriptor: int, data: memoryview, position: int) -> bool:
 
 def populate_for_write(address: int, length: int) -> bool:
     """Fault pages in ready to be stored to, without changing them; False if it cannot be done."""
-    while _libc.madvise(address, length, MADV_POPULATE_WRITE) != 0:
+    return _populate(address, length, MADV_POPULATE_WRITE)
+
+
+def populate_for_read(address: int, length: int) -> bool:
+    """Fault pages in and leave them clean; False if it cannot be done."""
+    return _populate(address, length, MADV_POPULATE_READ)
+
+
+def _populate(address: int, length: int, advice: int) -> bool:
+    while _libc.madvise(address, length, advice) != 0:
         if ctypes.get_errno() not in (errno.EINTR, errno.EAGAIN):
             return False
     return True

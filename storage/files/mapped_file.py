@@ -111,6 +111,7 @@ class MappedFile:
         self._region = region
         self._buffer = buffer
         self._warm_position = 0
+        self._cached_position = 0
 
     @classmethod
     def open(cls, filesystem: FileSystem, path: Path, *, start_offset: int) -> MappedFile:
@@ -221,6 +222,20 @@ class MappedFile:
     def warm_position(self) -> int:
         """Where warming stopped."""
         return self._warm_position
+
+    def fill_cache(self, length: int) -> bool:
+        """Bring the next ``length`` bytes that appends will reach into the file's page cache.
+
+        They are neither mapped nor changed, GIL released. False when all of the file has been
+        done, or cannot be. One thread at a time; harmless beside appends and commits.
+        """
+        begin = max(self._cached_position, self.appended_position)
+        if begin >= self.size:
+            return False
+        end = min(begin + length, self.size)
+        done = self._file.fill_cache(begin, end)
+        self._cached_position = end if done else self.size
+        return done
 
     def sync(self) -> None:
         """Make every store so far durable, whatever the positions say (recovery's repairs)."""

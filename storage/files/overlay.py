@@ -151,6 +151,10 @@ class OverlayFile:
         self._before_change()
         self._content.region().array[position : position + length] = 0
 
+    def fill_cache(self, begin: int, end: int) -> bool:  # noqa: ARG002
+        """Do nothing: a view is read once."""
+        return False
+
     def sync(self) -> None:
         """Do nothing: the view is never durable."""
 

@@ -96,6 +96,13 @@ class File(Protocol):
         """Make a range read as zeros, freeing its blocks where that is possible."""
         ...
 
+    def fill_cache(self, begin: int, end: int) -> bool:
+        """Bring [begin, end) into the page cache, clean, GIL released; nothing of it stays mapped.
+
+        False if it cannot be done, which is not an error.
+        """
+        ...
+
     def sync(self) -> None:
         """Make the bytes, and a length they need, durable (``fdatasync``), GIL released.
 

@@ -88,7 +88,7 @@ def test_a_supervisor_passes_on_what_each_child_understands() -> None:
         ServeSettings,
         [
             "--store", "s", "--flush-mode", "sync", "--log-level", "warning", "--transient-pool",
-            "--no-append-property-crc", "--commit-log-file-size", "1MiB",
+            "--no-append-property-crc", "--commit-log-file-size", "1MiB", "--warm-whole-files",
             "--reader-listen", "127.0.0.1:7",
         ],
         prog="penstock serve",
@@ -100,6 +100,7 @@ def test_a_supervisor_passes_on_what_each_child_understands() -> None:
         transient_pool=True,
         append_property_crc=False,
         commit_log_file_size=1 << 20,
+        warm_whole_files=True,
     )
     assert (reader.log_level, reader.listen, reader.supervised) == ("warning", "127.0.0.1:7", True)
     assert str(reader.store) == "s"

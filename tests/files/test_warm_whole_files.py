@@ -1,0 +1,220 @@
+"""The page cache of whole log files filled beforehand: what for, how far, and never in the way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from engine_store import append, record, records_on_disk, small_config
+
+from bench.resident import cached_bytes
+from storage.files import libc
+from storage.files.allocator import WARM_STEP, MappedFileAllocator
+from storage.files.filesystem import OsFile, OsFileSystem
+from storage.files.transient_store_pool import TransientStorePool
+from storage.store import MessageStore
+from storage.writer import StoreWriter
+
+MIB = 1 << 20
+SIZE = 64 * MIB
+WINDOW = 1 * MIB
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def resident_bytes() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) << 10
+    raise AssertionError("no VmRSS")
+
+
+def make(directory, **options):
+    given = {"file_size": SIZE, "warm_ahead_bytes": WINDOW, "warm_whole_files": True}
+    return MappedFileAllocator(OsFileSystem(), directory / "log", **(given | options))
+
+
+@pytest.fixture
+def allocator(tmp_path):
+    allocator = make(tmp_path)
+    yield allocator
+    allocator.close()
+
+
+@pytest.fixture
+def filled(monkeypatch):
+    """What was asked for, instead of filling anything: (name, begin, end)."""
+    calls = []
+
+    def fill_cache(file, begin, end):
+        calls.append((int(file.path.name), begin, end))
+        return True
+
+    monkeypatch.setattr(OsFile, "fill_cache", fill_cache)
+    return calls
+
+
+def work_off(allocator) -> None:
+    """Do what the thread does, in a test that has not started it."""
+    while allocator._warm_step() or allocator._fill_step():
+        pass
+
+
+def test_this_file_and_the_next_are_cached_and_not_resident(allocator, tmp_path):
+    before = resident_bytes()
+    allocator.start()
+    allocator.prepare(0, wait=True)
+    names = [tmp_path / "log" / f"{start:020d}" for start in (0, SIZE)]
+    until(lambda: cached_bytes(names[:1]) == SIZE)  # before anybody appends to it
+    mapped = allocator.take(0)
+    until(lambda: names[1].exists() and cached_bytes(names) == 2 * SIZE)
+    assert resident_bytes() - before < SIZE // 2
+    assert mapped.appended_position == 0
+    for path in names:
+        assert path.stat().st_size == SIZE
+        assert not any(path.read_bytes())
+
+
+def test_filling_keeps_what_was_stored(tmp_path):
+    allocator = make(tmp_path, file_size=4 * MIB)
+    mapped = allocator.take(0)
+    mapped.array[:] = 7
+    mapped.mark_appended(MIB)
+    work_off(allocator)
+    assert (mapped.array == 7).all()
+    assert len(mapped.array) == mapped.path.stat().st_size == 4 * MIB
+    allocator.close()
+
+
+def test_it_is_off_by_default(tmp_path, filled):
+    allocator = MappedFileAllocator(OsFileSystem(), tmp_path, file_size=SIZE, warm_ahead_bytes=MIB)
+    allocator.take(0)
+    work_off(allocator)
+    assert filled == []
+    assert not small_config().warm_whole_files
+    allocator.close()
+
+
+def test_it_begins_where_the_appends_are_and_does_nothing_behind_them(allocator, filled):
+    mapped = allocator.take(0)
+    mapped.set_positions(SIZE - WARM_STEP - 5)
+    work_off(allocator)
+    assert filled == [(0, SIZE - WARM_STEP - 5, SIZE - 5), (0, SIZE - 5, SIZE)]
+    filled.clear()
+    allocator._prepared[SIZE] = allocator._create(SIZE)
+    mapped.mark_appended(SIZE)
+    work_off(allocator)
+    assert filled[0] == (SIZE, 0, WARM_STEP)
+    assert filled[-1][2] == SIZE
+    assert len(filled) == SIZE // WARM_STEP
+
+
+def test_appends_that_overtake_it_are_not_filled_again(allocator, filled):
+    mapped = allocator.take(0)
+    assert allocator._fill_step()
+    mapped.mark_appended(10 * MIB)
+    assert allocator._fill_step()
+    assert filled == [(0, 0, WARM_STEP), (0, 10 * MIB, 10 * MIB + WARM_STEP)]
+
+
+def test_the_window_ahead_of_the_appends_comes_first(tmp_path, monkeypatch):
+    """However far the writer goes while a file is filled, at most one step delays its window."""
+    allocator = make(tmp_path, file_size=SIZE)
+    mapped = allocator.take(0)
+    steps = 0
+
+    def fill_cache(_file, _begin, _end):
+        nonlocal steps
+        steps += 1
+        assert mapped.warm_position >= min(mapped.appended_position + WINDOW, SIZE)
+        mapped.mark_appended(min(mapped.appended_position + 3 * MIB, SIZE))
+        return True
+
+    monkeypatch.setattr(OsFile, "fill_cache", fill_cache)
+    work_off(allocator)
+    assert steps > 10
+    allocator.close()
+
+
+def test_closing_waits_for_no_more_than_the_step_under_way(allocator, monkeypatch):
+    steps = []
+
+    def fill_cache(file, _begin, _end):
+        steps.append(file.path.name)
+        until(lambda: allocator._closing)
+        return True
+
+    monkeypatch.setattr(OsFile, "fill_cache", fill_cache)
+    allocator.start()
+    allocator.take(0)
+    until(lambda: steps)
+    allocator.close()
+    assert len(steps) == 1
+
+
+@pytest.mark.parametrize("where", ["populate", "map"])
+def test_where_it_cannot_be_done_a_file_is_tried_once(allocator, monkeypatch, where):
+    tries = []
+
+    def refuse(*_, **__):
+        tries.append(threading.current_thread().name)
+        if where == "map":
+            raise OSError(24, "EMFILE")
+        return False
+
+    mapped = allocator.take(0)
+    with monkeypatch.context() as patch:
+        if where == "map":
+            patch.setattr("storage.files.filesystem.mmap.mmap", refuse)
+        else:
+            patch.setattr(libc, "populate_for_read", refuse)
+        work_off(allocator)
+        work_off(allocator)
+    assert len(tries) == 1
+    mapped.array[:MIB] = 1
+    assert mapped.warm_position == WINDOW
+
+
+def test_with_a_pool_the_files_are_filled_for_the_commits(tmp_path):
+    (tmp_path / "pool").mkdir()
+    pool = TransientStorePool(
+        OsFileSystem(), tmp_path / "pool", store_id=b"s" * 16, boot_id=b"b" * 16,
+        file_size=4 * MIB, buffer_count=1,
+    )  # fmt: skip
+    allocator = make(tmp_path, file_size=4 * MIB, pool=pool)
+    mapped = allocator.take(0)
+    mapped.write_array[:MIB] = 3
+    mapped.mark_appended(MIB)
+    work_off(allocator)
+    mapped.commit()
+    assert cached_bytes([mapped.path]) == 4 * MIB
+    assert (mapped.array[:MIB] == 3).all()
+    assert not mapped.array[MIB:].any()
+    allocator.close()
+
+
+@pytest.mark.parametrize("warm_ahead_bytes", [0, WINDOW])
+def test_a_store_without_services_fills_and_rolls(tmp_path, warm_ahead_bytes):
+    size = 4 * MIB
+    config = small_config(
+        commit_log_file_size=size, warm_whole_files=True, warm_ahead_bytes=warm_ahead_bytes
+    )
+    log = tmp_path / "store" / "commitlog"
+    block = b"".join(record(body=b"%04d" % number * 250) for number in range(64))
+    with MessageStore.open(tmp_path / "store", config):
+        until(lambda: cached_bytes(sorted(log.iterdir())[:1]) == size)
+    with StoreWriter.open(tmp_path / "store", config) as writer:
+        writer.create_topic("t", 4)
+        for _ in range(80):
+            append(writer, block)
+        names = [log / f"{start:020d}" for start in (size, 2 * size)]
+        until(lambda: names[1].exists() and cached_bytes(names) == 2 * size)
+    bodies = [b"%04d" % number * 250 for number in range(64)]
+    assert [each.body for each in records_on_disk(tmp_path / "store")] == bodies * 80
