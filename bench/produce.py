@@ -1,12 +1,20 @@
-"""Producing over gRPC beside the empty transport: a stream of 64 KiB batches, and unary calls."""
+"""Producing over gRPC beside the empty transport: a stream of 64 KiB batches, and unary calls.
+
+The stream is timed twice: as a writer is by default, and within a commit log file that was warmed whole.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Final
 
 import grpc
 
 from bench import echo
+from bench.resident import cached_bytes
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services import loops
 from storage.format.properties import encode_properties
@@ -18,6 +26,9 @@ RECORDS: Final = 64  # of about 1 KiB in a batch
 FRAMES: Final = 2_000  # of a round
 CALLS: Final = 4_000
 IN_FLIGHT: Final = 64
+LOG_FILE_BYTES: Final = 1 << 30
+FRAMES_WARMED: Final = 12_000  # of all rounds together: 0.8 of a commit log file
+WARM_WAIT_S: Final = 60.0
 STREAM: Final = "/penstock.v1.Writer/ProduceStream"
 UNARY: Final = "/penstock.v1.Writer/Produce"
 
@@ -85,17 +96,64 @@ async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Meas
         ]
 
 
+async def measure_warmed(
+    writer: str, transport: str, log: Path, *, rounds: int
+) -> list[echo.Measure]:
+    """Time the stream against a running writer which warms whole files, once it has."""
+    frames = batches()
+    count = min(FRAMES, FRAMES_WARMED // (rounds + 1))
+    async with (
+        grpc.aio.insecure_channel(writer, echo.CLIENT_OPTIONS) as ours,
+        grpc.aio.insecure_channel(transport, echo.CLIENT_OPTIONS) as limit,
+    ):
+        stub = echo.stub(writer_pb2_grpc.WriterStub, ours)
+        await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=QUEUES))
+        # With the first append the second file is made, which must not be warmed in a round.
+        await echo.time_sink(ours, STREAM, frames, count=1, in_flight=1)
+        await wait_until_cached(log, files=2)
+        measured = await echo.alternate(
+            f"produce stream, files warmed whole, {len(frames[0]) // 1024} KiB",
+            "frames/s",
+            0.7,
+            lambda: echo.time_sink(ours, STREAM, frames, count=count, in_flight=IN_FLIGHT),
+            lambda: echo.time_sink(limit, echo.SINK, frames, count=count, in_flight=IN_FLIGHT),
+            rounds=rounds,
+        )
+        last = await stub.ProduceBatch(writer_pb2.ProduceBatchRequest.FromString(frames[0]))
+        if last.end_commit_offset > LOG_FILE_BYTES:
+            raise RuntimeError(f"the rounds went on in another file, to {last.end_commit_offset}")
+        return [measured]
+
+
+async def wait_until_cached(log: Path, *, files: int) -> None:
+    """Wait until the first commit log files are in the page cache whole."""
+    until = time.monotonic() + WARM_WAIT_S
+    while True:
+        paths = sorted(log.iterdir())[:files]
+        if len(paths) == files and cached_bytes(paths) == files * LOG_FILE_BYTES:
+            return
+        if time.monotonic() > until:
+            raise RuntimeError(f"not warmed within {WARM_WAIT_S:.0f} s: {cached_bytes(paths)}")
+        await asyncio.sleep(0.1)
+
+
 def run(*, rounds: int) -> list[echo.Measure]:
-    """Start a writer and an echo server, and time them."""
-    with (
-        echo.scratch_store() as store,
-        echo.process(
-            "services.writer", "--store", str(store), "--listen", "127.0.0.1:0",
-            "--unflushed-bytes-max", "4GiB",
-        ) as (writer, _),
-        echo.process("bench.echo") as (transport, _),
-    ):  # fmt: skip
-        return loops.run(measure(writer, transport, rounds=rounds))
+    """Start writers and an echo server, and time them."""
+    with echo.process("bench.echo") as (transport, _):
+        with echo.scratch_store() as store, writing(store) as (writer, _):
+            measures = loops.run(measure(writer, transport, rounds=rounds))
+        with echo.scratch_store() as store, writing(store, "--warm-whole-files") as (writer, _):
+            log = store / "commitlog"
+            warmed = loops.run(measure_warmed(writer, transport, log, rounds=rounds))
+    return [*measures, *warmed]
+
+
+def writing(store: Path, *options: str) -> AbstractContextManager[tuple[str, int]]:
+    """Run a writer that is never busy because of what is not synced yet."""
+    return echo.process(
+        "services.writer", "--store", str(store), "--listen", "127.0.0.1:0",
+        "--unflushed-bytes-max", "4GiB", *options,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
