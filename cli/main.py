@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -27,12 +28,14 @@ class PenstockGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move global options to the front, so that ``penstock topic list --json`` works too."""
-        return super().parse_args(ctx, hoisted(args))
+        with wrong_usage_told():
+            return super().parse_args(ctx, hoisted(args))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; never a traceback unless --debug asks for it."""
         try:
-            result = super().invoke(ctx)
+            with wrong_usage_told():
+                result = super().invoke(ctx)
             sys.stdout.flush()
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -120,6 +123,22 @@ def hoisted(args: Sequence[str]) -> list[str]:
         else:
             rest.append(word)
     return front + rest
+
+
+@contextlib.contextmanager
+def wrong_usage_told() -> Iterator[None]:
+    """Tell what typer finds wrong with the arguments in one line, not in a frame of five."""
+    try:
+        yield
+    except Exception as error:
+        context = getattr(error, "ctx", None)
+        # A group without a command raises its help, which stands on stdout by then.
+        if context is None or type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        command = context.command_path
+        problem = " ".join(str(error.format_message()).split()).rstrip(".")  # type: ignore[attr-defined]
+        print(f"{command}: {problem}; see {command} --help", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(ExitCode.USAGE) from None
 
 
 def is_for_typer(error: Exception) -> bool:

@@ -159,6 +159,40 @@ def test_a_bug_is_no_traceback_unless_debug_is_asked_for() -> None:
     assert isinstance(loud.exception, RuntimeError)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("sub", "orders", "--form", "x"), "penstock sub: No such option: --form"),
+        (("sub",), "penstock sub: Missing argument"),
+        (("subb", "orders"), "penstock: No such command 'subb'"),
+        (("--timeout", "long", "topic", "list"), "penstock: Invalid value for '--timeout'"),
+        (("topic", "create", "orders", "--queues", "x"), "penstock topic create: Invalid value"),
+        (
+            ("job", "profile", "./store", "--htm", "x"),
+            "penstock job profile: No such option: --htm",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line_that_says_what(arguments: tuple[str, ...], line: str) -> None:
+    """What the arguments have wrong is told like every other error, and where to look."""
+    result = penstock(*arguments)
+
+    assert result.exit_code == ExitCode.USAGE
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith(line)
+    assert result.stderr.endswith(f"; see {line.split(':')[0]} --help\n")
+
+
+@pytest.mark.parametrize("command", [(), ("topic",), ("job",)])
+def test_a_group_without_a_command_shows_its_help(command: tuple[str, ...]) -> None:
+    """The help itself, and no line about what is wrong."""
+    result = penstock(*command)
+
+    assert result.exit_code == ExitCode.USAGE
+    assert "Usage: penstock" in result.stdout
+    assert not result.stderr.strip()
+
+
 @pytest.mark.parametrize("command", ["writer", "reader", "indexer"])
 def test_a_service_that_cannot_open_says_why_in_one_line(tmp_path: Path, command: str) -> None:
     """A path that is a file is no store: exit code 4 and one line on stderr."""
