@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.failures import ExitCode
+from cli.failures import CommandFailed, ExitCode
 from cli.job_common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
 from cli.session import session_of
 
@@ -40,6 +40,11 @@ def rebuild(
 ) -> None:
     """Make consume queues and index files anew from the log; exit code 7 if the log is damaged."""
     session = session_of(context)
+    if in_place == (target is not None):
+        raise CommandFailed(
+            "give either --to, a new directory, or --in-place, for stores that are stopped",
+            ExitCode.USAGE,
+        )
     with failures_told():
         from pipeline import rebuild as run_one
         from pipeline import rebuild_stores
