@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from penstock import wire
 from penstock.errors import (
     DeadlineExceeded,
+    InvalidArgument,
     MessageNotFound,
     NotFound,
     PenstockError,
@@ -237,6 +238,10 @@ def offset(
         wanted, time_ms = reader_pb2.EARLIEST, None
     elif position == "latest":
         wanted, time_ms = reader_pb2.LATEST, None
+    elif isinstance(position, str):
+        raise InvalidArgument(
+            f"{position!r} is no position: give 'earliest', 'latest', a number or a datetime"
+        )
     else:
         wanted = reader_pb2.TIME_LOWER if boundary == "lower" else reader_pb2.TIME_UPPER
         time_ms = timestamp_ms(position)
@@ -380,7 +385,11 @@ def wait_indexed(commit_offset: int) -> Call[IndexerStatus]:
 
 def timestamp_ms(time: int | datetime) -> int:
     """Return Unix milliseconds; a number is them already, a naive datetime is local time."""
-    return time if isinstance(time, int) else int(time.timestamp() * 1000)
+    if isinstance(time, datetime):
+        return int(time.timestamp() * 1000)
+    if not isinstance(time, int):
+        raise InvalidArgument(f"{time!r} is no time: give a datetime or Unix milliseconds")
+    return time
 
 
 def stored_batch(answer: writer_pb2.ProduceBatchResponse) -> StoredBatch:

@@ -63,6 +63,25 @@ def test_what_no_request_can_hold_names_its_field(
     assert not fake.store.calls
 
 
+@pytest.mark.parametrize(
+    ("problem", "call"),
+    [
+        (
+            "'eraliest' is no position",
+            lambda client: next(client.consume("t", queues=[0], start="eraliest", follow=False)),
+        ),
+        ("'today' is no position", lambda client: client.offset("t", 0, "today")),
+        ("'today' is no time", lambda client: list(client.query_by_key("t", "k", begin="today"))),
+        ("1.5 is no time", lambda client: list(client.query_by_key("t", "k", end=1.5))),
+    ],
+)
+def test_a_position_that_is_none_says_what_would_be(
+    client: Client, problem: str, call: Callable[[Client], Any]
+) -> None:
+    with pytest.raises(InvalidArgument, match=problem):
+        call(client)
+
+
 def test_a_message_too_large_for_a_frame_leaves_the_stream_alone(
     client: Client, fake: FakePenstock
 ) -> None:
