@@ -7,38 +7,55 @@ goes on beside what its owner does meanwhile, at the cost of no task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Begun(Generic[T]):
-    """A coroutine that waits for one future, under way. Await it once, or cancel it.
+    """A coroutine that waits for one future at the most, under way. Await it once, or cancel it.
 
     Raises at once what its first step raises.
     """
 
     def __init__(self, coroutine: Coroutine[Any, None, T]) -> None:
         self._coroutine = coroutine
-        self._future: asyncio.Future[Any] = coroutine.send(None)
+        self._is_awaited = False
+        self._future: asyncio.Future[Any] | None = None
+        self._results: list[T] = []
+        try:
+            self._future = coroutine.send(None)
+        except StopIteration as end:
+            self._results.append(end.value)
 
     def __await__(self) -> Generator[Any, None, T]:
+        self._is_awaited = True
+        if self._future is None:
+            return self._results.pop()
         coroutine = self._coroutine
         if not self._future.done():
             try:
                 yield self._future
-            except BaseException as error:
-                coroutine.throw(error)
-                raise
-        try:
-            coroutine.send(None)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        raise RuntimeError("a begun coroutine waited for a second future")
+            except BaseException as error:  # noqa: BLE001  the coroutine decides what comes of it
+                thrown: T = _ended(partial(coroutine.throw, error))
+                return thrown
+        result: T = _ended(partial(coroutine.send, None))
+        return result
 
     def cancel(self) -> None:
-        """Let go of it; harmless when it has ended."""
-        self._future.cancel()
-        self._coroutine.close()
+        """Let go of it; harmless when it has ended. Who waits for it is cancelled."""
+        if self._future is not None:
+            self._future.cancel()
+        if not self._is_awaited:
+            self._coroutine.close()
+
+
+def _ended(resume: Callable[[], Any]) -> Any:
+    """Return what a coroutine ends with that is resumed for the last time."""
+    try:
+        resume()
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("a begun coroutine waited for a second future")
