@@ -168,12 +168,22 @@ class ConsumeQueue:
         return int(unit["offset"]), int(unit["size"]), int(unit["tag"])
 
     def prefill(self, queue_offset: int) -> None:
-        """Fill a missing file up to ``queue_offset``, as a broker does when a queue begins late."""
+        """Fill a missing file up to ``queue_offset``, as a broker does when a queue begins late.
+
+        Raises StoreFull and then has left no file: one that exists is never filled up again.
+        """
         begin = queue_offset - queue_offset % self.units_per_file
-        if begin * UNIT_SIZE not in self._starts and queue_offset > begin:
+        start = begin * UNIT_SIZE
+        if start not in self._starts and queue_offset > begin:
             units = np.zeros(queue_offset - begin, UNIT_DTYPE)
             units["size"] = PREFILL_SIZE
-            self.write(begin, units.tobytes())
+            try:
+                self.write(begin, units.tobytes())
+            except BaseException:
+                if start in self._starts:
+                    self._table.remove_file(self, start)
+                    self._starts.discard(start)
+                raise
 
     def find_end(self, limit_commit_offset: int) -> int:
         """Return the queue offset after the last unit that lies below ``limit_commit_offset``.

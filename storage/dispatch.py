@@ -70,15 +70,17 @@ class Dispatcher(LogFollower):
     def _append(self, queue: ConsumeQueue, first: int, units: memoryview) -> None:
         """Append what the queue does not have yet of units from queue offset ``first`` on."""
         count_before = queue.unit_count
-        if first > queue.next_offset:
-            if queue.exists:
-                queue.append(placeholder_units(self._damage, first - queue.next_offset))
-            else:
-                queue.next_offset = first
-        built = (queue.next_offset - first) * UNIT_SIZE
-        if built < len(units):
-            queue.append(units[built:])
-        self._unit_count += queue.unit_count - count_before
+        try:
+            if first > queue.next_offset:
+                if queue.exists:
+                    queue.append(placeholder_units(self._damage, first - queue.next_offset))
+                else:
+                    queue.next_offset = first
+            built = (queue.next_offset - first) * UNIT_SIZE
+            if built < len(units):
+                queue.append(units[built:])
+        finally:  # what went in front of units that did not fit stays
+            self._unit_count += queue.unit_count - count_before
 
     def step(self, limit: int) -> bool:
         """Go on by one chunk; ``reached`` is the position with the unit count that belongs to it."""

@@ -1,5 +1,7 @@
 """The dispatcher alone: damage in its way, work done twice, queues that begin late."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from engine_store import record, small_config
@@ -10,7 +12,7 @@ from storage.dispatch import Dispatcher
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
-from storage.format.consume_entry import PREFILL_SIZE
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.writer import StoreWriter
 
 QUEUE_FILE_SIZE = 200
@@ -204,3 +206,50 @@ def test_a_queue_file_of_wrong_length_gets_the_right_one(tmp_path):
     queue = new_table(tmp_path).get("t", 0)
     assert [path.stat().st_size for path in sorted(directory.iterdir())] == [200, 200]
     assert queue.read(0, 2) == b"\1" * 33 + b"\0" * 7
+
+
+@contextmanager
+def full_from(position):
+    """Have a disk without room for units at or behind this place of a queue's file."""
+    write = OsFile.pwrite
+
+    def pwrite(file, data, at):
+        if at >= position:
+            raise StoreFull("no space left")
+        return write(file, data, at)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OsFile, "pwrite", pwrite)
+        yield
+
+
+@pytest.mark.parametrize("position", [0, 2 * UNIT_SIZE])
+def test_a_disk_that_fills_while_a_late_queue_is_filled_up_costs_no_unit(tmp_path, log, position):
+    files, places, end = log
+    table = new_table(tmp_path)
+    dispatcher = Dispatcher(files, table, places[4], unit_count=0)
+    with full_from(position), pytest.raises(StoreFull):
+        dispatcher.step(end)
+    while dispatcher.step(end):
+        pass
+    assert dispatcher.reached == (end, 10)
+    assert dispatcher.reached == (end, table.count_units(end))
+    for queue_id in (0, 1):
+        queue = table.get("t", queue_id)
+        assert [queue.unit(i)[:2] for i in range(2)] == [(0, PREFILL_SIZE)] * 2
+        assert [queue.unit(i)[0] for i in range(2, 5)] == places[4 + queue_id :: 2]
+
+
+def test_a_disk_that_fills_behind_placeholders_of_damage_costs_no_unit(tmp_path, log):
+    files, places, end = log
+    files.find(0).array[places[4] + 4] ^= 1
+    table = new_table(tmp_path)
+    dispatcher = Dispatcher(files, table, 0, unit_count=0)
+    with full_from(3 * UNIT_SIZE), pytest.raises(StoreFull):
+        while dispatcher.step(end):
+            pass
+    while dispatcher.step(end):
+        pass
+    assert dispatcher.reached == (end, 10)
+    assert table.get("t", 0).unit(2)[0] == places[4]
+    assert offsets(table.get("t", 0)) == places[::2]
