@@ -37,17 +37,18 @@ class UniqueKeys:
 
     def make(self) -> str:
         """Return a key that no other call returns within the month."""
-        now_ms = self._clock.now_ms()
-        if not self._month[0] <= now_ms < self._month[1]:
+        now_ms, month_ms = self._clock.now_ms(), self._month
+        if not month_ms[0] <= now_ms < month_ms[1]:
             moment = datetime.fromtimestamp(now_ms / 1000, UTC)
             begin = datetime(moment.year, moment.month, 1, tzinfo=UTC)
             year, month = divmod(moment.year * 12 + moment.month, 12)
             end = datetime(year, month + 1, 1, tzinfo=UTC)
-            self._month = (int(begin.timestamp()) * 1000, int(end.timestamp()) * 1000)
+            month_ms = int(begin.timestamp()) * 1000, int(end.timestamp()) * 1000
+            self._month = month_ms
         counter = next(self._counter)
         # More than 65,536 in one millisecond run over into the discriminator.
         discriminator = self._discriminator + (counter >> 16) & 0xFFFF_FFFF
-        return f"{self._head}{discriminator:08X}{now_ms - self._month[0]:08X}{counter & 0xFFFF:04X}"
+        return f"{self._head}{discriminator:08X}{now_ms - month_ms[0]:08X}{counter & 0xFFFF:04X}"
 
 
 class MessageEncoder:

@@ -36,7 +36,6 @@ UNIQUE_TAIL: Final = Struct(
     "H"  # counter
 )
 PROCESS_ID: Final = Struct(">H")
-AFTER_PROCESS_ID: Final = Struct(">IIH")  # the rest of UNIQUE_TAIL
 IPV4_ID_SIZE: Final = 16
 IPV6_ID_SIZE: Final = 28
 
