@@ -305,11 +305,6 @@ class CheckpointFile:
         )
 
     @property
-    def indexer_is_running(self) -> bool:
-        """Whether the indexer has started and not said that it stopped."""
-        return self.indexer_is_current and bool(self._indexer_flags & _FLAG_RUNNING)
-
-    @property
     def indexed_offset(self) -> int:
         """End of the records that queries by key cover."""
         return self._indexed_offset

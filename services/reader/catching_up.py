@@ -60,37 +60,51 @@ class CatchUp:
 
     async def visible(self, end_commit_offset: int, context: Context) -> None:
         """Return when everything before the offset is visible, or waiting for it is of no use."""
-        store = self._store
-        await self._wait(
-            lambda: store.visible_offset >= end_commit_offset or not store.pending_offset(),
-            self._arrivals,
-            context,
-        )
+        await self._visible(end_commit_offset, _deadline(context))
 
     async def everything_visible(self, context: Context) -> None:
         """Return when everything appended by now is visible, or waiting for it is of no use."""
         if pending := self._store.pending_offset():
             await self.visible(pending, context)
 
-    async def everything_indexed(self, context: Context) -> None:
-        """Return when everything appended by now is indexed, or waiting for it is of no use."""
+    async def everything_found_by_key(self, context: Context) -> None:
+        """Return when everything appended by now is indexed and visible, or waiting is of no use.
+
+        The index does not wait for dispatch, and what it names too early is in no answer.
+        """
         store = self._store
-        if pending := store.pending_index_offset():
+        to_see, to_index = store.pending_offset(), store.pending_index_offset()
+        until = _deadline(context)
+        if to_see:
+            await self._visible(to_see, until)
+        if to_index:
             await self._wait(
-                lambda: store.indexed_offset >= pending or not store.pending_index_offset(),
+                lambda: store.indexed_offset >= to_index or not store.pending_index_offset(),
                 self._index_arrivals,
-                context,
+                until,
             )
 
-    async def _wait(self, done: Callable[[], bool], arrivals: Arrivals, context: Context) -> None:
+    async def _visible(self, end_commit_offset: int, until: float) -> None:
+        store = self._store
+        await self._wait(
+            lambda: store.visible_offset >= end_commit_offset or not store.pending_offset(),
+            self._arrivals,
+            until,
+        )
+
+    async def _wait(self, done: Callable[[], bool], arrivals: Arrivals, until: float) -> None:
         clock = asyncio.get_running_loop().time
-        until = clock() + SECONDS_MAX
-        remaining = context.time_remaining()
-        if remaining is not None:
-            until = min(until, clock() + remaining - DEADLINE_MARGIN_SECONDS)
         while True:
             word = arrivals.word
             left = until - clock()
             if done() or left <= 0 or self._draining.is_set():
                 return
             await arrivals.wait(word, min(left, _LOOK_SECONDS))
+
+
+def _deadline(context: Context) -> float:
+    """Return until when a call may wait, by the loop's clock."""
+    now = asyncio.get_running_loop().time()
+    remaining = context.time_remaining()
+    until = now + SECONDS_MAX
+    return until if remaining is None else min(until, now + remaining - DEADLINE_MARGIN_SECONDS)

@@ -93,7 +93,7 @@ class ReaderServicer:
         if request.max_messages < 0:
             raise InvalidArgument("max_messages", "must not be negative")
         if not request.page_token:
-            await self._catch_up.everything_indexed(context)
+            await self._catch_up.everything_found_by_key(context)
         return await self._pulls.run(self._query, request)
 
     async def get_message(

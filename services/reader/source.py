@@ -87,8 +87,8 @@ class Source:
         positions = self._reader.positions
         if positions is None or not indexed_offset < end <= indexed_offset + _INDEX_LAG_BYTES_MAX:
             return 0
-        at_work = positions.indexer_is_running and self._writer_is_alive()
-        return end if at_work and self._is_held(LockRole.INDEXER) else 0
+        # Its lock and not its word in the page: it has said nothing yet while it only starts.
+        return end if self._writer_is_alive() and self._is_held(LockRole.INDEXER) else 0
 
     def _appended_offset(self) -> int:
         """Return how far a writer of ours that works has come, 0 if there is none."""

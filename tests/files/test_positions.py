@@ -282,9 +282,9 @@ def test_the_indexer_has_a_sector_of_its_own(writer, path):
     indexer.publish_indexed(20)
     assert writer.indexed_offset == 20
     assert writer.indexer_word != word
-    assert writer.indexer_is_running
+    assert writer._indexer_flags
     indexer.stop_indexer()
-    assert not writer.indexer_is_running
+    assert not writer._indexer_flags
     assert not writer.writer_is_current
 
 

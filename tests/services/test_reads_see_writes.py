@@ -13,11 +13,13 @@ import pytest
 from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+from services.reader import catching_up
 from storage.dispatch import DispatchThread
 from storage.indexer import StoreIndexer
 
 DISPATCH_DELAY_S = 0.15
 INDEX_DELAY_S = 0.1
+PATIENCE_S = 30.0  # of a read, in place of its few seconds: a busy machine changes no answer
 
 
 @pytest.fixture(scope="module", params=["async", "async with pool", "sync"])
@@ -26,7 +28,7 @@ def services(
 ) -> Iterator[ThreeServices]:
     """Services whose dispatch and index lag behind on purpose."""
     with pytest.MonkeyPatch.context() as patch:
-        dispatch_round, index_step = DispatchThread._round, StoreIndexer.step
+        dispatch_round, index_step = DispatchThread._round, StoreIndexer._step
 
         def late_round(thread: Any) -> bool:
             time.sleep(DISPATCH_DELAY_S)
@@ -37,7 +39,8 @@ def services(
             return index_step(indexer)
 
         patch.setattr(DispatchThread, "_round", late_round)
-        patch.setattr(StoreIndexer, "step", late_step)
+        patch.setattr(StoreIndexer, "_step", late_step)
+        patch.setattr(catching_up, "SECONDS_MAX", PATIENCE_S)
         directory: Path = tmp_path_factory.mktemp("lagging")
         pool = {"transient_pool": True, "transient_pool_directory": str(directory)}
         mode = request.param.partition(" ")[0]
@@ -124,6 +127,67 @@ def test_a_query_by_key_finds_it(services: ThreeServices, topic: str) -> None:
     query = reader_pb2.QueryByKeyRequest(topic=topic, key="key", decode=True)
     response = services.reader.QueryByKey(query, timeout=20)
     assert {record.queue_offset for record in response.decoded} >= set(stored)
+
+
+def test_a_query_by_key_finds_what_is_indexed_long_before_it_is_dispatched(
+    services: ThreeServices, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held back until the index has it and the query waits for it."""
+    dispatch_round, wait = DispatchThread._round, catching_up.CatchUp._wait
+    held, waited_for = threading.Event(), threading.Event()
+
+    def hold(thread: Any) -> bool:
+        held.set()
+        waited_for.wait(30)
+        return dispatch_round(thread)
+
+    async def noted_wait(catch_up: Any, done: Any, arrivals: Any, until: float) -> None:
+        waited_for.set()
+        await wait(catch_up, done, arrivals, until)
+
+    put(services, topic)
+    monkeypatch.setattr(DispatchThread, "_round", hold)
+    monkeypatch.setattr(catching_up.CatchUp, "_wait", noted_wait)
+    put(services, topic)  # ends the round that is under way
+    try:
+        assert held.wait(20)
+        stored = put(services, topic)
+        end = services.appended_offset()
+        services.indexer.WaitIndexed(indexer_pb2.WaitIndexedRequest(commit_offset=end), timeout=20)
+        query = reader_pb2.QueryByKeyRequest(topic=topic, key="key", decode=True)
+        response = services.reader.QueryByKey(query, timeout=60)
+        assert stored.queue_offset in {record.queue_offset for record in response.decoded}
+    finally:
+        waited_for.set()
+
+
+def test_a_query_by_key_waits_for_an_indexer_that_is_only_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has taken its lock, and has not yet found out where to index from."""
+    waited_for = threading.Event()
+    prepare, wait = StoreIndexer._prepare, catching_up.CatchUp._wait
+
+    def late_prepare(indexer: Any, end_commit_offset: int) -> None:
+        waited_for.wait(30)
+        prepare(indexer, end_commit_offset)
+
+    async def noted_wait(catch_up: Any, done: Any, arrivals: Any, until: float) -> None:
+        if arrivals is catch_up._index_arrivals:
+            waited_for.set()
+        await wait(catch_up, done, arrivals, until)
+
+    monkeypatch.setattr(StoreIndexer, "_prepare", late_prepare)
+    monkeypatch.setattr(catching_up.CatchUp, "_wait", noted_wait)
+    monkeypatch.setattr(catching_up, "SECONDS_MAX", PATIENCE_S)
+    with three_services(tmp_path / "store") as running:
+        try:
+            running.writer.CreateTopic(writer_pb2.CreateTopicRequest(name="t", queue_count=1))
+            put(running, "t")
+            query = reader_pb2.QueryByKeyRequest(topic="t", key="key", decode=True)
+            assert len(running.reader.QueryByKey(query, timeout=60).decoded) == 1
+        finally:
+            waited_for.set()
 
 
 def test_nobody_waits_at_the_end_when_nothing_is_pending(
