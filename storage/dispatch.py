@@ -132,8 +132,8 @@ class DispatchThread:
 
     @property
     def position(self) -> int:
-        """End of the records whose units are in the page cache."""
-        return self.dispatcher.position
+        """End of the records whose units are in the page cache, and counted."""
+        return self.dispatcher.reached[0]
 
     def start(self) -> None:
         """Start the thread."""

@@ -7,12 +7,14 @@ import pytest
 from engine_store import record, small_config
 
 from storage import consume_queue
+from storage.clock import SystemClock
 from storage.consume_queue import QueueTable, as_units
-from storage.dispatch import Dispatcher
+from storage.dispatch import Dispatcher, DispatchThread
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.log_follower import LogFollower
 from storage.writer import StoreWriter
 
 QUEUE_FILE_SIZE = 200
@@ -253,3 +255,22 @@ def test_a_disk_that_fills_behind_placeholders_of_damage_costs_no_unit(tmp_path,
     assert dispatcher.reached == (end, 10)
     assert table.get("t", 0).unit(2)[0] == places[4]
     assert offsets(table.get("t", 0)) == places[::2]
+
+
+def test_what_is_not_counted_yet_does_not_count_as_dispatched(tmp_path, log, monkeypatch):
+    """Who waits for the position to delete a topic takes its units out of the count next."""
+    files, _, end = log
+    dispatcher = Dispatcher(files, new_table(tmp_path), 0, unit_count=0)
+    thread = DispatchThread(
+        dispatcher, limit=lambda: end, publish=int, fail=print, clock=SystemClock()
+    )
+    seen, step = [], LogFollower.step
+
+    def noted_step(follower, limit):
+        moved = step(follower, limit)
+        seen.append(thread.position)
+        return moved
+
+    monkeypatch.setattr(LogFollower, "step", noted_step)
+    dispatcher.step(end)
+    assert (seen, thread.position) == ([0], end)
