@@ -335,6 +335,7 @@ class StoreIndexer:
                 unclean=self._unclean,
             )
         self._follower = IndexFollower(self._log, position, self._directory, on_filled=self._filled)
+        self._index_timestamp_ms = None  # of a file that is no longer there, or not full
         # From here on the files may be ahead of a slot that says clean, or have other names.
         self._durable_offset = -1
         self._sync_files(position)

@@ -229,6 +229,22 @@ def test_the_promise_follows_when_the_log_is_flushed(tmp_path: Path) -> None:
     assert slot_of(directory).clean
 
 
+def test_full_files_that_are_gone_back_behind_raise_no_mark_for_brokers(tmp_path: Path) -> None:
+    """They were full and not promised yet, and are made again."""
+    directory = tmp_path / "store"
+    with StoreWriter.open(directory, ASYNC) as writer:
+        writer.create_topic("t", 1)
+        put(writer, 150, "a")
+        with open_indexer(directory, durable_interval_ms=10**7) as indexer:
+            while indexer.step():
+                pass
+            assert len(paths_of(directory)) > 3
+            indexer._prepare(0)
+            assert paths_of(directory) == []
+            fields = BrokerFields.decode((directory / "checkpoint").read_bytes()[:40])
+            assert fields.index_timestamp_ms == 0
+
+
 def test_a_full_file_is_synced_when_its_successor_finds_the_disk_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
