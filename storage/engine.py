@@ -345,12 +345,12 @@ def open_engine(
         filesystem.make_directory(directory)
     except (FileExistsError, NotADirectoryError) as error:
         raise NotAStore(f"{directory} is not a directory") from error
-    except PermissionError as error:
+    except OSError as error:
         raise NotAStore(f"{directory} cannot be created: {error.strerror}") from error
     check_is_store(filesystem, directory)
     try:
         lock = DirectoryLock.acquire(filesystem, directory, LockRole.WRITER)
-    except PermissionError as error:
+    except OSError as error:
         raise NotAStore(f"{directory} cannot be written to: {error.strerror}") from error
     try:
         engine = _recover_and_wire(paths, config, filesystem, clock, lock, waits_for_files)

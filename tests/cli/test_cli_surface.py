@@ -204,6 +204,17 @@ def test_a_service_that_cannot_open_says_why_in_one_line(tmp_path: Path, command
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("path", ["/proc/nowhere/store", "/proc", "/sys/store"])
+def test_a_store_that_cannot_be_made_is_told_once_and_not_tried_again(path: str) -> None:
+    """The writer's exit code 4 ends ``serve``; with another one it would be started for ever."""
+    listen = [f"--{service}-listen=127.0.0.1:0" for service in ("writer", "reader", "indexer")]
+    result = run_process("serve", "--store", path, *listen)
+
+    assert result.returncode == ExitCode.NOT_A_STORE, result.stderr
+    assert result.stderr.count("penstock writer: ") <= 1
+    assert "starting it again" not in result.stderr
+
+
 def test_a_taken_address_is_exit_code_6(tmp_path: Path) -> None:
     """A writer whose address is in use says so and ends."""
     with socket.socket() as taken:
