@@ -28,10 +28,10 @@ class Acknowledging(Protocol):
 
 
 class Acks:
-    """Waiters in the order of their offsets, which is the order they come in.
+    """Waiters in the order of their offsets, so that waking stops at the first too high.
 
-    All methods run on the event loop. Appends are made there too, one after the other, so each
-    waiter's offset is at least that of the one before it and waking stops at the first too high.
+    All methods run on the event loop. Appends are made there too, one after the other, so most come
+    in that order; a stream waits for its next batch when the one before is answered, and may be late.
     """
 
     def __init__(self, store: Acknowledging) -> None:
@@ -50,7 +50,11 @@ class Acks:
         if self._store.acknowledged_offset >= end_commit_offset:
             return
         future = self._loop.create_future()
-        self._waiting.append((end_commit_offset, future))
+        waiting = self._waiting
+        place = len(waiting)
+        while place and waiting[place - 1][0] > end_commit_offset:
+            place -= 1
+        waiting.insert(place, (end_commit_offset, future))
         self.wake()
         await future
 
