@@ -244,7 +244,8 @@ def _to_writer(
     from pyspark.sql import functions as f
 
     frame = _frame(spark, store, topics, wanted, queue_count)
-    size = sum(file.size for file in StoreFiles.open(store).log)
+    bounds = StoreFiles.open(store).bounds
+    size = bounds.end_offset - bounds.min_offset
     with (
         job_progress(spark, "replay", total_bytes=size, show=show_progress) as progress,
         progress.query(spark, size),
