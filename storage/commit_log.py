@@ -98,7 +98,7 @@ class CommitLog:
 
         Raises StoreBusy or StoreFull, and then nothing was stored.
         """
-        file = self._file_for(batch.placed_size)
+        file = self.file_for(batch.placed_size)
         position = file.appended_position
         commit_offset = file.start_offset + position
         place = place_few if batch.placed_size <= FEW_BYTES else place_records
@@ -108,7 +108,7 @@ class CommitLog:
             self._append_property_crc, batch.placed_rows,
         )  # fmt: skip
         assert end == position + batch.placed_size
-        self._mark_appended(file, end)
+        self.mark_appended(file, end)
         return commit_offset
 
     def make_room(self, size: int) -> int:
@@ -116,7 +116,7 @@ class CommitLog:
 
         Rolls if need be. Raises StoreBusy or StoreFull, and then nothing was stored.
         """
-        file = self._file_for(size)
+        file = self.file_for(size)
         return file.start_offset + file.appended_position
 
     def append_record(self, record: bytearray) -> None:
@@ -126,16 +126,24 @@ class CommitLog:
         position = file.appended_position
         end = position + len(record)
         file.write_array.data[position:end] = record
-        self._mark_appended(file, end)
+        self.mark_appended(file, end)
 
-    def _mark_appended(self, file: MappedFile, end: int) -> None:
+    def mark_appended(self, file: MappedFile, end: int) -> int:
+        """Publish what was stored to the file that ``file_for`` gave, up to position ``end``.
+
+        Returns the appended offset.
+        """
         file.mark_appended(end)
-        self.appended_offset = file.start_offset + end
+        appended_offset = self.appended_offset = file.start_offset + end
         if not file.is_buffered:
-            self.committed_offset = self.appended_offset
+            self.committed_offset = appended_offset
+        return appended_offset
 
-    def _file_for(self, size: int) -> MappedFile:
-        """Return the file that takes ``size`` bytes, rolling if they do not fit."""
+    def file_for(self, size: int) -> MappedFile:
+        """Return the file that takes ``size`` bytes at its appended position; rolls if need be.
+
+        Raises StoreBusy or StoreFull, and then nothing was stored.
+        """
         file = self._tail
         if file is not None and file.appended_position + size + BLANK_SIZE <= file.size:
             file.reserve(file.appended_position + size)

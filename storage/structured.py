@@ -29,7 +29,7 @@ class UniqueKeys:
 
     def __init__(self, host: str, clock: Clock) -> None:
         address = encode_host(host)[:-PORT_SIZE]
-        self._head = (address + PROCESS_ID.pack(os.getpid() & 0xFFFF)).hex().upper()
+        self.head = (address + PROCESS_ID.pack(os.getpid() & 0xFFFF)).hex().upper()
         self._discriminator = secrets.randbits(32)
         self._counter = itertools.count(secrets.randbits(16))
         self._clock = clock
@@ -37,7 +37,12 @@ class UniqueKeys:
 
     def make(self) -> str:
         """Return a key that no other call returns within the month."""
-        now_ms, month_ms = self._clock.now_ms(), self._month
+        discriminator, month_ms, counter = self.parts(self._clock.now_ms())
+        return f"{self.head}{discriminator:08X}{month_ms:08X}{counter:04X}"
+
+    def parts(self, now_ms: int) -> tuple[int, int, int]:
+        """Return what of the next key comes behind ``head``: discriminator, month_ms, counter."""
+        month_ms = self._month
         if not month_ms[0] <= now_ms < month_ms[1]:
             moment = datetime.fromtimestamp(now_ms / 1000, UTC)
             begin = datetime(moment.year, moment.month, 1, tzinfo=UTC)
@@ -48,7 +53,7 @@ class UniqueKeys:
         counter = next(self._counter)
         # More than 65,536 in one millisecond run over into the discriminator.
         discriminator = self._discriminator + (counter >> 16) & 0xFFFF_FFFF
-        return f"{self._head}{discriminator:08X}{now_ms - month_ms[0]:08X}{counter & 0xFFFF:04X}"
+        return discriminator, now_ms - month_ms[0], counter & 0xFFFF
 
 
 class MessageEncoder:
@@ -62,7 +67,7 @@ class MessageEncoder:
         self._clock = clock
         self._body_size_max = body_size_max
         self._property_crc = property_crc
-        self._unique_keys = UniqueKeys(store_host, clock)
+        self.unique_keys = UniqueKeys(store_host, clock)
         self._met: dict[str, TopicConfig] = {}  # with a lawful name, as they were then
         self._turns: dict[str, itertools.count[int]] = {}
 
@@ -84,7 +89,7 @@ class MessageEncoder:
         born_timestamp_ms = message.born_timestamp_ms or self._clock.now_ms()
         if not 0 <= born_timestamp_ms <= _TIMESTAMP_MAX:
             raise InvalidMessage("born_timestamp_ms", f"{born_timestamp_ms} is no Unix time in ms")
-        unique_key = message.unique_key or self._unique_keys.make()
+        unique_key = message.unique_key or self.unique_keys.make()
         properties = checked_properties(
             keys=message.keys,
             tag=message.tag,
@@ -101,8 +106,11 @@ class MessageEncoder:
     def _queue_id(self, topic: TopicConfig, wanted: int | None) -> int:
         count = topic.write_queue_count
         if wanted is None:
-            turn = self._turns.setdefault(topic.name, itertools.count())
-            return next(turn) % count
+            return next(self.turn_of(topic.name)) % count
         if not 0 <= wanted < count:
             raise QueueNotFound(topic.name, wanted, count)
         return wanted
+
+    def turn_of(self, topic: str) -> itertools.count[int]:
+        """Return what counts the topic's messages that name no queue."""
+        return self._turns.setdefault(topic, itertools.count())

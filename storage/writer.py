@@ -41,9 +41,11 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.hosts import IPV4_HOST_SIZE
 from storage.format.message_id import encode_message_id
 from storage.format.record import complete_record
+from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET
 from storage.message import BatchResult, Message, PutResult, QueueRange
 from storage.open_transaction import LogAccess
+from storage.plain_message import PlainMessages
 from storage.structured import MessageEncoder
 from storage.transactions import Transactions
 
@@ -78,6 +80,7 @@ class StoreWriter:
         self._engine = engine
         self._clock = clock
         self._config = engine.config
+        self._sync = self._config.flush_mode == "sync"
         self._append_lock = threading.Lock()
         self._topic_lock = threading.Lock()  # taken before the append lock
         self._next_offsets: dict[QueueKey, int] = {}
@@ -98,6 +101,18 @@ class StoreWriter:
             store_host=self._config.store_host,
             body_size_max=self._config.body_size_max,
             property_crc=self._config.append_property_crc,
+        )
+        self._plain = (
+            PlainMessages(
+                engine.topics,
+                self._encoder,
+                store_host=host_bytes,
+                body_size_max=self._config.body_size_max,
+                record_size_max=engine.log.files.file_size - BLANK_SIZE,
+                property_crc=self._config.append_property_crc,
+            )
+            if len(host_bytes) == IPV4_HOST_SIZE
+            else None
         )
 
     @classmethod
@@ -226,6 +241,33 @@ class StoreWriter:
             encode_message_id(host, commit_offset), unique_key, store_timestamp_ms,
         )  # fmt: skip
 
+    def put_plain(self, request: bytes, *, born_host: str) -> tuple[bytes, int] | None:
+        """Append the message of a serialized ProduceRequest; does not wait for durability.
+
+        Returns the serialized ProduceResponse and the record's end in the log. None, with nothing
+        done, unless it is one message that nothing can be wrong with: then ``put`` decides.
+
+        Raises StoreBusy, StoreFull, StoreFailed.
+        """
+        plain = self._plain
+        if plain is None:
+            return None
+        engine = self._engine
+        with self._append_lock:
+            found = plain.read(request, born_host)
+            if found is None:
+                return None
+            key, size = found
+            self._admit(size)
+            queue_offset = self._next_offset(key)
+            store_timestamp_ms = self._clock.now_ms()
+            file = engine.log.file_for(size)
+            answer = plain.write(file, key[1], queue_offset, store_timestamp_ms)
+            end = engine.log.mark_appended(file, file.appended_position + size)
+            self._next_offsets[key] = queue_offset + 1
+            engine.appended(store_timestamp_ms)
+        return answer, end
+
     def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
         """Append records that a client encoded, all or none; does not wait for durability.
 
@@ -314,9 +356,8 @@ class StoreWriter:
     @property
     def acknowledged_offset(self) -> int:
         """End of what an acknowledgement may rely on (see the module)."""
-        if self._config.flush_mode == "sync":
-            return self._engine.log.flushed_offset
-        return self._engine.log.appended_offset
+        log = self._engine.log
+        return log.flushed_offset if self._sync else log.appended_offset
 
     def wait_acknowledged(self, end_commit_offset: int, timeout_s: float | None = None) -> bool:
         """Wait until everything before the offset may be acknowledged; False when time is up.

@@ -45,6 +45,7 @@ class WriterStore(Acknowledging, Protocol):
     @property
     def appended_offset(self) -> int: ...
     def put(self, messages: Sequence[Message], *, born_host: str) -> list[PutResult]: ...
+    def put_plain(self, request: bytes, *, born_host: str) -> tuple[bytes, int] | None: ...
     def append_batch(self, records: memoryview) -> BatchResult: ...
     def create_topic(
         self, name: str, queue_count: int, *, attributes: Mapping[str, str]
@@ -75,20 +76,16 @@ class WriterServicer(TransactionMethods):
         self._draining = draining
         self._stream_batches_max = stream_batches_max
 
-    async def produce(
-        self, request: writer_pb2.ProduceRequest, context: Context
-    ) -> writer_pb2.ProduceResponse:
+    @raw
+    async def produce(self, request: bytes, context: Context) -> bytes | writer_pb2.ProduceResponse:
         """Store messages; the answer follows once they are as safe as the flush mode says."""
-        if not request.messages:
-            raise status.InvalidArgument("messages", "is empty; send at least one message")
-        results = self._store.put(
-            [wire.message_of(message) for message in request.messages],
-            born_host=host_of_peer(context.peer()),
+        born_host = host_of_peer(context.peer())
+        answer, end = self._store.put_plain(request, born_host=born_host) or self._put(
+            writer_pb2.ProduceRequest.FromString(request), born_host
         )
-        end = self._store.appended_offset
         if not self._acks.has(end):
             await self._acks.wait(end)
-        return writer_pb2.ProduceResponse(results=map(wire.put_result, results))
+        return answer
 
     @raw
     async def produce_batch(
@@ -195,6 +192,17 @@ class WriterServicer(TransactionMethods):
             flush_mode=now.flush_mode,
             transient_pool=now.transient_pool,
         )
+
+    def _put(
+        self, request: writer_pb2.ProduceRequest, born_host: str
+    ) -> tuple[writer_pb2.ProduceResponse, int]:
+        if not request.messages:
+            raise status.InvalidArgument("messages", "is empty; send at least one message")
+        results = self._store.put(
+            [wire.message_of(message) for message in request.messages], born_host=born_host
+        )
+        answer = writer_pb2.ProduceResponse(results=map(wire.put_result, results))
+        return answer, self._store.appended_offset
 
     def _append(self, records: memoryview) -> BatchResult:
         if not records:

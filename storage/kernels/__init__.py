@@ -8,7 +8,7 @@ from typing import Final
 
 MODULES: Final = (
     "crc", "scan", "client_records", "batch", "queue", "pull", "lookup", "index", "index_shape",
-    "staged", "encode",
+    "staged", "encode", "plain_message",
 )  # fmt: skip
 
 

@@ -247,6 +247,14 @@ def write_body_and_topic(
 
 
 @inner
+def write_hex(dst: Any, at: int, value: int, digits: int) -> None:
+    """Write the last ``digits`` hexadecimal digits of ``value``."""
+    for i in range(digits):
+        dst[uintp(at + digits - 1 - i)] = _HEX[uintp(value & 15)]
+        value >>= 4
+
+
+@inner
 def write_unique_key(dst: Any, at: int, prefix: Any, sequence: int) -> int:
     """Write the unique key's property: prefix and number; return the position behind it."""
     copy_bytes(dst, at, NAME_UNIQ_KEY, i64(0), NAME_UNIQ_KEY.size)
@@ -254,9 +262,7 @@ def write_unique_key(dst: Any, at: int, prefix: Any, sequence: int) -> int:
     dst[uintp(at)] = u8(NAME_END)
     copy_bytes(dst, at + 1, prefix, i64(0), PREFIX_SIZE)
     at += 1 + PREFIX_SIZE
-    for i in range(SEQUENCE_SIZE):
-        dst[uintp(at + SEQUENCE_SIZE - 1 - i)] = _HEX[uintp(sequence & 15)]
-        sequence >>= 4
+    write_hex(dst, at, sequence, i64(SEQUENCE_SIZE))
     at += SEQUENCE_SIZE
     dst[uintp(at)] = u8(PROPERTY_END)
     return i64(at + 1)

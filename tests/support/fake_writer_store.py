@@ -66,6 +66,9 @@ class FakeWriterStore:
             for m in messages
         ]
 
+    def put_plain(self, request: bytes, *, born_host: str) -> tuple[bytes, int] | None:
+        return None
+
     def append_batch(self, records: memoryview) -> BatchResult:
         begin = self._append(bytes(records), len(records))
         return BatchResult(

@@ -1,0 +1,443 @@
+"""A plain message's short cut stores and answers what the long way does, and refuses nothing itself."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from engine_store import check_queues_match_log, records_on_disk
+from google.protobuf.message import DecodeError
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from three_services import three_services
+
+from penstock.v1 import common_pb2, writer_pb2
+from services import wire
+from services.writer.servicer import WriterServicer
+from storage import errors
+from storage.config import StoreConfig
+from storage.format import limits
+from storage.format.properties import PROPERTIES_SIZE_MAX
+from storage.format.property_crc import PROPERTY_CRC_SIZE
+from storage.kernels import plain_message as kernels
+from storage.writer import StoreWriter
+
+NOW_MS = 1_700_000_000_123
+PEERS = ("ipv4:10.0.0.7:51234", "ipv6:%5B2001:db8::7%5D:9", "unix:/tmp/s", "ipv4:9.8.7.6:5")
+
+
+class Clock:
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+class LongWay:
+    """A store without the short cut."""
+
+    def __init__(self, writer: StoreWriter) -> None:
+        self._writer = writer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def put_plain(self, request: bytes, *, born_host: str) -> None:
+        return None
+
+
+class Two:
+    """The same store twice: ``short`` takes the short cut where it can, ``long`` never does."""
+
+    def __init__(self, directory: Path, *, property_crc: bool) -> None:
+        config = StoreConfig(
+            commit_log_file_size=64 << 20,
+            warm_ahead_bytes=1 << 20,
+            body_size_max=3000,
+            append_property_crc=property_crc,
+        )
+        self.directory = directory
+        self.short, self.long = (
+            StoreWriter.open(directory / name, config, clock=Clock()) for name in ("short", "long")
+        )
+        for writer in (self.short, self.long):
+            writer.create_topic("t", 3)
+            writer.create_topic("%RETRY%group", 1)
+            writer.create_topic("shut", 2)
+            writer.update_topic("shut", perm=4)
+            made = writer._encoder.unique_keys
+            made._discriminator, made._counter = 0xFFFF_FFFF, itertools.count(65_530)
+
+    def both(self, request: bytes, peer: str = PEERS[0]) -> tuple[Any, Any]:
+        """What each answers or raises, and what each has appended by it."""
+        return tuple(
+            outcome(store, writer, request, peer)
+            for store, writer in ((self.short, self.short), (LongWay(self.long), self.long))
+        )
+
+
+def outcome(store: Any, writer: StoreWriter, request: bytes, peer: str) -> Any:
+    acks: Any = SimpleNamespace(has=lambda end: True)
+    draining: Any = None
+    servicer = WriterServicer(store, acks, draining, stream_batches_max=1)
+    begin = writer.appended_offset
+    context: Any = SimpleNamespace(peer=lambda: peer)
+    try:
+        servicer.produce(request, context).send(None)
+    except StopIteration as stop:
+        answer = stop.value
+        said = answer if isinstance(answer, bytes) else answer.SerializeToString()
+    except (errors.StoreError, DecodeError) as error:
+        said = (type(error), str(error))
+    tail = writer._engine.log.tail
+    stored = b"" if tail is None else bytes(tail.array[begin : writer.appended_offset])
+    return said, stored
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["crc", "no-crc"])
+def two(request: Any, tmp_path_factory: Any) -> Iterator[Two]:
+    both = Two(tmp_path_factory.mktemp("two"), property_crc=request.param)
+    yield both
+    for writer in (both.short, both.long):
+        assert writer.wait_dispatched(writer.appended_offset, 30)
+        writer.close()
+    compared = 0
+    for kind in ("commitlog", "consumequeue"):
+        root = both.directory / "short" / kind
+        for path in root.rglob("*"):
+            if path.is_file():
+                twin = both.directory / "long" / kind / path.relative_to(root)
+                assert path.read_bytes() == twin.read_bytes(), path
+                compared += 1
+    assert compared >= 2
+
+
+def serialized(*messages: common_pb2.Message) -> bytes:
+    return writer_pb2.ProduceRequest(messages=messages).SerializeToString()
+
+
+def message(**changes: Any) -> common_pb2.Message:
+    return common_pb2.Message(
+        **{"topic": "t", "body": b"body", "keys": ["k1", "k2"], "tag": "new", **changes}
+    )
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    """One field as protobuf writes it, a length or number in its shortest form."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+words = st.text("abcXYZ019-_.#~", min_size=1, max_size=12)
+texts = words | st.text(max_size=8) | st.sampled_from(["", " ", "a b", "a|b", " a", "\x01", "\x7f"])
+plain_messages = st.builds(
+    common_pb2.Message,
+    topic=st.just("t"),
+    body=st.binary(max_size=300),
+    keys=st.lists(words, max_size=4),
+    tag=words | st.just(""),
+    queue_id=st.none() | st.integers(0, 2),
+    unique_key=words | st.just(""),
+    flag=st.integers(0, 2**31 - 1),
+    born_timestamp_ms=st.sampled_from([0, 1, 2**40, 2**63 - 1]),
+)
+messages = plain_messages | st.builds(
+    common_pb2.Message,
+    topic=st.sampled_from(["t"] * 5 + ["%RETRY%group", "shut", "none", "", "a/b", "ü"]),
+    body=st.binary(max_size=300) | st.integers(2998, 3001).map(bytes),
+    keys=st.lists(texts, max_size=3) | st.just(["k" * 9000] * 2),
+    tag=texts | st.just("t" * 20_000),
+    properties=st.just({}) | st.dictionaries(texts, texts, max_size=2),
+    queue_id=st.none() | st.integers(-1, 4),
+    unique_key=texts,
+    flag=st.integers(-(2**31), 2**31 - 1),
+    born_timestamp_ms=st.sampled_from([0, 1, -1, -(2**63), 2**63 - 1]),
+    delay_level=st.sampled_from([0, 0, 0, 1, -1]),
+)
+raw_fields = st.one_of(
+    st.tuples(st.integers(1, 17), st.integers(0, 2**64 - 1) | st.binary(max_size=5)),
+    st.tuples(st.sampled_from([1, 3, 4, 7]), st.sampled_from([b"t", b"", b"\xff", b"x y"])),
+    st.tuples(st.sampled_from([6, 8, 9]), st.sampled_from([0, 1, 2**31, 2**32, 2**63])),
+).map(lambda each: field(*each))
+loose_messages = st.tuples(plain_messages, st.lists(raw_fields, max_size=4), st.booleans()).map(
+    lambda each: field(
+        1,
+        b"".join(each[1]) + each[0].SerializeToString()
+        if each[2]
+        else each[0].SerializeToString() + b"".join(each[1]),
+    )
+)
+requests = st.one_of(
+    plain_messages.map(serialized),
+    messages.map(serialized),
+    st.lists(messages, max_size=2).map(lambda each: serialized(*each)),
+    loose_messages,
+)
+
+
+@st.composite
+def damaged_requests(draw: Any) -> bytes:
+    data = bytearray(draw(requests))
+    for _ in range(draw(st.integers(0, 3))):
+        if data:
+            data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    return bytes(data[: draw(st.integers(0, len(data)))]) if draw(st.booleans()) else bytes(data)
+
+
+@given(requests | damaged_requests() | st.binary(max_size=40), st.sampled_from(PEERS))
+@example(serialized(message(unique_key="")), PEERS[0])
+@example(field(1, field(1, b"t") + field(6, 0) + field(8, 0)), PEERS[0])
+@example(serialized(message(body=bytes(3000))), PEERS[0])
+@settings(max_examples=600, deadline=None)
+def test_both_ways_store_and_answer_the_same(two: Two, request: bytes, peer: str) -> None:
+    short, long = two.both(request, peer)
+    assert short == long
+
+
+def test_queues_in_turn_are_shared_by_both_ways(two: Two) -> None:
+    for request in (serialized(message()), serialized(message(properties={"a": "b"}))) * 4:
+        short, long = two.both(request)
+        assert short == long
+
+
+def test_a_topic_that_changes_is_looked_at_again(two: Two) -> None:
+    plain = serialized(message(topic="changing", queue_id=1))
+    for change in (
+        lambda writer: None,
+        lambda writer: writer.create_topic("changing", 2),
+        lambda writer: writer.update_topic("changing", perm=4),
+        lambda writer: writer.update_topic("changing", perm=6),
+        lambda writer: writer.update_topic("changing", queue_count=1),
+        lambda writer: writer.update_topic("changing", queue_count=4),
+        lambda writer: writer.delete_topic("changing"),
+        lambda writer: writer.create_topic("changing", 2),
+    ):
+        for writer in (two.short, two.long):
+            change(writer)
+        short, long = two.both(plain)
+        assert short == long
+
+
+PLAIN = [
+    message(),
+    message(keys=[], tag="", body=b""),
+    message(queue_id=0, unique_key="U-1", flag=2**31 - 1, born_timestamp_ms=2**63 - 1),
+    message(keys=["k" * 10_000], unique_key="u" * 6000),
+    message(topic="%RETRY%group"),
+]
+NOT_PLAIN = [
+    serialized(),
+    serialized(message(), message()),
+    *(
+        serialized(message(**changes))
+        for changes in (
+            {"properties": {"a": "b"}}, {"delay_level": 1}, {"flag": -1}, {"queue_id": -1},
+            {"queue_id": 3}, {"born_timestamp_ms": -1}, {"keys": [""]}, {"keys": ["a b"]},
+            {"keys": ["\x02"]}, {"keys": ["ü"]}, {"keys": ["k" * 9000] * 2}, {"tag": "a|b"},
+            {"tag": " a"}, {"unique_key": "u v"}, {"unique_key": "\x7f"}, {"body": bytes(3001)},
+            {"topic": ""}, {"topic": "none"}, {"topic": "shut"},
+        )
+    ),
+    field(1, message().SerializeToString() + field(1, b"t")),
+    field(1, message().SerializeToString() + field(11, 1)),
+    field(1, message().SerializeToString() + field(1, 1)),
+    field(1, message().SerializeToString() + b"\x40\x81\x00"),
+    serialized(message()) + b"\x00",
+    serialized(message())[:-1],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_plain_messages_take_the_short_cut(two: Two, plain: common_pb2.Message) -> None:
+    request = serialized(plain)
+    stored = two.short.put_plain(request, born_host="1.2.3.4:5")
+    (long,) = two.long.put([one_of(plain)], born_host="1.2.3.4:5")
+    assert stored is not None
+    answer, end = stored
+    assert end == two.short.appended_offset
+    (result,) = writer_pb2.ProduceResponse.FromString(answer).results
+    assert (result.message_id, result.unique_key) == (long.message_id, long.unique_key)
+    assert (result.queue_id, result.queue_offset) == (long.queue_id, long.queue_offset)
+
+
+def one_of(plain: common_pb2.Message) -> Any:
+    return wire.message_of(plain)
+
+
+@pytest.mark.parametrize("request_", NOT_PLAIN, ids=range(len(NOT_PLAIN)))
+def test_everything_else_is_left_alone(two: Two, request_: bytes) -> None:
+    begin = two.short.appended_offset
+    assert two.short.put_plain(request_, born_host="1.2.3.4:5") is None
+    assert two.short.put_plain(serialized(message()), born_host="[2001:db8::7]:5") is None
+    assert two.short.appended_offset == begin
+
+
+def test_a_store_that_is_full_or_closed_refuses_and_stores_nothing(tmp_path: Path) -> None:
+    config = StoreConfig(
+        commit_log_file_size=1 << 20, flush_interval_ms=60_000, unflushed_bytes_max=1
+    )
+    plain = serialized(message())
+    writer = StoreWriter.open(tmp_path / "store", config, clock=Clock())
+    writer.create_topic("t", 1)
+    assert writer.put_plain(plain, born_host="1.2.3.4:5") is not None
+    end = writer.appended_offset
+
+    def full(size: int) -> Any:
+        raise errors.StoreFull("no room")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(writer._engine.log), "flushed_offset", 0, raising=False)
+        patch.setattr(writer._engine.log, "flushed_offset", 0)
+        with pytest.raises(errors.StoreBusy):
+            writer.put_plain(plain, born_host="1.2.3.4:5")
+    with pytest.MonkeyPatch.context() as patch:
+        assert writer.wait_dispatched(end, 10)
+        patch.setattr(writer._engine.log, "flushed_offset", end)
+        patch.setattr(writer._engine.log, "file_for", full)
+        with pytest.raises(errors.StoreFull):
+            writer.put_plain(plain, born_host="1.2.3.4:5")
+    assert writer.appended_offset == end
+    writer.close()
+    with pytest.raises(errors.StoreClosed):
+        writer.put_plain(plain, born_host="1.2.3.4:5")
+
+
+@pytest.mark.parametrize("pool", [False, True], ids=["mapped", "pool"])
+@pytest.mark.parametrize("flush_mode", ["async", "sync"])
+def test_every_mode_serves_what_was_sent(tmp_path: Path, flush_mode: str, pool: bool) -> None:
+    (tmp_path / "shm").mkdir()
+    with ExitStack() as stack:
+        services = stack.enter_context(
+            three_services(
+                tmp_path / "store",
+                flush_mode=flush_mode,
+                transient_pool=pool,
+                transient_pool_directory=str(tmp_path / "shm"),
+                commit_log_file_size=64 << 10,
+            )
+        )
+        create = writer_pb2.CreateTopicRequest(name="t", queue_count=1)
+        services.writer.CreateTopic(create, timeout=20)
+        sent = [b"%03d" % n * 300 for n in range(150)]  # three files
+        ends = []
+        for body in sent:
+            request = writer_pb2.ProduceRequest(messages=[message(body=body)])
+            while True:
+                try:
+                    (result,) = services.writer.Produce(request, timeout=20).results
+                    break
+                except grpc.RpcError as error:  # the next file is still being made
+                    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            ends.append(result.commit_offset)
+            if flush_mode == "sync":
+                status = services.writer.GetWriterStatus(
+                    writer_pb2.GetWriterStatusRequest(), timeout=20
+                )
+                assert status.flushed_offset > result.commit_offset
+        assert ends == sorted(set(ends))
+    assert [record.body for record in records_on_disk(tmp_path / "store")] == sent
+    assert check_queues_match_log(tmp_path / "store") == len(sent)
+
+
+def test_field_numbers_are_those_of_the_contract() -> None:
+    def numbers(kind: Any) -> dict[str, int]:
+        return {each.name: each.number for each in kind.DESCRIPTOR.fields}
+
+    assert numbers(writer_pb2.ProduceRequest) == {"messages": kernels.MESSAGES}
+    assert numbers(writer_pb2.ProduceResponse) == {"results": kernels.RESULTS}
+    known = {
+        "topic": kernels.TOPIC, "body": kernels.BODY, "keys": kernels.KEYS, "tag": kernels.TAG,
+        "queue_id": kernels.QUEUE_ID, "unique_key": kernels.UNIQUE_KEY, "flag": kernels.FLAG,
+        "born_timestamp_ms": kernels.BORN_TIMESTAMP,
+    }  # fmt: skip
+    assert known.items() <= numbers(common_pb2.Message).items()
+    assert numbers(common_pb2.Message).keys() - known == {"properties", "delay_level"}
+    assert numbers(writer_pb2.ProduceResult) == {
+        "topic": kernels.RESULT_TOPIC,
+        "queue_id": kernels.RESULT_QUEUE_ID,
+        "queue_offset": kernels.RESULT_QUEUE_OFFSET,
+        "commit_offset": kernels.RESULT_COMMIT_OFFSET,
+        "message_id": kernels.RESULT_MESSAGE_ID,
+        "unique_key": kernels.RESULT_UNIQUE_KEY,
+        "store_timestamp_ms": kernels.RESULT_STORE_TIMESTAMP,
+    }
+    assert min(limits.KEYS_SIZE_MAX, PROPERTIES_SIZE_MAX - PROPERTY_CRC_SIZE) > (
+        kernels.PROPERTIES_MAX
+    )
+
+
+@given(requests | damaged_requests() | st.binary(max_size=40), st.booleans(), st.data())
+@settings(max_examples=150, deadline=None)
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_kernels_do_what_their_twins_do(request: bytes, property_crc: bool, data: Any) -> None:
+    if len(request) > 2000:
+        return
+    places = [data.draw(st.integers(0, 2**62)) for _ in range(6)]
+    position = data.draw(st.integers(0, 40))
+    left = []
+    for read, write in (
+        (kernels.read_plain, kernels.write_plain),
+        (kernels.read_plain.py_func, kernels.write_plain.py_func),
+    ):
+        scratch = np.zeros(kernels.SCRATCH_SIZE, np.uint8)
+        scratch[: kernels.ANSWER_AT] = np.arange(kernels.ANSWER_AT)
+        begin = kernels.REQUEST_AT
+        scratch[begin : begin + len(request)] = np.frombuffer(request, np.uint8)
+        fields = np.zeros(kernels.FIELD_COUNT, np.int64)
+        dst = np.full(1200, 0xEE, np.uint8)
+        found = [int(v) for v in read(scratch, len(request), 3000, property_crc, fields)]
+        written = []
+        if found[0] >= 0:
+            with np.errstate(over="ignore"):
+                written = [
+                    int(v) for v in write(dst, position, scratch, fields, *places, property_crc)
+                ]
+            if written[0] < 0:
+                assert found[0] > dst.size - position
+            else:
+                end = position + found[0]
+                assert (dst[:position] == 0xEE).all()
+                assert (dst[end:] == 0xEE).all()
+        left.append((found, written, dst.tobytes(), scratch.tobytes(), fields.tolist()))
+    assert left[0] == left[1]
+
+
+@given(damaged_requests() | st.binary(max_size=60))
+@settings(max_examples=600, deadline=None)
+def test_nothing_that_protobuf_refuses_is_plain(request: bytes) -> None:
+    scratch = np.full(kernels.SCRATCH_SIZE, 0x0A, np.uint8)  # what lies behind is read by nobody
+    begin = kernels.REQUEST_AT
+    scratch[begin : begin + len(request)] = np.frombuffer(request, np.uint8)
+    fields = np.zeros(kernels.FIELD_COUNT, np.int64)
+    size, topic_begin, topic_end, queue_id = kernels.read_plain(
+        scratch, len(request), 1 << 20, True, fields
+    )
+    if size < 0:
+        return
+    topic = request[topic_begin - begin : topic_end - begin]
+    try:
+        (parsed,) = writer_pb2.ProduceRequest.FromString(request).messages
+    except DecodeError:
+        with pytest.raises(UnicodeDecodeError):  # the topic's bytes are judged by what they name
+            topic.decode()
+        return
+    assert parsed.topic.encode() == topic
+    assert (parsed.queue_id if parsed.HasField("queue_id") else kernels.ANY_QUEUE) == queue_id
+    assert not parsed.properties and not parsed.delay_level
