@@ -10,13 +10,19 @@ import grpc
 import pytest
 from three_services import three_services
 
-from penstock.v1 import common_pb2, reader_pb2, writer_pb2
+from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2
 from services.reader import budget
 from services.reader.budget import Budget
 from storage.errors import StoreBusy
 
 BODY = b"x" * (200 << 10)
 COUNT = 100
+# A window that stays: one that grows with the connection's speed would take whole streams in.
+FIXED_WINDOW = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 64 << 10),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +80,11 @@ async def test_a_taker_in_vain_is_refused_and_holds_nothing() -> None:
 def test_stalled_streams_are_bounded_and_gone_with_their_callers(tmp_path: Path) -> None:
     """With room for two answers, streams beyond are refused until the stalled ones are gone."""
     changes = {"stream_bytes_max": 2 << 20, "pull_bytes_max": 1 << 20}
-    with three_services(tmp_path / "store", reader_changes=changes) as services:
+    with (
+        three_services(tmp_path / "store", reader_changes=changes) as services,
+        grpc.insecure_channel(services.processes["reader"].address, FIXED_WINDOW) as channel,
+    ):
+        reader = reader_pb2_grpc.ReaderStub(channel)
         create = writer_pb2.CreateTopicRequest(name="t", queue_count=1)
         services.writer.CreateTopic(create, timeout=20)
         for _ in range(COUNT // 10):
@@ -83,7 +93,7 @@ def test_stalled_streams_are_bounded_and_gone_with_their_callers(tmp_path: Path)
 
         def stream() -> Any:
             request = reader_pb2.PullStreamRequest(topic="t", max_bytes=1 << 20)
-            return services.reader.PullStream(request, timeout=100)
+            return reader.PullStream(request, timeout=100)
 
         stalled, refused = [], None
         while refused is None:
