@@ -34,7 +34,7 @@ from pipeline.plan import LogPiece, QueueKey, StorePlan
 from pipeline.progress import job_progress
 from pipeline.queue_files import QueueFiles
 from pipeline.runs import by_queue
-from pipeline.store_files import QUEUE_DIRECTORY, StoreFiles
+from pipeline.store_files import StoreFiles
 from pipeline.store_lock import is_in_use
 from pipeline.store_settings import deleted_topics
 from pipeline.work import (
@@ -264,7 +264,7 @@ def _run(
 
 
 def _queue_of(store: str, key: QueueKey) -> QueueFiles:
-    return QueueFiles.whole(place_of(store) / QUEUE_DIRECTORY / key[0] / str(key[1]))
+    return QueueFiles.of(place_of(store), *key)
 
 
 def _part(out: Path | None, store: str, name: str) -> Path | None:

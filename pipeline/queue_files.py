@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.places import Place, read_at
-from pipeline.store_files import DataFile, list_files, units_in
+from pipeline.store_files import QUEUE_DIRECTORY, DataFile, list_files, units_in
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 
 Unit = tuple[int, int, int]
@@ -29,6 +29,11 @@ class QueueFiles:
     def whole(cls, directory: Place) -> QueueFiles:
         """List a queue's files to read any unit of them; ``begin`` and ``end`` are 0."""
         return cls(tuple(list_files(directory)), 0, 0)
+
+    @classmethod
+    def of(cls, root: Place, topic: str, queue_id: int) -> QueueFiles:
+        """List the files of a queue of the store at ``root``, to read any unit of them."""
+        return cls.whole(root / QUEUE_DIRECTORY / topic / str(queue_id))
 
     @classmethod
     def open(cls, directory: Place, min_offset: int, end_offset: int) -> QueueFiles:

@@ -20,7 +20,7 @@ import numpy as np
 from pipeline.plan import QueueKey
 from pipeline.queue_files import QueueFiles
 from pipeline.runs import QueueRun, consecutive
-from pipeline.store_files import QUEUE_DIRECTORY, UNIT_DTYPE, StoreFiles
+from pipeline.store_files import UNIT_DTYPE, StoreFiles
 from pipeline.walk import Hole
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import file_name
@@ -185,7 +185,7 @@ def finish_queue(directory: Path, plan: QueuePlan, held: QueueFiles | None, file
 
 def held_queue(store: StoreFiles, key: QueueKey) -> QueueFiles:
     """Return a store's queue as it is, every unit of it."""
-    return QueueFiles.whole(store.root / QUEUE_DIRECTORY / key[0] / str(key[1]))
+    return QueueFiles.of(store.root, *key)
 
 
 def misplaced(plans: Sequence[QueuePlan]) -> Iterator[tuple[tuple[QueueKey, int], int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from pipeline.places import ByteArray as ByteArray
 from pipeline.places import Place, Url, entries, place_of, read_at
 from pipeline.places import map_file as map_file
 from storage.format import checkpoint
-from storage.format.checkpoint import IndexerSlot, UnknownVersion, WriterSlot
+from storage.format.checkpoint import UnknownVersion, WriterSlot
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import parse_file_name
 from storage.format.record import Verdict, check_record
@@ -163,22 +164,23 @@ class StoreFiles:
         if live[0] == checkpoint.WRITER_LIVE_MAGIC and low_high.hex() == boot:
             min_offset, confirm, dispatched = live[6], live[10], live[11]
             return Bounds(max(min_offset, start), confirm, min(dispatched, confirm))
-        newest = max(whole, key=lambda slot: slot.sequence)
+        newest = checkpoint.newest_slot(whole)
         return Bounds(
             start, newest.flushed_offset, min(newest.dispatched_offset, newest.flushed_offset)
         )
 
-    def _writer_slots(self) -> list[WriterSlot]:
+    def _writer_slots(self) -> dict[int, WriterSlot]:
         """Return the writer's whole slots, none if a broker has run since."""
+        with self._versions_known():
+            slots = checkpoint.writer_slots(self.page)
+        return slots if checkpoint.is_ours(self.page, slots) else {}
+
+    @contextmanager
+    def _versions_known(self) -> Iterator[None]:
         try:
-            slots = [WriterSlot.decode(self.page, at) for at in checkpoint.WRITER_SLOT_POSITIONS]
+            yield
         except UnknownVersion as error:
             raise NotAStore(f"{self.root}: {error}; use the Penstock that wrote it") from error
-        whole = [slot for slot in slots if slot is not None]
-        ours = {slot.broker_fields for slot in whole} | {
-            slot.broker_fields_before for slot in whole
-        }
-        return whole if checkpoint.writer_broker_fields(self.page) in ours else []
 
     def stated_index_end(self) -> int | None:
         """Return up to where our indexer says that every key is durably in the index.
@@ -188,13 +190,12 @@ class StoreFiles:
         bounds = self.stated_bounds()
         if bounds is None:
             return None
-        store_id = max(self._writer_slots(), key=lambda slot: slot.sequence).store_id
-        try:
-            slots = [IndexerSlot.decode(self.page, at) for at in checkpoint.INDEXER_SLOT_POSITIONS]
-        except UnknownVersion as error:
-            raise NotAStore(f"{self.root}: {error}; use the Penstock that wrote it") from error
-        newest = max((slot for slot in slots if slot), key=lambda slot: slot.sequence, default=None)
-        if newest is None or newest.store_id != store_id:
+        with self._versions_known():
+            slots = checkpoint.indexer_slots(self.page)
+        if not slots:
+            return 0
+        newest = checkpoint.newest_slot(slots)
+        if newest.store_id != checkpoint.newest_slot(self._writer_slots()).store_id:
             return 0
         return min(newest.indexed_offset, bounds.end_offset)
 

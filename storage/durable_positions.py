@@ -6,6 +6,8 @@ checksum counts as absent. A slot is raised only by its owner, after its own syn
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from struct import pack_into
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -14,8 +16,6 @@ from storage.format import checkpoint as layout
 from storage.format.checkpoint import BrokerFields, IndexerSlot, UnknownVersion, WriterSlot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from storage.files.filesystem import File
 
 
@@ -68,14 +68,9 @@ class DurableSlots:
         slots = self._writer_slots(page)
         if not slots:
             return DurablePositions(False, False, b"", 0, 0, 0)
-        ours = {
-            fields
-            for slot in slots.values()
-            for fields in (slot.broker_fields, slot.broker_fields_before)
-        }
-        newest = _newest(slots)
+        newest = layout.newest_slot(slots)
         return DurablePositions(
-            layout.writer_broker_fields(page) in ours,
+            layout.is_ours(page, slots),
             newest.clean, newest.store_id, newest.flushed_offset, newest.dispatched_offset,
             newest.unit_count,
         )  # fmt: skip
@@ -128,7 +123,7 @@ class DurableSlots:
         slots = self._indexer_slots(bytes(self._bytes))
         if not slots:
             return DurableIndex(False, False, b"", 0, 0, bytes(40))
-        newest = _newest(slots)
+        newest = layout.newest_slot(slots)
         return DurableIndex(
             True, newest.clean, newest.store_id,
             newest.indexed_offset, newest.file_name, newest.file_header,
@@ -166,28 +161,23 @@ class DurableSlots:
         self._words[position // 8] = memoryview(swapped).cast("q")[0]
 
     def _writer_slots(self, page: bytes) -> dict[int, WriterSlot]:
-        return _whole_slots(page, layout.WRITER_SLOT_POSITIONS, WriterSlot.decode)
+        with _versions_known():
+            return layout.writer_slots(page)
 
     def _indexer_slots(self, page: bytes) -> dict[int, IndexerSlot]:
-        return _whole_slots(page, layout.INDEXER_SLOT_POSITIONS, IndexerSlot.decode)
+        with _versions_known():
+            return layout.indexer_slots(page)
 
 
 _Slot = TypeVar("_Slot", WriterSlot, IndexerSlot)
 
 
-def _whole_slots(
-    page: bytes, positions: tuple[int, int], decode: Callable[[bytes, int], _Slot | None]
-) -> dict[int, _Slot]:
-    """Return the slots whose CRC is right, by position in the page."""
+@contextmanager
+def _versions_known() -> Iterator[None]:
     try:
-        slots = {position: decode(page, position) for position in positions}
+        yield
     except UnknownVersion as error:
         raise UnsupportedFormat(str(error)) from error
-    return {position: slot for position, slot in slots.items() if slot is not None}
-
-
-def _newest(slots: dict[int, _Slot]) -> _Slot:
-    return max(slots.values(), key=lambda slot: slot.sequence)
 
 
 def _next_slot(slots: dict[int, _Slot], positions: tuple[int, int]) -> tuple[int, int]:

@@ -84,9 +84,10 @@ Indexer slots, little-endian, at bytes 2560 and 3072::
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 from zlib import crc32
 
 PAGE_SIZE: Final = 4096
@@ -221,6 +222,39 @@ class IndexerSlot:
             if _is_known(magic, INDEXER_SLOT_MAGIC, version)
             else None
         )
+
+
+_Slot = TypeVar("_Slot", WriterSlot, IndexerSlot)
+
+
+def writer_slots(page: bytes) -> dict[int, WriterSlot]:
+    """Return the writer's whole slots, by position in the page. Raises UnknownVersion."""
+    return _whole_slots(page, WRITER_SLOT_POSITIONS, WriterSlot.decode)
+
+
+def indexer_slots(page: bytes) -> dict[int, IndexerSlot]:
+    """Return the indexer's whole slots, by position in the page. Raises UnknownVersion."""
+    return _whole_slots(page, INDEXER_SLOT_POSITIONS, IndexerSlot.decode)
+
+
+def newest_slot(slots: Mapping[int, _Slot]) -> _Slot:
+    """Return the slot that was stored last; there is at least one."""
+    return max(slots.values(), key=lambda slot: slot.sequence)
+
+
+def is_ours(page: bytes, slots: Mapping[int, WriterSlot]) -> bool:
+    """Whether bytes 0-39 are as one of the slots left or found them: no broker has run since."""
+    return any(
+        writer_broker_fields(page) in (slot.broker_fields, slot.broker_fields_before)
+        for slot in slots.values()
+    )
+
+
+def _whole_slots(
+    page: bytes, positions: tuple[int, int], decode: Callable[[bytes, int], _Slot | None]
+) -> dict[int, _Slot]:
+    slots = {position: decode(page, position) for position in positions}
+    return {position: slot for position, slot in slots.items() if slot is not None}
 
 
 def _with_crc(data: bytes) -> bytes:
