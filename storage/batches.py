@@ -16,12 +16,12 @@ from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch, check_few
 from storage.kernels.columns import BODY_LENGTH, STOP_END, STOP_ROWS_FULL, Stop, new_rows
+from storage.kernels.jit import FEW_BYTES
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
 ROWS_FIRST: Final = 1_024
-FEW_BYTES: Final = 128 << 10  # checked in less time than a hand-over of the GIL takes
 
 QueueKey = tuple[bytes, int]  # topic, queue id
 

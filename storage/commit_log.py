@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,13 @@ from storage.errors import InvalidMessage
 from storage.format.record import encode_blank
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.batch import place_few, place_records
+from storage.kernels.jit import FEW_BYTES
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
     from storage.files.mapped_file import MappedFile
     from storage.files.mapped_file_queue import MappedFileQueue
 
-FEW_BYTES: Final = 128 << 10  # placed in less time than a hand-over of the GIL takes
 NextFile = Callable[[int], "MappedFile"]
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from storage.kernels import columns, scan
+from storage.kernels.jit import FEW_BYTES
 from storage.log_walk import Records
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
 ROWS_MAX: Final = 8_192
-FEW_BYTES: Final = 128 << 10  # read in less time than a hand-over of the GIL takes
 
 
 class LogFiles(Protocol):

@@ -35,6 +35,7 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
+from storage.kernels.jit import FEW_BYTES
 from storage.kernels.queue import (
     RUN_COLUMN_COUNT,
     build_units,
@@ -47,7 +48,6 @@ from storage.kernels.queue import (
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
-FEW_BYTES: Final = 128 << 10  # scanned and built in less time than a hand-over of the GIL takes
 FEW_ROWS: Final = 1_024  # built in less time than a hand-over of the GIL takes
 
 Rows = npt.NDArray[np.int64]  # n x COLUMN_COUNT

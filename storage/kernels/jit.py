@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 from numba import config, njit, types
@@ -35,6 +35,10 @@ R = TypeVar("R")
 
 KERNELS_DIRECTORY = Path(__file__).parent
 SOURCE_DIRECTORIES = (KERNELS_DIRECTORY, KERNELS_DIRECTORY.parent / "format")
+
+# What a kernel works through in less time than a hand-over of the interpreter lock takes: up to here
+# its twin that keeps the lock is the faster one.
+FEW_BYTES: Final = 128 << 10
 
 # Conversions as kernels use them: numba needs the sized types, mypy sees plain integers.
 i64 = cast("Callable[[Any], int]", np.int64)

@@ -45,6 +45,7 @@ from storage.kernels.encode import (
     write_pair,
 )
 from storage.kernels.jit import (
+    FEW_BYTES,
     WRITABLE_BYTES,
     WRITABLE_INT64S,
     boolean,
@@ -82,7 +83,7 @@ RESULT_MESSAGE_ID: Final = 5
 RESULT_UNIQUE_KEY: Final = 6
 RESULT_STORE_TIMESTAMP: Final = 7
 
-REQUEST_SIZE_MAX: Final = 128 << 10  # stored in less time than a hand-over of the GIL takes
+REQUEST_SIZE_MAX: Final = FEW_BYTES
 PROPERTIES_MAX: Final = 16 << 10  # below every limit on the sizes of keys, tag and unique key
 MADE_KEY_SIZE: Final = 32
 UNIQUE_HEAD_SIZE: Final = 12  # of a made key, by the store's address and process
