@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 
@@ -31,6 +32,14 @@ FRAMES_WARMED: Final = 12_000  # of all rounds together: 0.8 of a commit log fil
 WARM_WAIT_S: Final = 60.0
 STREAM: Final = "/penstock.v1.Writer/ProduceStream"
 UNARY: Final = "/penstock.v1.Writer/Produce"
+
+
+class Channels(NamedTuple):
+    """To the writer, with its stub, and to the echo server that is its limit."""
+
+    stub: Any
+    ours: grpc.aio.Channel
+    limit: grpc.aio.Channel
 
 
 def batches() -> list[bytes]:
@@ -65,31 +74,51 @@ def message() -> bytes:
     ).SerializeToString()
 
 
-async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Measure]:
-    """Time both forms of producing against a running writer and echo server."""
-    frames, request = batches(), message()
+@asynccontextmanager
+async def channels(writer: str, transport: str) -> AsyncIterator[Channels]:
+    """Connect to a running writer and to an echo server, and make the topic."""
     async with (
         grpc.aio.insecure_channel(writer, echo.CLIENT_OPTIONS) as ours,
         grpc.aio.insecure_channel(transport, echo.CLIENT_OPTIONS) as limit,
     ):
         stub = echo.stub(writer_pb2_grpc.WriterStub, ours)
         await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=QUEUES))
+        yield Channels(stub, ours, limit)
+
+
+async def measure_stream(
+    to: Channels, name: str, frames: list[bytes], *, count: int, rounds: int
+) -> echo.Measure:
+    """Time ``count`` frames a round on a stream."""
+    return await echo.alternate(
+        name,
+        "frames/s",
+        0.7,
+        lambda: echo.time_sink(to.ours, STREAM, frames, count=count, in_flight=IN_FLIGHT),
+        lambda: echo.time_sink(to.limit, echo.SINK, frames, count=count, in_flight=IN_FLIGHT),
+        rounds=rounds,
+    )
+
+
+async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Measure]:
+    """Time both forms of producing against a running writer and echo server."""
+    frames, request = batches(), message()
+    async with channels(writer, transport) as to:
         return [
-            await echo.alternate(
+            await measure_stream(
+                to,
                 f"produce stream, {len(frames[0]) // 1024} KiB batches",
-                "frames/s",
-                0.7,
-                lambda: echo.time_sink(ours, STREAM, frames, count=FRAMES, in_flight=IN_FLIGHT),
-                lambda: echo.time_sink(limit, echo.SINK, frames, count=FRAMES, in_flight=IN_FLIGHT),
+                frames,
+                count=FRAMES,
                 rounds=rounds,
             ),
             await echo.alternate(
                 "produce, one message a call, 64 in flight",
                 "calls/s",
                 0.75,
-                lambda: echo.time_unary(ours, UNARY, request, calls=CALLS, in_flight=IN_FLIGHT),
+                lambda: echo.time_unary(to.ours, UNARY, request, calls=CALLS, in_flight=IN_FLIGHT),
                 lambda: echo.time_unary(
-                    limit, echo.UNARY, request, calls=CALLS, in_flight=IN_FLIGHT
+                    to.limit, echo.UNARY, request, calls=CALLS, in_flight=IN_FLIGHT
                 ),
                 rounds=rounds,
             ),
@@ -101,25 +130,18 @@ async def measure_warmed(
 ) -> list[echo.Measure]:
     """Time the stream against a running writer which warms whole files, once it has."""
     frames = batches()
-    count = min(FRAMES, FRAMES_WARMED // (rounds + 1))
-    async with (
-        grpc.aio.insecure_channel(writer, echo.CLIENT_OPTIONS) as ours,
-        grpc.aio.insecure_channel(transport, echo.CLIENT_OPTIONS) as limit,
-    ):
-        stub = echo.stub(writer_pb2_grpc.WriterStub, ours)
-        await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=QUEUES))
+    async with channels(writer, transport) as to:
         # With the first append the second file is made, which must not be warmed in a round.
-        await echo.time_sink(ours, STREAM, frames, count=1, in_flight=1)
+        await echo.time_sink(to.ours, STREAM, frames, count=1, in_flight=1)
         await wait_until_warmed(log, files=2)
-        measured = await echo.alternate(
+        measured = await measure_stream(
+            to,
             f"produce stream, files warmed whole, {len(frames[0]) // 1024} KiB",
-            "frames/s",
-            0.7,
-            lambda: echo.time_sink(ours, STREAM, frames, count=count, in_flight=IN_FLIGHT),
-            lambda: echo.time_sink(limit, echo.SINK, frames, count=count, in_flight=IN_FLIGHT),
+            frames,
+            count=min(FRAMES, FRAMES_WARMED // (rounds + 1)),
             rounds=rounds,
         )
-        last = await stub.ProduceBatch(writer_pb2.ProduceBatchRequest.FromString(frames[0]))
+        last = await to.stub.ProduceBatch(writer_pb2.ProduceBatchRequest.FromString(frames[0]))
         if last.end_commit_offset > LOG_FILE_BYTES:
             raise RuntimeError(f"the rounds went on in another file, to {last.end_commit_offset}")
         return [measured]
