@@ -111,23 +111,6 @@ class CommitLog:
         self.mark_appended(file, end)
         return commit_offset
 
-    def make_room(self, size: int) -> int:
-        """Return the commit offset of a record of ``size`` bytes if it is appended next.
-
-        Rolls if need be. Raises StoreBusy or StoreFull, and then nothing was stored.
-        """
-        file = self.file_for(size)
-        return file.start_offset + file.appended_position
-
-    def append_record(self, record: bytearray) -> None:
-        """Place the one complete record that ``make_room`` was called for."""
-        file = self._tail
-        assert file is not None
-        position = file.appended_position
-        end = position + len(record)
-        file.write_array.data[position:end] = record
-        self.mark_appended(file, end)
-
     def mark_appended(self, file: MappedFile, end: int) -> int:
         """Publish what was stored to the file that ``file_for`` gave, up to position ``end``.
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -51,11 +51,16 @@ from storage.transactions import Transactions
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
+    from storage.files.mapped_file import MappedFile
     from storage.recovery import Recovered
     from storage.topics import TopicConfig
 
 BUSY_RETRY_MS: Final = 20
 LOCAL_HOST: Final = "127.0.0.1:0"
+
+Written = TypeVar("Written")
+Write = Callable[["MappedFile", int, int, int], Written]
+"""Stores a record at the file's appended position, given queue id, queue offset and store time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,28 +223,31 @@ class StoreWriter:
         """Append one message; what its encoder made needs no check by a kernel."""
         encoded, unique_key, queue_id = self._encoder.encode(message, born_host)
         record = bytearray(encoded)
-        engine = self._engine
-        host = engine.store_host
-        key = (message.topic.encode(), queue_id)
-        engine.log.check_size(len(record))
-        with self._append_lock:
-            self._admit(len(record))
-            self._check_queue(key)
-            queue_offset = self._next_offset(key)
-            store_timestamp_ms = self._clock.now_ms()
-            commit_offset = engine.log.make_room(len(record))
+        size = len(record)
+        host = self._engine.store_host
+
+        def write(
+            file: MappedFile, queue_id: int, queue_offset: int, store_timestamp_ms: int
+        ) -> PutResult:
+            position = file.appended_position
+            commit_offset = file.start_offset + position
             complete_record(
                 record, queue_offset=queue_offset, commit_offset=commit_offset,
                 store_timestamp_ms=store_timestamp_ms, store_host=host,
                 property_crc=self._config.append_property_crc,
             )  # fmt: skip
-            engine.log.append_record(record)
-            self._next_offsets[key] = queue_offset + 1
-            engine.appended(store_timestamp_ms)
-        return PutResult(
-            message.topic, queue_id, queue_offset, commit_offset,
-            encode_message_id(host, commit_offset), unique_key, store_timestamp_ms,
-        )  # fmt: skip
+            file.write_array.data[position : position + size] = record
+            return PutResult(
+                message.topic, queue_id, queue_offset, commit_offset,
+                encode_message_id(host, commit_offset), unique_key, store_timestamp_ms,
+            )  # fmt: skip
+
+        key = (message.topic.encode(), queue_id)
+        self._engine.log.check_size(size)
+        with self._append_lock:
+            self._admit(size)
+            self._check_queue(key)
+            return self._append_one(key, size, write)[0]
 
     def put_plain(self, request: bytes, *, born_host: str) -> tuple[bytes, int] | None:
         """Append the message of a serialized ProduceRequest; does not wait for durability.
@@ -252,21 +260,28 @@ class StoreWriter:
         plain = self._plain
         if plain is None:
             return None
-        engine = self._engine
         with self._append_lock:
             found = plain.read(request, born_host)
             if found is None:
                 return None
             key, size = found
             self._admit(size)
-            queue_offset = self._next_offset(key)
-            store_timestamp_ms = self._clock.now_ms()
-            file = engine.log.file_for(size)
-            answer = plain.write(file, key[1], queue_offset, store_timestamp_ms)
-            end = engine.log.mark_appended(file, file.appended_position + size)
-            self._next_offsets[key] = queue_offset + 1
-            engine.appended(store_timestamp_ms)
-        return answer, end
+            return self._append_one(key, size, plain.write)
+
+    def _append_one(self, key: QueueKey, size: int, write: Write[Written]) -> tuple[Written, int]:
+        """Append the record of ``size`` bytes that ``write`` stores; return its result, and the end.
+
+        Runs under the append lock. Raises StoreBusy or StoreFull, and then nothing was stored.
+        """
+        log = self._engine.log
+        queue_offset = self._next_offset(key)
+        store_timestamp_ms = self._clock.now_ms()
+        file = log.file_for(size)
+        written = write(file, key[1], queue_offset, store_timestamp_ms)
+        end = log.mark_appended(file, file.appended_position + size)
+        self._next_offsets[key] = queue_offset + 1
+        self._engine.appended(store_timestamp_ms)
+        return written, end
 
     def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
         """Append records that a client encoded, all or none; does not wait for durability.
