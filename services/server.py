@@ -30,6 +30,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs miss it
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RAW: Final = "_takes_raw_bytes"
+CANCEL_SECONDS: Final = 1.0  # from a failed write until gRPC cancels the call whose caller has gone
 _INTERNAL: Final = "internal error; the service's log has it under this request id"
 
 
@@ -190,6 +191,8 @@ class RpcServer:
         ):
             raise error
         request_id = logs.request_id(context.invocation_metadata())
+        if isinstance(error, grpc.aio.InternalError):
+            await asyncio.sleep(CANCEL_SECONDS)  # raises CancelledError, unless the caller is there
         if isinstance(error, DecodeError):
             error = status.InvalidArgument("request", f"the bytes are not a request of {name}")
         if isinstance(error, StoreError):
@@ -210,14 +213,17 @@ class RpcServer:
                 peer=context.peer(),
                 exc_info=error,
             )
-        await context.abort(
-            code,
-            message,
-            trailing_metadata=(
-                (status.STATUS_DETAILS_KEY, whole.SerializeToString()),
-                (logs.REQUEST_ID_KEY, request_id),
-            ),
-        )
+        try:
+            await context.abort(
+                code,
+                message,
+                trailing_metadata=(
+                    (status.STATUS_DETAILS_KEY, whole.SerializeToString()),
+                    (logs.REQUEST_ID_KEY, request_id),
+                ),
+            )
+        except grpc.aio.InternalError as gone:
+            raise asyncio.CancelledError from gone  # nobody is left to be told
 
     def _log_call(
         self, name: str, context: Context, code: str, started: float | None, **fields: Any
