@@ -22,6 +22,8 @@ _QUERY_TAG: Final = bytes(
 _STORED_TAG: Final = bytes(
     [(writer_pb2.ProduceStreamResponse.STORED_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
 )
+Parts = tuple[bytes | memoryview, ...]  # of one serialized message, one behind the other
+
 PULL_STATUS_OF: Final[dict[PullStatus, Any]] = {
     status: reader_pb2.PullStatus.Value(status.name) for status in PullStatus
 }
@@ -59,21 +61,21 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def pull_response(head: reader_pb2.PullResponse, slices: Sequence[memoryview]) -> bytes:
-    """Return a serialized PullResponse with ``slices`` as its records, copied once."""
+def pull_response(head: reader_pb2.PullResponse, slices: Sequence[memoryview]) -> Parts:
+    """Return a serialized PullResponse with ``slices`` as its records, in parts to be joined."""
     return _with_records(head.SerializeToString(), _PULL_TAG, slices)
 
 
 def query_response(head: reader_pb2.QueryByKeyResponse, slices: Sequence[memoryview]) -> bytes:
     """Return a serialized QueryByKeyResponse with ``slices`` as its records, copied once."""
-    return _with_records(head.SerializeToString(), _QUERY_TAG, slices)
+    return b"".join(_with_records(head.SerializeToString(), _QUERY_TAG, slices))
 
 
-def _with_records(head: bytes, tag: bytes, slices: Sequence[memoryview]) -> bytes:
+def _with_records(head: bytes, tag: bytes, slices: Sequence[memoryview]) -> Parts:
     length = sum(map(len, slices))
     if length == 0:
-        return head
-    return b"".join((head, tag, varint(length), *slices))
+        return (head,)
+    return (head, tag, varint(length), *slices)
 
 
 def message_of(message: common_pb2.Message) -> Message:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -96,7 +99,12 @@ class PullResult:
     record_count: int = 0
     slices: tuple[memoryview, ...] = ()
     damaged: tuple[Damage, ...] = ()
-    queue_offsets: tuple[int, ...] = ()
+    queue_offset_parts: tuple[npt.NDArray[np.int64], ...] = field(default=(), compare=False)
+
+    @property
+    def queue_offsets(self) -> tuple[int, ...]:
+        """Queue offset of each record, in order."""
+        return tuple(int(offset) for part in self.queue_offset_parts for offset in part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

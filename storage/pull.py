@@ -26,6 +26,7 @@ from storage.message import Damage, PullResult, PullStatus
 JOIN_FROM: Final = 9  # as many separate pieces are worth one copy,
 JOIN_BELOW: Final = 8 << 10  # when they are shorter than this on average
 NO_LIMIT: Final = 1 << 62
+BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java trims: no other white space
 
 _NO_CODES: Final = np.empty(0, np.int64)
 _NO_TEXTS: Final = np.empty(0, np.uint8)
@@ -64,15 +65,19 @@ BROKER: Final = PullPolicy(
 
 
 class TagFilter:
-    """A tag expression: ``""`` or ``*`` for all, else tags joined by ``||``."""
+    """A tag expression: ``""`` or ``*`` for all, else tags joined by ``||``.
+
+    Raises InvalidMessage for one of separators alone, which a broker refuses, too.
+    """
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
         self.matches_all = expression in ("", "*")
         tags: list[str] = []
         if not self.matches_all:
-            tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
-            if not expression.replace("|", ""):
+            parts = (part.strip(BLANKS) for part in expression.split("||"))
+            tags = [tag for tag in parts if tag]
+            if not expression.replace("||", ""):
                 raise InvalidMessage("tag_expression", f"no tag in {expression!r}; use * for all")
         self.tags = tuple(dict.fromkeys(tags))
         self.codes: npt.NDArray[np.int64] = np.array(
@@ -276,12 +281,12 @@ class _Pull:
         self, parts: list[npt.NDArray[np.int64]], event: int, next_offset: int, bounds: _Bounds
     ) -> PullResult:
         damaged: list[Damage] = []
-        queue_offsets: list[int] = []
-        for chosen in parts:
-            states = chosen[:, kernels.STATE]
-            if self._records != sum(map(len, parts)):
-                damaged += [_damage(row) for row in chosen[states >= kernels.DAMAGED].tolist()]
-            queue_offsets += chosen[states == kernels.GOOD, kernels.QUEUE_OFFSET].tolist()
+        good_parts = parts
+        if self._records != sum(map(len, parts)):
+            good_parts = [part[part[:, kernels.STATE] == kernels.GOOD] for part in parts]
+            for part in parts:
+                bad = part[part[:, kernels.STATE] >= kernels.DAMAGED]
+                damaged += [_damage(row) for row in bad.tolist()]
         if self._records or damaged:
             status = PullStatus.FOUND
         elif self._gone or (event == kernels.REMOVED and not parts):
@@ -296,7 +301,7 @@ class _Pull:
             record_count=self._records,
             slices=join_pieces(self._pieces, self._bytes),
             damaged=tuple(damaged),
-            queue_offsets=tuple(queue_offsets),
+            queue_offset_parts=tuple(part[:, kernels.QUEUE_OFFSET] for part in good_parts),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ MAX_BYTES_DEFAULT: Final = 1 << 20
 NO_END: Final = 1 << 62
 _STREAM_MESSAGES_MAX: Final = 1 << 20
 _FOLLOW_LOOK_SECONDS: Final = 60.0
+_WARM_SECONDS: Final = 1.0  # pages that were read so lately are in memory still
 _MORE_MAY_COME: Final = frozenset(
     {PullStatus.OFFSET_OVERFLOW_ONE, PullStatus.NO_MESSAGE_IN_QUEUE, PullStatus.NO_MATCHED_MESSAGE}
 )
@@ -102,12 +104,26 @@ class Question:
 
 
 class Answer(NamedTuple):
-    """A serialized response, and what decides whether it is one to give."""
+    """A serialized response, and what decides whether it is one to give.
+
+    Its records are views of the log's pages until they are joined, best by the thread that writes
+    the answer: what it has just copied is in its processor's cache when the transport copies it.
+    """
 
     status: PullStatus
     next_offset: int
     at_end: bool  # of what is visible of the queue
-    data: bytes
+    parts: wire.Parts
+    read_at: float  # by the monotonic clock
+
+    @property
+    def size(self) -> int:
+        """Bytes of the response."""
+        return sum(map(len, self.parts))
+
+    def joined(self) -> bytes:
+        """Return the response."""
+        return b"".join(self.parts)
 
 
 class Pulls:
@@ -149,7 +165,7 @@ class Pulls:
                 pending = 0
                 continue
             if answer.status not in _MORE_MAY_COME or left <= 0 or self._draining.is_set():
-                return answer.data
+                return answer.joined()
             if (
                 answer.status is PullStatus.NO_MATCHED_MESSAGE
                 and answer.next_offset > question.queue_offset
@@ -179,31 +195,31 @@ class Pulls:
                 if not question.is_answered and self._budget.try_take(question.max_bytes):
                     ahead = self.run(self._ask, question)
                 try:
-                    await context.write(answer.data)
+                    await context.write(await self._joined(answer))
                 except BaseException:
                     if ahead is not None:
                         ahead.cancel()
                         self._budget.give(question.max_bytes)
                     raise
                 finally:
-                    self._budget.give(len(answer.data))
+                    self._budget.give(answer.size)
                 if question.is_answered:
                     return
                 answer = await (
                     self._held(question) if ahead is None else self._settled(ahead, question)
                 )
                 continue
-            self._budget.give(len(answer.data))  # small, or not to be written
+            self._budget.give(answer.size)  # small, or not to be written
             if status is PullStatus.NO_MATCHED_MESSAGE and moved:
                 question = question.at(answer.next_offset)
                 if question.is_answered:
-                    await context.write(answer.data)
+                    await context.write(answer.joined())
                     return
             elif pending:
                 await self._catch_up.visible(pending, context)
                 pending = 0
             elif not follow or status not in _MORE_MAY_COME:
-                await context.write(answer.data)  # the status that ended it, and where to go on
+                await context.write(answer.joined())  # the status that ended it, and where to go on
                 return
             elif self._draining.is_set():
                 raise Draining
@@ -217,12 +233,18 @@ class Pulls:
         await self._budget.take(question.max_bytes)
         return await self._settled(self.run(self._ask, question), question)
 
+    async def _joined(self, answer: Answer) -> bytes:
+        """Return a response, joined where a page that is not in memory any more stops nobody."""
+        if time.monotonic() - answer.read_at > _WARM_SECONDS:
+            return await self.run(answer.joined)
+        return answer.joined()
+
     async def _settled(self, asked: asyncio.Future[Answer], question: Question) -> Answer:
         """Await an answer, and give back what was taken for it and is not needed."""
         held = 0
         try:
             answer = await asked
-            held = len(answer.data)
+            held = answer.size
             return answer
         finally:
             self._budget.give(question.max_bytes - held)
@@ -246,11 +268,12 @@ class Pulls:
             result.next_offset,
             result.next_offset >= result.max_offset,
             pull_answer(result, decode=question.decode),
+            time.monotonic(),
         )
 
 
-def pull_answer(result: PullResult, *, decode: bool) -> bytes:
-    """Return a serialized PullResponse."""
+def pull_answer(result: PullResult, *, decode: bool) -> wire.Parts:
+    """Return a serialized PullResponse in parts."""
     head = reader_pb2.PullResponse(
         status=wire.PULL_STATUS_OF[result.status],
         next_offset=result.next_offset,
@@ -265,4 +288,4 @@ def pull_answer(result: PullResult, *, decode: bool) -> bytes:
     head.record_count = len(decoded)
     head.decoded.extend(decoded)
     head.damaged.extend(damaged)
-    return head.SerializeToString()
+    return (head.SerializeToString(),)

@@ -46,7 +46,7 @@ def test_any_bytes_are_a_request_or_a_decode_error_as_for_protobuf(data: bytes) 
 def test_answers_with_slices_are_valid_protobuf(pieces: list[bytes], next_offset: int) -> None:
     slices = [memoryview(piece) for piece in pieces]
     head = reader_pb2.PullResponse(status=reader_pb2.FOUND, next_offset=next_offset)
-    pull = reader_pb2.PullResponse.FromString(wire.pull_response(head, slices))
+    pull = reader_pb2.PullResponse.FromString(b"".join(wire.pull_response(head, slices)))
     assert (pull.records, pull.next_offset) == (b"".join(pieces), next_offset)
     query_head = reader_pb2.QueryByKeyResponse(next_page_token="t")
     query = reader_pb2.QueryByKeyResponse.FromString(wire.query_response(query_head, slices))
