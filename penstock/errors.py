@@ -5,7 +5,7 @@
     │   ├── InvalidArgument      ``field`` or ``record_index`` names what is wrong
     │   │   └── QueueNotFound    the topic has fewer queues
     │   ├── NotFound
-    │   │   ├── TopicNotFound    create it first
+    │   │   ├── TopicNotFound    there is no topic of that name
     │   │   ├── MessageNotFound  nothing is stored under that id
     │   │   └── StageNotFound    a commit names an attempt that is not staged
     │   ├── TopicExists          a topic of that name exists

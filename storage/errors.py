@@ -68,10 +68,10 @@ class StoreBusy(StoreError):
 
 
 class TopicNotFound(StoreError):
-    """The topic is not in the topic table."""
+    """The topic is not in the topic table; ``to_send`` when a message was to go there."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic!r} does not exist; create it first")
+    def __init__(self, topic: str, *, to_send: bool = False) -> None:
+        super().__init__(f"there is no topic {topic!r}{'; create it first' if to_send else ''}")
         self.topic = topic
 
 

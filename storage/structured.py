@@ -79,7 +79,7 @@ class MessageEncoder:
         topic = self._met.get(message.topic)
         if topic is None or self._topics.find(message.topic) is not topic:
             check_topic(message.topic)
-            topic = self._met[message.topic] = self._topics.get(message.topic)
+            topic = self._met[message.topic] = self._topics.get(message.topic, to_send=True)
         queue_id = self._queue_id(topic, message.queue_id)
         check_body(len(message.body), self._body_size_max)
         if message.delay_level > 0:

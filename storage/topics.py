@@ -129,12 +129,12 @@ class TopicTable:
         """Return the topic: the same object for as long as nothing of it changes."""
         return self._topics.get(name)
 
-    def get(self, name: str) -> TopicConfig:
-        """Return the topic or raise TopicNotFound."""
+    def get(self, name: str, *, to_send: bool = False) -> TopicConfig:
+        """Return the topic or raise TopicNotFound, which advises who is ``to_send`` to create it."""
         try:
             return self._topics[name]
         except KeyError:
-            raise TopicNotFound(name) from None
+            raise TopicNotFound(name, to_send=to_send) from None
 
     def create(
         self, name: str, *, queue_count: int, attributes: Mapping[str, str], now_ms: int

@@ -342,7 +342,7 @@ class StoreWriter:
     def _check_queue(self, key: QueueKey) -> None:
         """Raise unless the topic exists, may be written to, and has the queue."""
         topic_name, queue_id = key[0].decode(), key[1]
-        topic = self._engine.topics.get(topic_name)
+        topic = self._engine.topics.get(topic_name, to_send=True)
         if not topic.writable:
             raise InvalidMessage(
                 "topic", f"{topic_name!r} may not be written to: perm {topic.perm}"

@@ -287,6 +287,13 @@ def test_a_missing_topic_is_told_before_anybody_is_asked_to_confirm(run: Penstoc
     assert "Delete" not in missing.stdout
 
 
+def test_only_who_sends_to_a_missing_topic_is_told_to_create_it(run: Penstock) -> None:
+    for command in (("delete", "--yes"), ("describe",), ("update", "--queues", "2")):
+        missing = run("topic", command[0], "no-such-topic", *command[1:])
+        assert missing.stderr == "penstock: there is no topic 'no-such-topic'\n"
+    assert "create it first" in run("pub", "no-such-topic", "text").stderr
+
+
 def test_one_is_no_plural(run: Penstock, topic: str) -> None:
     assert "stored 1 message in" in run("pub", topic, "--lines", "-", stdin="a\n").stdout
     described = run("topic", "describe", topic).stdout
