@@ -22,7 +22,7 @@ from penstock.values import PullResult
 
 if TYPE_CHECKING:
     from penstock.aio import AsyncClient
-    from penstock.calls import Call
+    from penstock.calls.call import Call
 
 _log = logging.getLogger(__name__)
 

@@ -180,7 +180,7 @@ class AsyncProducer:
 
     async def _talk(self) -> PenstockError:
         """Open a stream, send and read until it ends; return why it did."""
-        stream = self._client.stream(wire.PRODUCE_STREAM)()
+        stream = self._client.stub(wire.PRODUCE_STREAM)()
         sender = asyncio.create_task(self._send_frames(stream))
         watch = asyncio.create_task(self._watch(stream))
         try:

@@ -10,9 +10,10 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from penstock import wire
-from penstock.calls import Call
+from penstock.calls.call import Call
+from penstock.calls.transactions import Version, staged
 from penstock.errors import from_rpc_error
-from penstock.transactions import COMMIT_TIMEOUT_S, STAGE_TIMEOUT_S, Version, staged
+from penstock.transactions import COMMIT_TIMEOUT_S, STAGE_TIMEOUT_S
 from penstock.values import Committed, Staged
 
 T = TypeVar("T")

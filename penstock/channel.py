@@ -1,23 +1,12 @@
-"""How a client reaches the three services: channel settings, health names."""
+"""How a client reaches the three services: channel settings, and what it waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import grpc
-from grpc_health.v1 import health_pb2
 
-from penstock.addresses import Service
-
-HEALTH_PATH: Final = "/grpc.health.v1.Health/Check"
-HEALTH_NAMES: Final[Mapping[Service, str]] = {
-    "writer": "penstock.v1.Writer",
-    "reader": "penstock.v1.Reader",
-    "indexer": "penstock.v1.Indexer",
-}
 READY_POLL_S: Final = 0.05
-QUEUE_COUNT_KEPT_S: Final = 30.0
 NOT_CONNECTED: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -35,15 +24,3 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
-
-
-def health_request(service: Service) -> bytes:
-    """Return the serialized health request for a service."""
-    request = health_pb2.HealthCheckRequest(service=HEALTH_NAMES[service])
-    return bytes(request.SerializeToString())
-
-
-def is_serving(answer: bytes) -> bool:
-    """Whether a serialized health answer says SERVING."""
-    status = health_pb2.HealthCheckResponse.FromString(answer).status
-    return bool(status == health_pb2.HealthCheckResponse.SERVING)

@@ -1,112 +1,35 @@
-"""The synchronous client: runs calls and plans, sleeps, and nothing else."""
+"""The synchronous client: messages in and out; the rest is its connection's, by noun."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import grpc
 
-from penstock import calls
-from penstock.addresses import (
-    ALL_SERVICES,
-    DEFAULT_INDEXER,
-    DEFAULT_READER,
-    DEFAULT_WRITER,
-    Addresses,
-    Service,
-)
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
-from penstock.calls import Attempts, Boundary, Call, Plan, Position
-from penstock.channel import (
-    CHANNEL_OPTIONS,
-    HEALTH_PATH,
-    NOT_CONNECTED,
-    QUEUE_COUNT_KEPT_S,
-    READY_POLL_S,
-    health_request,
-    is_serving,
-)
+from penstock.calls import offsets, produce, records, transactions
 from penstock.consumer import Consumer, KeyRecords
 from penstock.consuming import ConsumeOptions, KeyQuery, OnDamaged
-from penstock.errors import ClientClosed, Unavailable
+from penstock.offsets import Offsets
 from penstock.producer import Producer
 from penstock.producing import ProducerOptions
 from penstock.record import Record
-from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX, key_tuple
-from penstock.retry import RetryPolicy
-from penstock.transactions import Transaction, list_transactions
-from penstock.values import (
-    GroupOffset,
-    IndexerStatus,
-    Message,
-    OffsetRange,
-    PullResult,
-    ReaderStatus,
-    Stored,
-    StoredBatch,
-    Topic,
-    TopicDescription,
-    TransactionApplication,
-    WriterStatus,
-)
-from penstock.wire import Method
-from storage.clock import Clock, SystemClock
-
-T = TypeVar("T")
+from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
+from penstock.status import Status
+from penstock.topics import Topics
+from penstock.transactions import Transaction
+from penstock.values import Message, PullResult, Stored, StoredBatch, TransactionApplication
 
 
-def _raw(message: bytes) -> bytes:
-    return message
-
-
-class Client:
+class Client(Topics, Offsets, Status):
     """A connection to one store's writer, reader and indexer; safe to share between threads.
 
     Nothing is connected before the first call. ``timeout_s`` bounds each call with its retries and
     can be given anew with most calls. ``request_bytes_max`` is the writer's ``message_bytes_max``: what
     is larger is refused here. Close it, or use it as a context manager.
     """
-
-    def __init__(
-        self,
-        *,
-        writer: str = DEFAULT_WRITER,
-        reader: str = DEFAULT_READER,
-        indexer: str = DEFAULT_INDEXER,
-        timeout_s: float = 10.0,
-        retry: RetryPolicy | None = None,
-        request_bytes_max: int = REQUEST_BYTES_MAX,
-        clock: Clock | None = None,
-    ) -> None:
-        self.addresses = Addresses(writer, reader, indexer)
-        self.timeout_s = timeout_s
-        self.retry = retry or RetryPolicy()
-        self.request_bytes_max = request_bytes_max
-        self.clock = clock or SystemClock()
-        self._lock = threading.Lock()
-        self._channels: dict[Service, grpc.Channel] = {}
-        self._stubs: dict[str, Any] = {}
-        self._queue_counts: dict[str, tuple[int, float]] = {}
-        self._closed = threading.Event()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections; calls under way fail. Closing twice does nothing."""
-        self._closed.set()
-        with self._lock:
-            channels = list(self._channels.values())
-            self._channels.clear()
-            self._stubs.clear()
-        for channel in channels:
-            channel.close()
 
     # Producing
 
@@ -144,7 +67,7 @@ class Client:
     ) -> list[Stored]:
         """Store messages in one call, all or none; results are in the order given."""
         return self.run(
-            calls.produce(messages, bytes_max=self.request_bytes_max), timeout_s=timeout_s
+            produce.messages(messages, bytes_max=self.request_bytes_max), timeout_s=timeout_s
         )
 
     def produce_batch(
@@ -153,7 +76,7 @@ class Client:
         """Store encoded records in one call, all or none."""
         records = batch.records() if isinstance(batch, RecordBatch) else batch
         return self.run(
-            calls.produce_batch(records, bytes_max=self.request_bytes_max), timeout_s=timeout_s
+            produce.batch(records, bytes_max=self.request_bytes_max), timeout_s=timeout_s
         )
 
     def producer(
@@ -193,7 +116,7 @@ class Client:
 
     def transactions(self, *, timeout_s: float | None = None) -> list[TransactionApplication]:
         """Return what each application has committed, and what is staged or being committed."""
-        return self.run(list_transactions(), timeout_s=timeout_s)
+        return self.run(transactions.list_all(), timeout_s=timeout_s)
 
     # Consuming
 
@@ -214,7 +137,7 @@ class Client:
         ``tag`` is an expression: "" or "*" for all, else tags joined by ``||``. Damaged records do
         not raise: they are in the result's ``damaged``.
         """
-        call = calls.pull(
+        call = records.pull(
             topic,
             queue_id=queue_id,
             queue_offset=offset,
@@ -241,7 +164,7 @@ class Client:
         With ``follow`` the stream goes on at the end. Nothing is retried: after an error start
         anew at the last result's ``next_offset``.
         """
-        call = calls.pull_stream(
+        call = records.pull_stream(
             topic,
             queue_id=queue_id,
             queue_offset=offset,
@@ -249,9 +172,7 @@ class Client:
             tag=tag,
             follow=follow,
         )
-        stream: Any = self._channel(call.method.service).unary_stream(
-            call.method.path, call.method.serialize, call.method.deserialize
-        )(call.request)
+        stream = self.stub(call.method)(call.request)
         try:
             for response in stream:
                 yield call.interpret(response)
@@ -321,8 +242,8 @@ class Client:
                 topic,
                 key,
                 unique=unique,
-                begin_ms=0 if begin is None else calls.timestamp_ms(begin),
-                end_ms=None if end is None else calls.timestamp_ms(end),
+                begin_ms=0 if begin is None else offsets.timestamp_ms(begin),
+                end_ms=None if end is None else offsets.timestamp_ms(end),
                 page_size=page_size,
                 on_damaged=on_damaged,
             ),
@@ -333,221 +254,4 @@ class Client:
 
         Raises MessageNotFound, or DataLoss if it is damaged.
         """
-        return self.run(calls.message(message_id), timeout_s=timeout_s)
-
-    # Offsets and groups
-
-    def offset(
-        self,
-        topic: str,
-        queue_id: int,
-        position: Position = "latest",
-        *,
-        boundary: Boundary = "lower",
-        timeout_s: float | None = None,
-    ) -> OffsetRange:
-        """Return the earliest or latest offset of a queue, or the one at a time.
-
-        A time (Unix milliseconds or datetime) gives the first record stored at or after it, with
-        ``boundary="upper"`` the last one stored at or before it.
-        """
-        call = calls.offset(topic, queue_id=queue_id, position=position, boundary=boundary)
-        return self.run(call, timeout_s=timeout_s)
-
-    def commit_offset(
-        self,
-        group: str,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        *,
-        timeout_s: float | None = None,
-    ) -> None:
-        """Record that a group consumed a queue up to, not including, ``offset``."""
-        call = calls.commit_offset(group, topic, queue_id=queue_id, queue_offset=offset)
-        self.run(call, timeout_s=timeout_s)
-
-    def offsets(
-        self, group: str, topic: str = "", *, timeout_s: float | None = None
-    ) -> list[GroupOffset]:
-        """Return how far a group came, in one topic or in all of its topics."""
-        return self.run(calls.offsets(group, topic), timeout_s=timeout_s)
-
-    def groups(self, *, timeout_s: float | None = None) -> list[str]:
-        """Return the names of all consumer groups."""
-        return self.run(calls.groups(), timeout_s=timeout_s)
-
-    # Topics
-
-    def create_topic(
-        self,
-        name: str,
-        *,
-        queues: int = 8,
-        attributes: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> Topic:
-        """Create a topic; raises TopicExists if there is one of that name."""
-        call = calls.create_topic(name, queue_count=queues, attributes=attributes or {})
-        return self.run(call, timeout_s=timeout_s)
-
-    def topics(self, *, timeout_s: float | None = None) -> list[Topic]:
-        """Return all topics by name."""
-        return self.run(calls.topics(), timeout_s=timeout_s)
-
-    def describe_topic(self, name: str, *, timeout_s: float | None = None) -> TopicDescription:
-        """Return a topic and the offsets of its queues."""
-        return self.run(calls.describe_topic(name), timeout_s=timeout_s)
-
-    def update_topic(
-        self,
-        name: str,
-        *,
-        queues: int | None = None,
-        perm: int | None = None,
-        attributes: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> Topic:
-        """Change what is given of a topic and return it."""
-        call = calls.update_topic(name, queue_count=queues, perm=perm, attributes=attributes or {})
-        topic = self.run(call, timeout_s=timeout_s)
-        self._queue_counts.pop(name, None)
-        return topic
-
-    def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
-        """Delete a topic; its records stay in the commit log until that is cut."""
-        self.run(calls.delete_topic(name), timeout_s=timeout_s)
-        self._queue_counts.pop(name, None)
-
-    # The services themselves
-
-    def wait_ready(
-        self, timeout_s: float = 30.0, *, services: Iterable[Service] = ALL_SERVICES
-    ) -> None:
-        """Wait until the services' own health checks say SERVING; Unavailable after the timeout."""
-        deadline = self.clock.monotonic() + timeout_s
-        for service in services:
-            check = self._channel(service).unary_unary(HEALTH_PATH, _raw, _raw)
-            problem = "never answered"
-            while True:
-                left = deadline - self.clock.monotonic()
-                try:
-                    if is_serving(check(health_request(service), timeout=max(0.01, min(left, 1)))):
-                        break
-                    problem = "answers, but is not serving"
-                except grpc.RpcError as error:
-                    problem = error.details() or str(error.code())
-                if left <= 0:
-                    address = self.addresses.of(service)
-                    raise Unavailable(f"the {service} at {address} is not ready: {problem}")
-                self._pause(READY_POLL_S)
-
-    def writer_status(self, *, timeout_s: float | None = None) -> WriterStatus:
-        """Return the writer's positions and whether it takes writes."""
-        return self.run(calls.writer_status(), timeout_s=timeout_s)
-
-    def reader_status(self, *, timeout_s: float | None = None) -> ReaderStatus:
-        """Return what the reader sees."""
-        return self.run(calls.reader_status(), timeout_s=timeout_s)
-
-    def indexer_status(self, *, timeout_s: float | None = None) -> IndexerStatus:
-        """Return how far the index is."""
-        return self.run(calls.indexer_status(), timeout_s=timeout_s)
-
-    def wait_indexed(self, commit_offset: int, *, timeout_s: float | None = None) -> IndexerStatus:
-        """Wait until every record before a commit offset can be found by key."""
-        return self.run(calls.wait_indexed(commit_offset), timeout_s=timeout_s)
-
-    # The shell
-
-    def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
-        """Send a call, again where that is safe, and return what its answer means."""
-        attempts = Attempts(
-            call,
-            self.retry,
-            timeout_s=self.timeout_s if timeout_s is None else timeout_s,
-            clock=self.clock,
-        )
-        stub = self.stub(call.method)
-        while True:
-            try:
-                response = stub(call.request, timeout=attempts.remaining_s())
-            except grpc.RpcError as error:
-                self._pause(attempts.after(error))
-            else:
-                return call.interpret(response)
-
-    def run_plan(self, plan: Plan[T], *, timeout_s: float | None = None) -> T:
-        """Run a plan's calls one after the other and return its value."""
-        result: Any = None
-        while True:
-            try:
-                call = plan.send(result)
-            except StopIteration as stop:
-                value: T = stop.value
-                return value
-            result = self.run(call, timeout_s=timeout_s)
-
-    def queue_count(self, topic: str) -> int:
-        """Return how many queues of a topic take writes; asked for now and then."""
-        now = self.clock.monotonic()
-        count, known_until = self._queue_counts.get(topic, (0, now))
-        if known_until <= now:
-            described = self.describe_topic(topic)
-            count = described.topic.write_queue_count
-            self._queue_counts[topic] = (count, now + QUEUE_COUNT_KEPT_S)
-        return count
-
-    def stub(self, method: Method) -> Any:
-        """Return grpc's callable for a unary method."""
-        stub = self._stubs.get(method.path)
-        if stub is None:
-            channel = self._channel(method.service)
-            stub = channel.unary_unary(
-                method.path,
-                request_serializer=method.serialize,
-                response_deserializer=method.deserialize,
-            )
-            self._stubs[method.path] = stub
-        return stub
-
-    def request_stream(self, method: Method) -> Any:
-        """Return grpc's callable for a method with a stream of requests and one answer."""
-        return self._channel(method.service).stream_unary(
-            method.path,
-            request_serializer=method.serialize,
-            response_deserializer=method.deserialize,
-        )
-
-    def stream(self, method: Method) -> Any:
-        """Return grpc's callable for a method with streams both ways."""
-        return self._channel(method.service).stream_stream(
-            method.path,
-            request_serializer=method.serialize,
-            response_deserializer=method.deserialize,
-        )
-
-    def wait_connected(self, service: Service, timeout_s: float) -> bool:
-        """Wait for a connection; False if there is none in time. Any answer proves one."""
-        check = self._channel(service).unary_unary(HEALTH_PATH, _raw, _raw)
-        try:
-            check(health_request(service), timeout=timeout_s, wait_for_ready=True)
-        except grpc.RpcError as error:
-            return error.code() not in NOT_CONNECTED
-        return True
-
-    def _channel(self, service: Service) -> grpc.Channel:
-        with self._lock:
-            if self._closed.is_set():
-                raise ClientClosed("the client is closed")
-            channel = self._channels.get(service)
-            if channel is None:
-                channel = grpc.insecure_channel(
-                    self.addresses.of(service), options=list(CHANNEL_OPTIONS)
-                )
-                self._channels[service] = channel
-            return channel
-
-    def _pause(self, seconds: float) -> None:
-        if self._closed.wait(seconds):
-            raise ClientClosed("the client was closed")
+        return self.run(records.by_id(message_id), timeout_s=timeout_s)

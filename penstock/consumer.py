@@ -20,7 +20,7 @@ from penstock.errors import ClientClosed, DeadlineExceeded, Unavailable
 from penstock.record import Record
 
 if TYPE_CHECKING:
-    from penstock.calls import Call
+    from penstock.calls.call import Call
     from penstock.client import Client
     from penstock.values import PullResult
 

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock import calls
-from penstock.calls import Call, KeyPage, Plan, Position
+from penstock.calls import offsets, records, topics
+from penstock.calls.call import Call, Plan
+from penstock.calls.offsets import Position
+from penstock.calls.records import KeyPage
 from penstock.errors import (
     DataLoss,
     OffsetOutOfRange,
@@ -137,7 +139,7 @@ class Consumption:
             queue.pulling = True
             queue.launched_at = now
             running += 1
-            call = calls.pull(
+            call = records.pull(
                 self.options.topic,
                 queue_id=queue.queue_id,
                 queue_offset=queue.fetch_offset,
@@ -298,7 +300,7 @@ class Consumption:
             (
                 queue,
                 positions[queue.queue_id],
-                calls.commit_offset(
+                offsets.commit(
                     self.options.group,
                     self.options.topic,
                     queue_id=queue.queue_id,
@@ -317,11 +319,11 @@ def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consu
     """Find the queues and where to start in each: the group's committed offset goes first."""
     queue_ids = options.queues
     if queue_ids is None:
-        described = yield calls.describe_topic(options.topic)
+        described = yield topics.describe(options.topic)
         queue_ids = tuple(range(described.topic.read_queue_count))
     committed: dict[int, int] = {}
     if options.group:
-        found = yield calls.offsets(options.group, options.topic)
+        found = yield offsets.of_group(options.group, options.topic)
         committed = {each.queue_id: each.queue_offset for each in found if each.queue_offset >= 0}
     queues = []
     for queue_id in queue_ids:
@@ -329,7 +331,7 @@ def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consu
         if start is None and isinstance(options.start, int):
             start = options.start
         elif start is None:
-            answer = yield calls.offset(options.topic, queue_id=queue_id, position=options.start)
+            answer = yield offsets.find(options.topic, queue_id=queue_id, position=options.start)
             start = answer.queue_offset
         queues.append(QueueProgress(queue_id, queue_offset=start))
     return Consumption(options, queues, policy)
@@ -364,7 +366,7 @@ class KeyQuery:
         """Return the call for the next page, None when there is none."""
         if self._page_token is None:
             return None
-        return calls.query_by_key(
+        return records.by_key(
             self._topic,
             self._key,
             unique=self._unique,

@@ -251,7 +251,7 @@ class Producer:
         """Open a stream and read its answers until it ends; return why it did."""
         with self._changed:
             generation = self._generation
-        stream = self._client.stream(wire.PRODUCE_STREAM)(self._frames(generation))
+        stream = self._client.stub(wire.PRODUCE_STREAM)(self._frames(generation))
         with self._changed:
             self._stream = stream
         try:

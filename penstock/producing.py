@@ -21,7 +21,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from penstock.batch import NO_PROPERTIES, Keys, properties_block, record_template
-from penstock.calls import stored_batch
+from penstock.calls.produce import stored_batch
 from penstock.errors import (
     ClientClosed,
     DeliveryFailed,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 
 from penstock import wire
-from penstock.calls import Call
+from penstock.calls.call import Call
+from penstock.calls.transactions import Version, staged
 from penstock.errors import from_rpc_error
-from penstock.requests import build
-from penstock.v1 import transactions_pb2 as pb
-from penstock.values import Committed, OpenTransaction, Staged, TransactionApplication
-from storage.format.stage import stage_prefix, unique_key
+from penstock.values import Committed, Staged
 
 T = TypeVar("T")
 STAGE_TIMEOUT_S: Final = 120.0
@@ -24,64 +22,7 @@ class Calls(Protocol):
     """What a transaction needs of its client."""
 
     def run(self, call: Call[T], *, timeout_s: float | None = None) -> T: ...
-    def request_stream(self, method: wire.Method) -> Any: ...
-
-
-class Version:
-    """One version of one application, and what is sent and answered of it."""
-
-    def __init__(self, app_id: str, version: int, *, one_off: bool) -> None:
-        self.app_id = app_id
-        self.version = version
-        self.one_off = one_off
-
-    def unique_key(self, attempt: str, number: int) -> str:
-        """Return the unique key that record ``number`` (from 0) of an attempt must have."""
-        return unique_key(stage_prefix(self.app_id, self.version, attempt), number)
-
-    def stage_frames(
-        self, attempt: str, batches: Iterable[bytes | bytearray | memoryview]
-    ) -> Iterator[bytes]:
-        """Yield the requests that stage an attempt."""
-        header = build(
-            pb.StageHeader,
-            app_id=self.app_id,
-            version=self.version,
-            attempt=attempt,
-            one_off=self.one_off,
-        )
-        yield pb.StageRequest(stage=header).SerializeToString()
-        yield from map(wire.frame_batch, batches)
-
-    def commit_call(self, attempts: Sequence[str]) -> Call[Committed]:
-        """Ask for the attempts to be stored."""
-        request = build(
-            pb.CommitTransactionRequest,
-            app_id=self.app_id,
-            version=self.version,
-            attempts=list(attempts),
-            one_off=self.one_off,
-        )
-        return Call(wire.COMMIT_TRANSACTION, request, self._committed)
-
-    def abort_call(self, attempts: Sequence[str] | None) -> Call[int]:
-        """Ask for attempts to be removed, all with None."""
-        request = build(
-            pb.AbortTransactionRequest,
-            app_id=self.app_id,
-            version=self.version,
-            attempts=list(attempts or ()),
-            all=attempts is None,
-        )
-        return Call(wire.ABORT_TRANSACTION, request, lambda answer: int(answer.removed_count))
-
-    def _committed(self, answer: pb.CommitTransactionResponse) -> Committed:
-        if not answer.HasField("committed"):
-            return Committed(
-                version=self.version, commit_offset=-1, end_commit_offset=-1, record_count=-1,
-                committed_ms=-1, already=answer.already_committed,
-            )  # fmt: skip
-        return _committed(answer.committed, already=answer.already_committed)
+    def stub(self, method: wire.Method) -> Any: ...
 
 
 class Transaction(Version):
@@ -110,7 +51,7 @@ class Transaction(Version):
         again under another id. Raises StageExists, InvalidArgument, TopicNotFound,
         ResourceExhausted, FailedPrecondition, Unavailable, DeadlineExceeded.
         """
-        call = self._client.request_stream(wire.STAGE_TRANSACTION)
+        call = self._client.stub(wire.STAGE_TRANSACTION)
         try:
             answer = call(self.stage_frames(attempt, batches), timeout=timeout_s)
         except grpc.RpcError as error:
@@ -134,57 +75,3 @@ class Transaction(Version):
         Raises FailedPrecondition if the transaction is decided.
         """
         return self._client.run(self.abort_call(attempts), timeout_s=timeout_s)
-
-
-def staged(attempt: str, answer: pb.StageResponse) -> Staged:
-    """Return what the writer says of an attempt that it staged."""
-    return Staged(
-        attempt=attempt,
-        record_count=answer.record_count,
-        byte_count=answer.byte_count,
-        decided=answer.decided,
-    )
-
-
-def list_transactions() -> Call[list[TransactionApplication]]:
-    """Ask what each application has committed and has open."""
-    return Call(
-        wire.LIST_TRANSACTIONS,
-        pb.ListTransactionsRequest(),
-        lambda answer: [_application(each) for each in answer.applications],
-    )
-
-
-def _committed(message: pb.CommittedTransaction, *, already: bool = False) -> Committed:
-    return Committed(
-        version=message.version,
-        commit_offset=message.commit_offset,
-        end_commit_offset=message.end_commit_offset,
-        record_count=message.record_count,
-        committed_ms=message.committed_ms,
-        already=already,
-    )
-
-
-def _application(message: pb.TransactionApplication) -> TransactionApplication:
-    return TransactionApplication(
-        app_id=message.app_id,
-        last_version=message.last_version,
-        last=_committed(message.last) if message.HasField("last") else None,
-        open=tuple(
-            OpenTransaction(
-                version=each.version,
-                decided=each.decided,
-                problem=each.problem,
-                stages=tuple(
-                    Staged(
-                        attempt=stage.attempt,
-                        record_count=stage.record_count,
-                        byte_count=stage.byte_count,
-                    )
-                    for stage in each.stages
-                ),
-            )
-            for each in message.open
-        ),
-    )

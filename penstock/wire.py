@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
 
@@ -24,12 +24,20 @@ _SCALAR_SIZES: Final = {1: 8, 5: 4}  # fixed64 and fixed32 by wire type
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One RPC: who serves it, its path, and how its messages become bytes and back."""
+    """One RPC: who serves it, its path, how its messages become bytes and back, what of it streams."""
 
     service: Service
     path: str
     serialize: Callable[[Any], bytes]
     deserialize: Callable[[bytes], Any]
+    kind: Literal["unary_unary", "unary_stream", "stream_unary", "stream_stream"] = "unary_unary"
+
+    def on(self, channel: Any) -> Any:
+        """Return grpc's callable for the method; ``channel`` is synchronous or asyncio's."""
+        make: Callable[..., Any] = getattr(channel, self.kind)
+        return make(
+            self.path, request_serializer=self.serialize, response_deserializer=self.deserialize
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +140,14 @@ PRODUCE_STREAM: Final = Method(
     "/penstock.v1.Writer/ProduceStream",
     bytes,  # frames come serialized
     _w.ProduceStreamResponse.FromString,
+    "stream_stream",
 )
 STAGE_TRANSACTION: Final = Method(
     "writer",
     "/penstock.v1.Writer/StageTransaction",
     bytes,  # requests come serialized
     _t.StageResponse.FromString,
+    "stream_unary",
 )
 COMMIT_TRANSACTION: Final = _method(
     "writer", "CommitTransaction", _t.CommitTransactionRequest, _t.CommitTransactionResponse
@@ -168,6 +178,7 @@ PULL_STREAM: Final = Method(
     "/penstock.v1.Reader/PullStream",
     _r.PullStreamRequest.SerializeToString,
     _pull_response,
+    "unary_stream",
 )
 QUERY_BY_KEY: Final = Method(
     "reader",

@@ -222,15 +222,12 @@ class Endpoint:
     def _method(self, method: Any) -> Callable[..., Any]:
         import grpc
 
-        from penstock import wire
         from penstock.channel import CHANNEL_OPTIONS
 
         if self._channel is None:
             self._channel = grpc.insecure_channel(self.address, CHANNEL_OPTIONS)
-        make = self._channel.unary_unary
-        if method is wire.PULL_STREAM:
-            make = self._channel.unary_stream
-        return make(method.path, method.serialize, method.deserialize)
+        call: Callable[..., Any] = method.on(self._channel)
+        return call
 
     def _ask(self, method: Any, request: Any) -> Any:
         failures = _Failures(self)

@@ -1,0 +1,148 @@
+"""Calls that read records: of a queue, by key, or one by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock import wire
+from penstock.calls.call import Call
+from penstock.errors import MessageNotFound, TopicNotFound
+from penstock.record import Record, Records
+from penstock.requests import build
+from penstock.retry import Repeat
+from penstock.v1 import common_pb2, reader_pb2
+from penstock.values import Damage, PullResult, PullStatus
+from penstock.wire import WithRecords
+
+_STATUSES: Final = {
+    number: PullStatus[name]
+    for name, number in reader_pb2.PullStatus.items()
+    if name != "PULL_STATUS_UNSPECIFIED"
+}
+
+
+def pull(
+    topic: str,
+    *,
+    queue_id: int,
+    queue_offset: int,
+    max_messages: int = 0,
+    max_bytes: int = 0,
+    tag: str = "",
+    wait_ms: int = 0,
+) -> Call[PullResult]:
+    """Read records of one queue."""
+    request = build(
+        reader_pb2.PullRequest,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        max_messages=max_messages,
+        max_bytes=max_bytes,
+        tag_expression=tag,
+        wait_ms=wait_ms,
+    )
+    return Call(wire.PULL, request, pull_result, not_found=TopicNotFound, wait_ms=wait_ms)
+
+
+def pull_stream(
+    topic: str, *, queue_id: int, queue_offset: int, max_bytes: int, tag: str, follow: bool
+) -> Call[PullResult]:
+    """Read one queue as a stream of pulls."""
+    request = build(
+        reader_pb2.PullStreamRequest,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        max_bytes=max_bytes,
+        tag_expression=tag,
+        follow=follow,
+    )
+    return Call(
+        wire.PULL_STREAM, request, pull_result, repeat=Repeat.NEVER, not_found=TopicNotFound
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPage:
+    """One page of a query by key."""
+
+    records: Records
+    damaged: tuple[Damage, ...]
+    next_page_token: str
+    indexed_offset: int
+
+
+def by_key(
+    topic: str,
+    key: str,
+    *,
+    unique: bool,
+    begin_ms: int,
+    end_ms: int | None,
+    page_size: int,
+    page_token: str,
+) -> Call[KeyPage]:
+    """Find one page of records by a business key or a unique id."""
+    request = build(
+        reader_pb2.QueryByKeyRequest,
+        topic=topic,
+        key=key,
+        unique=unique,
+        begin_timestamp_ms=begin_ms,
+        end_timestamp_ms=end_ms,
+        max_messages=page_size,
+        page_token=page_token,
+    )
+    return Call(wire.QUERY_BY_KEY, request, _key_page, not_found=TopicNotFound)
+
+
+def by_id(message_id: str | int) -> Call[Record]:
+    """Read one record by its offset message id (text) or its commit offset (number)."""
+    if isinstance(message_id, str):
+        request = build(reader_pb2.GetMessageRequest, message_id=message_id)
+    else:
+        request = build(reader_pb2.GetMessageRequest, commit_offset=message_id)
+    return Call(
+        wire.GET_MESSAGE,
+        request,
+        lambda response: Record.from_proto(response.record),
+        not_found=MessageNotFound,
+    )
+
+
+def pull_result(answer: WithRecords) -> PullResult:
+    """Return a pull's answer around the raw records."""
+    front: reader_pb2.PullResponse = answer.front
+    return PullResult(
+        status=_STATUSES[front.status],
+        next_offset=front.next_offset,
+        min_offset=front.min_offset,
+        max_offset=front.max_offset,
+        records=Records(answer.records, front.record_count),
+        damaged=_damaged(front.damaged),
+    )
+
+
+def _key_page(answer: WithRecords) -> KeyPage:
+    front: reader_pb2.QueryByKeyResponse = answer.front
+    return KeyPage(
+        records=Records(answer.records, front.record_count),
+        damaged=_damaged(front.damaged),
+        next_page_token=front.next_page_token,
+        indexed_offset=front.indexed_offset,
+    )
+
+
+def _damaged(records: Sequence[common_pb2.DamagedRecord]) -> tuple[Damage, ...]:
+    return tuple(
+        Damage(
+            queue_offset=each.queue_offset,
+            commit_offset=each.commit_offset,
+            size=each.size,
+            reason=each.reason,
+        )
+        for each in records
+    )

@@ -1,0 +1,66 @@
+"""Calls about the services themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from grpc_health.v1 import health_pb2
+
+from penstock import wire
+from penstock.addresses import Service
+from penstock.calls.call import Call
+from penstock.requests import build
+from penstock.v1 import indexer_pb2, reader_pb2, writer_pb2
+from penstock.values import IndexerStatus, ReaderStatus, WriterStatus
+from penstock.wire import Method
+
+T = TypeVar("T")
+
+HEALTH_PATH: Final = "/grpc.health.v1.Health/Check"
+HEALTH_NAMES: Final[Mapping[Service, str]] = {
+    "writer": "penstock.v1.Writer",
+    "reader": "penstock.v1.Reader",
+    "indexer": "penstock.v1.Indexer",
+}
+
+
+def health(service: Service) -> Call[bool]:
+    """Ask whether a service says SERVING of itself."""
+    request, response = health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse
+    return Call(
+        Method(service, HEALTH_PATH, request.SerializeToString, response.FromString),
+        request(service=HEALTH_NAMES[service]),
+        lambda answer: bool(answer.status == response.SERVING),
+    )
+
+
+def writer() -> Call[WriterStatus]:
+    """Ask for the writer's positions."""
+    return Call(wire.WRITER_STATUS, writer_pb2.GetWriterStatusRequest(), _plain(WriterStatus))
+
+
+def reader() -> Call[ReaderStatus]:
+    """Ask what the reader sees."""
+    return Call(wire.READER_STATUS, reader_pb2.GetReaderStatusRequest(), _plain(ReaderStatus))
+
+
+def indexer() -> Call[IndexerStatus]:
+    """Ask how far the index is."""
+    return Call(wire.INDEXER_STATUS, indexer_pb2.GetIndexerStatusRequest(), _plain(IndexerStatus))
+
+
+def wait_indexed(commit_offset: int) -> Call[IndexerStatus]:
+    """Wait until the index has every record before the commit offset."""
+    request = build(indexer_pb2.WaitIndexedRequest, commit_offset=commit_offset)
+    return Call(wire.WAIT_INDEXED, request, _plain(IndexerStatus))
+
+
+def _plain(kind: type[T]) -> Callable[[Any], T]:
+    """Return a reader of answers whose fields are the value's fields, name by name."""
+    names = tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+
+    def interpret(answer: Any) -> T:
+        return kind(**{name: getattr(answer, name) for name in names})
+
+    return interpret

@@ -1,0 +1,82 @@
+"""Calls about topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock import wire
+from penstock.calls.call import Call
+from penstock.errors import TopicNotFound
+from penstock.requests import build
+from penstock.retry import Repeat
+from penstock.v1 import common_pb2, writer_pb2
+from penstock.values import Topic, TopicDescription
+
+
+def create(name: str, *, queue_count: int, attributes: Mapping[str, str]) -> Call[Topic]:
+    """Create a topic; a repeat would find it there."""
+    request = build(
+        writer_pb2.CreateTopicRequest,
+        name=name,
+        queue_count=queue_count,
+        attributes=dict(attributes),
+    )
+    return Call(wire.CREATE_TOPIC, request, _topic, repeat=Repeat.NEVER)
+
+
+def update(
+    name: str, *, queue_count: int | None, perm: int | None, attributes: Mapping[str, str]
+) -> Call[Topic]:
+    """Set what is given; doing so twice sets the same."""
+    request = build(
+        writer_pb2.UpdateTopicRequest,
+        name=name,
+        queue_count=queue_count,
+        perm=perm,
+        attributes=dict(attributes),
+    )
+    return Call(wire.UPDATE_TOPIC, request, _topic, not_found=TopicNotFound)
+
+
+def delete(name: str) -> Call[None]:
+    """Delete a topic; a repeat would not find it."""
+    request = build(writer_pb2.DeleteTopicRequest, name=name)
+    return Call(
+        wire.DELETE_TOPIC,
+        request,
+        lambda _: None,
+        repeat=Repeat.NEVER,
+        not_found=TopicNotFound,
+    )
+
+
+def describe(name: str) -> Call[TopicDescription]:
+    """Ask for a topic and its queues' offsets."""
+    return Call(
+        wire.DESCRIBE_TOPIC,
+        build(writer_pb2.DescribeTopicRequest, name=name),
+        lambda answer: TopicDescription(
+            topic=_topic(answer.topic),
+            queues={each.queue_id: (each.min_offset, each.max_offset) for each in answer.queues},
+        ),
+        not_found=TopicNotFound,
+    )
+
+
+def list_all() -> Call[list[Topic]]:
+    """Ask for all topics."""
+    return Call(
+        wire.LIST_TOPICS,
+        writer_pb2.ListTopicsRequest(),
+        lambda answer: [_topic(each) for each in answer.topics],
+    )
+
+
+def _topic(topic: common_pb2.Topic) -> Topic:
+    return Topic(
+        name=topic.name,
+        read_queue_count=topic.read_queue_count,
+        write_queue_count=topic.write_queue_count,
+        perm=topic.perm,
+        attributes=dict(topic.attributes),
+    )
