@@ -35,7 +35,7 @@ def new_directory(target: Path | str) -> Iterator[Path]:
             raise PipelineError(f"another job is writing {target}; wait for it") from None
         _refuse_existing(target)  # by the job that had the lock before
         try:
-            _empty(work)
+            empty(work)
             yield work
             sync_tree(work)
             work.rename(target)
@@ -52,7 +52,8 @@ def _refuse_existing(target: Path) -> None:
         raise PipelineError(f"{target} exists; name a directory that does not")
 
 
-def _empty(directory: Path) -> None:
+def empty(directory: Path) -> None:
+    """Delete what is in a directory."""
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
