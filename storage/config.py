@@ -57,7 +57,3 @@ class StoreConfig:
             raise ValueError(
                 f"consume_queue_file_size {self.consume_queue_file_size} is not a multiple of {UNIT_SIZE}"
             )
-        if self.commit_log_file_size % 4096:
-            raise ValueError(
-                f"commit_log_file_size {self.commit_log_file_size} is not a multiple of 4096"
-            )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION: Final = 1
 SETTINGS_FILE: Final = "penstock.json"
-PAGE_SIZE: Final = 4096
+PAGE_SIZE: Final = 4096  # a log file that is shorter was cut
 _STORE_NAMES: Final = frozenset(
     {"commitlog", "consumequeue", "config", "checkpoint", "index", "lock", "abort"}
 )
@@ -121,10 +121,10 @@ def effective_config(
 ) -> StoreConfig:
     """Return ``config`` with the sizes that this store was made with. Raises NotAStore."""
     if settings.present:
-        return with_settled_sizes(config, settings, paths)
+        return with_settled_sizes(filesystem, paths, config, settings)
     log_size = _common_size(list_files(filesystem, paths.commit_log))
     if log_size:
-        config = replace(config, commit_log_file_size=-(-log_size // PAGE_SIZE) * PAGE_SIZE)
+        config = replace(config, commit_log_file_size=max(log_size, PAGE_SIZE))
     queue_size = _common_size(_queue_files(filesystem, paths.consume_queue))
     if queue_size:
         config = replace(config, consume_queue_file_size=queue_size // UNIT_SIZE * UNIT_SIZE)
@@ -132,13 +132,22 @@ def effective_config(
 
 
 def with_settled_sizes(
-    config: StoreConfig, settings: StoreSettings, paths: StorePaths
+    filesystem: FileSystem, paths: StorePaths, config: StoreConfig, settings: StoreSettings
 ) -> StoreConfig:
-    """Return ``config`` with the sizes in ``penstock.json``. Raises NotAStore if none can have them."""
+    """Return ``config`` with the sizes in ``penstock.json``. Raises NotAStore if none can have them.
+
+    Log files are whole pages, but where a broker made them otherwise.
+    """
     try:
-        return replace(config, **settings.sizes)  # type: ignore[arg-type]
+        config = replace(config, **settings.sizes)  # type: ignore[arg-type]
     except ValueError as error:
         raise NotAStore(f"{paths.settings} is damaged: {error}") from error
+    size = config.commit_log_file_size
+    if size % PAGE_SIZE:
+        found = [entry.size for entry in list_files(filesystem, paths.commit_log)]
+        if found and size not in found:
+            raise NotAStore(f"{paths.settings} is damaged: no commit log file has {size} bytes")
+    return config
 
 
 def _queue_files(filesystem: FileSystem, directory: Path) -> Iterable[FileEntry]:

@@ -102,7 +102,7 @@ class StoreReader:
         check_is_store(filesystem, directory)
         paths = StorePaths(directory)
         settings = load_settings(filesystem, paths)
-        config = with_settled_sizes(config or StoreConfig(), settings, paths)
+        config = with_settled_sizes(filesystem, paths, config or StoreConfig(), settings)
         return cls(
             directory,
             config,

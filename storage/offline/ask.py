@@ -31,6 +31,7 @@ from storage.time_search import Boundary, as_a_broker
 
 BYTES_MAX: Final = 128 << 20
 UNKNOWN_TIME: Final = -1
+NEGATIVE: Final = "IllegalArgumentException"  # what a broker throws at a negative length
 ID_FIELDS: Final = ("topic", "queueId", "queueOffset", "recordCrc32", "undecodable")
 
 
@@ -44,6 +45,10 @@ def ask(
         answerer = _Answerer(store)
         for question in questions:
             yield {"question": question, "answer": answerer.answer(question)}
+
+
+class _Thrown(Exception):
+    """A broker's own method throws here; the message is the exception's name."""
 
 
 class _Answerer:
@@ -73,6 +78,8 @@ class _Answerer:
             return {"error": "IllegalArgumentException"}
         try:
             return kind(question)
+        except _Thrown as thrown:
+            return {"error": str(thrown)}
         except (InvalidMessage, KeyError, TypeError, ValueError) as error:
             return {"error": type(error).__name__}
 
@@ -106,6 +113,8 @@ class _Answerer:
         return {"offset": offset}
 
     def _key(self, question: Line) -> Line:
+        if int(question["max"]) < 0:
+            raise _Thrown(NEGATIVE)
         found = self._store.reader.index.reader().ask_like_broker(
             str(question["topic"]),
             str(question["key"]),
@@ -134,7 +143,9 @@ class _Answerer:
         """A broker takes the four bytes there for a size, whatever they are."""
         head = self._log.bytes_at(commit_offset, 4)
         size = 0 if head is None else int.from_bytes(head, "big", signed=True)
-        record = self._log.bytes_at(commit_offset, size) if size > 0 else None
+        if size < 0:
+            raise _Thrown(NEGATIVE)
+        record = None if head is None else self._log.bytes_at(commit_offset, size)
         if record is None:
             return {"found": False}
         fields = record_fields(record)
@@ -143,6 +154,10 @@ class _Answerer:
 
     def _get(self, question: Line) -> Line:
         expression = question.get("filter")
+        try:
+            tag_filter = MATCH_ALL if expression is None else TagFilter(str(expression))
+        except InvalidMessage:
+            raise _Thrown("Exception") from None
         result = pull_queue(
             self._log,
             self._queue(question),
@@ -151,7 +166,7 @@ class _Answerer:
             queue_offset=int(question["offset"]),
             max_messages=int(question["max"]),
             max_bytes=int(question.get("maxBytes", BYTES_MAX)),
-            tag_filter=MATCH_ALL if expression is None else TagFilter(str(expression)),
+            tag_filter=tag_filter,
             policy=BROKER,
         )
         return {

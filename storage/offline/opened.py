@@ -18,6 +18,7 @@ from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.overlay import OverlayFileSystem
 from storage.format.checkpoint import BrokerFields
+from storage.format.consume_entry import UNIT_SIZE
 from storage.index_file import IndexShape
 from storage.index_shape import find_index_shape
 from storage.index_take_over import catch_up
@@ -28,9 +29,10 @@ from storage.recovery import Recovered, recover
 
 NO_INDEX: Final = DurableIndex(False, False, b"", 0, 0, bytes(40))
 
+QUEUE_SIZE: Final = "consume_queue_file_size"
 SPEC_FIELDS: Final = {
     "mappedFileSizeCommitLog": "commit_log_file_size",
-    "mappedFileSizeConsumeQueue": "consume_queue_file_size",
+    "mappedFileSizeConsumeQueue": QUEUE_SIZE,
     "maxHashSlotNum": "index_slot_count",
     "maxIndexNum": "index_entry_count",
 }
@@ -101,13 +103,18 @@ def open_offline(
 
 
 def spec_config(directory: Path, spec: dict[str, Any] | Path | None) -> StoreConfig:
-    """Return the sizes that a spec gives; without one ``NAME.spec.json`` beside ``NAME`` is used."""
+    """Return the sizes that a spec gives; without one ``NAME.spec.json`` beside ``NAME`` is used.
+
+    As with a broker, a consume queue file holds the units that its size begins.
+    """
     if spec is None:
         beside = directory.parent / f"{directory.name}.spec.json"
         spec = beside if beside.is_file() else {}
     document = json.loads(spec.read_text(encoding="utf-8")) if isinstance(spec, Path) else spec
     sizes = document.get("store") or {}
     given = {name: int(sizes[key]) for key, name in SPEC_FIELDS.items() if key in sizes}
+    if QUEUE_SIZE in given:
+        given[QUEUE_SIZE] = -(-given[QUEUE_SIZE] // UNIT_SIZE) * UNIT_SIZE
     return replace(StoreConfig(), **given)  # type: ignore[arg-type]
 
 

@@ -4,7 +4,7 @@ import pytest
 from engine_store import small_config
 from golden import golden_copy, golden_spec
 
-from storage import MessageStore
+from storage import Message, MessageStore
 from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.files.filesystem import OsFileSystem
@@ -16,6 +16,7 @@ from storage.layout import (
     load_settings,
     save_settings,
 )
+from storage.offline.opened import spec_config
 
 
 @pytest.mark.parametrize("name", ["basic", "slow", "cleaned", "ext", "pool", "defaults"])
@@ -61,6 +62,7 @@ def test_sizes_that_no_file_can_have_are_a_refusal_and_change_nothing(tmp_path):
     directory = tmp_path / "store"
     with MessageStore.open(directory, small_config()) as store:
         store.create_topic("t", 1)
+        store.put(Message(topic="t", body=b"", queue_id=0))
     settings = directory / "config" / "penstock.json"
     whole = settings.read_text()
     for damaged in (whole.replace("65536", "65537"), whole.replace("65536", "-65536")):
@@ -71,3 +73,33 @@ def test_sizes_that_no_file_can_have_are_a_refusal_and_change_nothing(tmp_path):
     settings.write_text(whole)
     with MessageStore.open(directory) as store:
         assert [topic.name for topic in store.list_topics()] == ["t"]
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_log_files_of_a_broker_need_not_be_whole_pages(tmp_path, pool):
+    """A broker takes any length; files that are added have the one that is there."""
+    directory = tmp_path / "store"
+    made = small_config(commit_log_file_size=10_003, consume_queue_file_size=100)
+    with MessageStore.open(directory, made) as store:
+        store.create_topic("t", 1)
+        for number in range(30):
+            store.put(Message(topic="t", body=b"%d" % number * 400, queue_id=0))
+    (directory / "checkpoint").unlink()
+    (directory / "config" / "penstock.json").unlink()
+    pooled = small_config(transient_pool=pool, transient_pool_directory=str(tmp_path))
+    for _ in range(2):
+        with MessageStore.open(directory, pooled) as store:
+            for number in range(15):
+                store.put(Message(topic="t", body=b"%d" % number * 400, queue_id=0))
+    files = sorted((directory / "commitlog").iterdir())
+    assert [int(path.name) for path in files] == [n * 10_003 for n in range(len(files))]
+    assert {path.stat().st_size for path in files} == {10_003}
+    with MessageStore.open(directory, read_only=True) as store:
+        assert store.pull("t", 0, queue_offset=0, max_messages=100).record_count == 60
+
+
+def test_a_brokers_queue_files_hold_the_units_that_their_size_begins(tmp_path):
+    """Its configuration may give any number of bytes."""
+    spec = {"store": {"mappedFileSizeConsumeQueue": 1_010, "mappedFileSizeCommitLog": 100_003}}
+    config = spec_config(tmp_path, spec)
+    assert (config.consume_queue_file_size, config.commit_log_file_size) == (1_020, 100_003)
