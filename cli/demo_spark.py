@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cli.demo_data import mean_delays
+from cli.spark_start import start_session
 
 if TYPE_CHECKING:
     from cli.demo import Demo
@@ -31,20 +29,16 @@ def read_with_spark(demo: Demo, store: Path, home: Path, topic: str) -> None:
     demo.step("Spark: mean arrival delay by carrier, read while the services run")
     expected = mean_delays()
     began = time.monotonic()
-    with _quiet(home / "spark.log"):
-        from pipeline import build_session
-
-        spark = build_session(
-            "local[2]",
-            "penstock demo",
-            {
-                "spark.driver.memory": "1g",
-                "spark.sql.shuffle.partitions": "2",
-                "spark.local.dir": str(home),
-                "spark.sql.warehouse.dir": str(home / "warehouse"),
-                "spark.log.level": "ERROR",
-            },
-        )
+    spark = start_session(
+        "local[2]",
+        "penstock demo",
+        {
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.local.dir": str(home),
+            "spark.sql.warehouse.dir": str(home / "warehouse"),
+        },
+    )
     try:
         demo.console.print(f"  a session started in {time.monotonic() - began:.1f} s")
         began = time.monotonic()
@@ -99,16 +93,3 @@ def _compare(
         same,
     )
     demo.console.print(f"    from {least} {found[least]:.1f} to {most} {found[most]:.1f} minutes")
-
-
-@contextmanager
-def _quiet(log: Path) -> Iterator[None]:
-    """Send what the Java that starts now says to a file: it greets at length."""
-    saved = os.dup(2)
-    with log.open("wb") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)

@@ -41,7 +41,7 @@ def audit(
         from pipeline import audit_stores
 
         reports = audit_stores(
-            start_spark(master),
+            start_spark(session, master),
             directories,
             index=index,
             findings_to=findings,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], or a cluster's address.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 LOCAL = "local[*]"
+_RAISED_IN_A_TASK: Final = re.compile(r"(?:^|: )pipeline\.errors\.(\w+): (.*)", re.DOTALL)
 
 
 def shows_progress(session: Session, quiet: bool) -> bool:
@@ -25,28 +27,28 @@ def shows_progress(session: Session, quiet: bool) -> bool:
     return not quiet and not session.as_json
 
 
-def start_spark(master: str) -> SparkSession:
+def start_spark(session: Session, master: str) -> SparkSession:
     """Return a session for a job; it starts when the job first uses it.
 
     A job checks stores, target and options before that, so what is wrong with them is told at once
-    and not after the seconds that Spark takes to start.
+    and not after the seconds that Spark takes to start. With ``--debug`` Spark says all it has to.
     """
-    return cast("SparkSession", _LateSession(master))
+    return cast("SparkSession", _LateSession(master, verbose=session.debug))
 
 
 class _LateSession:
     """Stands for a session until an attribute of it is asked for."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, *, verbose: bool) -> None:
         self._master = master
+        self._verbose = verbose
         self._started: SparkSession | None = None
 
     def __getattr__(self, name: str) -> Any:
         if self._started is None:
-            from pipeline import build_session
+            from cli.spark_start import start_session
 
-            config = {"spark.log.level": "ERROR"}
-            self._started = build_session(self._master, "penstock job", config)
+            self._started = start_session(self._master, "penstock job", {}, verbose=self._verbose)
         return getattr(self._started, name)
 
 
@@ -63,10 +65,17 @@ def failures_told() -> Iterator[None]:
             ExitCode.USAGE,
         ) from error
     except Exception as error:
-        if not type(error).__module__.startswith("pipeline."):
+        if not type(error).__module__.startswith(("pipeline.", "pyspark.", "py4j.")):
             raise
         from pipeline import errors
+        from pipeline.work import cause_of
 
+        kind: type[Exception] = type(error)
+        line = str(error)
+        if not isinstance(error, errors.PipelineError):
+            kind, line = errors.TaskFailed, cause_of(line)
+        if raised := _RAISED_IN_A_TASK.search(line):
+            kind, line = getattr(errors, raised[1], kind), raised[2]
         codes: dict[type[Exception], ExitCode] = {
             errors.NotAStore: ExitCode.NOT_A_STORE,
             errors.StoreInUse: ExitCode.LOCKED,
@@ -74,5 +83,4 @@ def failures_told() -> Iterator[None]:
             errors.DataLost: ExitCode.FAILED,
             errors.WriterUnavailable: ExitCode.UNREACHABLE,
         }
-        code = codes.get(type(error), ExitCode.USAGE)
-        raise CommandFailed(str(error), code) from error
+        raise CommandFailed(line, codes.get(kind, ExitCode.USAGE)) from error

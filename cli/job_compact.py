@@ -47,7 +47,7 @@ def compact(
         from pipeline import compact as run
 
         report = run(
-            start_spark(master), directory, target, topics=named, keep_others=keep_others,
+            start_spark(session, master), directory, target, topics=named, keep_others=keep_others,
             keyless=keyless, keep_tombstones=keep_tombstones, format=format_,
             log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
         )  # fmt: skip

@@ -59,7 +59,7 @@ def export(
         from pipeline import export as run
 
         report = run(
-            start_spark(master), directories, to, format=file_format, topics=topic or (),
+            start_spark(session, master), directories, to, format=file_format, topics=topic or (),
             pattern=pattern, since=since_ms, until=until_ms, body=body, catalog=catalog, table=table,
             file_bytes=file_size << 20, max_records_per_file=max_records,
             fail_on_data_loss=fail_on_data_loss, show_progress=shows_progress(session, quiet),

@@ -36,7 +36,7 @@ def merge(
         from pipeline import merge as run
 
         report = run(
-            start_spark(master), directories, target, without=without or [],
+            start_spark(session, master), directories, target, without=without or [],
             log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
         )  # fmt: skip
     tell_stores(session, [report.store])

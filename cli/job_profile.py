@@ -42,7 +42,7 @@ def profile(
         from pipeline import profile as run
 
         found = run(
-            start_spark(master), directories, top=top, exact_keys=exact_keys,
+            start_spark(session, master), directories, top=top, exact_keys=exact_keys,
             show_progress=shows_progress(session, quiet),
         )  # fmt: skip
         if html is not None:

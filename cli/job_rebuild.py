@@ -54,7 +54,7 @@ def rebuild(
             "index_slot_count": index_slots, "index_entry_count": index_entries,
             "show_progress": shows_progress(session, quiet),
         }  # fmt: skip
-        spark = start_spark(master)
+        spark = start_spark(session, master)
         if len(directories) == 1:
             reports = [run_one(spark, directories[0], target, **given)]
         else:

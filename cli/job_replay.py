@@ -55,7 +55,7 @@ def replay(
         from pipeline import replay as run
 
         report = run(
-            start_spark(master), directory, [name for name in topics.split(",") if name],
+            start_spark(session, master), directory, [name for name in topics.split(",") if name],
             to_topic=to_topic, endpoint=endpoint, target=target, begin_ms=begin_ms, end_ms=end_ms,
             tags=tags, key=key, replay_id=replay_id,
             show_progress=shows_progress(session, quiet),

@@ -38,7 +38,7 @@ def split(
         from pipeline import split as run
 
         report = run(
-            start_spark(master), directory, target, topics=topics or [], rest=rest,
+            start_spark(session, master), directory, target, topics=topics or [], rest=rest,
             log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
         )  # fmt: skip
     tell_stores(session, report.stores)

@@ -31,6 +31,31 @@ def test_each_error_has_its_exit_code(error: Exception, code: ExitCode) -> None:
     assert (told.value.code, str(told.value)) == (code, str(error))
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "code"),
+    [
+        ("pipeline.errors.DataLost: it is gone", "it is gone", ExitCode.FAILED),
+        ("pipeline.errors.NotAStore: no log", "no log", ExitCode.NOT_A_STORE),
+        ("OSError: [Errno 28] full", "OSError: [Errno 28] full", ExitCode.FAILED),
+    ],
+)
+def test_what_spark_wraps_is_told_as_it_was_raised(text: str, line: str, code: ExitCode) -> None:
+    """By a query of Spark's, whose own error has the worker's and Java's tracebacks in it."""
+    traceback = (
+        f'Traceback (most recent call last):\n  File "x.py", line 1, in f\n    g()\n{text}\n'
+    )
+    wrapped = type("PythonException", (Exception,), {"__module__": "pyspark.errors.captured"})
+    with pytest.raises(CommandFailed) as told, failures_told():
+        raise wrapped(f"Job aborted: {traceback}\n\tat org.apache.spark.Java(X.scala:1)\n")
+    assert (told.value.code, str(told.value)) == (code, line)
+
+
+def test_what_a_task_raised_keeps_its_exit_code() -> None:
+    with pytest.raises(CommandFailed) as told, failures_told():
+        raise errors.TaskFailed("a task failed: pipeline.errors.NotAStore: no log: none")
+    assert (told.value.code, str(told.value)) == (ExitCode.NOT_A_STORE, "no log: none")
+
+
 def test_what_is_not_the_pipelines_own_goes_through() -> None:
     with pytest.raises(KeyError), failures_told():
         raise KeyError("a bug")
@@ -51,7 +76,7 @@ def test_a_url_reaches_the_job_as_it_was_typed(
     import pipeline
 
     monkeypatch.setitem(vars(pipeline), "audit_stores" if job == "audit" else job, record)
-    monkeypatch.setattr(f"cli.job_{job}.start_spark", lambda _master: None)
+    monkeypatch.setattr(f"cli.job_{job}.start_spark", lambda *_: None)
     more = ["orders"] if job == "replay" else []
     to = [] if job == "audit" else ["--to", str(tmp_path / "new")]
 

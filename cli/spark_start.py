@@ -1,0 +1,106 @@
+"""Spark started in silence: its greetings go nowhere, what it says later is passed on.
+
+Java, Spark and what they load say some ten lines on stderr at every start, by several ways of which
+no setting silences all. So they are given a pipe in place of stderr; a thread of ours reads it to the
+end of this process, drops what comes until the session is there, and passes on the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHUNK_BYTES: Final = 1 << 16
+ALL_READ_SECONDS: Final = 10.0
+# They tell with a page of Java and Python what ends the job, whose own line says it too.
+LOUD_LOGGERS: Final = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.util.Utils",
+    "org.apache.spark.sql.execution.datasources",
+)
+
+
+def start_session(
+    master: str, app_name: str, config: Mapping[str, str], *, verbose: bool = False
+) -> SparkSession:
+    """Start Spark, or return the running session; errors of it and its tasks are told, little else.
+
+    ``verbose`` leaves everything as Spark has it, from warnings on. Where the start fails, all that
+    was said is told. Raises what ``build_session`` raises.
+    """
+    from pipeline import build_session
+
+    if verbose:
+        return build_session(master, app_name, config)
+    with quiet_start():
+        spark = build_session(master, app_name, {**config, "spark.log.level": "ERROR"})
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
+    for name in LOUD_LOGGERS:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+    return spark
+
+
+@contextlib.contextmanager
+def quiet_start() -> Iterator[None]:
+    """Drop what comes to stderr inside, of processes too that start there, unless the block raises.
+
+    What those processes say after the block comes to stderr.
+    """
+    source, target = os.pipe()
+    relay = _Relay(source)
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    os.dup2(target, 2)
+    try:
+        yield
+    except BaseException:
+        relay.is_to_tell = True
+        raise
+    finally:
+        sys.stderr.flush()
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.write(target, relay.mark)
+        os.close(target)
+        relay.all_read.wait(ALL_READ_SECONDS)
+
+
+class _Relay:
+    """Reads a pipe to its end: what stands before the mark is held, the rest goes to stderr."""
+
+    def __init__(self, source: int) -> None:
+        self.mark: Final = secrets.token_bytes(16)
+        self.all_read = threading.Event()
+        self.is_to_tell = False
+        self._source = source
+        threading.Thread(target=self._run, name="penstock-spark-stderr", daemon=True).start()
+
+    def _run(self) -> None:
+        held = b""
+        while chunk := os.read(self._source, CHUNK_BYTES):
+            if self.all_read.is_set():
+                _tell(chunk)
+                continue
+            held += chunk
+            before, mark, behind = held.partition(self.mark)
+            if mark:
+                _tell((before if self.is_to_tell else b"") + behind)
+                held = b""
+                self.all_read.set()
+        os.close(self._source)
+
+
+def _tell(data: bytes) -> None:
+    # Whoever writes to the pipe would wait for ever if nobody read it any more.
+    with contextlib.suppress(OSError):
+        while data:
+            data = data[os.write(2, data) :]
