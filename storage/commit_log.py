@@ -116,9 +116,9 @@ class CommitLog:
 
         Returns the appended offset.
         """
-        file.mark_appended(end)
+        is_committed = file.mark_appended(end)
         appended_offset = self.appended_offset = file.start_offset + end
-        if not file.is_buffered:
+        if is_committed:
             self.committed_offset = appended_offset
         return appended_offset
 

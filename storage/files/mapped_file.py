@@ -165,13 +165,17 @@ class MappedFile:
         if self._buffer is not None:
             self._buffer.reserve(end)
 
-    def mark_appended(self, position: int) -> None:
-        """Record that whole records now end at ``position``; call after the stores."""
+    def mark_appended(self, position: int) -> bool:
+        """Record that whole records now end at ``position``; call after the stores.
+
+        Returns whether they are committed with that.
+        """
         self.appended_position = position
         if self._buffer is None:
             self.committed_position = position
-        else:
-            self._buffer.mark_appended(position)
+            return True
+        self._buffer.mark_appended(position)
+        return False
 
     def commit(self) -> int:
         """Copy what is appended to the page cache, GIL released; return the committed position.

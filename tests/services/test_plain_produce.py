@@ -73,7 +73,7 @@ class Two:
             writer.create_topic("%RETRY%group", 1)
             writer.create_topic("shut", 2)
             writer.update_topic("shut", perm=4)
-            made = writer._encoder.unique_keys
+            made = writer._appender.encoder.unique_keys
             made._discriminator, made._counter = 0xFFFF_FFFF, itertools.count(65_530)
 
     def both(self, request: bytes, peer: str = PEERS[0]) -> tuple[Any, Any]:
@@ -105,6 +105,7 @@ def outcome(store: Any, writer: StoreWriter, request: bytes, peer: str) -> Any:
 @pytest.fixture(scope="module", params=[True, False], ids=["crc", "no-crc"])
 def two(request: Any, tmp_path_factory: Any) -> Iterator[Two]:
     both = Two(tmp_path_factory.mktemp("two"), property_crc=request.param)
+    both.both(serialized(message()))  # so that there is something to compare, whatever runs here
     yield both
     for writer in (both.short, both.long):
         assert writer.wait_dispatched(writer.appended_offset, 30)
