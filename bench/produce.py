@@ -1,6 +1,7 @@
 """Producing over gRPC beside the empty transport: a stream of 64 KiB batches, and unary calls.
 
-The stream is timed twice: as a writer is by default, and within a commit log file that was warmed whole.
+The stream is timed twice: as a writer is by default, which has warmed its commit log file where the
+machine has the memory, and with a writer that has not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from bench import echo
 from bench.resident import cached_bytes
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services import loops
+from services.settings import WriterSettings
+from storage.files.allocator import WARM_FILES
 from storage.format.properties import encode_properties
 from storage.format.record import encode_for_batch
 
@@ -30,6 +33,7 @@ IN_FLIGHT: Final = 64
 LOG_FILE_BYTES: Final = 1 << 30
 FRAMES_WARMED: Final = 12_000  # of all rounds together: 0.8 of a commit log file
 WARM_WAIT_S: Final = 60.0
+COLD: Final = ("--warm-cache-bytes-max", "0")
 STREAM: Final = "/penstock.v1.Writer/ProduceStream"
 UNARY: Final = "/penstock.v1.Writer/Produce"
 
@@ -100,43 +104,19 @@ async def measure_stream(
     )
 
 
-async def measure(writer: str, transport: str, *, rounds: int) -> list[echo.Measure]:
-    """Time both forms of producing against a running writer and echo server."""
+async def measure(
+    writer: str, transport: str, log: Path | None, *, rounds: int
+) -> list[echo.Measure]:
+    """Time both forms of producing against a running writer, once its files ``log`` are warmed."""
     frames, request = batches(), message()
     async with channels(writer, transport) as to:
-        return [
-            await measure_stream(
-                to,
-                f"produce stream, {len(frames[0]) // 1024} KiB batches",
-                frames,
-                count=FRAMES,
-                rounds=rounds,
-            ),
-            await echo.alternate(
-                "produce, one message a call, 64 in flight",
-                "calls/s",
-                0.75,
-                lambda: echo.time_unary(to.ours, UNARY, request, calls=CALLS, in_flight=IN_FLIGHT),
-                lambda: echo.time_unary(
-                    to.limit, echo.UNARY, request, calls=CALLS, in_flight=IN_FLIGHT
-                ),
-                rounds=rounds,
-            ),
-        ]
-
-
-async def measure_warmed(
-    writer: str, transport: str, log: Path, *, rounds: int
-) -> list[echo.Measure]:
-    """Time the stream against a running writer which warms whole files, once it has."""
-    frames = batches()
-    async with channels(writer, transport) as to:
-        # With the first append the second file is made, which must not be warmed in a round.
-        await echo.time_sink(to.ours, STREAM, frames, count=1, in_flight=1)
-        await wait_until_warmed(log, files=2)
-        measured = await measure_stream(
+        if log is not None:
+            # With the first append the second file is made, which must not be warmed in a round.
+            await echo.time_sink(to.ours, STREAM, frames, count=1, in_flight=1)
+            await wait_until_warmed(log, files=2)
+        stream = await measure_stream(
             to,
-            f"produce stream, files warmed whole, {len(frames[0]) // 1024} KiB",
+            f"produce stream, {len(frames[0]) // 1024} KiB batches",
             frames,
             count=min(FRAMES, FRAMES_WARMED // (rounds + 1)),
             rounds=rounds,
@@ -144,7 +124,25 @@ async def measure_warmed(
         last = await to.stub.ProduceBatch(writer_pb2.ProduceBatchRequest.FromString(frames[0]))
         if last.end_commit_offset > LOG_FILE_BYTES:
             raise RuntimeError(f"the rounds went on in another file, to {last.end_commit_offset}")
-        return [measured]
+        unary = await echo.alternate(
+            "produce, one message a call, 64 in flight",
+            "calls/s",
+            0.75,
+            lambda: echo.time_unary(to.ours, UNARY, request, calls=CALLS, in_flight=IN_FLIGHT),
+            lambda: echo.time_unary(
+                to.limit, echo.UNARY, request, calls=CALLS, in_flight=IN_FLIGHT
+            ),
+            rounds=rounds,
+        )
+        return [stream, unary]
+
+
+async def measure_cold(writer: str, transport: str, *, rounds: int) -> list[echo.Measure]:
+    """Time the stream against a running writer that touches memory 64 MiB ahead and no more."""
+    frames = batches()
+    async with channels(writer, transport) as to:
+        name = f"produce stream, files not warmed, {len(frames[0]) // 1024} KiB"
+        return [await measure_stream(to, name, frames, count=FRAMES, rounds=rounds)]
 
 
 async def wait_until_warmed(log: Path, *, files: int) -> None:
@@ -168,11 +166,13 @@ def run(*, rounds: int) -> list[echo.Measure]:
     """Start writers and an echo server, and time them."""
     with echo.process("bench.echo") as (transport, _):
         with echo.scratch_store() as store, writing(store) as (writer, _):
-            measures = loops.run(measure(writer, transport, rounds=rounds))
-        with echo.scratch_store() as store, writing(store, "--warm-whole-files") as (writer, _):
-            log = store / "commitlog"
-            warmed = loops.run(measure_warmed(writer, transport, log, rounds=rounds))
-    return [*measures, *warmed]
+            config = WriterSettings(store=store).store_config()
+            warms = config.warm_cache_bytes_max >= WARM_FILES * LOG_FILE_BYTES
+            log = store / "commitlog" if warms else None
+            measures = loops.run(measure(writer, transport, log, rounds=rounds))
+        with echo.scratch_store() as store, writing(store, *COLD) as (writer, _):
+            measures += loops.run(measure_cold(writer, transport, rounds=rounds))
+    return measures
 
 
 def writing(store: Path, *options: str) -> AbstractContextManager[tuple[str, int]]:

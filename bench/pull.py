@@ -59,7 +59,7 @@ def run(*, rounds: int) -> list[echo.Measure]:
         echo.scratch_store() as store,
         echo.process(
             "services.writer", "--store", str(store), "--listen", "127.0.0.1:0",
-            "--unflushed-bytes-max", "4GiB",
+            "--unflushed-bytes-max", "4GiB", *produce.COLD,
         ) as (writer, _),
         echo.process(
             "services.reader", "--store", str(store), "--listen", "127.0.0.1:0"

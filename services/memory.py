@@ -1,10 +1,15 @@
-"""How a service process keeps memory: buffers are used again, what start-up made is not searched."""
+"""How a service process keeps memory, and how much there is.
+
+Buffers are used again, what start-up made is not searched for garbage.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import os
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 _COLLECT_AFTER: Final = 20_000  # new objects that may be in cycles
@@ -12,6 +17,8 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _REUSED_BYTES_MAX: Final = 8 << 20
 _KEPT_BYTES: Final = 16 << 20
+_CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
+_OWN_CONTROL_GROUPS: Final = Path("/proc/self/cgroup")
 
 
 def keep_buffers() -> None:
@@ -34,3 +41,31 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
+
+
+def limit_bytes(groups: Path = _CONTROL_GROUPS, own_groups: Path = _OWN_CONTROL_GROUPS) -> int:
+    """Return how much memory this process may use: the machine's, or less if a control group says so.
+
+    Both versions of control groups are asked (cgroups(7)): a process is bound by its own group and by
+    every one above it. Inside a container the topmost that it sees is its own.
+    """
+    limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        lines = own_groups.read_text().splitlines()
+    except OSError:
+        return limit
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, name = groups, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = groups / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        own = root / path.lstrip("/")
+        for group in (own, *own.parents):
+            with suppress(OSError, ValueError):  # not mounted here; "max"
+                limit = min(limit, int((group / name).read_text()))
+            if group == root:
+                break
+    return limit

@@ -26,10 +26,12 @@ from pydantic_settings import (
 )
 
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from services import memory
 from storage.config import FlushMode, StoreConfig
 
 ENV_PREFIX: Final = "PENSTOCK_"
 EXIT_USAGE: Final = 2
+WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends
 DEFAULT_LISTEN: Final[Mapping[str, str]] = {
     "writer": DEFAULT_WRITER,
     "reader": DEFAULT_READER,
@@ -198,15 +200,18 @@ class EngineSettings(ProcessSettings):
     mapped_files_max: int = Field(
         _ENGINE.mapped_files_max, ge=1, description="Files of a kind kept mapped."
     )
-    warm_whole_files: bool = Field(
-        _ENGINE.warm_whole_files,
-        description="Fill the page cache of this commit log file and the next before it is needed.",
+    warm_cache_bytes_max: Literal["auto"] | ByteSize = Field(
+        "auto",
+        description="Page cache that may be filled ahead of the appends: this commit log file and "
+        "the next are warmed whole if both fit. auto: an eighth of the memory; 0: never.",
     )
 
     def store_config(self) -> StoreConfig:
         """Return the engine's configuration; ValueError names fields which do not fit together."""
         names = {field.name for field in dataclass_fields(StoreConfig)}
         values = {n: v for n, v in self.model_dump().items() if n in names}
+        if self.warm_cache_bytes_max == "auto":
+            values["warm_cache_bytes_max"] = memory.limit_bytes() // WARM_SHARE
         plain: dict[str, Any] = {
             name: int(value) if isinstance(value, ByteSize) else value
             for name, value in values.items()
@@ -301,8 +306,10 @@ def load(
         source = flags(args=arguments)
         return flavour(_cli_settings_source=source, **(defaults or {}))  # type: ignore[no-any-return]
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or "settings"
+        errors = error.errors()
+        name = str((*errors[0]["loc"], "settings")[0])
+        # A setting that may be a word or a size has an error for each; the last says what a size is.
+        first = [each for each in errors if each["loc"][:1] == errors[0]["loc"][:1]][-1]
         flag = "--" + name.replace("_", "-")
         problem = str(first["msg"]).removeprefix("Value error, ")
         if first["type"] == "missing":

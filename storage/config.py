@@ -39,7 +39,7 @@ class StoreConfig:
     transaction_timeout_ms: int = 86_400_000  # of stages that nobody commits
     mapped_files_max: int = 64  # lazily mapped files per directory kind before the oldest is let go
     warm_ahead_bytes: int = 64 << 20  # pages touched ahead of the writer
-    warm_whole_files: bool = False  # page cache of this log file and the next filled beforehand
+    warm_cache_bytes_max: int = 0  # this log file and the next are warmed whole if both fit in it
 
     def __post_init__(self) -> None:
         """Refuse values and combinations that cannot work, naming the field and both numbers."""

@@ -87,7 +87,7 @@ class Engine:
             paths.commit_log,
             file_size=config.commit_log_file_size,
             warm_ahead_bytes=config.warm_ahead_bytes,
-            warm_whole_files=config.warm_whole_files,
+            warm_cache_bytes_max=config.warm_cache_bytes_max,
             pool=pool,
             waits=waits_for_files,
         )

@@ -5,9 +5,10 @@ to a hole of a mapped file on a full disk is a signal and not an error. What goe
 is forgotten: the writer meets it when it asks, and asking again tries again.
 
 Warming is of two kinds. A window ahead of the writer is faulted into the map, ready to be stored to.
-With ``warm_whole_files`` the page cache of the whole file, and of the next, is filled whenever the
-window is warm: what a page costs is mostly the memory's first touch, and the window is cheap then.
-Those pages are clean and mapped by nobody, so they cost neither a sync nor resident memory.
+Where two files fit in ``warm_cache_bytes_max``, the page cache of the whole file, and of the next, is
+filled whenever the window is warm: what a page costs is mostly the memory's first touch, and the
+window is cheap then. Those pages are clean and mapped by nobody, so they cost neither a sync nor
+resident memory.
 
 Whoever appends on an event loop must not wait there: without ``waits`` a file that is not at hand is
 refused, made by the thread, and taken with a later try.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 FILES_AHEAD: Final = 2
 TAKE_WAIT_S: Final = 0.2
 RETRY_DELAY_MS: Final = 20
+WARM_FILES: Final = 2  # whose page cache is filled: the one appended to and the next
 WARM_STEP: Final = 2 << 20  # bytes faulted in by one call, so that the writer's faults get a turn
 
 
@@ -45,7 +47,7 @@ class MappedFileAllocator:
         *,
         file_size: int,
         warm_ahead_bytes: int = 0,
-        warm_whole_files: bool = False,
+        warm_cache_bytes_max: int = 0,
         pool: TransientStorePool | None = None,
         waits: bool = True,
     ) -> None:
@@ -56,7 +58,7 @@ class MappedFileAllocator:
         self._problem: Exception | None = None  # of making that one
         self._file_size = file_size
         self._warm_ahead_bytes = warm_ahead_bytes
-        self._warm_whole_files = warm_whole_files
+        self._warms_whole_files = WARM_FILES * file_size <= warm_cache_bytes_max
         self._pool = pool
         self._changed = threading.Condition()
         self._prepared: dict[int, MappedFile] = {}
@@ -71,7 +73,7 @@ class MappedFileAllocator:
     def start(self) -> None:
         """Start the threads. Without them everything happens in ``take``, and nothing is warmed."""
         for name, work in (("allocate", self._allocate), ("warm", self._warm)):
-            if name == "warm" and self._warm_ahead_bytes <= 0 and not self._warm_whole_files:
+            if name == "warm" and self._warm_ahead_bytes <= 0 and not self._warms_whole_files:
                 continue
             thread = threading.Thread(target=work, name=f"penstock-{name}", daemon=True)
             thread.start()
@@ -227,7 +229,7 @@ class MappedFileAllocator:
 
     def _fill_step(self) -> bool:
         """Fill a little more of this file's or the next one's page cache; False when both are full."""
-        if not self._warm_whole_files:
+        if not self._warms_whole_files:
             return False
         current = self._current
         if current is not None and current.fill_cache(WARM_STEP):

@@ -42,7 +42,8 @@ def is_filled(path: Path) -> bool:
 
 
 def make(directory, **options):
-    given = {"file_size": SIZE, "warm_ahead_bytes": WINDOW, "warm_whole_files": True}
+    given = {"file_size": SIZE, "warm_ahead_bytes": WINDOW}
+    given |= {"warm_cache_bytes_max": 2 * options.get("file_size", SIZE)}
     return MappedFileAllocator(OsFileSystem(), directory / "log", **(given | options))
 
 
@@ -103,7 +104,15 @@ def test_it_is_off_by_default(tmp_path, filled):
     allocator.take(0)
     work_off(allocator)
     assert filled == []
-    assert not small_config().warm_whole_files
+    assert small_config().warm_cache_bytes_max == 0
+    allocator.close()
+
+
+def test_files_of_which_two_do_not_fit_are_not_filled(tmp_path, filled):
+    allocator = make(tmp_path, warm_cache_bytes_max=2 * SIZE - 1)
+    allocator.take(0)
+    work_off(allocator)
+    assert filled == []
     allocator.close()
 
 
@@ -209,7 +218,7 @@ def test_with_a_pool_the_files_are_filled_for_the_commits(tmp_path):
 def test_a_store_without_services_fills_and_rolls(tmp_path, warm_ahead_bytes):
     size = 4 * MIB
     config = small_config(
-        commit_log_file_size=size, warm_whole_files=True, warm_ahead_bytes=warm_ahead_bytes
+        commit_log_file_size=size, warm_cache_bytes_max=2 * size, warm_ahead_bytes=warm_ahead_bytes
     )
     log = tmp_path / "store" / "commitlog"
     block = b"".join(record(body=b"%04d" % number * 250) for number in range(64))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from services import memory
 from services.settings import (
     IndexerSettings,
     ProcessSettings,
@@ -44,6 +45,17 @@ def test_the_file_may_be_named_by_a_variable(
     assert settings().store_config().flush_mode == "sync"
 
 
+def test_what_is_neither_a_word_nor_a_size_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        settings("--warm-cache-bytes-max", "much")
+    assert caught.value.code == 2
+    line = capsys.readouterr().err
+    assert line.startswith(
+        "penstock writer: --warm-cache-bytes-max: could not parse value and unit"
+    )
+    assert line.count("\n") == 1
+
+
 def test_a_misspelt_name_in_the_file_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,7 +73,16 @@ def test_sizes_may_have_a_unit(text: str, size: int) -> None:
 
 
 def test_defaults_of_the_engine_are_the_engines() -> None:
-    assert settings().store_config() == StoreConfig()
+    assert settings("--warm-cache-bytes-max", "0").store_config() == StoreConfig()
+
+
+def test_page_cache_filled_ahead_is_an_eighth_of_the_memory_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "limit_bytes", lambda: 16 << 30)
+    assert settings().store_config().warm_cache_bytes_max == 2 << 30
+    assert settings("--warm-cache-bytes-max", "1GiB").store_config().warm_cache_bytes_max == 1 << 30
+    assert settings("--warm-cache-bytes-max", "auto").store_config().warm_cache_bytes_max == 2 << 30
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,7 +109,7 @@ def test_a_supervisor_passes_on_what_each_child_understands() -> None:
         ServeSettings,
         [
             "--store", "s", "--flush-mode", "sync", "--log-level", "warning", "--transient-pool",
-            "--no-append-property-crc", "--commit-log-file-size", "1MiB", "--warm-whole-files",
+            "--no-append-property-crc", "--commit-log-file-size", "1MiB", "--warm-cache-bytes-max", "3MiB",
             "--reader-listen", "127.0.0.1:7",
         ],
         prog="penstock serve",
@@ -100,7 +121,7 @@ def test_a_supervisor_passes_on_what_each_child_understands() -> None:
         transient_pool=True,
         append_property_crc=False,
         commit_log_file_size=1 << 20,
-        warm_whole_files=True,
+        warm_cache_bytes_max=3 << 20,
     )
     assert (reader.log_level, reader.listen, reader.supervised) == ("warning", "127.0.0.1:7", True)
     assert str(reader.store) == "s"
