@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from storage.consume_queue import ConsumeQueue, QueueTable, placeholder_units
+from storage.consume_queue import ConsumeQueue, placeholder_units
 from storage.errors import StoreFull
 from storage.format.consume_entry import UNIT_SIZE
 from storage.log_follower import ROWS_MAX, LogFiles, LogFollower
+from storage.queue_table import QueueTable
 from storage.queue_units import Scanned, UnitBuilder
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.commit_log import CommitLog
-from storage.consume_queue import QueueTable
 from storage.dispatch import Dispatcher, DispatchThread
 from storage.errors import NotAStore, StoreError, StoreFailed
 from storage.files.allocator import MappedFileAllocator
@@ -31,6 +30,7 @@ from storage.layout import (
     save_settings,
 )
 from storage.positions import CheckpointFile, Role
+from storage.queue_table import QueueTable
 from storage.recovery import Recovered, recover
 from storage.topics import TopicTable
 

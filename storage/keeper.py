@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from storage.errors import StoreFailed
 
 if TYPE_CHECKING:
-    from storage.consume_queue import QueueTable
     from storage.positions import CheckpointFile
+    from storage.queue_table import QueueTable
 
 
 class Progress(NamedTuple):

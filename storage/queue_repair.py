@@ -25,16 +25,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.consume_queue import (
-    ConsumeQueue,
-    QueueTable,
-    Units,
-    as_units,
-    placeholder_units,
-)
+from storage.consume_queue import ConsumeQueue, Units, as_units, placeholder_units
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.log_walk import ROWS_MAX, Damage, Records
+from storage.queue_table import QueueTable
 from storage.queue_units import UnitBuilder
 
 EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address

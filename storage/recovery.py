@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.consume_queue import QueueTable
 from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.log_walk import Damage, End, Records, walk_log
 from storage.queue_repair import NOTHING_DELETED, QueueRepair
+from storage.queue_table import QueueTable
 from storage.recovery_cases import Found, Start, decide_start
 
 if TYPE_CHECKING:

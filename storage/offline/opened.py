@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from storage.clock import SystemClock
 from storage.config import StoreConfig
-from storage.consume_queue import QueueTable
 from storage.durable_positions import DurableIndex, DurablePositions
 from storage.errors import NotAStore
 from storage.files.filesystem import FileSystem
@@ -24,6 +23,7 @@ from storage.index_shape import find_index_shape
 from storage.index_take_over import catch_up
 from storage.layout import StorePaths, check_is_store, effective_config, load_settings
 from storage.positions import CheckpointFile, Role
+from storage.queue_table import QueueTable
 from storage.reader import StoreReader
 from storage.recovery import Recovered, recover
 

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from engine_store import record, small_config
 
-from storage import consume_queue
+from storage import queue_files
 from storage.clock import SystemClock
-from storage.consume_queue import QueueTable, as_units
+from storage.consume_queue import as_units
 from storage.dispatch import Dispatcher, DispatchThread
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.log_follower import LogFollower
+from storage.queue_table import QueueTable
 from storage.writer import StoreWriter
 
 QUEUE_FILE_SIZE = 200
@@ -103,7 +104,7 @@ def test_a_file_that_was_synced_is_synced_again_after_more_units(tmp_path, log, 
 
 def test_units_find_their_file_again_when_it_was_closed_between(tmp_path, log, monkeypatch):
     files, places, end = log
-    monkeypatch.setattr(consume_queue, "OPEN_FILES_MAX", 1)
+    monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 1)
     table = new_table(tmp_path)
     dispatcher = Dispatcher(files, table, 0, unit_count=0)
     for limit in [*places[1:], end]:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from golden import CLEAN, STORES, golden_copy, golden_dump, golden_spec, torn_dumps
 
-from storage.consume_queue import QueueTable, as_units
+from storage.consume_queue import as_units
 from storage.durable_positions import DurablePositions
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
+from storage.queue_table import QueueTable
 from storage.recovery import recover
 from storage.recovery_cases import Start
 

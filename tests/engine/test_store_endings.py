@@ -9,11 +9,11 @@ from engine_store import append, check_queues_match_log, record, small_config
 
 from storage import MessageStore
 from storage.clock import SystemClock
-from storage.consume_queue import QueueTable
 from storage.errors import StoreClosed, StoreFailed, StoreFull, TopicNotFound
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.indexer import StoreIndexer
 from storage.message import Message
+from storage.queue_table import QueueTable
 from storage.writer import StoreWriter
 
 

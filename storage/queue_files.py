@@ -1,0 +1,143 @@
+"""Files of consume queues: the open ones, at most so many, and what of them is not yet durable.
+
+Files are opened under ``guard``, and a file counts as dirty before anyone can learn that a unit in it
+counts as dispatched: a sync that starts after reading the dispatched position covers it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.files.filesystem import File, FileSystem
+
+OPEN_FILES_MAX: Final = 512
+
+
+class QueueFiles:
+    """Files of ``file_size`` bytes below one directory, each by its path."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path, *, file_size: int) -> None:
+        self.filesystem = filesystem
+        self.directory = directory
+        self.file_size = file_size
+        self.guard = threading.RLock()
+        self.epoch = 0  # of one, files that were opened stay open, and those written to dirty
+        self._open: OrderedDict[Path, File] = OrderedDict()
+        self._dirty_files: set[Path] = set()
+        self._dirty_directories: set[Path] = set()
+
+    def open_for_writing(self, path: Path, *, exists: bool) -> File:
+        """Return a file, created as one hole if it does not exist, and mark it dirty."""
+        file = self._open.get(path)
+        if file is None:
+            if exists:
+                file = self.filesystem.open(path, writable=True)
+            else:
+                self.filesystem.make_directory(path.parent)
+                file = self.filesystem.create(path, self.file_size, allocate=False)
+                with self.guard:
+                    self._dirty_directories.add(path.parent)
+            self._keep(path, file)
+        with self.guard:
+            self._dirty_files.add(path)
+        return file
+
+    def open_for_reading(self, path: Path) -> File:
+        """Return an existing file."""
+        file = self._open.get(path)
+        if file is None:
+            file = self.filesystem.open(path, writable=True)
+            self._keep(path, file)
+        return file
+
+    def _keep(self, path: Path, file: File) -> None:
+        self._open[path] = file
+        if len(self._open) > OPEN_FILES_MAX:
+            _, oldest = self._open.popitem(last=False)
+            oldest.close()
+            self.epoch += 1
+
+    def repair_length(self, path: Path, size: int) -> None:
+        """Give a file the one length a broker accepts; what a short one lost reads as zeros."""
+        content = b""
+        if size > self.file_size:
+            file = self.filesystem.open(path, writable=False)
+            content = file.pread(self.file_size, 0)
+            file.close()
+            self.filesystem.unlink(path)
+            file = self.filesystem.create(path, self.file_size, allocate=False)
+            file.pwrite(content, 0)
+        else:
+            file = self.filesystem.open(path, writable=True)
+            file.extend(self.file_size)
+        file.close()
+        with self.guard:
+            self._dirty_files.add(path)
+            self._dirty_directories.add(path.parent)
+
+    def remove(self, path: Path) -> None:
+        """Unlink a file."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+        self.filesystem.unlink(path)
+        with self.guard:
+            self.epoch += 1
+            self._dirty_files.discard(path)
+            self._dirty_directories.add(path.parent)
+
+    def zero_tail(self, path: Path, position: int) -> None:
+        """Make a file read as zeros from ``position`` on, if it does not already."""
+        file = self.open_for_reading(path)
+        if not np.frombuffer(file.pread(self.file_size - position, position), np.uint8).any():
+            return
+        file = self.open_for_writing(path, exists=True)
+        file.zero(position, self.file_size - position)
+
+    def remove_directory(self, directory: Path) -> None:
+        """Delete a directory with the files in it; the deletion is its parent's to make durable."""
+        self.epoch += 1
+        for file in self.filesystem.list_directory(directory):
+            path = directory / file.name
+            opened = self._open.pop(path, None)
+            if opened is not None:
+                opened.close()
+            self.filesystem.unlink(path)
+            with self.guard:
+                self._dirty_files.discard(path)
+        with self.guard:
+            self._dirty_directories.discard(directory)
+        self.filesystem.remove_directory(directory)
+
+    def sync(self) -> None:
+        """Make every unit written before the call durable. An OSError latches with the caller."""
+        with self.guard:
+            self.epoch += 1
+            files, self._dirty_files = self._dirty_files, set()
+            directories, self._dirty_directories = self._dirty_directories, set()
+        for path in files:
+            try:
+                file = self.filesystem.open(path, writable=True)
+            except FileNotFoundError:
+                continue  # its topic was deleted meanwhile
+            try:
+                file.sync()
+            finally:
+                file.close()
+        for directory in directories:
+            with suppress(FileNotFoundError):
+                self.filesystem.sync_directory(directory)
+
+    def close(self) -> None:
+        """Close every open file; nothing is synced."""
+        self.epoch += 1
+        while self._open:
+            self._open.popitem()[1].close()
