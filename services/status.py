@@ -48,6 +48,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.StageExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.TransactionDecided: grpc.StatusCode.FAILED_PRECONDITION,
     errors.VersionTooOld: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.IndexIncomplete: grpc.StatusCode.UNAVAILABLE,
     errors.RecordNotFound: grpc.StatusCode.NOT_FOUND,
     errors.DamagedRecord: grpc.StatusCode.DATA_LOSS,
     errors.DamagedStage: grpc.StatusCode.DATA_LOSS,

@@ -21,6 +21,7 @@
     │   ├── TransactionDecided  a transaction is committed and cannot be aborted
     │   └── VersionTooOld       whether a version was committed cannot be told any more
     └── reading
+        ├── IndexIncomplete     files of the index are gone and are being made again; retry
         ├── RecordNotFound      no record starts at that commit offset
         ├── DamagedRecord       the bytes on disk are not the record that was stored
         └── DamagedStage        the bytes on disk are not what was staged
@@ -156,6 +157,10 @@ class VersionTooOld(StoreError):
         )
         self.app_id = app_id
         self.version = version
+
+
+class IndexIncomplete(StoreError):
+    """The index lacks what it had, so that a query by key would miss messages; try again later."""
 
 
 class RecordNotFound(StoreError):

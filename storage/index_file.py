@@ -282,13 +282,16 @@ class IndexDirectory:
         return IndexFile.open(self._filesystem, path, self.shape, writable=True)
 
     def headers(self) -> list[IndexHeader]:
-        """Headers of all files, oldest first."""
+        """Headers of all files, oldest first; a blank one of a file that is gone."""
         return [IndexHeader.decode(self._head(path)) for path in self.paths]
 
     def _head(self, path: Path) -> bytes:
         if self._last is not None and path == self._last.path:
             return self._last.header_bytes
-        file = self._filesystem.open(path, writable=False)
+        try:
+            file = self._filesystem.open(path, writable=False)
+        except FileNotFoundError:
+            return IndexHeader().encode()
         try:
             return file.pread(layout.HEADER_SIZE, 0)
         finally:
@@ -379,6 +382,16 @@ class IndexDirectory:
                 self._filesystem.unlink(path)
         self.misfits.clear()
         self._filesystem.sync_directory(self.directory)
+
+    def lost(self) -> list[Path]:
+        """Return the files that somebody has deleted, oldest first."""
+        there = {path for _, _, path in list_index_files(self._filesystem, self.directory)}
+        return [path for path in self.paths if path not in there]
+
+    def give_up(self, lost: Collection[Path]) -> None:
+        """Forget files that are gone."""
+        self._filesystem.make_directory(self.directory)
+        self.keep([path for path in self.paths if path not in lost])
 
     def sync(self) -> None:
         """Make the last file and all names durable."""

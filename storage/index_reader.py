@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -59,6 +60,11 @@ class IndexReader:
     def files(self) -> list[IndexFile]:
         """The files, oldest first."""
         return list(self._files.values())
+
+    @property
+    def numbers(self) -> Collection[int]:
+        """The files' names as numbers."""
+        return self._files.keys()
 
     def ask_like_broker(
         self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int

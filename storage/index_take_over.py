@@ -39,14 +39,19 @@ def _is_blank(header: IndexHeader) -> bool:
 
 def covers_log(files: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> bool:
     """Whether index files reach back to the log's start and have no hole between them."""
+    return _covering(files, headers, min_commit_offset) == len(headers)
+
+
+def _covering(files: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> int:
+    """Return how many files, from the oldest on, have no hole before or between them."""
     covered = min_commit_offset
-    for header in headers:
+    for count, header in enumerate(headers):
         if header.next_entry > 1:
             begin = header.begin_commit_offset
             if covered < begin and keys_in(files, covered, begin):
-                return False
+                return count
             covered = max(covered, _behind(files, header.end_commit_offset))
-    return True
+    return len(headers)
 
 
 def take_over(
@@ -120,9 +125,8 @@ def go_back(
         ):
             break
         kept.append((path, header))
+    kept = kept[: _covering(files, [header for _, header in kept], min_commit_offset)]
     headers = [header for _, header in kept]
-    if not covers_log(files, headers, min_commit_offset):
-        kept = []
     directory.keep([path for path, _ in kept])
     last = headers[-1].end_commit_offset if kept else -1
     if last < min_commit_offset:

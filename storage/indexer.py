@@ -10,13 +10,16 @@ an unclean end the file is taken back to that header and the log is indexed agai
 so restarts cost one interval, and nothing is lost or found twice. A file that has become full is
 synced before the broker's own mark at byte 16 of the checkpoint is raised to its end time.
 
-Where files of ours are gone, or the log has lost more than it could, it goes on with the newest file
+Files that somebody deletes while it works are missed within a second, with a warning, and what they
+held is indexed again. Where files of ours are gone at the start, or the log has lost more than it could, it goes on with the newest file
 that is sure to be right (``go_back``), and again nothing is lost or found twice. Index files that are
 not ours (no slot, another store's, or made by a broker since) are taken over as ``take_over`` says.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,7 +33,7 @@ from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
 from storage.index_follower import IndexFollower, LogReader
 from storage.index_shape import find_index_shape
-from storage.index_take_over import agrees, go_back, take_over
+from storage.index_take_over import agrees, covers_log, go_back, take_over
 from storage.layout import StorePaths, effective_config, load_settings
 from storage.positions import CheckpointFile, Role
 
@@ -39,7 +42,9 @@ if TYPE_CHECKING:
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
 
+_LOG: Final = logging.getLogger(__name__)
 DURABLE_INTERVAL_MS: Final = 5_000
+LOOK_S: Final = 1.0  # between looks whether somebody has deleted files
 IDLE_WAIT_S: Final = 0.25  # how long a stop may, at worst, have to wait for the thread
 FULL_RETRY_S: Final = 0.2
 CATCH_UP_S: Final = 5.0  # a stop gives the rest of the log this long, as a broker's does
@@ -89,6 +94,7 @@ class StoreIndexer:
         self._synced: _Synced | None = None
         self._durable_offset = -1
         self._durable_at = clock.monotonic()
+        self._looked_at = clock.monotonic()
         self._failure: BaseException | None = None
         self._closed = False
         self._stopping = threading.Event()
@@ -202,9 +208,20 @@ class StoreIndexer:
         return self._step()
 
     def _step(self) -> bool:
+        try:
+            return self._try_step()
+        except FileNotFoundError:
+            if not self._directory.lost():
+                raise
+            self._looked_at = -math.inf
+            return True
+
+    def _try_step(self) -> bool:
         if not self._checkpoint.writer_is_current:
             return False
         limit = self._checkpoint.confirm_offset
+        if self._follower is not None and self._clock.monotonic() - self._looked_at >= LOOK_S:
+            self._replace_lost(limit)
         if self._follower is None or self._session != self._checkpoint.writer_session:
             try:
                 self._prepare(limit)
@@ -222,6 +239,26 @@ class StoreIndexer:
         elif self._synced is not None:
             self._promise()
         return moved
+
+    def _replace_lost(self, end_commit_offset: int) -> None:
+        """Go back behind the first file that somebody has deleted, to index from there again."""
+        lost = self._directory.lost()
+        self._looked_at = self._clock.monotonic()
+        if not lost:
+            return
+        for path in lost:
+            _LOG.warning("index file %s is gone; what it held is indexed again", path)
+        self._follower = None  # until the files are right again
+        self._directory.give_up(lost)
+        self._begin(
+            go_back(
+                self._directory,
+                self._log,
+                file_name=int(lost[0].name),
+                min_commit_offset=self._min_commit_offset,
+                end_commit_offset=end_commit_offset,
+            )
+        )
 
     def sync(self) -> None:
         """Make the index durable up to ``indexed_offset`` and say so in the checkpoint.
@@ -280,6 +317,7 @@ class StoreIndexer:
         try:
             if self._failure is None:
                 deadline = self._clock.monotonic() + CATCH_UP_S
+                self._looked_at = -math.inf
                 with suppress(StoreFull):
                     while self._step() and self._clock.monotonic() < deadline:
                         pass
@@ -334,6 +372,11 @@ class StoreIndexer:
                 index_timestamp_ms=self._checkpoint.durable.broker_fields.index_timestamp_ms,
                 unclean=self._unclean,
             )
+        self._begin(position)
+
+    def _begin(self, position: int) -> None:
+        """Index from ``position`` on, which the files reach up to."""
+        self._synced = None
         self._follower = IndexFollower(self._log, position, self._directory, on_filled=self._filled)
         self._index_timestamp_ms = None  # of a file that is no longer there, or not full
         # From here on the files may be ahead of a slot that says clean, or have other names.
@@ -377,6 +420,9 @@ class StoreIndexer:
         if slot.file_name not in numbers or not agrees(self._log, header):
             return False
         kept = numbers.index(slot.file_name) + 1
+        headers = self._directory.headers()[:kept]
+        if not covers_log(self._log, headers, self._min_commit_offset):
+            return False  # an older file is gone
         if kept < len(numbers):
             self._directory.drop_from(kept)
         if not self._is_untouched(slot):

@@ -8,8 +8,9 @@ ascending commit offset, as a broker sends them.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,14 @@ from storage.files.filesystem import FileSystem
 from storage.index_file import IndexShape
 from storage.index_reader import IndexCursor, IndexReader
 from storage.index_shape import find_index_shape
+from storage.index_watch import IndexState, IndexWatch, published
 from storage.kernels.lookup import KEY_ABSENT, match_keys
 from storage.kernels.pull import DAMAGED, GOOD
 from storage.message import Damage, KeyQueryResult
 from storage.pull import damage_reason, join_pieces
+
+if TYPE_CHECKING:
+    from storage.positions import CheckpointFile
 
 PAGE_MAX: Final = 64
 PAGE_BYTES_MAX: Final = 8 << 20  # of records in one page, however few that are
@@ -33,22 +38,41 @@ FOREVER: Final = (1 << 63) - 1
 class KeyIndex:
     """Read access to ``index/``; files appear and go meanwhile. Safe from several threads."""
 
-    def __init__(self, filesystem: FileSystem, directory: Path, likely: IndexShape) -> None:
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        likely: IndexShape,
+        positions: Callable[[], CheckpointFile | None] = lambda: None,
+    ) -> None:
         self._filesystem = filesystem
         self._directory = directory
         self._likely = likely
         self._guard = threading.Lock()
         self._reader: IndexReader | None = None
+        self._positions = positions
+        self._watch = IndexWatch()
 
     def reader(self) -> IndexReader:
         """Return the files as they are now."""
+        return self.look()[0]
+
+    def look(self) -> tuple[IndexReader, IndexState | None]:
+        """Return the files as they are now, and what was published before they were listed."""
         with self._guard:
+            before = published(self._positions())
             if self._reader is None or not self._reader.files:
                 shape = find_index_shape(self._filesystem, self._directory, self._likely)
                 self._reader = IndexReader(self._filesystem, self._directory, shape)
             else:
                 self._reader.refresh()
-            return self._reader
+            self._watch.note(before, self._reader.numbers)
+            return self._reader, before
+
+    def check_complete(self, before: IndexState | None) -> None:
+        """Raise IndexIncomplete unless the files that came with ``before`` were the whole index."""
+        with self._guard:
+            self._watch.check(self._positions(), before)
 
     @property
     def end_offset(self) -> int:
@@ -152,7 +176,7 @@ def query_by_key(
     begin_ms = _in_int64(begin_timestamp_ms)
     end_ms = FOREVER if end_timestamp_ms is None else _in_int64(end_timestamp_ms)
     question = _Question(log, topic, key, unique, begin_ms, end_ms)
-    reader = index.reader()
+    reader, published_before = index.look()
     found: list[_Match] = []
     damaged: dict[int, Damage] = {}
     while len(found) <= count_max:
@@ -174,6 +198,7 @@ def query_by_key(
         if following is None:
             break
         cursor = following
+    index.check_complete(published_before)
     page = _that_fit(found[:count_max])
     token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > len(page) else None
     return _answer(log, page, tuple(damaged.values()), str(token or ""), indexed_offset)

@@ -305,6 +305,11 @@ class CheckpointFile:
         )
 
     @property
+    def indexer_session(self) -> int:
+        """Changes with every start of an indexer, and whenever one goes back in the log."""
+        return self._indexer_session
+
+    @property
     def indexed_offset(self) -> int:
         """End of the records that queries by key cover."""
         return self._indexed_offset

@@ -76,7 +76,7 @@ class StoreReader:
         self.topics = TopicTable(filesystem, paths.config)
         self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock)
         shape = IndexShape(config.index_slot_count, config.index_entry_count)
-        self.index = KeyIndex(filesystem, paths.index, shape)
+        self.index = KeyIndex(filesystem, paths.index, shape, lambda: self._positions)
         self._update()
 
     @classmethod
@@ -409,7 +409,8 @@ class StoreReader:
         """Return the newest messages of a topic that carry a key, a page at a time.
 
         Topic, key and store time are compared in the records themselves. Raises TopicNotFound, and
-        InvalidMessage for an empty key or a foreign token.
+        InvalidMessage for an empty key or a foreign token; IndexIncomplete while the index lacks
+        what it had.
         """
         self._update()
         if topic not in self.topics and not self._has_queues(topic):

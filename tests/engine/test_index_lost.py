@@ -1,0 +1,188 @@
+"""Index files that somebody deletes under a running store: told, made again, and never passed over."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from engine_store import small_config
+
+from storage import indexer as indexer_module
+from storage.clock import SystemClock
+from storage.errors import IndexIncomplete
+from storage.files.filesystem import OsFileSystem
+from storage.index_file import list_index_files
+from storage.indexer import StoreIndexer
+from storage.message import Message
+from storage.reader import StoreReader
+from storage.writer import StoreWriter
+
+CONFIG = small_config(index_slot_count=20, index_entry_count=120)
+
+
+def paths_of(directory: Path) -> list[Path]:
+    return [path for _, _, path in list_index_files(OsFileSystem(), directory / "index")]
+
+
+def contents(directory: Path) -> list[bytes]:
+    return [path.read_bytes() for path in paths_of(directory)]
+
+
+def put(writer: StoreWriter, count: int, prefix: str) -> None:
+    """Records with the unique key and one to four others, so that files end inside of some."""
+    keys = [("all", *(f"{prefix}{n}-{k}" for k in range(n % 4))) for n in range(count)]
+    writer.put([Message(topic="t", body=b"x", keys=mine, queue_id=0) for mine in keys])
+    assert writer.wait_acknowledged(writer.appended_offset, 10)
+
+
+def open_indexer(directory: Path) -> StoreIndexer:
+    return StoreIndexer.open(directory, CONFIG, filesystem=OsFileSystem(), clock=SystemClock())
+
+
+def work(indexer: StoreIndexer) -> None:
+    while indexer.step():
+        pass
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[StoreWriter]:
+    with StoreWriter.open(tmp_path / "store", CONFIG) as writer:
+        writer.create_topic("t", 1)
+        put(writer, 200, "a")
+        yield writer
+
+
+@pytest.fixture
+def indexer(
+    tmp_path: Path, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StoreIndexer]:
+    """One that looks at every step, and has indexed everything."""
+    monkeypatch.setattr(indexer_module, "LOOK_S", 0.0)
+    with open_indexer(tmp_path / "store") as indexer:
+        work(indexer)
+        yield indexer
+
+
+LOSSES: dict[str, Callable[[list[Path]], None]] = {
+    "the oldest": lambda paths: paths[0].unlink(),
+    "one in between": lambda paths: paths[2].unlink(),
+    "the newest": lambda paths: paths[-1].unlink(),
+    "the last three": lambda paths: [path.unlink() for path in paths[-3:]] and None,
+    "all": lambda paths: [path.unlink() for path in paths] and None,
+    "the directory": lambda paths: shutil.rmtree(paths[0].parent),
+}
+
+
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
+def test_lost_files_are_told_and_made_again_while_the_indexer_works(
+    tmp_path: Path,
+    writer: StoreWriter,
+    indexer: StoreIndexer,
+    caplog: pytest.LogCaptureFixture,
+    lose: Callable[[list[Path]], None],
+) -> None:
+    """To the byte, with what comes meanwhile; without the rest being read again."""
+    directory = tmp_path / "store"
+    before = paths_of(directory)
+    wanted = contents(directory)
+    assert len(wanted) > 4
+    with caplog.at_level(logging.WARNING):
+        lose(before)
+        lost = sorted(set(before) - set(paths_of(directory)))
+        work(indexer)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == len(lost) and all(
+        str(path) in line for path, line in zip(lost, told, strict=True)
+    )
+    assert contents(directory) == wanted
+    kept = before.index(lost[0])
+    assert paths_of(directory)[:kept] == before[:kept]
+
+    put(writer, 100, "b")
+    work(indexer)
+    assert indexer.indexed_offset == writer.appended_offset
+    assert indexer.problem == ""
+
+
+def test_a_file_lost_in_the_middle_of_a_step_ends_no_indexer(
+    tmp_path: Path,
+    writer: StoreWriter,
+    indexer: StoreIndexer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Even with the directory, so that nothing can be synced."""
+    directory = tmp_path / "store"
+    monkeypatch.setattr(indexer_module, "LOOK_S", 3600.0)
+    shutil.rmtree(directory / "index")
+    put(writer, 100, "b")
+    work(indexer)
+    assert indexer.indexed_offset == writer.appended_offset
+    with StoreReader.open(directory) as reader:
+        assert reader.query_by_key("t", "a3-1").record_count == 1
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_an_older_file_lost_while_nobody_worked_is_made_again(
+    tmp_path: Path, indexer: StoreIndexer, lost: int
+) -> None:
+    directory = tmp_path / "store"
+    indexer.close()
+    wanted = contents(directory)
+    paths_of(directory)[lost].unlink()
+    with open_indexer(directory) as again:
+        work(again)
+        assert contents(directory) == wanted
+
+
+def test_a_query_that_does_not_see_all_files_is_refused_until_they_are_made_again(
+    tmp_path: Path, writer: StoreWriter, indexer: StoreIndexer
+) -> None:
+    directory = tmp_path / "store"
+    with StoreReader.open(directory) as reader:
+
+        def found(key: str) -> int:
+            return reader.query_by_key("t", key).record_count
+
+        assert found("a3-1") == found("a199-2") == 1
+        lost = paths_of(directory)[0]
+        lost.unlink()
+        for _ in range(2):
+            with pytest.raises(IndexIncomplete, match=lost.name):
+                found("a3-1")
+        work(indexer)
+        assert found("a3-1") == found("a199-2") == 1
+        assert found("never") == 0
+
+        indexer.close()  # who comes later makes it again, too
+        paths_of(directory)[1].unlink()
+        with pytest.raises(IndexIncomplete):
+            found("a3-1")
+        with open_indexer(directory) as again:
+            work(again)
+            assert found("a3-1") == found("a199-2") == 1
+
+
+def test_a_query_is_refused_while_the_index_has_not_come_as_far_as_it_had(
+    tmp_path: Path, indexer: StoreIndexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "store"
+    with StoreReader.open(directory) as reader:
+        assert reader.query_by_key("t", "a199-2").record_count == 1
+        shutil.rmtree(directory / "index")
+        indexer._replace_lost(indexer.confirm_offset)
+        assert indexer.indexed_offset == 0
+        with pytest.raises(IndexIncomplete, match="made again, and is at 0 of"):
+            reader.query_by_key("t", "a199-2")
+        work(indexer)
+        assert reader.query_by_key("t", "a199-2").record_count == 1
+
+
+def test_the_count_of_keys_does_not_fail_for_a_file_that_is_gone(
+    tmp_path: Path, indexer: StoreIndexer
+) -> None:
+    count = indexer.key_count
+    paths_of(tmp_path / "store")[0].unlink()
+    assert 0 < indexer.key_count < count

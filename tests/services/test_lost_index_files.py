@@ -1,0 +1,62 @@
+"""Index files deleted under the services: queries by key are never answered with too little."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+from three_services import three_services
+
+from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+
+COUNT = 3000  # records with a key each; an index file of the tests' shape holds 4000
+
+
+def test_a_deleted_index_file_costs_no_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each query finds its message, or is refused with a status that says to try again."""
+    with three_services(tmp_path / "store") as services:
+        create = writer_pb2.CreateTopicRequest(name="t", queue_count=1)
+        services.writer.CreateTopic(create, timeout=20)
+        for begin in range(0, COUNT, 1000):
+            messages = [
+                common_pb2.Message(topic="t", body=b"x", keys=[f"k{n}", "all"], queue_id=0)
+                for n in range(begin, begin + 1000)
+            ]
+            services.writer.Produce(writer_pb2.ProduceRequest(messages=messages), timeout=30)
+        wait = indexer_pb2.WaitIndexedRequest(commit_offset=services.appended_offset())
+        services.indexer.WaitIndexed(wait, timeout=30)
+
+        def found(key: str) -> int:
+            request = reader_pb2.QueryByKeyRequest(topic="t", key=key)
+            return int(services.reader.QueryByKey(request, timeout=20).record_count)
+
+        assert found("k5") == found(f"k{COUNT - 1}") == 1
+        for number, key in ((0, "k5"), (-1, f"k{COUNT - 1}")):
+            files = sorted((tmp_path / "store" / "index").iterdir())
+            assert len(files) > 1
+            lost = files[number]
+            lost.unlink()
+            until = time.monotonic() + 30
+            answers = []
+            while 1 not in answers:
+                assert time.monotonic() < until
+                try:
+                    answers.append(found(key))
+                except grpc.RpcError as error:
+                    assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+                    assert "index" in error.details()
+                    answers.append(-1)
+                    time.sleep(0.02)
+            assert 0 not in answers
+            assert answers[0] == -1
+            assert lost.name in caplog.text
+        assert (
+            services.indexer.GetIndexerStatus(
+                indexer_pb2.GetIndexerStatusRequest(), timeout=10
+            ).problem
+            == ""
+        )
