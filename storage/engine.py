@@ -1,37 +1,27 @@
-"""The parts behind a writer: opened in order, wired, and stopped in reverse."""
+"""The parts behind a writer: wired, started in order, and stopped in reverse."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.commit_log import CommitLog
 from storage.dispatch import Dispatcher, DispatchThread
-from storage.errors import NotAStore, StoreError, StoreFailed
+from storage.errors import StoreError, StoreFailed
 from storage.files.allocator import MappedFileAllocator
-from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.files.directory_lock import DirectoryLock
 from storage.files.mapped_file import MappedFile
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
 from storage.flush import CommitService, FlushService
 from storage.format.hosts import encode_host
-from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.keeper import CheckpointKeeper, Progress
-from storage.layout import (
-    StorePaths,
-    StoreSettings,
-    check_is_store,
-    effective_config,
-    load_settings,
-    save_settings,
-)
-from storage.positions import CheckpointFile, Role
+from storage.layout import StorePaths, StoreSettings, save_settings
+from storage.positions import CheckpointFile
 from storage.queue_table import QueueTable
-from storage.recovery import Recovered, recover
+from storage.recovery import Recovered
 from storage.topics import TopicTable
 
 if TYPE_CHECKING:
@@ -40,7 +30,6 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
 
 DRAIN_TIMEOUT_S: Final = 60.0
-IN_FLIGHT_BYTES_MAX: Final = 64 << 20
 
 
 class Engine:
@@ -326,110 +315,3 @@ class Engine:
         except StoreFailed:
             return False
         return True
-
-
-def open_engine(
-    directory: Path,
-    config: StoreConfig,
-    filesystem: FileSystem,
-    clock: Clock,
-    *,
-    waits_for_files: bool = True,
-) -> Engine:
-    """Lock, recover and start the store in ``directory``, creating it if it is empty.
-
-    Without ``waits_for_files`` an append never waits for the next log file; see the allocator.
-    """
-    paths = StorePaths(directory)
-    try:
-        filesystem.make_directory(directory)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise NotAStore(f"{directory} is not a directory") from error
-    except OSError as error:
-        raise NotAStore(f"{directory} cannot be created: {error.strerror}") from error
-    check_is_store(filesystem, directory)
-    try:
-        lock = DirectoryLock.acquire(filesystem, directory, LockRole.WRITER)
-    except OSError as error:
-        raise NotAStore(f"{directory} cannot be written to: {error.strerror}") from error
-    try:
-        engine = _recover_and_wire(paths, config, filesystem, clock, lock, waits_for_files)
-        engine.start()
-    except BaseException:
-        lock.release()
-        raise
-    return engine
-
-
-def _recover_and_wire(
-    paths: StorePaths, config: StoreConfig, filesystem: FileSystem, clock: Clock,
-    lock: DirectoryLock, waits_for_files: bool,
-) -> Engine:  # fmt: skip
-    settings = load_settings(filesystem, paths)
-    config = effective_config(filesystem, paths, config, settings)
-    for path in (paths.commit_log, paths.consume_queue, paths.config):
-        filesystem.make_directory(path)
-    positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
-    durable = positions.durable.load()
-    if durable.store_id != settings.store_id:
-        durable = durable._replace(trusted=False)
-    if not settings.present:
-        settings = save_settings(filesystem, paths, settings, config)
-    topics = TopicTable(filesystem, paths.config)
-    files = MappedFileQueue(
-        filesystem,
-        paths.commit_log,
-        file_size=config.commit_log_file_size,
-        mapped_files_max=config.mapped_files_max,
-    )
-    queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
-    pool = TransientStorePool(
-        filesystem,
-        Path(config.transient_pool_directory),
-        store_id=settings.store_id,
-        boot_id=positions.boot_id,
-        file_size=config.commit_log_file_size,
-        buffer_count=config.transient_pool_size,
-    )
-    unflushed_bytes = config.unflushed_bytes_max
-    if positions.writer_is_current:
-        # The machine has not gone down since: the last writer's word on how far it had come holds,
-        # but for the batch that it died in. Recovery looks twice this far.
-        appended_bytes = positions.appended_offset - durable.flushed_offset
-        unflushed_bytes = (max(appended_bytes, 0) + IN_FLIGHT_BYTES_MAX) // 2
-    abort_found = filesystem.exists(paths.abort)
-    recovered = recover(
-        files,
-        queues,
-        durable,
-        abort_found=abort_found,
-        unflushed_bytes_max=unflushed_bytes,
-        leftovers=pool.leftover(),
-        deleted_topics=settings.deleted_topics,
-    )
-    pool.discard_leftover()
-    queues.end_commit_offset = recovered.end_offset
-    _restore_topics(topics, recovered, clock)
-    _mark_running(filesystem, paths)
-    return Engine(
-        filesystem=filesystem, paths=paths, config=config, settings=settings, lock=lock,
-        topics=topics, positions=positions, files=files, queues=queues,
-        pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found, clock=clock,
-        waits_for_files=waits_for_files,
-    )  # fmt: skip
-
-
-def _restore_topics(topics: TopicTable, recovered: Recovered, clock: Clock) -> None:
-    """Make topics of which the log has records and the table knows nothing: it was lost."""
-    for name, queue_count in sorted(recovered.queue_counts.items()):
-        if name in topics or name.startswith(LIGHT_QUEUE_PREFIX):
-            continue
-        topics.create(name, queue_count=queue_count, attributes={}, now_ms=clock.now_ms())
-
-
-def _mark_running(filesystem: FileSystem, paths: StorePaths) -> None:
-    """Leave the file by which a broker, too, sees that the stop was not orderly; durable."""
-    backup = paths.abort.with_name("abort.bak")
-    if not filesystem.exists(paths.abort) and not filesystem.exists(backup):
-        filesystem.create(backup, 0, allocate=False).close()
-    filesystem.write_atomically(paths.abort, str(os.getpid()).encode(), backup=True)

@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Final
 from storage.appender import Appender
 from storage.clock import Clock, SystemClock
 from storage.config import StoreConfig
-from storage.engine import Engine, open_engine
+from storage.engine import Engine
 from storage.errors import StoreError
 from storage.files.filesystem import OsFileSystem
 from storage.message import BatchResult, Message, PutResult
 from storage.open_transaction import LogAccess
+from storage.opening import open_engine
 from storage.transactions import Transactions
 
 if TYPE_CHECKING:
