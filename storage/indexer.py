@@ -11,9 +11,10 @@ so restarts cost one interval, and nothing is lost or found twice. A file that h
 synced before the broker's own mark at byte 16 of the checkpoint is raised to its end time.
 
 Files that somebody deletes while it works are missed within a second, with a warning, and what they
-held is indexed again. Where files of ours are gone at the start, or the log has lost more than it could, it goes on with the newest file
-that is sure to be right (``go_back``), and again nothing is lost or found twice. Index files that are
-not ours (no slot, another store's, or made by a broker since) are taken over as ``take_over`` says.
+held is indexed again. Where files of ours are gone at the start, or the log has lost more than it
+could, it goes on with the newest file that is sure to be right (``go_back``), and again nothing is
+lost or found twice. Index files that are not ours (no slot, another store's, or made by a broker
+since) are taken over as ``take_over`` says.
 """
 
 from __future__ import annotations
