@@ -7,43 +7,38 @@ the consume queues hold is visible. The writer may die and come back under a rea
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Container
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal
+from typing import Literal
 
 from storage.clock import Clock, SystemClock
-from storage.commit_log_view import EVERYTHING, CommitLogView
+from storage.commit_log_view import CommitLogView
 from storage.config import StoreConfig
 from storage.consume_queue_view import ConsumeQueueView
 from storage.consumer_offsets import ConsumerOffsets
-from storage.durable_positions import DurablePositions
 from storage.errors import (
     DamagedRecord,
     NotAStore,
     QueueNotFound,
     RecordNotFound,
-    StoreClosed,
     TopicNotFound,
 )
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
-from storage.format.names import parse_file_name
 from storage.index_file import IndexShape
 from storage.kernels.columns import STOP_END
 from storage.key_query import KeyIndex, query_by_key
 from storage.layout import StorePaths, check_is_store, load_settings, with_settled_sizes
 from storage.message import KeyQueryResult, PullResult, PullStatus
-from storage.positions import CheckpointFile, Role
+from storage.positions import CheckpointFile
 from storage.pull import MATCH_ALL, NO_LIMIT, PENSTOCK, PullPolicy, TagFilter, pull_queue, stop_text
 from storage.queue_extent import QueueExtent, queue_extent
+from storage.queue_views import QueueViews
 from storage.time_search import Boundary, exact
 from storage.topics import TopicTable
-
-QUEUES_MAX: Final = 4_096  # queue views kept; each may map a file
+from storage.visibility import Visibility
 
 
 class StoreReader:
@@ -61,23 +56,20 @@ class StoreReader:
         self.directory = directory
         paths = self._paths = StorePaths(directory)
         self._filesystem = filesystem
-        self._fixed_bounds = bounds
-        self._guard = threading.RLock()
-        self._queues: OrderedDict[tuple[str, int], ConsumeQueueView] = OrderedDict()
         self._filters: dict[str, TagFilter] = {"": MATCH_ALL}
-        self._positions: CheckpointFile | None = None
-        self._durable: DurablePositions | None = None
-        self._session = 0
-        self._generation = 0
-        self._closed = False
         self.log = CommitLogView(
             filesystem, paths.commit_log, mapped_files_max=config.mapped_files_max
         )
         self.topics = TopicTable(filesystem, paths.config)
+        self._queues = QueueViews(filesystem, paths.consume_queue)
+        self._visibility = Visibility(
+            filesystem, paths.checkpoint, log=self.log, topics=self.topics, queues=self._queues,
+            bounds=bounds,
+        )  # fmt: skip
         self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock)
         shape = IndexShape(config.index_slot_count, config.index_entry_count)
-        self.index = KeyIndex(filesystem, paths.index, shape, lambda: self._positions)
-        self._update()
+        self.index = KeyIndex(filesystem, paths.index, shape, lambda: self._visibility.positions)
+        self._visibility.update()
 
     @classmethod
     def open(
@@ -124,161 +116,75 @@ class StoreReader:
 
     def close(self) -> None:
         """Let go of all files; slices that were handed out stay good."""
-        with self._guard:
-            if self._closed:
-                return
-            self._closed = True
-            with ExitStack() as parts:  # each whatever the others say
-                if self._positions is not None:
-                    parts.callback(self._positions.close)
-                parts.callback(self.index.close)
-                parts.callback(self.log.close)
-                for queue in self._queues.values():
-                    parts.callback(queue.close)
-                parts.callback(self.consumer_offsets.close)
-            self._queues.clear()
+        if not self._visibility.end():
+            return
+        with ExitStack() as parts:  # from the last to the first, each whatever the others say
+            parts.callback(self._visibility.close)
+            parts.callback(self.index.close)
+            parts.callback(self.log.close)
+            parts.callback(self._queues.close)
+            parts.callback(self.consumer_offsets.close)
 
     # ---- what is visible
 
     @property
     def positions(self) -> CheckpointFile | None:
         """The checkpoint page, to wait on; None while no writer of ours has ever run here."""
-        self._update()
-        return self._positions
+        self._visibility.update()
+        return self._visibility.positions
 
     @property
     def visible_offset(self) -> int:
         """Commit offset up to which records are served."""
-        self._update()
+        self._visibility.update()
         return self.log.end_offset
 
     @property
     def min_commit_offset(self) -> int:
         """Commit offset of the oldest record kept."""
-        self._update()
+        self._visibility.update()
         return self.log.min_offset
 
     @property
     def indexed_offset(self) -> int:
         """Commit offset up to which records are found by key."""
-        self._update()
-        positions = self._positions
+        self._visibility.update()
+        positions = self._visibility.positions
         if positions is not None and positions.indexer_is_current:
             return positions.indexed_offset
         return self.index.end_offset
 
     def refresh(self) -> None:
         """Look again at everything on disk; needed only where no writer publishes positions."""
-        with self._guard:
-            self._update()
-            self.log.refresh()
-            self.topics.reload()
-            self.index.refresh()
-
-    def _update(self) -> None:
-        """Take over what the writer has published since."""
-        if self._closed:
-            raise StoreClosed("the reader is closed")
-        if self._fixed_bounds is not None:
-            self.log.set_bounds(*self._fixed_bounds)
-            return
-        positions = self._positions
-        if positions is None:
-            positions = self._open_positions()
-        if positions is None:
-            self.log.set_bounds(0, EVERYTHING)
-        elif positions.writer_is_current:
-            if positions.writer_session != self._session:
-                self._begin_session(positions)
-            if positions.config_generation != self._generation:
-                with self._guard:
-                    self._generation = positions.config_generation
-                    self.topics.reload()
-            bounds = (positions.min_commit_offset, positions.dispatched_offset)
-            if bounds != self.log.bounds:
-                with self._guard:
-                    self.log.set_bounds(*bounds)
-        else:
-            # Nobody has published since the machine started: only what was durable is sure.
-            durable = self._durable
-            trusted = durable is not None and durable.trusted
-            self.log.set_bounds(0, durable.dispatched_offset if durable and trusted else EVERYTHING)
-
-    def _open_positions(self) -> CheckpointFile | None:
-        with self._guard:
-            if self._positions is None:
-                with suppress(FileNotFoundError):
-                    self._positions = CheckpointFile.open(
-                        self._filesystem, self._paths.checkpoint, Role.READER
-                    )
-                    self._durable = self._positions.durable.load()
-            return self._positions
-
-    def _begin_session(self, positions: CheckpointFile) -> None:
-        """A writer started: recovery may have changed what was known of files and queues."""
-        with self._guard:
-            if positions.writer_session == self._session:
-                return
-            self._session = positions.writer_session
-            self.log.refresh()
-            self.topics.reload()
-            for queue in self._queues.values():
-                queue.reset()
+        self._visibility.refresh()
+        self.index.refresh()
 
     # ---- queues
 
     def queue_view(self, topic: str, queue_id: int) -> ConsumeQueueView:
         """Return the view of one queue, whether it has files or not."""
-        key = (topic, queue_id)
-        with self._guard:
-            queue = self._queues.get(key)
-            if queue is None:
-                directory = self._paths.consume_queue / topic / str(queue_id)
-                queue = self._queues[key] = ConsumeQueueView(self._filesystem, directory)
-                while len(self._queues) > QUEUES_MAX:
-                    self._queues.popitem(last=False)
-            else:
-                self._queues.move_to_end(key)
-            return queue
+        return self._queues.get(topic, queue_id)
 
     def queues_on_disk(self) -> list[tuple[str, int]]:
         """Return topic and id of every queue that has a directory, sorted."""
-        found: list[tuple[str, int]] = []
-        for topic in self._filesystem.list_directory(self._paths.consume_queue):
-            if topic.is_directory:
-                for queue in self._filesystem.list_directory(
-                    self._paths.consume_queue / topic.name
-                ):
-                    queue_id = parse_file_name(queue.name)
-                    if queue.is_directory and queue_id is not None:
-                        found.append((topic.name, queue_id))
-        return sorted(found)
+        return self._queues.on_disk()
 
     def _known_queue(self, topic: str, queue_id: int) -> ConsumeQueueView | None:
         """Return the queue's view, None if the topic has no such queue. Raises TopicNotFound."""
-        if (topic, queue_id) in self._queues:
-            return self.queue_view(topic, queue_id)
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None:
+            return queue
         if topic in self.topics:
             if 0 <= queue_id < self.topics.get(topic).queue_count:
-                return self.queue_view(topic, queue_id)
-        elif not self._has_queues(topic):
+                return self._queues.get(topic, queue_id)
+        elif not self._queues.has_topic(topic):
             raise TopicNotFound(topic)
-        if queue_id >= 0 and self._filesystem.exists(
-            self._paths.consume_queue / topic / str(queue_id)
-        ):
-            return self.queue_view(topic, queue_id)
+        if self._queues.is_on_disk(topic, queue_id):
+            return self._queues.get(topic, queue_id)
         return None
 
-    def _has_queues(self, topic: str) -> bool:
-        """Whether a topic that no table knows has queues all the same."""
-        return (
-            "/" not in topic
-            and topic not in ("", ".", "..")
-            and self._filesystem.exists(self._paths.consume_queue / topic)
-        )
-
     def _existing_queue(self, topic: str, queue_id: int) -> ConsumeQueueView:
-        self._update()
+        self._visibility.update()
         queue = self._known_queue(topic, queue_id)
         if queue is None:
             count = self.topics.get(topic).queue_count if topic in self.topics else 0
@@ -301,7 +207,7 @@ class StoreReader:
 
         Raises TopicNotFound. A queue that the topic does not have is a status.
         """
-        self._update()
+        self._visibility.update()
         queue = self._known_queue(topic, queue_id)
         if queue is None:
             return PullResult(
@@ -324,7 +230,7 @@ class StoreReader:
         self, topics: Container[str] | None = None, *, estimate_bytes: bool = False
     ) -> list[QueueExtent]:
         """Return how far each queue on disk goes, of all topics or of some, sorted."""
-        self._update()
+        self._visibility.update()
         return [
             queue_extent(
                 self.log,
@@ -382,7 +288,7 @@ class StoreReader:
 
         Raises RecordNotFound, or DamagedRecord if the record's bytes are not what was stored.
         """
-        self._update()
+        self._visibility.update()
         size, stop = self.log.check(commit_offset)
         if size and stop != STOP_END:
             raise DamagedRecord(commit_offset, size, stop_text(stop))
@@ -412,8 +318,8 @@ class StoreReader:
         InvalidMessage for an empty key or a foreign token; IndexIncomplete while the index lacks
         what it had.
         """
-        self._update()
-        if topic not in self.topics and not self._has_queues(topic):
+        self._visibility.update()
+        if topic not in self.topics and not self._queues.has_topic(topic):
             raise TopicNotFound(topic)
         return query_by_key(
             self.log,

@@ -1,0 +1,87 @@
+"""The consume queues of a store as a reader sees them: views that are kept, and what is on disk."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+from storage.consume_queue_view import ConsumeQueueView
+from storage.format.names import parse_file_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.files.filesystem import FileSystem
+
+QUEUES_MAX: Final = 4_096  # views kept; each may map a file
+
+
+class QueueViews:
+    """Views by topic and queue id, the least used let go. Safe to use from several threads."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+        self._guard = threading.Lock()
+        self._kept: OrderedDict[tuple[str, int], ConsumeQueueView] = OrderedDict()
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueueView:
+        """Return the view of one queue, whether it has files or not."""
+        key = (topic, queue_id)
+        with self._guard:
+            queue = self._kept.get(key)
+            if queue is None:
+                directory = self._directory / topic / str(queue_id)
+                queue = self._kept[key] = ConsumeQueueView(self._filesystem, directory)
+                while len(self._kept) > QUEUES_MAX:
+                    self._kept.popitem(last=False)
+            else:
+                self._kept.move_to_end(key)
+            return queue
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueueView | None:
+        """Return the view of one queue if it is kept."""
+        key = (topic, queue_id)
+        with self._guard:
+            queue = self._kept.get(key)
+            if queue is not None:
+                self._kept.move_to_end(key)
+            return queue
+
+    def on_disk(self) -> list[tuple[str, int]]:
+        """Return topic and id of every queue that has a directory, sorted."""
+        found: list[tuple[str, int]] = []
+        for topic in self._filesystem.list_directory(self._directory):
+            if topic.is_directory:
+                for queue in self._filesystem.list_directory(self._directory / topic.name):
+                    queue_id = parse_file_name(queue.name)
+                    if queue.is_directory and queue_id is not None:
+                        found.append((topic.name, queue_id))
+        return sorted(found)
+
+    def is_on_disk(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue has a directory."""
+        return queue_id >= 0 and self._filesystem.exists(self._directory / topic / str(queue_id))
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether a topic has a directory, whatever tables know of it."""
+        return (
+            "/" not in topic
+            and topic not in ("", ".", "..")
+            and self._filesystem.exists(self._directory / topic)
+        )
+
+    def reset(self) -> None:
+        """Forget where the queues ended: they may have been repaired."""
+        with self._guard:
+            for queue in self._kept.values():
+                queue.reset()
+
+    def close(self) -> None:
+        """Let go of every view."""
+        with self._guard, ExitStack() as views:  # each whatever the others say
+            for queue in self._kept.values():
+                views.callback(queue.close)
+            self._kept.clear()
