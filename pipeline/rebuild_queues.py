@@ -2,8 +2,9 @@
 
 A record says its queue offset, so each task writes the units of its pieces straight to their places.
 Three things are settled by the driver, as recovery settles them. Where a queue's offsets jump and the
-log is damaged there, the units between point at the damage. Where they jump without damage, the offset
-is wrong, and the record follows the one before. Where they begin again at 0, the topic was deleted and
+log is damaged there, the units between point at the damage, and so they do where the offset is sure:
+its unit stands there, or the next record goes on from it. Where they jump otherwise, the offset is
+wrong, and the record follows the one before. Where they begin again at 0, the topic was deleted and
 made again, and the earlier records left the queue.
 """
 
@@ -115,6 +116,10 @@ def plan_queue(
             if (run.begin - next_offset) * RECORD_SIZE_MIN <= room:
                 gaps.append(Gap(key, next_offset, run.begin, between[-1]))
                 next_offset = run.begin
+            elif _is_sure(run, next_offset, behind, open_held):
+                hole = Hole(behind + RECORD_SIZE_MIN, run.commit_offset, "a record of another name")
+                gaps.append(Gap(key, next_offset, run.begin, hole))
+                next_offset = run.begin
         elif run.begin == 0 < next_offset and (
             length > 1 or _holds(open_held(), 0, run.commit_offset)
         ):
@@ -126,6 +131,19 @@ def plan_queue(
         behind = run.last_commit_offset
     as_written = all(places[run.commit_offset] == run.begin for run in runs)
     return QueuePlan(key, begin, next_offset, places, gaps, as_written)
+
+
+def _is_sure(
+    run: QueueRun, next_offset: int, behind: int, open_held: Callable[[], QueueFiles]
+) -> bool:
+    """Whether a run's queue offset is right, and records before it, after ``behind``, are missing."""
+    missing = run.begin - next_offset
+    if (missing + 1) * RECORD_SIZE_MIN > run.commit_offset - behind:
+        return False
+    held = open_held()
+    if _holds(held, run.begin, run.commit_offset):
+        return True
+    return run.end - run.begin > 1 and not _holds(held, next_offset, run.commit_offset)
 
 
 def _first_offset(runs: Sequence[QueueRun], open_held: Callable[[], QueueFiles]) -> int:

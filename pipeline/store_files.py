@@ -25,7 +25,7 @@ from pipeline.places import map_file as map_file
 from storage.format import checkpoint
 from storage.format.checkpoint import UnknownVersion, WriterSlot
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.names import parse_file_name
+from storage.format.names import parse_file_name, without_intruders
 from storage.format.record import Verdict, check_record
 from storage.format.record_layout import (
     COMMIT_OFFSET_POSITION,
@@ -74,6 +74,7 @@ def list_files(directory: Place) -> list[DataFile]:
         for entry in entries(directory)
         if (start := parse_file_name(entry.name)) is not None and not entry.is_directory
     )
+    found = [found[place] for place in without_intruders([(f.start, f.size) for f in found])]
     nexts = [file.start for file in found[1:]]
     return [
         file._replace(size=min(file.size, following - file.start))

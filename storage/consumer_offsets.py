@@ -16,7 +16,7 @@ from storage.clock import Clock
 from storage.errors import InvalidMessage
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import FileSystem
-from storage.format.config_json import decode_config, encode_config, integer_keyed
+from storage.format.config_json import MALFORMED, decode_config, encode_config, integer_keyed
 from storage.format.names import group_name_problem
 
 OFFSETS_FILE: Final = "consumerOffset.json"
@@ -48,22 +48,21 @@ class ConsumerOffsets:
         with self._guard:
             if self._lock is not None:
                 return
-            document = None
+            self._document, self._table = {}, {}
             for name in (OFFSETS_FILE, LIGHT_OFFSETS_FILE):
-                document = self._read(name) or self._read(name + ".bak")
-                if document is not None:
+                if self._load(name) or self._load(name + ".bak"):
                     self._name = name
                     break
-            self._document = document or {}
-            table = self._document.get("offsetTable") or {}
-            self._table = {str(key): integer_keyed(offsets) for key, offsets in table.items()}
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _load(self, name: str) -> bool:
         try:
             document = decode_config(self._filesystem.read_bytes(self._directory / name))
-        except (FileNotFoundError, ValueError):
-            return None
-        return document if isinstance(document, dict) else None
+            table = document.get("offsetTable") or {}
+            self._table = {str(key): integer_keyed(offsets) for key, offsets in table.items()}
+        except (FileNotFoundError, *MALFORMED):
+            return False
+        self._document = document
+        return bool(document)
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set progress in memory. Raises InvalidMessage, and StoreLocked if another commits here."""

@@ -11,7 +11,7 @@ from storage.errors import NotAStore
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
-from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.layout import (
     StorePaths,
     check_is_store,
@@ -128,6 +128,8 @@ def _restore_topics(topics: TopicTable, recovered: Recovered, clock: Clock) -> N
     for name, queue_count in sorted(recovered.queue_counts.items()):
         if name in topics or name.startswith(LIGHT_QUEUE_PREFIX):
             continue
+        if topic_name_problem(name) or not queue_count:
+            continue  # a bit flipped where no checksum covers it
         topics.create(name, queue_count=queue_count, attributes={}, now_ms=clock.now_ms())
 
 

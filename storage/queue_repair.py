@@ -8,9 +8,11 @@ Three things a log alone does not tell, and how each is decided:
 
 * A record's queue offset is ahead of its queue. If a damaged range lies between, the missing offsets
   belonged to damaged records: their units stay where they point into the range, and otherwise become
-  placeholders that point at it, so that a pull reports the damage at that offset alone. Without a
-  damaged range between, the offset itself is wrong (no checksum of a broker's covers it), and the
-  record takes its place in the order of the log, as its unit did before.
+  placeholders that point at it, so that a pull reports the damage at that offset alone. They are
+  filled so, too, where no range is damaged but the offset is sure, because its unit stands there or
+  the next record goes on from it: what is missing has the name of another queue now. Otherwise the
+  offset itself is wrong (no checksum of a broker's covers it), and the record takes its place in
+  the order of the log, as its unit did before.
 * A queue begins again at 0: its topic was deleted and made again; the earlier records left the queue.
 * A tag code may be an address in the extension file: a unit that agrees in all else is left alone.
 """
@@ -31,6 +33,7 @@ from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.log_walk import ROWS_MAX, Damage, Records
 from storage.queue_table import QueueTable
 from storage.queue_units import UnitBuilder
+from storage.topics import QUEUE_COUNT_MAX
 
 EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address
 NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})
@@ -41,6 +44,7 @@ class _State:
     queue: ConsumeQueue
     next_offset: int
     damage: list[Damage] = field(default_factory=list)  # since the queue's last record
+    last_commit_offset: int = -1  # of the queue's last record
 
 
 class QueueRepair:
@@ -70,10 +74,11 @@ class QueueRepair:
 
     @property
     def queue_counts(self) -> dict[str, int]:
-        """How many queues each topic that was met needs."""
+        """How many queues each topic that was met needs; ids that no queue has do not count."""
         counts: dict[str, int] = {}
         for topic, queue_id in self._states:
-            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+            needed = queue_id + 1 if 0 <= queue_id < QUEUE_COUNT_MAX else 0
+            counts[topic] = max(counts.get(topic, 0), needed)
         return counts
 
     def take_damage(self, damage: Damage) -> None:
@@ -140,30 +145,41 @@ class QueueRepair:
             run = units[begin:end]
             first = int(queue_offsets[begin])
             if first > state.next_offset:
-                self._fill_gap(state, first)
+                self._fill_gap(state, first, run)
             elif first == 0 < state.next_offset and self._begins_again(state.queue, run):
                 state.next_offset = 0
             self._correct(state.queue, state.next_offset, run)
             state.next_offset += len(run)
+            state.last_commit_offset = int(run["offset"][-1])
 
     @staticmethod
     def _begins_again(queue: ConsumeQueue, run: Units) -> bool:
         return len(run) > 1 or _holds(queue, 0, int(run[0]["offset"]))
 
-    def _fill_gap(self, state: _State, first: int) -> None:
+    def _fill_gap(self, state: _State, first: int, run: Units) -> None:
         missing = first - state.next_offset
-        room = sum(damage.end_offset - damage.begin_offset for damage in state.damage)
-        if missing * RECORD_SIZE_MIN > room:
-            return
+        ranges = [(damage.begin_offset, damage.end_offset) for damage in state.damage]
+        if missing * RECORD_SIZE_MIN > sum(end - begin for begin, end in ranges):
+            ranges = [(state.last_commit_offset + RECORD_SIZE_MIN, int(run["offset"][0]))]
+            if missing * RECORD_SIZE_MIN > ranges[0][1] - ranges[0][0]:
+                return
+            if not self._is_sure(state, first, run):
+                return
         held = as_units(state.queue.read(state.next_offset, missing)).copy()
         inside = np.zeros(missing, np.bool_)
-        for damage in state.damage:
-            inside |= (held["offset"] >= damage.begin_offset) & (held["offset"] < damage.end_offset)
+        for begin, end in ranges:
+            inside |= (held["offset"] >= begin) & (held["offset"] < end)
         inside &= held["size"] > 0
-        last = state.damage[-1]
-        held[~inside] = as_units(placeholder_units((last.begin_offset, last.end_offset), 1))
+        held[~inside] = as_units(placeholder_units(ranges[-1], 1))
         self._correct(state.queue, state.next_offset, held)
         state.next_offset = first
+
+    @staticmethod
+    def _is_sure(state: _State, first: int, run: Units) -> bool:
+        commit_offset = int(run["offset"][0])
+        if _holds(state.queue, first, commit_offset):
+            return True
+        return len(run) > 1 and not _holds(state.queue, state.next_offset, commit_offset)
 
     def _correct(self, queue: ConsumeQueue, queue_offset: int, units: Units) -> None:
         held = as_units(queue.read(queue_offset, len(units)))

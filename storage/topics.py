@@ -7,13 +7,14 @@ code does not know are kept as they were read. Saving is atomic and durable on r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import InvalidMessage, TopicExists, TopicNotFound
-from storage.format.config_json import decode_config, encode_config
+from storage.format.config_json import MALFORMED, decode_config, encode_config
 from storage.format.names import topic_name_problem
 
 if TYPE_CHECKING:
@@ -91,11 +92,17 @@ class TopicTable:
 
     def reload(self) -> None:
         """Read the file again, or its ``.bak``; with neither readable the table is empty."""
-        document = self._read(self._path)
-        if document is None:
-            document = self._read(self._path.with_name(TOPICS_FILE + ".bak"))
-        if document is None:
-            document = {}
+        for path in (self._path, self._path.with_name(TOPICS_FILE + ".bak")):
+            document = self._read(path)
+            with suppress(*MALFORMED):
+                if document is not None:
+                    self._load(document)
+                    return
+        self._load({})
+
+    def _load(self, document: dict[str, Any]) -> None:
+        table = document.get("topicConfigTable") or {}
+        topics = [TopicConfig.from_json(name, fields) for name, fields in table.items()]
         version = document.get("dataVersion") or {}
         self._version_counter = int(version.get("counter", 0))
         self._state_version = int(version.get("stateVersion", 0))
@@ -103,8 +110,6 @@ class TopicTable:
         self._other = {
             k: v for k, v in document.items() if k not in ("dataVersion", "topicConfigTable")
         }
-        table = document.get("topicConfigTable") or {}
-        topics = (TopicConfig.from_json(name, fields) for name, fields in table.items())
         self._topics = {topic.name: topic for topic in topics}
 
     def _read(self, path: Path) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from storage.files.mapped_file import MappedFile, ReadOnlyMappedFile
-from storage.format.names import file_name
+from storage.format.names import file_name, parse_file_name, without_intruders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,11 +42,12 @@ def file_path(directory: Path, start_offset: int) -> Path:
 
 def list_files(filesystem: FileSystem, directory: Path) -> list[FileEntry]:
     """Return the directory's offset-named files in order of offset; others are left out."""
-    return sorted(
-        FileEntry(int(entry.name), entry.size, directory / entry.name)
+    entries = sorted(
+        FileEntry(start, entry.size, directory / entry.name)
         for entry in filesystem.list_directory(directory)
-        if not entry.is_directory and entry.name.isascii() and entry.name.isdigit()
+        if not entry.is_directory and (start := parse_file_name(entry.name)) is not None
     )
+    return [entries[place] for place in without_intruders([entry[:2] for entry in entries])]
 
 
 class _MappedFiles(Generic[AnyMappedFile]):

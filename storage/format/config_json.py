@@ -30,6 +30,10 @@ _DEPTH_MAX: Final = 64
 _ESCAPED_QUOTE: Final = re.compile(r"""\\(.)|(")""", re.DOTALL)
 
 
+MALFORMED: Final = (ValueError, TypeError, AttributeError, OverflowError)
+"""What reading a document raises whose values are not of the kinds that they should be."""
+
+
 def decode_config(data: bytes | str) -> Any:
     """Decode a document; bare integer keys become int keys, quoted ones stay text.
 

@@ -19,6 +19,7 @@ from typing import Final
 PORT: Final = Struct(">i")
 IPV4_HOST_SIZE: Final = 8
 IPV6_HOST_SIZE: Final = 20
+PORT_MAX: Final = 0xFFFF
 ANY_HOST: Final = "0.0.0.0:0"
 
 

@@ -6,10 +6,13 @@ decimal digits; index files by the moment of their creation in UTC, as 17.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 INDEX_NAME_LENGTH: Final = 17
+OFFSET_LIMIT: Final = 1 << 62  # a whole file more is a position still
 TOPIC_SIZE_MAX: Final = 127
 LONG_TOPIC_SIZE_MAX: Final = 255
 GROUP_SIZE_MAX: Final = 120
@@ -28,9 +31,28 @@ def file_name(offset: int) -> str:
 def parse_file_name(name: str) -> int | None:
     """Return the offset in a file name, None if it is none of ours.
 
-    A broker takes any decimal integer; so does this, but for signs.
+    A broker takes any decimal integer of 64 bits; so does this, but for signs.
     """
-    return int(name) if name.isascii() and name.isdigit() else None
+    offset = int(name) if name.isascii() and name.isdigit() and len(name) < 99 else -1
+    return offset if 0 <= offset < OFFSET_LIMIT else None
+
+
+def without_intruders(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Return which files, ``(start, size)`` in order of start, are one log's: their places.
+
+    All files of a log have one length and begin at its multiples. One that begins elsewhere, inside
+    another, is none of them, and would hide what stands there.
+    """
+    ends = [start + size for start, size in spans]
+    if all(end <= start for end, (start, _) in zip(ends, spans[1:], strict=False)):
+        return list(range(len(spans)))
+    counts = Counter(size for _, size in spans)
+    length = max(counts, key=lambda size: (counts[size], size))
+    kept: list[int] = []
+    for place, (start, _) in enumerate(spans):
+        if not kept or start >= ends[kept[-1]] or (length and start % length == 0):
+            kept.append(place)
+    return kept
 
 
 def index_file_name(timestamp_ms: int) -> str:

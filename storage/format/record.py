@@ -12,6 +12,8 @@ from storage.format.hosts import (
     ANY_HOST,
     IPV4_HOST_SIZE,
     IPV6_HOST_SIZE,
+    PORT,
+    PORT_MAX,
     decode_host,
     encode_host,
     host_size,
@@ -70,6 +72,7 @@ class Verdict(IntEnum):
     TOPIC = 10
     TRUNCATED = 11
     PROPERTIES = 17
+    HOST = 19
 
 
 class MalformedRecord(ValueError):
@@ -130,6 +133,10 @@ def topic_is_safe(topic: bytes) -> bool:
         and all(0x21 <= byte <= 0x7E and byte != 0x2F for byte in topic)
         and topic not in (b".", b"..")
     )
+
+
+def _born_host_size(sys_flag: int) -> int:
+    return host_size(ipv6=bool(sys_flag & SYS_FLAG_BORN_HOST_V6))
 
 
 def _frame(buffer: Buffer, position: int) -> tuple[Verdict, int, int, int, int]:
@@ -213,7 +220,7 @@ def decode_record(buffer: Buffer, position: int = 0) -> Record:
 def check_record(buffer: Buffer, position: int = 0, commit_offset: int | None = None) -> Verdict:
     """Judge the bytes at ``position`` by every check that there is.
 
-    Order: framing, body CRC, topic, a property block that ends in zeros, property CRC where the
+    Order: framing, body CRC, ports, topic, a property block that ends in zeros, property CRC where the
     trailer is there, and, unless ``commit_offset`` is None, the record's own commit offset.
     """
     verdict, size, body_at, topic_at, topic_end = _frame(buffer, position)
@@ -224,6 +231,11 @@ def check_record(buffer: Buffer, position: int = 0, commit_offset: int | None = 
     body = memoryview(buffer)[body_at : body_at + body_length]
     if body_length and body_crc(body) != head[2] & CRC_MASK:
         return Verdict.BODY_CRC
+    store_host_end = body_at - AFTER_HOSTS.size
+    born_host_end = position + BORN_HOST_POSITION + _born_host_size(head[7])
+    for port_at in (born_host_end - PORT.size, store_host_end - PORT.size):
+        if not 0 <= PORT.unpack_from(buffer, port_at)[0] <= PORT_MAX:
+            return Verdict.HOST
     if not topic_is_safe(bytes(buffer[topic_at:topic_end])):
         return Verdict.TOPIC
     end = position + size

@@ -99,6 +99,7 @@ class Stop(IntEnum):
     RESERVED_PROPERTY = 16, "a property has a name that is reserved for the store"
     PROPERTIES = 17, "the properties are not well-formed name-value pairs in UTF-8"
     TAG = 18, "the tag contains '|'"
+    HOST = 19, "the port of a host is above 65535"
 
 
 STOP_END: Final = 0
@@ -120,6 +121,7 @@ STOP_DELAY: Final = 15
 STOP_RESERVED_PROPERTY: Final = 16
 STOP_PROPERTIES: Final = 17
 STOP_TAG: Final = 18
+STOP_HOST: Final = 19
 
 
 def new_rows(capacity: int) -> npt.NDArray[np.int64]:

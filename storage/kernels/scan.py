@@ -1,8 +1,8 @@
 """Walking records: one verdict each, one row each.
 
 The order of checks is a recovering broker's (size, magic, lengths, body CRC) and goes on where it
-stops: the property CRC where there is one, the record's own commit offset, and a topic that could
-not be a directory name.
+stops: ports that its clients would not decode, the property CRC where there is one, the record's own
+commit offset, and a topic that could not be a directory name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
+from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, PORT_MAX
 from storage.format.property_crc import CRC_MASK, PROPERTY_CRC_SIZE
 from storage.format.record_layout import (
     AFTER_HOSTS,
@@ -52,6 +52,7 @@ from storage.kernels.columns import (
     STOP_BODY_CRC,
     STOP_COMMIT_OFFSET,
     STOP_END,
+    STOP_HOST,
     STOP_LENGTHS,
     STOP_MAGIC,
     STOP_PROPERTIES,
@@ -143,6 +144,11 @@ def check_record(
         != read_u32(data, position + BODY_CRC_POSITION) & CRC_MASK
     ):
         return STOP_BODY_CRC
+    if (
+        read_u32(data, store_timestamp_position - 4) > PORT_MAX
+        or read_u32(data, body_position - AFTER_HOSTS_SIZE - 4) > PORT_MAX
+    ):
+        return STOP_HOST
     if not topic_is_safe(data, topic_position, topic_length):
         return STOP_TOPIC
     if checks & CHECK_PROPERTY_CRC and properties_length > 0 and not read_u8(data, record_end - 1):

@@ -7,13 +7,14 @@ of its own kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from storage.consume_queue_view import ConsumeQueueView
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.format.config_json import decode_config, integer_keyed
+from storage.format.config_json import MALFORMED, decode_config, integer_keyed
 from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.record_layout import MAGIC_BLANK
@@ -26,6 +27,7 @@ from storage.offline.lines import Line, java_order, record_fields
 from storage.offline.opened import OfflineStore, open_offline
 from storage.pull import BROKER, MATCH_ALL, pull_queue
 
+Key = TypeVar("Key", int, str)
 DELAY_QUEUES: Final = 18
 PULL_BYTES: Final = 128 << 20
 SYSTEM_GROUPS: Final = frozenset(
@@ -71,24 +73,26 @@ def _config(store: OfflineStore) -> Iterator[Line]:
         },
     }
     yield {"type": "delayOffsets", "table": _delay_offsets(store)}
-    groups = _read_config(store, "subscriptionGroup.json").get("subscriptionGroupTable") or {}
-    yield {"type": "groups", "names": sorted(SYSTEM_GROUPS | groups.keys(), key=java_order)}
+    groups = _read_config(
+        store, "subscriptionGroup.json", lambda file: {**(file.get("subscriptionGroupTable") or {})}
+    )
+    yield {"type": "groups", "names": sorted({*SYSTEM_GROUPS, *map(str, groups)}, key=java_order)}
 
 
-def _read_config(store: OfflineStore, name: str) -> dict[str, Any]:
+def _read_config(
+    store: OfflineStore, name: str, read: Callable[[dict[str, Any]], dict[Key, Any]]
+) -> dict[Key, Any]:
     for candidate in (name, name + ".bak"):
-        try:
-            document = decode_config(store.filesystem.read_bytes(store.paths.config / candidate))
-        except (FileNotFoundError, ValueError):
-            continue
-        if isinstance(document, dict):
-            return document
+        with suppress(FileNotFoundError, *MALFORMED):
+            return read(decode_config(store.filesystem.read_bytes(store.paths.config / candidate)))
     return {}
 
 
 def _delay_offsets(store: OfflineStore) -> Line:
     """Progress of each delay level, clamped into its queue as at a broker's start."""
-    table = integer_keyed(_read_config(store, "delayOffset.json").get("offsetTable") or {})
+    table = _read_config(
+        store, "delayOffset.json", lambda file: integer_keyed(file.get("offsetTable") or {})
+    )
     clamped = {}
     for level, offset in sorted(table.items()):
         queue = store.reader.queue_view(SCHEDULE_TOPIC, level - 1)

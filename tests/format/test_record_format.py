@@ -165,6 +165,8 @@ DAMAGE = {
     "a queue offset flipped": (flipped(27), Verdict.PROPERTY_CRC),
     "a property flipped": (flipped(110), Verdict.PROPERTY_CRC),
     "a CRC digit flipped": (flipped(-2), Verdict.PROPERTY_CRC),
+    "a born host's port flipped": (flipped(52), Verdict.HOST),
+    "a store host's port flipped": (flipped(69), Verdict.HOST),
     "an empty topic": (vector(topic=""), Verdict.TOPIC),
     "a topic that would leave its directory": (vector(topic=".."), Verdict.TOPIC),
     "a topic with a slash": (vector(topic="a/b"), Verdict.TOPIC),
@@ -303,4 +305,6 @@ def test_any_bytes_get_a_verdict(data: bytes, position: int) -> None:
     except MalformedRecord as refused:
         assert refused.verdict is verdict or refused.verdict is Verdict.TOPIC
     else:
-        assert verdict in (Verdict.GOOD, Verdict.BODY_CRC, Verdict.TOPIC, Verdict.PROPERTY_CRC)
+        assert verdict in (
+            Verdict.GOOD, Verdict.BODY_CRC, Verdict.HOST, Verdict.TOPIC, Verdict.PROPERTY_CRC,
+        )  # fmt: skip

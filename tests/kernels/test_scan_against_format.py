@@ -144,6 +144,8 @@ def test_stops_name_what_stands_there() -> None:
         (b"\x00\x00\x00\x5a" + whole[4:], Stop.SIZE),
         (whole[:4] + b"\xda\xa3\x20\xa8" + whole[8:], Stop.MAGIC),
         (whole[:84] + b"\x7f\xff\xff\xff" + whole[88:], Stop.LENGTHS),
+        (whole[:52] + b"\xff" + whole[53:], Stop.HOST),
+        (whole[:69] + b"\x01" + whole[70:], Stop.HOST),
         (_record(topic="a/b"), Stop.TOPIC),
         (_record(topic=".."), Stop.TOPIC),
         (_record(topic=""), Stop.TOPIC),

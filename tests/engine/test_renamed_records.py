@@ -1,0 +1,122 @@
+"""Bits that flip in a record's name or host, and files that are none of the log's: nothing else moves."""
+
+import json
+import shutil
+
+import pytest
+
+from storage import Message, MessageStore, StoreConfig, offline
+from storage.format.names import without_intruders
+
+CONFIG = StoreConfig(
+    commit_log_file_size=1 << 14,
+    consume_queue_file_size=200,
+    index_slot_count=20,
+    index_entry_count=100,
+    append_property_crc=False,
+)
+COUNT = 40
+VICTIM = 25
+QUEUE_ID, STORE_PORT, TOPIC = 12, 68, 95
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A broker's kind of store, without property CRCs, and the commit offsets of its records."""
+    directory = tmp_path_factory.mktemp("plain")
+    with MessageStore.open(directory, CONFIG) as store:
+        store.create_topic("orders", 1)
+        put = [
+            store.put(Message(topic="orders", body=b"%06d" % n, queue_id=0)) for n in range(COUNT)
+        ]
+    for left in ("checkpoint", "config/penstock.json"):
+        (directory / left).unlink()
+    return directory, [result.commit_offset for result in put]
+
+
+def copy_with(stored, tmp_path, position, bit):
+    source, commit_offsets = stored
+    directory = tmp_path / "store"
+    shutil.copytree(source, directory)
+    log = directory / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    data[commit_offsets[VICTIM] + position] ^= bit
+    log.write_bytes(data)
+    return directory
+
+
+def places(directory, topic="orders"):
+    lines = offline.dump(directory, {"store": {}})
+    return {
+        line["commitLogOffset"]: line["queueOffset"]
+        for line in lines
+        if line["type"] == "message" and line["topic"] == topic and "servedAs" not in line
+    }
+
+
+@pytest.mark.parametrize("queues_lost", [False, True])
+@pytest.mark.parametrize(
+    ("position", "bit"), [(TOPIC, 1), (TOPIC, 0x10), (QUEUE_ID, 0x80), (QUEUE_ID + 1, 0x20)]
+)
+def test_a_record_that_took_another_name_moves_no_other(
+    stored, tmp_path, position, bit, queues_lost
+):
+    """Its place is kept, reported as damaged, and the store is opened and written on."""
+    directory = copy_with(stored, tmp_path, position, bit)
+    if queues_lost:
+        shutil.rmtree(directory / "consumequeue")
+        shutil.rmtree(directory / "config")
+    expected = {offset: n for n, offset in enumerate(stored[1]) if n != VICTIM}
+    found = places(directory)
+    assert {offset: found.get(offset) for offset in expected} == expected
+    for _ in range(2):
+        with MessageStore.open(directory, CONFIG) as store:
+            result = store.pull("orders", 0, queue_offset=0, max_messages=COUNT)
+            assert result.queue_offsets == tuple(expected.values())
+            assert [damage.queue_offset for damage in result.damaged] == [VICTIM]
+            assert store.max_offset("orders", 0) == COUNT
+        (directory / "checkpoint").unlink()
+
+
+@pytest.mark.parametrize("bit", [0x80, 0x01])
+def test_a_host_that_no_client_decodes_is_damage(stored, tmp_path, bit):
+    """A port below 0 or above 65535 is no good record's."""
+    directory = copy_with(stored, tmp_path, STORE_PORT + (bit == 1), bit)
+    lines = list(offline.dump(directory, {"store": {}}))
+    damaged = [line for line in lines if line["type"] == "damaged"]
+    assert [line["commitLogOffset"] for line in damaged] == [stored[1][VICTIM]]
+    assert len(places(directory)) == COUNT - 1
+
+
+@pytest.mark.parametrize("name", ["5", f"{1 << 12:020d}", "9" * 20, "8" * 19])
+def test_a_file_that_is_none_of_the_logs_hides_nothing(stored, tmp_path, name):
+    directory = copy_with(stored, tmp_path, TOPIC, 0)
+    (directory / "commitlog" / name).write_bytes(b"\xff" * 50)
+    assert places(directory) == {offset: n for n, offset in enumerate(stored[1])}
+
+
+def test_files_that_begin_inside_others_are_told_by_the_common_length():
+    assert without_intruders([]) == []
+    assert without_intruders([(0, 10), (10, 10), (30, 4)]) == [0, 1, 2]
+    assert without_intruders([(0, 10), (5, 3), (10, 10), (20, 10)]) == [0, 2, 3]
+    assert without_intruders([(0, 25), (10, 10), (20, 10)]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [], None, {"topicConfigTable": []}, {"topicConfigTable": {"orders": None}},
+        {"topicConfigTable": {"orders": {"perm": "x"}}}, {"offsetTable": 3},
+        {"offsetTable": {"a@b": 5}}, {"offsetTable": {"a@b": {"x": 1}}}, {"dataVersion": 7},
+        {"subscriptionGroupTable": [1]},
+    ],
+)  # fmt: skip
+def test_settings_of_the_wrong_kind_are_as_good_as_none(stored, tmp_path, document):
+    directory = copy_with(stored, tmp_path, TOPIC, 0)
+    for name in ("topics", "consumerOffset", "delayOffset", "subscriptionGroup"):
+        for ending in (".json", ".json.bak"):
+            (directory / "config" / (name + ending)).write_text(json.dumps(document))
+    assert len(places(directory)) == COUNT
+    list(offline.doctor(directory))
+    with MessageStore.open(directory, CONFIG) as store:
+        assert store.max_offset("orders", 0) == COUNT
