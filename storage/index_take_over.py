@@ -6,10 +6,11 @@ gone back in when the newest of them was lost, or the log has lost what they hol
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
+from storage.index_directory import IndexDirectory
+from storage.index_file import IndexFile, IndexShape
 from storage.index_follower import IndexFollower, LogReader, keys_in
 
 if TYPE_CHECKING:
@@ -44,14 +45,30 @@ def covers_log(files: LogReader, headers: list[IndexHeader], min_commit_offset: 
 
 def _covering(files: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> int:
     """Return how many files, from the oldest on, have no hole before or between them."""
+    return next(
+        (hole.file for hole in index_holes(files, headers, min_commit_offset)), len(headers)
+    )
+
+
+class IndexHole(NamedTuple):
+    """A range of the log with keys that no index file has, before file number ``file`` of a list."""
+
+    file: int
+    begin: int
+    end: int
+
+
+def index_holes(
+    files: LogReader, headers: list[IndexHeader], min_commit_offset: int
+) -> Iterator[IndexHole]:
+    """Yield the holes before and between index files; what lies behind the last is none."""
     covered = min_commit_offset
     for count, header in enumerate(headers):
         if header.next_entry > 1:
             begin = header.begin_commit_offset
             if covered < begin and keys_in(files, covered, begin):
-                return count
+                yield IndexHole(count, covered, begin)
             covered = max(covered, _behind(files, header.end_commit_offset))
-    return len(headers)
 
 
 def take_over(
@@ -156,9 +173,7 @@ def catch_up(
     For a directory that nobody has open, or a private view of one; arguments as of ``take_over``.
     """
     log = LogReader(filesystem, paths.commit_log)
-    directory = IndexDirectory(
-        filesystem, paths.root / INDEX_DIRECTORY, shape, now_ms=now_ms, new_name=new_name
-    )
+    directory = IndexDirectory(filesystem, paths.index, shape, now_ms=now_ms, new_name=new_name)
     position = take_over(
         directory,
         log,

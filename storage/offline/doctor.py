@@ -22,6 +22,8 @@ from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, file_name, parse_file_name
 from storage.format.record_layout import BLANK_SIZE, MAGIC_BLANK
 from storage.index_file import IndexShape, list_index_files
+from storage.index_follower import LogReader
+from storage.index_take_over import index_holes
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.layout import StorePaths
 from storage.log_walk import Damage, Records, walk_log
@@ -230,7 +232,7 @@ def _queues(store: OfflineStore) -> Iterator[Finding]:
 
 def _index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
     shape = IndexShape(store.config.index_slot_count, store.config.index_entry_count)
-    newest = -1
+    headers = []
     listed = list_index_files(disk, store.paths.index)
     yield from _lost_index(store, max((number for number, _, _ in listed), default=0))
     for _, size, path in listed:
@@ -241,8 +243,17 @@ def _index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
             )  # fmt: skip
             continue
         file = disk.open(path, writable=False)
-        newest = max(newest, IndexHeader.decode(file.pread(HEADER_SIZE, 0)).end_commit_offset)
+        headers.append(IndexHeader.decode(file.pread(HEADER_SIZE, 0)))
         file.close()
+    log = LogReader(disk, store.paths.commit_log)
+    for hole in index_holes(log, headers, store.reader.log.min_offset):
+        yield (
+            "warning", "index",
+            (f"no file has the keys from commit offset {hole.begin} to {hole.end}; the indexer makes"
+            " them again from the log"),
+        )  # fmt: skip
+    log.close()
+    newest = max((header.end_commit_offset for header in headers), default=-1)
     reached = store.reader.index.end_offset
     if newest > store.recovered.end_offset:
         yield "warning", "index", f"reaches to {newest}, behind the end of the log"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from golden import golden_copy, golden_dump, golden_spec, golden_store
 
 from storage import MessageStore, StoreConfig, offline
 from storage.errors import NotAStore
+from storage.format.index import IndexHeader
 from storage.message import Message
 
 SMALL = StoreConfig(
@@ -194,3 +196,30 @@ def test_doctor_names_the_newest_index_file_when_it_is_gone(tmp_path: Path) -> N
     assert not [
         each for each in offline.doctor(page.parent) if each["file"] == f"index/{newest.name}"
     ]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_doctor_names_the_keys_that_an_older_index_file_had_when_it_is_gone(
+    tmp_path: Path, lost: int
+) -> None:
+    config = replace(SMALL, index_entry_count=30)
+    with MessageStore.open(tmp_path / "store", config) as store:
+        store.create_topic("t", 1)
+        for number in range(60):
+            store.put(Message(topic="t", body=b"x", keys=(f"k{number}",)))
+    assert [line["severity"] for line in offline.doctor(tmp_path / "store")][-1] == "ok"
+    files = sorted((tmp_path / "store" / "index").iterdir())
+    assert len(files) > 3
+    before, gone, behind = (
+        IndexHeader.decode(path.read_bytes()[:40]) for path in (files[0], *files[lost : lost + 2])
+    )
+    files[lost].unlink()
+
+    found = list(offline.doctor(tmp_path / "store"))
+
+    (warning,) = [line for line in found if line["severity"] == "warning"]
+    assert warning["file"] == "index"
+    assert f"to {behind.begin_commit_offset};" in warning["message"]
+    begin = int(warning["message"].split(" to ")[0].rpartition(" ")[2])
+    assert begin <= gone.end_commit_offset
+    assert begin == 0 if lost == 0 else begin > before.end_commit_offset
