@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.index_file import IndexDirectory, IndexFile
+from storage.index_directory import IndexDirectory
+from storage.index_file import IndexFile
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
 from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
 from storage.kernels.scan import scan_records

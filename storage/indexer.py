@@ -31,7 +31,8 @@ from storage.durable_positions import DurableIndex
 from storage.errors import NotAStore, StoreClosed, StoreFailed, StoreFull
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.format.index import HEADER_SIZE, IndexHeader
-from storage.index_file import INDEX_DIRECTORY, IndexDirectory, IndexFile, IndexShape
+from storage.index_directory import IndexDirectory
+from storage.index_file import IndexFile, IndexShape
 from storage.index_follower import IndexFollower, LogReader
 from storage.index_shape import find_index_shape
 from storage.index_take_over import agrees, covers_log, go_back, take_over
@@ -86,7 +87,7 @@ class StoreIndexer:
         self._durable_interval_ms = durable_interval_ms
         self._log = LogReader(filesystem, paths.commit_log)
         self._directory = IndexDirectory(
-            filesystem, paths.root / INDEX_DIRECTORY, shape, now_ms=clock.now_ms, new_name=new_name
+            filesystem, paths.index, shape, now_ms=clock.now_ms, new_name=new_name
         )
         self._follower: IndexFollower | None = None
         self._session = 0
