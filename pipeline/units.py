@@ -7,7 +7,6 @@ their delivery time, and those that also belong to light queues and get an equal
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +16,13 @@ from pipeline.plan import QueueKey
 from pipeline.store_files import UNIT_DTYPE, ByteArray
 from pipeline.tail import Grouper
 from pipeline.walk import ROWS_MAX, Rows
-from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE, record_tag_code
-from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.format.properties import (
-    INNER_MULTI_DISPATCH,
-    INNER_MULTI_QUEUE_OFFSET,
-    decode_properties,
+from storage.format.consume_entry import (
+    SCHEDULE_TOPIC,
+    UNIT_SIZE,
+    light_queues,
+    record_tag_code,
 )
+from storage.format.properties import decode_properties
 from storage.kernels.columns import (
     COMMIT_OFFSET,
     FEATURES,
@@ -102,15 +101,9 @@ def _light_queues(data: ByteArray, rows: Rows, units: npt.NDArray[Any]) -> Itera
     found: dict[str, list[tuple[int, int]]] = {}
     for row in rows[(rows[:, FEATURES] & HAS_MULTI_DISPATCH) != 0]:
         place = places.get(int(row[COMMIT_OFFSET]))
-        properties = _properties(data, row)
-        names = properties.get(INNER_MULTI_DISPATCH, "").split(",")
-        offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
-        if place is None or len(names) != len(offsets):
-            continue
-        for name, offset in zip(names, offsets, strict=True):
-            if name.startswith(LIGHT_QUEUE_PREFIX) and "/" not in name:
-                with suppress(ValueError):
-                    found.setdefault(name, []).append((int(offset), place))
+        if place is not None:
+            for name, offset in light_queues(_properties(data, row)):
+                found.setdefault(name, []).append((offset, place))
     for name, pairs in found.items():
         chosen = units[np.array([place for _, place in pairs])]
         yield QueueUnits((name, 0), chosen, np.array([offset for offset, _ in pairs], np.int64))

@@ -8,20 +8,19 @@ queues (``%LMQ%``), which get an equal unit in queue 0 of each.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.consume_queue import Units, as_units
-from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE, record_tag_code
-from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.format.properties import (
-    INNER_MULTI_DISPATCH,
-    INNER_MULTI_QUEUE_OFFSET,
-    decode_properties,
+from storage.format.consume_entry import (
+    SCHEDULE_TOPIC,
+    UNIT_SIZE,
+    light_queues,
+    record_tag_code,
 )
+from storage.format.properties import decode_properties
 from storage.kernels.batch import group_by_queue
 from storage.kernels.columns import (
     FEATURES,
@@ -174,15 +173,9 @@ def _light_queue_units(
     found: dict[str, list[tuple[int, int]]] = {}
     for row in rows[(rows[:, FEATURES] & HAS_MULTI_DISPATCH) != 0]:
         place = place_of.get(commit_offset + int(row[POSITION]))
-        properties = _properties(data, row)
-        names = properties.get(INNER_MULTI_DISPATCH, "").split(",")
-        offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
-        if place is None or len(names) != len(offsets):
-            continue
-        for name, offset in zip(names, offsets, strict=True):
-            if name.startswith(LIGHT_QUEUE_PREFIX) and "/" not in name:
-                with suppress(ValueError):
-                    found.setdefault(name, []).append((int(offset), place))
+        if place is not None:
+            for name, offset in light_queues(_properties(data, row)):
+                found.setdefault(name, []).append((offset, place))
     for name, places in found.items():
         chosen = units[np.array([place for _, place in places])]
         queue_offsets = np.array([offset for offset, _ in places], np.int64)

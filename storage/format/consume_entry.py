@@ -13,11 +13,15 @@ A queue whose first record is not number 0 is filled up to it with units (0, 0x7
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from storage.format.hashing import java_hash
+from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.format.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 
 LAYOUT: Final = Struct(
     ">q"  # commit_offset
@@ -96,3 +100,20 @@ def record_tag_code(topic: str, properties: dict[str, str], store_timestamp_ms: 
     if topic == SCHEDULE_TOPIC and (level := delay_level_of(properties.get("DELAY"))):
         return delay_tag_code(level, store_timestamp_ms)
     return tag_code(properties.get("TAGS"))
+
+
+def light_queues(properties: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Return the light queues (``%LMQ%``) that a record is in besides its own, and its offset in each.
+
+    Its unit stands there in queue 0. Names that are no directory's and offsets that are no numbers
+    are passed over, and all of them if there are not as many of the one as of the other.
+    """
+    names = properties.get(INNER_MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    found: list[tuple[str, int]] = []
+    if len(names) == len(offsets):
+        for name, offset in zip(names, offsets, strict=True):
+            if name.startswith(LIGHT_QUEUE_PREFIX) and "/" not in name:
+                with suppress(ValueError):
+                    found.append((name, int(offset)))
+    return found

@@ -19,6 +19,7 @@ from storage.format.consume_entry import (
     ConsumeEntry,
     decode_unit,
     encode_unit,
+    light_queues,
     record_tag_code,
     tag_code,
 )
@@ -90,6 +91,23 @@ def test_units_do_not_leave_the_buffer(position: int) -> None:
 def test_tag_codes(topic: str, properties: dict[str, str], code: int) -> None:
     """A unit holds the tag's hash, or of a parked message when it is due."""
     assert record_tag_code(topic, properties, 1_000_000) == code
+
+
+@pytest.mark.parametrize(
+    ("names", "offsets", "found"),
+    [
+        ("%LMQ%a,%LMQ%b", "3,0", [("%LMQ%a", 3), ("%LMQ%b", 0)]),
+        ("%LMQ%a,%LMQ%b", "3", []),
+        ("%LMQ%a,%LMQ%b", "x,7", [("%LMQ%b", 7)]),
+        ("plain,%LMQ%a/b,%LMQ%c", "1,2,3", [("%LMQ%c", 3)]),
+        ("", "", []),
+    ],
+)
+def test_light_queues(names: str, offsets: str, found: list[tuple[str, int]]) -> None:
+    """A record is in each light queue that it names, if it names as many offsets."""
+    properties = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets}
+    assert light_queues(properties) == found
+    assert light_queues({}) == []
 
 
 @given(i64, i64, st.binary(max_size=40))
