@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pipeline.errors import DataLost, InvalidOption
 from pipeline.export_manifest import Manifest, Ranges
-from pipeline.plan import LogPiece, Piece, Queue, QueuePiece, StorePlan, Target
+from pipeline.plan import LogPiece, Piece, Queue, QueuePiece, StorePlan, Target, pack
 from pipeline.store_settings import store_settings
 from storage.format.names import LIGHT_QUEUE_PREFIX
 
@@ -249,16 +249,4 @@ def pieces_of_range(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iter
 def in_tasks(files: Sequence[FilePlan], slots: int) -> list[tuple[FilePlan, ...]]:
     """Let small files share a task."""
     total = sum(file.cost for file in files)
-    size = max(1, min(TASK_BYTES, total // max(1, slots)))
-    tasks: list[tuple[FilePlan, ...]] = []
-    current: list[FilePlan] = []
-    cost = 0
-    for file in files:
-        if current and cost + file.cost > size:
-            tasks.append(tuple(current))
-            current, cost = [], 0
-        current.append(file)
-        cost += file.cost
-    if current:
-        tasks.append(tuple(current))
-    return tasks
+    return pack(files, max(1, min(TASK_BYTES, total // max(1, slots))))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -86,6 +86,18 @@ class RemotePiece:
 
 
 Piece = LogPiece | QueuePiece | RemotePiece
+
+
+class Costed(Protocol):
+    """Work of which is known how much it is."""
+
+    @property
+    def cost(self) -> int:
+        """About how many bytes are read."""
+        ...
+
+
+Work = TypeVar("Work", bound=Costed)
 
 
 @dataclass
@@ -352,10 +364,10 @@ def tasks_of(
     return packed
 
 
-def pack(pieces: Iterable[Piece], task_bytes: int) -> list[tuple[Piece, ...]]:
+def pack(pieces: Iterable[Work], task_bytes: int) -> list[tuple[Work, ...]]:
     """Put neighbours into one task while they fit; a task costs about 50 ms however small."""
-    tasks: list[tuple[Piece, ...]] = []
-    current: list[Piece] = []
+    tasks: list[tuple[Work, ...]] = []
+    current: list[Work] = []
     cost = 0
     for piece in pieces:
         if current and cost + piece.cost > task_bytes:
