@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Container
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from storage.clock import Clock, SystemClock
@@ -106,12 +105,7 @@ class StoreReader:
     def __enter__(self) -> StoreReader:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
