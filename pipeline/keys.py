@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.format.properties import KEY_SEPARATOR
 from storage.kernels.big_endian import read_u8
 from storage.kernels.columns import (
@@ -17,6 +15,7 @@ from storage.kernels.columns import (
 )
 from storage.kernels.crc import bytes_equal
 from storage.kernels.jit import BYTES, ROWS, WRITABLE_INT64S, i64, inner, int64, kernel
+from storage.kernels.scratch import free_longs, new_longs
 
 SPACE: Final = ord(KEY_SEPARATOR)
 PRIME: Final = 1099511628211
@@ -70,7 +69,9 @@ def group_by_key(data: Any, rows: Any, key_of: Any, last_row: Any, hashes: Any) 
     bucket_count = i64(16)
     while bucket_count < 2 * count:
         bucket_count *= 2
-    buckets = np.full(bucket_count, i64(-1), np.int64)
+    buckets = new_longs(bucket_count)
+    for bucket in range(bucket_count):
+        buckets[bucket] = -1
     found = i64(0)
     for row in range(count):
         hashed = mix(i64(0), data, rows[row, TOPIC_POSITION], rows[row, TOPIC_LENGTH])
@@ -84,6 +85,7 @@ def group_by_key(data: Any, rows: Any, key_of: Any, last_row: Any, hashes: Any) 
             found += 1
         key_of[row] = buckets[bucket]
         last_row[buckets[bucket]] = row
+    free_longs(buckets)
     return found
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
 from storage.format.properties import (
     PROPERTIES_SIZE_MAX,
@@ -68,6 +66,7 @@ from storage.kernels.jit import (
 from storage.kernels.properties import (
     write_crc_trailer,
 )
+from storage.kernels.scratch import free_longs, new_longs
 
 QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch tells about the queues of a batch
 
@@ -104,7 +103,9 @@ def group_rows(
     bucket_count = i64(16)
     while bucket_count < 2 * count:
         bucket_count *= 2
-    buckets = np.full(bucket_count, i64(-1), np.int64)
+    buckets = new_longs(bucket_count)
+    for bucket in range(bucket_count):
+        buckets[bucket] = -1
     group_count = i64(0)
     for i in range(count):
         if i > 0 and same_queue(data, rows, i - 1, i):
@@ -125,6 +126,7 @@ def group_rows(
             group_count += 1
         group_of[i] = buckets[bucket]
         group_size[buckets[bucket]] += 1
+    free_longs(buckets)
     return group_count
 
 

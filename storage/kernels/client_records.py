@@ -7,13 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from storage.format.names import topic_name_problem
-from storage.format.properties import (
-    DELAY,
-    NAME_END,
-    PROPERTY_END,
-    STORE_ONLY,
-)
-from storage.format.property_crc import CRC_MASK, PROPERTY_CRC_SIZE
+from storage.format.property_crc import CRC_MASK
 from storage.format.record_layout import (
     BODY_CRC_POSITION,
     MAGIC_POSITION,
@@ -35,28 +29,21 @@ from storage.kernels.columns import (
     BODY_LENGTH,
     CHECK_BODY_CRC,
     COLUMN_COUNT,
-    FEATURES,
-    HAS_PROPERTY_CRC,
     PROPERTIES_LENGTH,
     PROPERTIES_POSITION,
     QUEUE_ID,
     SIZE,
     STOP_BODY_CRC,
-    STOP_DELAY,
     STOP_END,
-    STOP_PROPERTIES,
     STOP_QUEUE,
-    STOP_RESERVED_PROPERTY,
     STOP_ROWS_FULL,
     STOP_SYS_FLAG,
-    STOP_TAG,
     STOP_TOPIC,
     STOP_VERSION,
     SYS_FLAG,
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.crc import find_byte
 from storage.kernels.jit import (
     BYTES,
     WRITABLE_ROWS,
@@ -65,16 +52,9 @@ from storage.kernels.jit import (
     int64,
     kernel,
     results,
-    uintp,
 )
-from storage.kernels.properties import (
-    NAME_DELAY,
-    NAME_TAGS,
-    is_utf8,
-    matches,
-)
-from storage.kernels.reserved import reserved_names
-from storage.kernels.scan import check_record
+from storage.kernels.property_walk import walk_client_properties
+from storage.kernels.scan import frame_record
 
 ZERO_DIGIT: Final = 0x30
 BAR: Final = 0x7C
@@ -94,51 +74,11 @@ LEGAL_IN_TOPIC: Final = np.array(
     [topic_name_problem(chr(byte)) is None for byte in range(256)], np.uint8
 )
 
-# Names that only a store writes. KEYS, TAGS, UNIQ_KEY and what a client says of its own sending are a
-# client's to set; DELAY has a stop of its own.
-name_is_reserved: Final = reserved_names(STORE_ONLY - {DELAY})
-
-
-@inner
-def delay_is_set(data: Any, position: int, end: int) -> bool:
-    """Whether a DELAY value is anything but zeros: ``0`` delays nothing."""
-    for i in range(position, end):  # noqa: SIM110  kernels have no generators
-        if data[uintp(i)] != ZERO_DIGIT:
-            return True
-    return False
-
-
-@inner
-def check_properties(data: Any, begin: int, end: int) -> int:
-    """Stop of a property block that must be well-formed, ``end`` before any CRC trailer."""
-    if not is_utf8(data, begin, end):
-        return STOP_PROPERTIES
-    while begin < end:
-        at = find_byte(data, begin, end, PROPERTY_END)
-        separator = find_byte(data, begin, at, NAME_END)
-        if separator <= begin or separator + 1 >= at:
-            return STOP_PROPERTIES
-        length = separator - begin
-        if name_is_reserved(data, begin, length):
-            return STOP_RESERVED_PROPERTY
-        if (
-            length == NAME_DELAY.size
-            and matches(data, begin, NAME_DELAY)
-            and delay_is_set(data, separator + 1, at)
-        ):
-            return STOP_DELAY
-        if length == NAME_TAGS.size and matches(data, begin, NAME_TAGS):
-            for i in range(separator + 1, at):
-                if data[uintp(i)] == BAR:
-                    return STOP_TAG
-        begin = at + 1
-    return STOP_END
-
 
 @inner
 def check_client_record(data: Any, position: int, end: int, rows: Any, row: int) -> int:
     """Stop of one record of a batch; END only if all of it is a client's to send."""
-    stop = check_record(data, position, end, i64(0), i64(CHECK_BODY_CRC), rows, row)
+    stop = frame_record(data, position, end, i64(CHECK_BODY_CRC), rows, row)
     if stop != STOP_END:
         return stop
     topic_length = rows[row, TOPIC_LENGTH]
@@ -155,11 +95,9 @@ def check_client_record(data: Any, position: int, end: int, rows: Any, row: int)
         return STOP_SYS_FLAG
     if rows[row, BODY_LENGTH] == 0 and read_u32(data, position + BODY_CRC_POSITION) & CRC_MASK:
         return STOP_BODY_CRC
-    properties_position = rows[row, PROPERTIES_POSITION]
-    properties_end = properties_position + rows[row, PROPERTIES_LENGTH]
-    if rows[row, FEATURES] & HAS_PROPERTY_CRC:
-        properties_end -= PROPERTY_CRC_SIZE
-    return check_properties(data, properties_position, properties_end)
+    return walk_client_properties(
+        data, rows[row, PROPERTIES_POSITION], rows[row, PROPERTIES_LENGTH], rows, row
+    )
 
 
 @inner

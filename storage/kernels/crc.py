@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import overload
 
 from storage.format.property_crc import CRC_MASK
-from storage.kernels.jit import BYTES, i64, int64, kernel, uintp
+from storage.kernels.jit import BYTES, INLINED, i64, int64, kernel, uintp
 
 _ISAL = ctypes.CDLL(isal_zlib.__file__)
 llvmlite.binding.add_symbol(
@@ -39,7 +39,7 @@ def masked_crc(data: Any, position: int, size: int) -> int:
     return i64(zlib.crc32(data[position : position + size]) & CRC_MASK)
 
 
-@overload(masked_crc)
+@overload(masked_crc, jit_options=INLINED)
 def _masked_crc(data: Any, position: int, size: int) -> Any:
     def compiled(data: Any, position: int, size: int) -> Any:
         crc = _crc32_gzip_refl(np.uint32(0), data.ctypes.data + uintp(position), np.uint64(size))
@@ -53,7 +53,7 @@ def copy_bytes(dst: Any, dst_position: int, src: Any, src_position: int, size: i
     dst[dst_position : dst_position + size] = src[src_position : src_position + size]
 
 
-@overload(copy_bytes)
+@overload(copy_bytes, jit_options=INLINED)
 def _copy_bytes(dst: Any, dst_position: int, src: Any, src_position: int, size: int) -> Any:
     def compiled(dst: Any, dst_position: int, src: Any, src_position: int, size: int) -> None:
         _memmove(
@@ -72,7 +72,7 @@ def bytes_equal(left: Any, left_position: int, right: Any, right_position: int, 
     )
 
 
-@overload(bytes_equal)
+@overload(bytes_equal, jit_options=INLINED)
 def _bytes_equal(left: Any, left_position: int, right: Any, right_position: int, size: int) -> Any:
     def compiled(left: Any, left_position: int, right: Any, right_position: int, size: int) -> bool:
         return bool(
@@ -93,7 +93,7 @@ def find_byte(data: Any, begin: int, end: int, byte: int) -> int:
     return i64(end if found < 0 else begin + found)
 
 
-@overload(find_byte)
+@overload(find_byte, jit_options=INLINED)
 def _find_byte(data: Any, begin: int, end: int, byte: int) -> Any:
     def compiled(data: Any, begin: int, end: int, byte: int) -> int:
         start = data.ctypes.data + uintp(begin)

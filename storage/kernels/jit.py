@@ -4,6 +4,11 @@
 function that kernels call: compiled code gets it compiled in, Python gets the plain function, so
 that ``some_kernel.py_func`` runs wholly as plain Python and serves as the kernel's twin in tests.
 
+Kernels are compiled without numba's reference counts: each array handed to an inner function would
+cost two atomic counts, more than most of these functions do. For the same reason inner functions are
+always inlined. An array is kept alive by the kernel's caller; what a kernel needs of its own comes from
+``storage.kernels.scratch``.
+
 The cache is keyed by one fingerprint over all the sources a kernel can be made of, not by the
 kernel's own file: constants and inner functions are compiled into their callers. A kernel outside
 this package is keyed by its own file as well. The cache lies in
@@ -57,6 +62,7 @@ WRITABLE_INT64S = types.Array(types.int64, 1, "C")
 ROWS = types.Array(types.int64, 2, "C", readonly=True)
 WRITABLE_ROWS = types.Array(types.int64, 2, "C")
 results: Any = types.UniTuple
+INLINED: Any = {"forceinline": True}  # how a function is compiled into its callers
 
 
 class Kernel(Protocol[P, R]):
@@ -69,7 +75,7 @@ class Kernel(Protocol[P, R]):
 
 def inner(function: Callable[P, R]) -> Callable[P, R]:
     """Mark ``function`` as callable from kernels; called from Python it stays plain Python."""
-    compiled_in: Callable[P, R] = register_jitable(function)
+    compiled_in: Callable[P, R] = register_jitable(**INLINED)(function)
     return compiled_in
 
 
@@ -80,7 +86,7 @@ def kernel(signature: Any, *, nogil: bool = True) -> Callable[[Callable[P, R]], 
     """
 
     def compile_kernel(function: Callable[P, R]) -> Kernel[P, R]:
-        dispatcher: Any = njit(nogil=nogil)(function)
+        dispatcher: Any = cast("Any", njit)(nogil=nogil, _nrt=False)(function)
         dispatcher._cache = cast("Any", _KernelCache)(function)
         dispatcher.compile(signature)
         dispatcher.disable_compile()

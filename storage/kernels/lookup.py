@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.kernels.big_endian import read_i32, read_i64, read_u8
 from storage.kernels.columns import (
     CHECK_ALL,
-    COLUMN_COUNT,
     KEYS_LENGTH,
     KEYS_POSITION,
     SIZE,
@@ -26,6 +23,7 @@ from storage.kernels.crc import bytes_equal
 from storage.kernels.jit import BYTES, INT64S, WRITABLE_INT64S, i64, inner, int64, kernel, results
 from storage.kernels.pull import DAMAGED, GOOD
 from storage.kernels.scan import check_record
+from storage.kernels.scratch import scratch_row
 
 KEY_ABSENT: Final = 3  # a state beside GOOD: the record there does not carry the key
 
@@ -82,7 +80,7 @@ def match_keys(
     good_count = i64(0)
     if log_end - log_start > log.size or states.size < commit_offsets.size:
         return good_count
-    scratch = np.empty((1, COLUMN_COUNT), np.int64)
+    scratch = scratch_row()
     for i in range(commit_offsets.size):
         commit_offset = commit_offsets[i]
         if commit_offset < log_start or commit_offset >= log_end:
@@ -124,7 +122,7 @@ def check_one(data: Any, position: int, end: int, commit_offset: int) -> tuple[i
     """
     if position < 0 or end > data.size or position >= end:
         return i64(0), i64(STOP_TRUNCATED)
-    scratch = np.empty((1, COLUMN_COUNT), np.int64)
+    scratch = scratch_row()
     stop = i64(check_record(data, position, end, commit_offset, CHECK_ALL, scratch, 0))
     if stop == STOP_END:
         return scratch[0, SIZE], stop

@@ -32,21 +32,7 @@ from storage.format.property_crc import (
     TRAILER_RIGHT_MIN,
 )
 from storage.kernels.big_endian import read_u8
-from storage.kernels.columns import (
-    FEATURES,
-    HAS_DELAY,
-    HAS_KEYS,
-    HAS_MULTI_DISPATCH,
-    HAS_PROPERTY_CRC,
-    HAS_TAGS,
-    HAS_UNIQ_KEY,
-    KEYS_LENGTH,
-    KEYS_POSITION,
-    TAG_CODE,
-    UNIQ_KEY_LENGTH,
-    UNIQ_KEY_POSITION,
-)
-from storage.kernels.crc import find_byte, masked_crc
+from storage.kernels.crc import masked_crc
 from storage.kernels.jit import i64, inner, u8, uintp
 
 REPLACEMENT: Final = 0xFFFD
@@ -226,50 +212,3 @@ def trailer_is_damaged(data: Any, position: int, trailer: int) -> bool:
     return digits == PROPERTY_CRC_DIGITS or (
         not other_property and fixed + digits >= TRAILER_RIGHT_MIN
     )
-
-
-@inner
-def walk_properties(data: Any, position: int, length: int, rows: Any, row: int) -> None:
-    """Fill the row's property columns (TAG_CODE to KEYS_LENGTH) from the block at ``position``."""
-    features = i64(0)
-    tag_code = i64(0)
-    unique_position = i64(0)
-    unique_length = i64(0)
-    keys_position = i64(0)
-    keys_length = i64(0)
-    end = position + length
-    begin = position
-    while begin < end:
-        at = find_byte(data, begin, end, PROPERTY_END)
-        separator = find_byte(data, begin, at, NAME_END)
-        value = separator + 1
-        if separator > begin and value < at:
-            name_length = separator - begin
-            if name_length == 4:
-                if matches(data, begin, NAME_TAGS):
-                    features |= HAS_TAGS
-                    tag_code = java_hash(data, value, at - value, i64(0))
-                    tag_code = (tag_code ^ 0x80000000) - 0x80000000
-                elif matches(data, begin, NAME_KEYS):
-                    features |= HAS_KEYS
-                    keys_position = value
-                    keys_length = at - value
-            elif name_length == 8:
-                if matches(data, begin, NAME_UNIQ_KEY):
-                    features |= HAS_UNIQ_KEY
-                    unique_position = value
-                    unique_length = at - value
-            elif name_length == 5:
-                if matches(data, begin, NAME_DELAY):
-                    features |= HAS_DELAY
-            elif name_length == 20 and matches(data, begin, NAME_MULTI_DISPATCH):
-                features |= HAS_MULTI_DISPATCH
-        begin = at + 1
-    if has_crc_trailer(data, position, length):
-        features |= HAS_PROPERTY_CRC
-    rows[row, TAG_CODE] = tag_code
-    rows[row, FEATURES] = features
-    rows[row, UNIQ_KEY_POSITION] = unique_position
-    rows[row, UNIQ_KEY_LENGTH] = unique_length
-    rows[row, KEYS_POSITION] = keys_position
-    rows[row, KEYS_LENGTH] = keys_length

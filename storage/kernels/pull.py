@@ -25,7 +25,6 @@ from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.big_endian import read_i32, read_i64
 from storage.kernels.columns import (
     CHECK_ALL,
-    COLUMN_COUNT,
     FEATURES,
     HAS_TAGS,
     PROPERTIES_LENGTH,
@@ -52,6 +51,7 @@ from storage.kernels.jit import (
 )
 from storage.kernels.properties import NAME_TAGS, matches
 from storage.kernels.scan import check_record
+from storage.kernels.scratch import scratch_row
 
 QUEUE_OFFSET: Final = 0
 COMMIT_OFFSET: Final = 1
@@ -304,7 +304,7 @@ def verify_chosen(
     row = i64(begin)
     if begin < 0 or end > chosen.shape[0] or log_end - log_start > log.size:
         return row, range_count, good_count, good_bytes
-    scratch = np.empty((1, COLUMN_COUNT), np.int64)
+    scratch = scratch_row()
     while row < end:
         if chosen[row, STATE] != CHOSEN:
             row += 1

@@ -43,6 +43,7 @@ from storage.kernels.jit import (
     results,
 )
 from storage.kernels.scan import scan_rows
+from storage.kernels.scratch import free_longs, new_longs
 
 RUN_COLUMN_COUNT = 6  # of a line about a queue's run of units
 
@@ -76,15 +77,18 @@ def write_units(
             group_start[group_of[i] + 1] += 1
     for g in range(group_count):
         group_start[g + 1] += group_start[g]
-    cursor = group_start[:group_count].copy()
     for i in range(count):
         group = group_of[i]
         if 0 <= group < group_count and has_unit(rows[i, SYS_FLAG]):
-            position = cursor[group] * UNIT_SIZE
-            cursor[group] += 1
+            position = group_start[group] * UNIT_SIZE
+            group_start[group] += 1
             write_i64(out_units, position, commit_offset_base + rows[i, POSITION])
             write_i32(out_units, position + 8, rows[i, SIZE])
             write_i64(out_units, position + 12, rows[i, TAG_CODE])
+    # Each start went on to the next group's.
+    for g in range(group_count, 0, -1):
+        group_start[g] = group_start[g - 1]
+    group_start[0] = 0
     return i64(group_start[group_count])
 
 
@@ -120,7 +124,9 @@ def name_queue_offsets(
         or out.size < group_start[group_count]
     ):
         return i64(-1)
-    cursor = group_start[:group_count].copy()
+    cursor = new_longs(group_count + 1)
+    for g in range(group_count):
+        cursor[g] = group_start[g]
     total = i64(group_start[group_count])
     first_gap = total
     for i in range(count):
@@ -128,11 +134,13 @@ def name_queue_offsets(
         if 0 <= group < group_count and has_unit(rows[i, SYS_FLAG]):
             unit = cursor[group]
             if unit < 0 or unit >= total:
-                return i64(-1)
+                first_gap = i64(-1)
+                break
             cursor[group] += 1
             out[unit] = rows[i, QUEUE_OFFSET]
             if unit > group_start[group] and out[unit] != out[unit - 1] + 1 and unit < first_gap:
                 first_gap = unit
+    free_longs(cursor)
     return first_gap
 
 

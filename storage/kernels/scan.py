@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, PORT_MAX
 from storage.format.property_crc import CRC_MASK, PROPERTY_CRC_SIZE
 from storage.format.record_layout import (
@@ -70,7 +68,9 @@ from storage.kernels.columns import (
 )
 from storage.kernels.crc import masked_crc
 from storage.kernels.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
-from storage.kernels.properties import crc_trailer_tells, trailer_is_damaged, walk_properties
+from storage.kernels.properties import crc_trailer_tells, trailer_is_damaged
+from storage.kernels.property_walk import walk_properties
+from storage.kernels.scratch import scratch_row
 
 AFTER_HOSTS_SIZE = AFTER_HOSTS.size
 
@@ -91,13 +91,8 @@ def topic_is_safe(data: Any, position: int, length: int) -> bool:
 
 
 @inner
-def check_record(
-    data: Any, position: int, end: int, commit_offset: int, checks: int, rows: Any, row: int
-) -> int:
-    """Fill ``rows[row]`` from the record at ``position`` and return its stop, END if it is good.
-
-    ``0 <= position <= end <= data.size`` must hold. Columns are only whole when END is returned.
-    """
+def frame_record(data: Any, position: int, end: int, checks: int, rows: Any, row: int) -> int:
+    """What :func:`check_record` does before it looks into the properties; body CRC included."""
     if end - position < BLANK_SIZE:
         return STOP_END if end == position else STOP_TRUNCATED
     size = read_i32(data, position)
@@ -167,7 +162,24 @@ def check_record(
     rows[row, TOPIC_LENGTH] = topic_length
     rows[row, PROPERTIES_POSITION] = properties_position
     rows[row, PROPERTIES_LENGTH] = properties_length
-    walk_properties(data, properties_position, properties_length, rows, row)
+    return STOP_END
+
+
+@inner
+def check_record(
+    data: Any, position: int, end: int, commit_offset: int, checks: int, rows: Any, row: int
+) -> int:
+    """Fill ``rows[row]`` from the record at ``position`` and return its stop, END if it is good.
+
+    ``0 <= position <= end <= data.size`` must hold. Columns are only whole when END is returned.
+    """
+    stop = frame_record(data, position, end, checks, rows, row)
+    if stop != STOP_END or position == end:
+        return stop
+    properties_length = rows[row, PROPERTIES_LENGTH]
+    size = rows[row, SIZE]
+    record_end = position + size
+    walk_properties(data, rows[row, PROPERTIES_POSITION], properties_length, rows, row)
     if checks & CHECK_PROPERTY_CRC and properties_length >= PROPERTY_CRC_SIZE:
         trailer = record_end - PROPERTY_CRC_SIZE
         if rows[row, FEATURES] & HAS_PROPERTY_CRC:
@@ -235,7 +247,7 @@ def find_record(data: Any, begin: int, end: int, commit_offset_of_begin: int) ->
     """
     if begin < 0 or end > data.size or begin > end:
         return i64(-1)
-    row = np.empty((1, COLUMN_COUNT), np.int64)
+    row = scratch_row()
     for position in range(begin, end - RECORD_SIZE_MIN + 1):
         if read_u8(data, position + 4) != 0xDA or read_u8(data, position + 5) != 0xA3:
             continue
