@@ -159,6 +159,16 @@ def _queue_files(filesystem: FileSystem, directory: Path) -> Iterable[FileEntry]
 
 
 def _common_size(files: Iterable[FileEntry]) -> int:
-    """Return the length most files have; among equals the longer one, 0 without any file."""
-    counts = Counter(entry.size for entry in files if entry.size >= UNIT_SIZE)
-    return max(counts, key=lambda size: (counts[size], size), default=0)
+    """Return the length most files have, 0 without any file.
+
+    Among equals the one at whose multiples more files begin, and then the longer.
+    """
+    listed = [entry for entry in files if entry.size >= UNIT_SIZE]
+    counts = Counter(entry.size for entry in listed)
+    highest = max(counts.values(), default=0)
+    fitting = {
+        size: sum(entry.start_offset % size == 0 for entry in listed)
+        for size, count in counts.items()
+        if count == highest
+    }
+    return max(fitting, key=lambda size: (fitting[size], size), default=0)

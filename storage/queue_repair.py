@@ -4,7 +4,7 @@ The log is right. A unit that differs from what its record says is written anew,
 added, and what points beyond the log's end goes. Only differing units are written, so repairing a
 whole store writes nothing.
 
-Three things a log alone does not tell, and how each is decided:
+Four things a log alone does not tell, and how each is decided:
 
 * A record's queue offset is ahead of its queue. If a damaged range lies between, the missing offsets
   belonged to damaged records: their units stay where they point into the range, and otherwise become
@@ -13,6 +13,8 @@ Three things a log alone does not tell, and how each is decided:
   the next record goes on from it: what is missing has the name of another queue now. Otherwise the
   offset itself is wrong (no checksum of a broker's covers it), and the record takes its place in
   the order of the log, as its unit did before.
+* A record claims a place that another one has, by its word and the unit that stood there, and its own
+  unit stands in another queue: a bit of its name flipped, and it gets no unit here.
 * A queue begins again at 0: its topic was deleted and made again; the earlier records left the queue.
 * A tag code may be an address in the extension file: a unit that agrees in all else is left alone.
 """
@@ -28,14 +30,16 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.consume_queue import ConsumeQueue, Units, as_units, placeholder_units
-from storage.format.consume_entry import UNIT_SIZE
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN
-from storage.log_walk import ROWS_MAX, Damage, Records
+from storage.log_walk import ROWS_MAX, Damage, LogFiles, Records
 from storage.queue_table import QueueTable
 from storage.queue_units import UnitBuilder
+from storage.strays import Strays
 from storage.topics import QUEUE_COUNT_MAX
 
 EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address
+OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a position
 NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -52,7 +56,7 @@ class QueueRepair:
 
     ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
     from there on is believed; without it, they are right below that commit offset.
-    ``deleted_topics`` tells from which commit offset on a topic's records count again.
+    ``log`` is where it can be looked up. ``deleted_topics`` tells from which commit offset on a topic's records count again.
     """
 
     def __init__(
@@ -61,9 +65,11 @@ class QueueRepair:
         *,
         begin_offset: int,
         complete: bool,
+        log: LogFiles,
         deleted_topics: Mapping[str, int] = NOTHING_DELETED,
     ) -> None:
         self.units_written = 0
+        self._strays = Strays(log, queues)
         self._queues = queues
         self._begin_offset = begin_offset
         self._complete = complete
@@ -124,7 +130,20 @@ class QueueRepair:
         if self._damage and self._begin_offset == 0:
             next_offset = 0  # what came before was damaged, not cleaned away
         queue.prefill(next_offset)
+        self._fill_front(queue, next_offset)
         return _State(queue, next_offset, list(self._damage))
+
+    def _fill_front(self, queue: ConsumeQueue, next_offset: int) -> None:
+        """Make pre-fill units of what the file before the first record holds in error."""
+        begin = next_offset - next_offset % queue.units_per_file
+        held = as_units(queue.read(begin, next_offset - begin))
+        wrong = (held["size"] <= 0) | (held["offset"] < 0) | (held["offset"] >= self._begin_offset)
+        wrong &= held["size"] != PREFILL_SIZE
+        if np.any(wrong):
+            filled = held.copy()
+            filled[wrong] = np.array((0, PREFILL_SIZE, 0), filled.dtype)
+            queue.write(begin, filled.tobytes())
+            self.units_written += int(np.count_nonzero(wrong))
 
     @staticmethod
     def _offset_of(queue: ConsumeQueue, commit_offset: int, likely: int) -> int | None:
@@ -141,16 +160,41 @@ class QueueRepair:
 
     def _place(self, state: _State, units: Units, queue_offsets: npt.NDArray[np.int64]) -> None:
         breaks = np.flatnonzero(np.diff(queue_offsets) != 1) + 1
+        if len(breaks) or queue_offsets[0] != state.next_offset:
+            own = self._own(state.queue, units, queue_offsets)
+            units, queue_offsets = units[own], queue_offsets[own]
+            if not len(units):
+                return
+            breaks = np.flatnonzero(np.diff(queue_offsets) != 1) + 1
         for begin, end in zip([0, *breaks], [*breaks, len(units)], strict=True):
             run = units[begin:end]
             first = int(queue_offsets[begin])
             if first > state.next_offset:
                 self._fill_gap(state, first, run)
+                if (
+                    first > state.next_offset
+                    and len(run) == 1
+                    and self._strays.is_one(state.queue, state.next_offset, int(run["offset"][0]))
+                ):
+                    continue
             elif first == 0 < state.next_offset and self._begins_again(state.queue, run):
                 state.next_offset = 0
             self._correct(state.queue, state.next_offset, run)
             state.next_offset += len(run)
             state.last_commit_offset = int(run["offset"][-1])
+
+    def _own(
+        self, queue: ConsumeQueue, units: Units, queue_offsets: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Which records are no strays at the queue offsets that they claim."""
+        own = np.ones(len(units), np.bool_)
+        for index in np.flatnonzero((queue_offsets >= 0) & (queue_offsets < OFFSET_LIMIT)):
+            commit_offset = int(units["offset"][index])
+            if not _holds(queue, int(queue_offsets[index]), commit_offset):
+                own[index] = not self._strays.is_one(
+                    queue, int(queue_offsets[index]), commit_offset
+                )
+        return own
 
     @staticmethod
     def _begins_again(queue: ConsumeQueue, run: Units) -> bool:

@@ -106,7 +106,7 @@ def recover(
         else min(files.end_offset, durable.flushed_offset + 2 * unflushed_bytes_max)
     )
     repair = QueueRepair(
-        queues, begin_offset=begin, complete=complete, deleted_topics=deleted_topics
+        queues, begin_offset=begin, complete=complete, log=files, deleted_topics=deleted_topics
     )
     return _walk(files, queues, repair, start, begin, search_limit)
 

@@ -46,8 +46,9 @@ def without_intruders(spans: Sequence[tuple[int, int]]) -> list[int]:
     ends = [start + size for start, size in spans]
     if all(end <= start for end, (start, _) in zip(ends, spans[1:], strict=False)):
         return list(range(len(spans)))
-    counts = Counter(size for _, size in spans)
-    length = max(counts, key=lambda size: (counts[size], size))
+    counts = Counter(size for _, size in spans if size)
+    fitting = {size: sum(start % size == 0 for start, _ in spans) for size in counts}
+    length = max(counts, key=lambda size: (fitting[size], counts[size], size), default=0)
     kept: list[int] = []
     for place, (start, _) in enumerate(spans):
         if not kept or start >= ends[kept[-1]] or (length and start % length == 0):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -100,6 +101,8 @@ def test_files_that_begin_inside_others_are_told_by_the_common_length():
     assert without_intruders([(0, 10), (10, 10), (30, 4)]) == [0, 1, 2]
     assert without_intruders([(0, 10), (5, 3), (10, 10), (20, 10)]) == [0, 2, 3]
     assert without_intruders([(0, 25), (10, 10), (20, 10)]) == [0, 1, 2]
+    assert without_intruders([(0, 20), (10, 10)]) == [0, 1]
+    assert without_intruders([(0, 10), (5, 3)]) == [0]
 
 
 @pytest.mark.parametrize(
@@ -120,3 +123,69 @@ def test_settings_of_the_wrong_kind_are_as_good_as_none(stored, tmp_path, docume
     list(offline.doctor(directory))
     with MessageStore.open(directory, CONFIG) as store:
         assert store.max_offset("orders", 0) == COUNT
+
+
+@pytest.mark.parametrize("ahead", [-3, 0, 1, 30])
+@pytest.mark.parametrize("file_size", [1 << 12, 1 << 14])
+def test_a_record_that_took_the_name_of_another_queue_takes_no_place_there(
+    tmp_path, ahead, file_size
+):
+    """Whatever queue offset it brings along: the units that stood before tell whose the place is."""
+    directory = tmp_path / "store"
+    with MessageStore.open(directory, replace(CONFIG, commit_log_file_size=file_size)) as store:
+        store.create_topic("orders", 2)
+        for n in range(10 + max(ahead, 0)):
+            store.put(Message(topic="orders", body=b"%06d" % n, queue_id=1))
+        for _ in range(10 + max(-ahead, 0)):
+            store.put(Message(topic="orders", body=b"", queue_id=0))
+        victim = store.put(Message(topic="orders", body=b"victim", queue_id=1)).commit_offset
+        for n in range(20):
+            store.put(Message(topic="orders", body=b"%06d" % n, queue_id=n % 2))
+    for left in ("checkpoint", "config/penstock.json"):
+        (directory / left).unlink()
+    expected = places(directory)
+    del expected[victim]
+    start = victim - victim % file_size
+    log = directory / "commitlog" / f"{start:020d}"
+    data = bytearray(log.read_bytes())
+    data[victim - start + QUEUE_ID + 3] ^= 1
+    log.write_bytes(data)
+    found = places(directory)
+    assert {offset: found.get(offset) for offset in expected} == expected
+    with MessageStore.open(directory, CONFIG) as store:
+        result = store.pull("orders", 1, queue_offset=0, max_messages=100)
+        assert len(result.damaged) == 1
+        assert store.pull("orders", 0, queue_offset=0, max_messages=100).damaged == ()
+
+
+def test_a_zeroed_queue_whose_first_records_are_gone_begins_where_its_log_begins(tmp_path):
+    """What stands before the first record is filled up, as in a file that is made anew."""
+    directory = tmp_path / "store"
+    with MessageStore.open(directory, replace(CONFIG, commit_log_file_size=1 << 12)) as store:
+        store.create_topic("orders", 1)
+        for _ in range(45):
+            store.put(Message(topic="orders", body=bytes(100), queue_id=0))
+    (directory / "checkpoint").unlink()
+    expected = {o: n for o, n in places(directory).items() if o >= 1 << 12}
+    assert min(expected.values()) % 10
+    (directory / "commitlog" / f"{0:020d}").unlink()
+    for path in directory.glob("consumequeue/orders/0/*"):
+        path.write_bytes(bytes(path.stat().st_size))
+    assert places(directory) == expected
+
+
+def test_of_two_lengths_the_one_counts_at_whose_multiples_files_begin(tmp_path):
+    """Two files, of which something made the first one longer."""
+    directory = tmp_path / "store"
+    with MessageStore.open(directory, replace(CONFIG, commit_log_file_size=1 << 12)) as store:
+        store.create_topic("orders", 1)
+        for _ in range(25):
+            store.put(Message(topic="orders", body=bytes(100), queue_id=0))
+    for left in ("checkpoint", "config/penstock.json"):
+        (directory / left).unlink()
+    expected = places(directory)
+    first, _ = sorted((directory / "commitlog").iterdir())
+    first.write_bytes(first.read_bytes() + bytes(1 << 12))
+    assert places(directory) == expected
+    with MessageStore.open(directory, CONFIG) as store:
+        assert store.writer.config.commit_log_file_size == 1 << 12
