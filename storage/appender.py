@@ -15,7 +15,7 @@ from storage.format.hosts import IPV4_HOST_SIZE
 from storage.format.message_id import encode_message_id
 from storage.format.record import complete_record
 from storage.format.record_layout import BLANK_SIZE
-from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET
+from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, new_rows
 from storage.message import BatchResult, Message, PutResult, QueueRange
 from storage.plain_message import PlainMessages
 from storage.structured import MessageEncoder
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from storage.files.mapped_file import MappedFile
 
 BUSY_RETRY_MS: Final = 20
+_NO_ROWS: Final = new_rows(0)
 
 Written = TypeVar("Written")
 Write = Callable[["MappedFile", int, int, int], Written]
@@ -84,7 +85,7 @@ class Appender:
             return []
         encoded = [self.encoder.encode(message, born_host) for message in messages]
         prepared = self.prepare(b"".join([record for record, _, _ in encoded]))
-        _, store_timestamp_ms, _ = self.append(prepared)
+        _, store_timestamp_ms, _ = self.append(prepared, tells_rows=True)
         placed = prepared.placed_rows[
             : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
         ].tolist()
@@ -180,11 +181,13 @@ class Appender:
             ),
         )
 
-    def append(self, prepared: Prepared, *, decided: bool = False) -> tuple[int, int, list[int]]:
+    def append(
+        self, prepared: Prepared, *, decided: bool = False, tells_rows: bool = False
+    ) -> tuple[int, int, list[int]]:
         """Append a checked batch; return its commit offset, store time, and each queue's first offset.
 
-        With ``decided`` topics need but exist. Raises TopicNotFound, QueueNotFound, InvalidMessage,
-        StoreBusy, StoreFull, StoreFailed.
+        With ``decided`` topics need but exist; with ``tells_rows`` ``placed_rows`` are filled. Raises
+        TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
         """
         log = self._log
         log.check_size(prepared.placed_size)
@@ -199,7 +202,8 @@ class Appender:
             commit_offset = log.append(
                 Batch(
                     prepared.data, prepared.rows, prepared.record_count, prepared.group_of,
-                    next_queue_offsets, prepared.placed_rows, prepared.placed_size,
+                    next_queue_offsets, prepared.placed_rows if tells_rows else _NO_ROWS,
+                    prepared.placed_size,
                 ),
                 store_timestamp_ms,
             )  # fmt: skip

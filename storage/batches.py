@@ -27,7 +27,10 @@ QueueKey = tuple[bytes, int]  # topic, queue id
 
 
 class Prepared(NamedTuple):
-    """A checked batch. ``queues[g]`` and ``sizes[g]`` say which queue group g is and how long."""
+    """A checked batch. ``queues[g]`` and ``sizes[g]`` say which queue group g is and how long.
+
+    ``placed_rows`` has room for what placing tells of each record, where that is asked for.
+    """
 
     data: ByteArray
     rows: npt.NDArray[np.int64]
@@ -106,7 +109,10 @@ class BatchPreparer:
             raise InvalidBatch(0, "the batch is empty; send at least one record")
         keys = []
         sizes_of_queues = []
+        topic, topic_position = b"", -1
         for position, length, queue_id, queue_size in queues[:group_count].tolist():
-            keys.append((data[position : position + length].tobytes(), queue_id))
+            if position != topic_position:
+                topic, topic_position = data[position : position + length].tobytes(), position
+            keys.append((topic, queue_id))
             sizes_of_queues.append(queue_size)
         return Prepared(data, rows, placed_rows, count, group_of, keys, sizes_of_queues, size)

@@ -32,7 +32,10 @@ NextFile = Callable[[int], "MappedFile"]
 
 
 class Batch(NamedTuple):
-    """Records ready to be placed: scanned, grouped by queue, measured."""
+    """Records ready to be placed: scanned, grouped by queue, measured.
+
+    ``placed_rows`` are filled with the rows of the placed records, unless there are none.
+    """
 
     data: ByteArray
     rows: npt.NDArray[np.int64]

@@ -7,46 +7,33 @@ from typing import Any, Final
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
 from storage.format.properties import (
     PROPERTIES_SIZE_MAX,
-    PROPERTY_END,
 )
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import (
     COMMIT_OFFSET_POSITION,
     QUEUE_OFFSET_POSITION,
-    SYS_FLAG_POSITION,
-    SYS_FLAG_STORE_HOST_V6,
 )
 from storage.kernels.big_endian import (
     read_u8,
-    write_i16,
-    write_i32,
     write_i64,
 )
 from storage.kernels.client_records import validate_records
 from storage.kernels.columns import (
     BODY_LENGTH,
-    BODY_POSITION,
     COLUMN_COUNT,
-    COMMIT_OFFSET,
     FEATURES,
     HAS_PROPERTY_CRC,
-    KEYS_POSITION,
     POSITION,
     PROPERTIES_LENGTH,
-    PROPERTIES_POSITION,
     QUEUE_ID,
-    QUEUE_OFFSET,
     SIZE,
     STOP_END,
     STOP_ROWS_FULL,
-    STORE_TIMESTAMP,
     STORE_TIMESTAMP_POSITION,
-    SYS_FLAG,
     TOPIC_LENGTH,
     TOPIC_POSITION,
-    UNIQ_KEY_POSITION,
 )
-from storage.kernels.crc import bytes_equal, copy_bytes, masked_crc
+from storage.kernels.crc import bytes_equal, masked_crc
 from storage.kernels.jit import (
     BYTES,
     INT64S,
@@ -60,8 +47,12 @@ from storage.kernels.jit import (
     int64,
     kernel,
     results,
-    u8,
-    uintp,
+)
+from storage.kernels.placed_record import (
+    copy_record,
+    placed_size_of,
+    tell_placed,
+    trailer_growth,
 )
 from storage.kernels.properties import (
     write_crc_trailer,
@@ -69,6 +60,7 @@ from storage.kernels.properties import (
 from storage.kernels.scratch import free_longs, new_longs
 
 QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch tells about the queues of a batch
+CRC_LAG: Final = 2  # records between copying and the property CRC
 
 
 @inner
@@ -144,25 +136,6 @@ def group_by_queue(
 
 
 @inner
-def trailer_growth(data: Any, rows: Any, row: int, append_property_crc: bool) -> int:
-    """Bytes by which a record's properties grow for a property CRC trailer."""
-    if not append_property_crc or rows[row, FEATURES] & HAS_PROPERTY_CRC:
-        return i64(0)
-    length = rows[row, PROPERTIES_LENGTH]
-    if length > 0 and read_u8(data, rows[row, PROPERTIES_POSITION] + length - 1) != PROPERTY_END:
-        return i64(PROPERTY_CRC_SIZE + 1)
-    return i64(PROPERTY_CRC_SIZE)
-
-
-@inner
-def host_size_of(rows: Any, row: int) -> int:
-    """Bytes of the record's own store host."""
-    if rows[row, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6:
-        return i64(IPV6_HOST_SIZE)
-    return i64(IPV4_HOST_SIZE)
-
-
-@inner
 def measure_rows(
     src: Any, rows: Any, count: int, store_host_size: int, append_property_crc: bool, sizes: Any
 ) -> int:
@@ -179,7 +152,7 @@ def measure_rows(
         growth = trailer_growth(src, rows, i, append_property_crc)
         if rows[i, PROPERTIES_LENGTH] + growth > PROPERTIES_SIZE_MAX:
             return i64(-1 - i)
-        sizes[i] = rows[i, SIZE] + growth + store_host_size - host_size_of(rows, i)
+        sizes[i] = placed_size_of(rows, i, growth, store_host_size)
         total += sizes[i]
     return total
 
@@ -215,8 +188,14 @@ def check_rows(
     group_count = group_rows(records, rows, count, group_of, first_row, group_size)
     for group in range(group_count):
         row = first_row[group]
-        queues[group, 0] = rows[row, TOPIC_POSITION]
-        queues[group, 1] = rows[row, TOPIC_LENGTH]
+        topic = rows[row, TOPIC_POSITION]
+        length = rows[row, TOPIC_LENGTH]
+        if group > 0 and queues[group - 1, 1] == length:
+            before = queues[group - 1, 0]
+            if bytes_equal(records, before, records, topic, length):
+                topic = before
+        queues[group, 0] = topic
+        queues[group, 1] = length
         queues[group, 2] = rows[row, QUEUE_ID]
         queues[group, 3] = group_size[group]
     size = measure_rows(records, rows, count, store_host_size, append_property_crc, sizes)
@@ -237,7 +216,8 @@ def check_batch(
 
     The arrays are those of :func:`validate_batch`, :func:`group_by_queue` and
     :func:`placed_size`, each with room for as many records as ``rows``; ``queues`` gets a line per
-    group: position and length of the topic, queue id, number of records.
+    group: position and length of the topic, queue id, number of records. A group with the topic of
+    the group before has its position, too.
 
     Returns ``(count, bad_index, stop, group_count, placed_size, longest)``, ``longest`` being the
     most bytes of a body; the last three are 0 unless ``stop`` is END.
@@ -267,64 +247,6 @@ def check_few(
 
 
 @inner
-def place_record(
-    dst: Any, dst_position: int, src: Any, rows: Any, row: int, store_host: Any, growth: int,
-    placed_rows: Any,
-) -> int:  # fmt: skip
-    """Copy one record with another store host and a longer property block; return its size.
-
-    ``placed_rows[row]`` becomes the row of the copy, but for the fields that are set afterwards.
-    """
-    position = rows[row, POSITION]
-    size = rows[row, SIZE]
-    old_host_size = host_size_of(rows, row)
-    host_shift = store_host.size - old_host_size
-    placed_size = i64(size + growth + host_shift)
-    host_position = rows[row, STORE_TIMESTAMP_POSITION] + 8
-    if host_shift == 0:
-        copy_bytes(dst, dst_position, src, position, size)
-        placed_host = dst_position + (host_position - position)
-    else:
-        head = host_position - position
-        copy_bytes(dst, dst_position, src, position, head)
-        placed_host = dst_position + head
-        tail = host_position + old_host_size
-        copy_bytes(dst, placed_host + store_host.size, src, tail, position + size - tail)
-    copy_bytes(dst, placed_host, store_host, i64(0), store_host.size)
-
-    shift = dst_position - position
-    for column in range(COLUMN_COUNT):
-        placed_rows[row, column] = rows[row, column]
-    placed_rows[row, POSITION] = dst_position
-    placed_rows[row, STORE_TIMESTAMP_POSITION] += shift
-    shift += host_shift
-    placed_rows[row, BODY_POSITION] += shift
-    placed_rows[row, TOPIC_POSITION] += shift
-    placed_rows[row, PROPERTIES_POSITION] += shift
-    if rows[row, UNIQ_KEY_POSITION] > 0:
-        placed_rows[row, UNIQ_KEY_POSITION] += shift
-    if rows[row, KEYS_POSITION] > 0:
-        placed_rows[row, KEYS_POSITION] += shift
-    placed_rows[row, SIZE] = placed_size
-
-    if host_shift != 0:
-        sys_flag = rows[row, SYS_FLAG] ^ SYS_FLAG_STORE_HOST_V6
-        placed_rows[row, SYS_FLAG] = sys_flag
-        write_i32(dst, dst_position + SYS_FLAG_POSITION, sys_flag)
-    if growth > 0:
-        properties_length = rows[row, PROPERTIES_LENGTH]
-        properties_position = placed_rows[row, PROPERTIES_POSITION]
-        if growth > PROPERTY_CRC_SIZE:
-            dst[uintp(properties_position + properties_length)] = u8(PROPERTY_END)
-        write_i16(dst, properties_position - 2, properties_length + growth)
-        placed_rows[row, PROPERTIES_LENGTH] = properties_length + growth
-        placed_rows[row, FEATURES] |= HAS_PROPERTY_CRC
-    if growth > 0 or host_shift != 0:
-        write_i32(dst, dst_position, placed_size)
-    return placed_size
-
-
-@inner
 def place_rows(
     dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
     next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
@@ -334,7 +256,7 @@ def place_rows(
     host_size = store_host.size
     if (
         count > rows.shape[0]
-        or count > placed_rows.shape[0]
+        or (placed_rows.shape[0] > 0 and count > placed_rows.shape[0])
         or rows.shape[1] != COLUMN_COUNT
         or placed_rows.shape[1] != COLUMN_COUNT
         or group_of.size < count
@@ -345,7 +267,7 @@ def place_rows(
     end = dst_position
     for i in range(count):
         growth = trailer_growth(src, rows, i, append_property_crc)
-        end += rows[i, SIZE] + growth + host_size - host_size_of(rows, i)
+        end += placed_size_of(rows, i, growth, host_size)
         if (
             rows[i, PROPERTIES_LENGTH] + growth > PROPERTIES_SIZE_MAX
             or group_of[i] < 0
@@ -356,26 +278,36 @@ def place_rows(
             return i64(-1)
     if end > dst.size:
         return i64(-1)
-    position = dst_position
-    for i in range(count):
-        growth = trailer_growth(src, rows, i, append_property_crc)
-        size = place_record(dst, position, src, rows, i, store_host, growth, placed_rows)
-        queue_offset = next_queue_offsets[group_of[i]]
-        next_queue_offsets[group_of[i]] = queue_offset + 1
-        record_offset = commit_offset + (position - dst_position)
-        write_i64(dst, position + QUEUE_OFFSET_POSITION, queue_offset)
-        write_i64(dst, position + COMMIT_OFFSET_POSITION, record_offset)
-        write_i64(dst, placed_rows[i, STORE_TIMESTAMP_POSITION], store_timestamp)
-        placed_rows[i, QUEUE_OFFSET] = queue_offset
-        placed_rows[i, COMMIT_OFFSET] = record_offset
-        placed_rows[i, STORE_TIMESTAMP] = store_timestamp
-        position += size
-    # In a loop of its own: a CRC that loads what was stored just now waits for every store.
-    for i in range(count):
-        if placed_rows[i, FEATURES] & HAS_PROPERTY_CRC:
-            covered = placed_rows[i, SIZE] - PROPERTY_CRC_SIZE
-            record = placed_rows[i, POSITION]
-            write_crc_trailer(dst, record + covered, masked_crc(dst, record, covered))
+    position = i64(dst_position)
+    crc_position = position
+    # The CRC goes a few records behind: loading what was stored just now, it would wait for the stores.
+    for i in range(count + CRC_LAG):
+        if i < count:
+            growth = trailer_growth(src, rows, i, append_property_crc)
+            size = placed_size_of(rows, i, growth, host_size)
+            copy_record(dst, position, src, rows, i, store_host, growth, size)
+            queue_offset = next_queue_offsets[group_of[i]]
+            next_queue_offsets[group_of[i]] = queue_offset + 1
+            record_offset = commit_offset + (position - dst_position)
+            write_i64(dst, position + QUEUE_OFFSET_POSITION, queue_offset)
+            write_i64(dst, position + COMMIT_OFFSET_POSITION, record_offset)
+            timestamp_at = rows[i, STORE_TIMESTAMP_POSITION] - rows[i, POSITION]
+            write_i64(dst, position + timestamp_at, store_timestamp)
+            if placed_rows.shape[0] > 0:
+                tell_placed(
+                    rows, i, placed_rows, position, growth, host_size, queue_offset,
+                    record_offset, store_timestamp,
+                )  # fmt: skip
+            position += size
+        behind = i - CRC_LAG
+        if behind >= 0:
+            growth = trailer_growth(src, rows, behind, append_property_crc)
+            size = placed_size_of(rows, behind, growth, host_size)
+            if growth > 0 or rows[behind, FEATURES] & HAS_PROPERTY_CRC:
+                covered = size - PROPERTY_CRC_SIZE
+                crc = masked_crc(dst, crc_position, covered)
+                write_crc_trailer(dst, crc_position + covered, crc)
+            crc_position += size
     return i64(position)
 
 
@@ -397,7 +329,7 @@ def place_records(
     ``store_host`` as encoded (8 or 20 bytes; the IPv6 bit and the record's length follow it), and
     a property CRC trailer if ``append_property_crc`` and it has none; a trailer's digits are
     computed last. ``placed_rows[i]`` becomes the row of the copy, positions in ``dst``; it may not
-    be ``rows`` itself. ``src`` and ``dst`` may not overlap.
+    be ``rows`` itself, and without a single row nothing is told. ``src`` and ``dst`` may not overlap.
 
     ``commit_offset`` is that of ``dst_position``. Returns the position behind the last copy, or -1
     with nothing changed if anything would not fit (see :func:`placed_size`).

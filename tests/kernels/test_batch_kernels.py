@@ -138,6 +138,12 @@ def place(
     )  # fmt: skip
     assert end == 10 + size == 10 + sizes[:count].sum()
     assert (dst[:10] == 0xEE).all() and (dst[end:] == 0xEE).all()
+    untold = np.full(size + 20, 0xEE, np.uint8)
+    batch.place_few(
+        untold, 10, src, rows, count, group_of, np.full(group_count, 10, np.int64), COMMIT_OFFSET,
+        1_700_000_000_123, store_host, append_crc, new_rows(0),
+    )  # fmt: skip
+    assert (untold == dst).all()
     return dst[10:end].tobytes(), placed, next_offsets.tolist()
 
 
@@ -275,6 +281,21 @@ def test_check_batch_tells_what_the_three_loops_tell(store_host_size: int) -> No
         topics = [data[at : at + length].tobytes() for at, length in queues[:3, :2].tolist()]
         assert topics == [b"a", b"b", b"a"]
         assert queues[:3, 2:].tolist() == [[1, 2], [1, 1], [2, 1]]
+
+
+def test_queues_of_one_topic_in_turn_have_its_position_in_common() -> None:
+    data = as_array(
+        b"".join(
+            client_record(topic=t, queue_id=q) for t, q in (("a", 0), ("a", 1), ("b", 1), ("a", 2))
+        )
+    )
+    arrays = [np.zeros(4, np.int64) for _ in range(4)]
+    queues = np.zeros((4, batch.QUEUES_COLUMN_COUNT), np.int64)
+
+    assert batch.check_batch(data, 8, True, new_rows(4), *arrays, queues)[3] == 4
+
+    first, second, third, fourth = queues[:, 0].tolist()
+    assert first == second < third < fourth
 
 
 def test_check_batch_of_a_bad_record_says_nothing_else() -> None:
