@@ -2,7 +2,8 @@
 
 The echo server has the same options as the services, and the drivers are the same for both sides, so
 a ratio of two rates is what the store adds. Rounds of both sides alternate, and the ratio reported is
-the median of each round's, because a shared machine's speed changes from one second to the next.
+the median of each round's, because a shared machine's speed changes from one second to the next: rounds
+are short, and there are many.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def report(measures: Sequence[Measure], *, as_json: bool) -> None:
 def arguments() -> argparse.Namespace:
     """Return the options that these benches share."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 

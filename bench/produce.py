@@ -27,8 +27,8 @@ from storage.format.record import encode_for_batch
 TOPIC: Final = "bench"
 QUEUES: Final = 8
 RECORDS: Final = 64  # of about 1 KiB in a batch
-FRAMES: Final = 2_000  # of a round
-CALLS: Final = 4_000
+FRAMES: Final = 500  # of a round
+CALLS: Final = 1_000
 IN_FLIGHT: Final = 64
 LOG_FILE_BYTES: Final = 1 << 30
 FRAMES_WARMED: Final = 12_000  # of all rounds together: 0.8 of a commit log file
