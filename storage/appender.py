@@ -168,17 +168,19 @@ class Appender:
         self.check_open()
         prepared = self.prepare(records)
         commit_offset, store_timestamp_ms, firsts = self.append(prepared)
+        ranges = [
+            QueueRange(topic.decode(), queue_id, first, size)
+            for (topic, queue_id), first, size in zip(
+                prepared.queues, firsts, prepared.sizes, strict=True
+            )
+        ]
+        end_commit_offset = commit_offset + prepared.placed_size
         return BatchResult(
-            commit_offset=commit_offset,
-            end_commit_offset=commit_offset + prepared.placed_size,
-            record_count=prepared.record_count,
-            store_timestamp_ms=store_timestamp_ms,
-            ranges=tuple(
-                QueueRange(topic.decode(), queue_id, first, size)
-                for (topic, queue_id), first, size in zip(
-                    prepared.queues, firsts, prepared.sizes, strict=True
-                )
-            ),
+            commit_offset,
+            end_commit_offset,
+            prepared.record_count,
+            store_timestamp_ms,
+            tuple(ranges),
         )
 
     def append(
@@ -193,9 +195,10 @@ class Appender:
         log.check_size(prepared.placed_size)
         with self.lock:
             self._admit(prepared.placed_size)
-            check = self._check_topic if decided else self.check_queue
-            for key in prepared.queues:
-                check(key)
+            if decided:
+                self._check_topics(prepared.queues)
+            else:
+                self._check_queues(prepared.queues)
             firsts = [self._next_offset(key) for key in prepared.queues]
             next_queue_offsets = np.array(firsts, np.int64)
             store_timestamp_ms = self._clock.now_ms()
@@ -224,18 +227,28 @@ class Appender:
 
     def check_queue(self, key: QueueKey) -> None:
         """Raise unless the topic exists, may be written to, and has the queue."""
-        topic_name, queue_id = key[0].decode(), key[1]
-        topic = self._engine.topics.get(topic_name, to_send=True)
-        if not topic.writable:
-            raise InvalidMessage(
-                "topic", f"{topic_name!r} may not be written to: perm {topic.perm}"
-            )
-        if queue_id >= topic.write_queue_count:
-            raise QueueNotFound(topic_name, queue_id, topic.write_queue_count)
+        self._check_queues([key])
 
-    def _check_topic(self, key: QueueKey) -> None:
-        """Raise unless the topic exists: what was decided is stored whatever it allows since."""
-        self._engine.topics.get(key[0].decode())
+    def _check_queues(self, keys: Sequence[QueueKey]) -> None:
+        """Check queues; a topic is looked up once for those of its queues that follow each other."""
+        name: bytes | None = None
+        queue_count = 0
+        for topic_name, queue_id in keys:
+            if topic_name is not name:
+                name = topic_name
+                topic = self._engine.topics.get(name.decode(), to_send=True)
+                if not topic.writable:
+                    raise InvalidMessage(
+                        "topic", f"{name.decode()!r} may not be written to: perm {topic.perm}"
+                    )
+                queue_count = topic.write_queue_count
+            if queue_id >= queue_count:
+                raise QueueNotFound(topic_name.decode(), queue_id, queue_count)
+
+    def _check_topics(self, keys: Sequence[QueueKey]) -> None:
+        """Raise unless each topic exists: what was decided is stored whatever it allows since."""
+        for topic, _ in keys:
+            self._engine.topics.get(topic.decode())
 
     def _next_offset(self, key: QueueKey) -> int:
         offset = self._next_offsets.get(key)
