@@ -28,6 +28,7 @@ TOPIC: Final = "bench"
 QUEUES: Final = 8
 RECORDS: Final = 64  # of about 1 KiB in a batch
 FRAMES: Final = 500  # of a round
+FRAMES_COLD: Final = 2_000  # twice what is warmed ahead of the appends in any case
 CALLS: Final = 1_000
 IN_FLIGHT: Final = 64
 LOG_FILE_BYTES: Final = 1 << 30
@@ -142,7 +143,7 @@ async def measure_cold(writer: str, transport: str, *, rounds: int) -> list[echo
     frames = batches()
     async with channels(writer, transport) as to:
         name = f"produce stream, files not warmed, {len(frames[0]) // 1024} KiB"
-        return [await measure_stream(to, name, frames, count=FRAMES, rounds=rounds)]
+        return [await measure_stream(to, name, frames, count=FRAMES_COLD, rounds=rounds)]
 
 
 async def wait_until_warmed(log: Path, *, files: int) -> None:
