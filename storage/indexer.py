@@ -244,14 +244,10 @@ class StoreIndexer:
 
     def _replace_lost(self, end_commit_offset: int) -> None:
         """Go back behind the first file that somebody has deleted, to index from there again."""
-        lost = self._directory.lost()
+        lost = self._give_up_lost()
         self._looked_at = self._clock.monotonic()
         if not lost:
             return
-        for path in lost:
-            _LOG.warning("index file %s is gone; what it held is indexed again", path)
-        self._follower = None  # until the files are right again
-        self._directory.give_up(lost)
         self._begin(
             go_back(
                 self._directory,
@@ -261,6 +257,16 @@ class StoreIndexer:
                 end_commit_offset=end_commit_offset,
             )
         )
+
+    def _give_up_lost(self) -> list[Path]:
+        """Forget the files that somebody has deleted since they were listed, with a warning each."""
+        lost = self._directory.lost()
+        if lost:
+            for path in lost:
+                _LOG.warning("index file %s is gone; what it held is indexed again", path)
+            self._follower = None  # until the files are right again
+            self._directory.give_up(lost)
+        return lost
 
     def sync(self) -> None:
         """Make the index durable up to ``indexed_offset`` and say so in the checkpoint.
@@ -364,6 +370,7 @@ class StoreIndexer:
             and self._ends_like_the_log()
         ):
             return
+        self._give_up_lost()
         position = self._resume_own(end_commit_offset)
         if position < 0:
             position = take_over(

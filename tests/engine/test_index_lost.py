@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,7 +36,10 @@ def put(writer: StoreWriter, count: int, prefix: str) -> None:
     """Records with the unique key and one to four others, so that files end inside of some."""
     keys = [("all", *(f"{prefix}{n}-{k}" for k in range(n % 4))) for n in range(count)]
     writer.put([Message(topic="t", body=b"x", keys=mine, queue_id=0) for mine in keys])
-    assert writer.wait_acknowledged(writer.appended_offset, 10)
+    until = time.monotonic() + 20
+    while writer.status().dispatched_offset < writer.appended_offset:
+        assert time.monotonic() < until
+        time.sleep(0.001)
 
 
 def open_indexer(directory: Path) -> StoreIndexer:
@@ -122,6 +126,26 @@ def test_a_file_lost_in_the_middle_of_a_step_ends_no_indexer(
     assert indexer.indexed_offset == writer.appended_offset
     with StoreReader.open(directory) as reader:
         assert reader.query_by_key("t", "a3-1").record_count == 1
+
+
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
+def test_files_lost_between_the_opening_and_the_first_step_are_told_and_made_again(
+    tmp_path: Path,
+    indexer: StoreIndexer,
+    caplog: pytest.LogCaptureFixture,
+    lose: Callable[[list[Path]], None],
+) -> None:
+    """As while an indexer waits for a writer that recovers; and the indexer does not spin."""
+    directory = tmp_path / "store"
+    indexer.close()
+    wanted, before = contents(directory), paths_of(directory)
+    with open_indexer(directory) as again:
+        lose(before)
+        lost = sorted(set(before) - set(paths_of(directory)))
+        assert sum(again.step() for _ in range(50)) < 50
+        assert contents(directory) == wanted
+        assert again.indexed_offset == again.confirm_offset
+    assert [path for path in lost if str(path) not in caplog.text] == []
 
 
 @pytest.mark.parametrize("lost", [0, 2])
