@@ -7,7 +7,6 @@ machine has the memory, and with a writer that has not.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from bench import echo
-from bench.resident import cached_bytes
+from bench.resident import wait_until_warmed
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services import loops
 from services.settings import WriterSettings
@@ -33,7 +32,6 @@ CALLS: Final = 1_000
 IN_FLIGHT: Final = 64
 LOG_FILE_BYTES: Final = 1 << 30
 FRAMES_WARMED: Final = 12_000  # of all rounds together: 0.8 of a commit log file
-WARM_WAIT_S: Final = 60.0
 COLD: Final = ("--warm-cache-bytes-max", "0")
 STREAM: Final = "/penstock.v1.Writer/ProduceStream"
 UNARY: Final = "/penstock.v1.Writer/Produce"
@@ -114,7 +112,7 @@ async def measure(
         if log is not None:
             # With the first append the second file is made, which must not be warmed in a round.
             await echo.time_sink(to.ours, STREAM, frames, count=1, in_flight=1)
-            await wait_until_warmed(log, files=2)
+            await asyncio.to_thread(wait_until_warmed, log, LOG_FILE_BYTES)
         stream = await measure_stream(
             to,
             f"produce stream, {len(frames[0]) // 1024} KiB batches",
@@ -144,23 +142,6 @@ async def measure_cold(writer: str, transport: str, *, rounds: int) -> list[echo
     async with channels(writer, transport) as to:
         name = f"produce stream, files not warmed, {len(frames[0]) // 1024} KiB"
         return [await measure_stream(to, name, frames, count=FRAMES_COLD, rounds=rounds)]
-
-
-async def wait_until_warmed(log: Path, *, files: int) -> None:
-    """Wait until each of the first commit log files was filled, one after the other.
-
-    A machine that takes idle page cache back may have begun with one before all of it is there: then
-    it is done when it no longer grows.
-    """
-    until = time.monotonic() + WARM_WAIT_S
-    for number in range(files):
-        path = log / f"{number * LOG_FILE_BYTES:020d}"
-        before = seen = 0
-        while seen < LOG_FILE_BYTES and not LOG_FILE_BYTES // 2 < seen <= before:
-            if time.monotonic() > until:
-                raise RuntimeError(f"{path.name} was not warmed within {WARM_WAIT_S:.0f} s")
-            await asyncio.sleep(0.25)
-            before, seen = seen, cached_bytes([path]) if path.exists() else 0
 
 
 def run(*, rounds: int) -> list[echo.Measure]:

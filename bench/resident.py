@@ -1,4 +1,4 @@
-"""Memory: of a process with all its children, and how much of some files was ever touched."""
+"""Memory: of a process with all its children, and how much of some files is in the page cache."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import ctypes
 import mmap
 import os
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from storage.files.allocator import WARM_FILES
+
 PAGE: Final = mmap.PAGESIZE
 INTERVAL_S: Final = 1.0
+WARM_WAIT_S: Final = 60.0
 FIELDS: Final = ("RssAnon:", "RssShmem:", "RssFile:")
 
 
@@ -97,3 +101,20 @@ def cached_bytes(paths: Iterable[Path]) -> int:
             raise OSError(ctypes.get_errno(), "mincore")
         total += int((pages & 1).sum()) * PAGE
     return total
+
+
+def wait_until_warmed(log: Path, file_bytes: int) -> None:
+    """Wait until a writer has filled the page cache of its log's first two files, one by one.
+
+    A machine that takes idle page cache back may have begun with one before all of it is there: then
+    it is done when it no longer grows.
+    """
+    until = time.monotonic() + WARM_WAIT_S
+    for number in range(WARM_FILES):
+        path = log / f"{number * file_bytes:020d}"
+        before = seen = 0
+        while seen < file_bytes and not file_bytes // 2 < seen <= before:
+            if time.monotonic() > until:
+                raise RuntimeError(f"{path.name} was not warmed within {WARM_WAIT_S:.0f} s")
+            time.sleep(0.25)
+            before, seen = seen, cached_bytes([path]) if path.exists() else 0
