@@ -66,12 +66,12 @@ class Visibility:
                 self._begin_session(positions)
             if positions.config_generation != self._generation:
                 with self._guard:
-                    self._generation = positions.config_generation
+                    generation = positions.config_generation
                     self._topics.reload()
-            bounds = (positions.min_commit_offset, positions.dispatched_offset)
-            if bounds != self._log.bounds:
-                with self._guard:
-                    self._log.set_bounds(*bounds)
+                    self._generation = generation
+            if _bounds(positions) != self._log.bounds:
+                with self._guard:  # read again: another thread may have taken over newer ones
+                    self._log.set_bounds(*_bounds(positions))
         else:
             # Nobody has published since the machine started: only what was durable is sure.
             durable = self._durable
@@ -84,21 +84,21 @@ class Visibility:
         with self._guard:
             if self.positions is None:
                 with suppress(FileNotFoundError):
-                    self.positions = CheckpointFile.open(
-                        self._filesystem, self._checkpoint, Role.READER
-                    )
-                    self._durable = self.positions.durable.load()
+                    positions = CheckpointFile.open(self._filesystem, self._checkpoint, Role.READER)
+                    self._durable = positions.durable.load()
+                    self.positions = positions
             return self.positions
 
     def _begin_session(self, positions: CheckpointFile) -> None:
         """A writer started: recovery may have changed what was known of files and queues."""
         with self._guard:
-            if positions.writer_session == self._session:
+            session = positions.writer_session
+            if session == self._session:
                 return
-            self._session = positions.writer_session
             self._log.refresh()
             self._topics.reload()
             self._queues.reset()
+            self._session = session  # last: who finds it needs not wait
 
     def refresh(self) -> None:
         """Look again at the log and the topics on disk."""
@@ -117,3 +117,7 @@ class Visibility:
         """Let go of the checkpoint."""
         if self.positions is not None:
             self.positions.close()
+
+
+def _bounds(positions: CheckpointFile) -> tuple[int, int]:
+    return positions.min_commit_offset, positions.dispatched_offset
