@@ -12,6 +12,7 @@ from numba import types
 from storage.kernels.columns import COLUMN_COUNT
 from storage.kernels.jit import BYTES, int64, kernel, results
 from storage.kernels.marks import BLOCK, below_bit, from_bit, lowest, marks, without_lowest
+from storage.kernels.prefetch import prefetch
 from storage.kernels.scratch import free_longs, new_longs, scratch_row
 
 SOME_BYTES = st.lists(
@@ -44,6 +45,12 @@ def sum_in_own_memory(count: int) -> int:
         total += row[row.shape[0] - 1, column]
     free_longs(longs)
     return total
+
+
+@kernel(int64(BYTES, int64))
+def look_ahead(data: Any, position: int) -> int:
+    prefetch(data, position)
+    return data.size
 
 
 @given(SOME_BYTES, st.data())
@@ -82,3 +89,9 @@ def test_memory_of_a_kernel_is_as_long_as_asked_for() -> None:
     for count in (1, 2, 1_000, 1_000_000):
         wanted = count * (count - 1) // 2 + rest
         assert sum_in_own_memory(count) == sum_in_own_memory.py_func(count) == wanted
+
+
+def test_looking_ahead_is_allowed_anywhere() -> None:
+    array = np.zeros(10, np.uint8)
+    for position in (0, 9, 10, -1, 1 << 40, -(1 << 40), (1 << 63) - 1):
+        assert look_ahead(array, position) == look_ahead.py_func(array, position) == 10
