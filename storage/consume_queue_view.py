@@ -72,13 +72,6 @@ class ConsumeQueueView:
         """The queue's files as last listed, in order."""
         return self._files.entries
 
-    def reset(self) -> None:
-        """Forget where the queue ended: it may have been repaired."""
-        with self._guard:
-            self._end = None
-            self._min_key = None
-            self._files.refresh()
-
     def close(self) -> None:
         """Let go of every map."""
         self._files.close()

@@ -73,11 +73,13 @@ class QueueViews:
             and self._filesystem.exists(self._directory / topic)
         )
 
-    def reset(self) -> None:
-        """Forget where the queues ended: they may have been repaired."""
+    def forget(self) -> None:
+        """Let go of every view: files were repaired or deleted, and those of that name are others.
+
+        Whoever has one at hand may go on reading what it was.
+        """
         with self._guard:
-            for queue in self._kept.values():
-                queue.reset()
+            self._kept.clear()
 
     def close(self) -> None:
         """Let go of every view."""

@@ -68,6 +68,7 @@ class Visibility:
                 with self._guard:
                     generation = positions.config_generation
                     self._topics.reload()
+                    self._queues.forget()  # a topic may be gone, or another of the same name
                     self._generation = generation
             if _bounds(positions) != self._log.bounds:
                 with self._guard:  # read again: another thread may have taken over newer ones
@@ -97,7 +98,7 @@ class Visibility:
                 return
             self._log.refresh()
             self._topics.reload()
-            self._queues.reset()
+            self._queues.forget()
             self._session = session  # last: who finds it needs not wait
 
     def refresh(self) -> None:

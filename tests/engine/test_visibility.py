@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from engine_store import small_config
 
-from storage.message import Message
+from storage.errors import TopicNotFound
+from storage.format.record import decode_record
+from storage.message import Message, PullResult
 from storage.positions import CheckpointFile
 from storage.reader import StoreReader
 from storage.writer import StoreWriter
@@ -23,8 +25,8 @@ def writer(tmp_path: Path) -> Iterator[StoreWriter]:
         yield writer
 
 
-def put(writer: StoreWriter) -> None:
-    writer.put([Message(topic="t", body=b"x", queue_id=0)])
+def put(writer: StoreWriter, body: bytes = b"x") -> None:
+    writer.put([Message(topic="t", body=body, queue_id=0)])
     until = time.monotonic() + 20
     while writer.status().dispatched_offset < writer.appended_offset:
         assert time.monotonic() < until
@@ -76,11 +78,11 @@ def test_what_could_not_be_read_is_read_by_the_next_who_looks(
         monkeypatch.setattr(reader.topics, "reload", fail)
         with pytest.raises(OSError, match="too many"):
             reader._visibility.update()
-        resets: list[None] = []
-        monkeypatch.setattr(reader._queues, "reset", lambda: resets.append(None))
+        forgotten: list[None] = []
+        monkeypatch.setattr(reader._queues, "forget", lambda: forgotten.append(None))
         reader._visibility.update()
         assert "new" in reader.topics
-        assert len(resets) == (changed == "a session")
+        assert forgotten
 
 
 def test_the_durable_position_is_there_for_whoever_finds_the_checkpoint(
@@ -107,3 +109,49 @@ def test_the_durable_position_is_there_for_whoever_finds_the_checkpoint(
         monkeypatch.setattr(CheckpointFile, "open", opened)
         visibility.update()
         assert found == [False]
+
+
+def bodies(result: PullResult) -> list[bytes]:
+    data, found, position = b"".join(result.slices), [], 0
+    while position < len(data):
+        record = decode_record(data, position)
+        found.append(bytes(record.body))
+        position += record.total_size
+    return found
+
+
+def test_a_queue_of_a_deleted_topic_is_not_served_from_what_a_reader_kept(
+    tmp_path: Path, writer: StoreWriter
+) -> None:
+    """Nor is it taken for that of a topic that is made under the same name."""
+    with StoreReader.open(tmp_path / "store") as reader:
+        for _ in range(3):
+            put(writer, b"old")
+        assert bodies(reader.pull("t", 0, queue_offset=0)) == [b"old"] * 3
+        writer.delete_topic("t")
+        for refused in (
+            lambda: reader.pull("t", 0, queue_offset=0),
+            lambda: reader.max_offset("t", 0),
+        ):
+            with pytest.raises(TopicNotFound):
+                refused()
+        writer.create_topic("t", 1)
+        put(writer, b"new")
+        assert bodies(reader.pull("t", 0, queue_offset=0)) == [b"new"]
+        assert (reader.min_offset("t", 0), reader.max_offset("t", 0)) == (0, 1)
+
+
+def test_nor_after_the_writer_has_begun_anew_meanwhile(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    with StoreWriter.open(directory, small_config()) as writer:
+        writer.create_topic("t", 1)
+    with StoreWriter.open(directory, small_config()) as writer:
+        reader = StoreReader.open(directory)
+        for _ in range(3):
+            put(writer, b"old")
+        assert bodies(reader.pull("t", 0, queue_offset=0)) == [b"old"] * 3
+        writer.delete_topic("t")
+        writer.create_topic("t", 1)
+        put(writer, b"new")
+    with StoreWriter.open(directory, small_config()), reader:
+        assert bodies(reader.pull("t", 0, queue_offset=0)) == [b"new"]
