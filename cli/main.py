@@ -131,12 +131,13 @@ def wrong_usage_told() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        context = getattr(error, "ctx", None)
         # A group without a command raises its help, which stands on stdout by then.
-        if context is None or type(error).__name__ == "NoArgsIsHelpError":
+        if not hasattr(error, "format_message") or type(error).__name__ == "NoArgsIsHelpError":
             raise
-        command = context.command_path
-        problem = " ".join(str(error.format_message()).split()).rstrip(".")  # type: ignore[attr-defined]
+        # An option whose value is left out is found by a parser that knows no command.
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "penstock"
+        problem = " ".join(str(error.format_message()).split()).rstrip(".")
         print(f"{command}: {problem}; see {command} --help", file=sys.stderr)  # noqa: T201
         raise typer.Exit(ExitCode.USAGE) from None
 

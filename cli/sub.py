@@ -102,7 +102,7 @@ def _start(text: str) -> Literal["earliest", "latest"] | int | datetime:
         return "latest"
     if text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX:
         return int(text)
-    return parse_time(text)
+    return parse_time(text, others="earliest, latest, a queue offset, ")
 
 
 def _print(session: Session, console: Console, record: Record, *, bodies: bool) -> None:

@@ -12,8 +12,11 @@ from storage.clock import SystemClock
 UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def parse_time_ms(text: str) -> int:
-    """Return Unix milliseconds for ``1385859600000``, ``2013-11-01T10:00:00Z`` or ``15m`` (ago)."""
+def parse_time_ms(text: str, *, others: str = "") -> int:
+    """Return Unix milliseconds for ``1385859600000``, ``2013-11-01T10:00:00Z`` or ``15m`` (ago).
+
+    ``others`` is what else may stand in the text's place, for the error.
+    """
     if text.isdecimal():
         return int(text)
     ago = re.fullmatch(r"(\d+)([smhd])", text)
@@ -23,14 +26,15 @@ def parse_time_ms(text: str) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:
         raise CommandFailed(
-            f"{text!r} is no time: give Unix milliseconds, 2013-11-01T10:00:00Z, or 15m for that long ago",
+            f"{text!r} is no time: give {others}Unix milliseconds, 2013-11-01T10:00:00Z,"
+            " or 15m for that long ago",
             ExitCode.USAGE,
         ) from None
 
 
-def parse_time(text: str) -> datetime:
+def parse_time(text: str, *, others: str = "") -> datetime:
     """Return the moment that ``parse_time_ms`` does."""
     try:
-        return datetime.fromtimestamp(parse_time_ms(text) / 1000, UTC)
+        return datetime.fromtimestamp(parse_time_ms(text, others=others) / 1000, UTC)
     except (OverflowError, OSError, ValueError):
         raise CommandFailed(f"{text} lies beyond all calendars", ExitCode.USAGE) from None

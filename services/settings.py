@@ -300,7 +300,9 @@ def load(
     if unknown:
         _exit(prog, f"settings file {path}: no setting is called {', '.join(unknown)}")
     flavour = type(kind.__name__, (kind,), {"toml_values": values, "__doc__": kind.__doc__})
-    flags: CliSettingsSource[Any] = CliSettingsSource(flavour, cli_prog_name=prog)
+    flags: CliSettingsSource[Any] = CliSettingsSource(
+        flavour, cli_prog_name=prog, cli_exit_on_error=False
+    )
     _name_variables(flags, kind)
     try:
         source = flags(args=arguments)
@@ -309,14 +311,20 @@ def load(
         errors = error.errors()
         name = str((*errors[0]["loc"], "settings")[0])
         # A setting that may be a word or a size has an error for each; the last says what a size is.
-        first = [each for each in errors if each["loc"][:1] == errors[0]["loc"][:1]][-1]
+        same = [each for each in errors if each["loc"][:1] == errors[0]["loc"][:1]]
+        first = same[-1]
         flag = "--" + name.replace("_", "-")
         problem = str(first["msg"]).removeprefix("Value error, ")
+        if str(first["type"]).startswith("byte_size"):
+            words = [each["ctx"]["expected"] for each in same if each["type"] == "literal_error"]
+            sizes = ", or ".join(["bytes, for instance 64MiB", *words])
+            problem = f"{str(first['input'])!r} is no size: give {sizes}"
         if first["type"] == "missing":
             problem = f"is needed (or {ENV_PREFIX}{name.upper()})"
         _exit(prog, f"{flag}: {problem}")
     except SettingsError as error:
-        _exit(prog, str(error).splitlines()[0])
+        problem = str(error).splitlines()[0].removeprefix("error parsing CLI: ")
+        _exit(prog, f"{problem}; see {prog} --help")
 
 
 def _config_path(arguments: Sequence[str]) -> Path | None:

@@ -164,6 +164,7 @@ def test_a_bug_is_no_traceback_unless_debug_is_asked_for() -> None:
     [
         (("sub", "orders", "--form", "x"), "penstock sub: No such option: --form"),
         (("sub",), "penstock sub: Missing argument"),
+        (("pub", "orders", "--lines"), "penstock: Option '--lines' requires an argument"),
         (("subb", "orders"), "penstock: No such command 'subb'"),
         (("--timeout", "long", "topic", "list"), "penstock: Invalid value for '--timeout'"),
         (("topic", "create", "orders", "--queues", "x"), "penstock topic create: Invalid value"),

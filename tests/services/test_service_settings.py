@@ -45,15 +45,28 @@ def test_the_file_may_be_named_by_a_variable(
     assert settings().store_config().flush_mode == "sync"
 
 
-def test_what_is_neither_a_word_nor_a_size_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (
+            ("--warm-cache-bytes-max", "much"),
+            "--warm-cache-bytes-max: 'much' is no size: give bytes, for instance 64MiB, or 'auto'",
+        ),
+        (
+            ("--commit-log-file-size", "-4"),
+            "--commit-log-file-size: '-4' is no size: give bytes, for instance 64MiB",
+        ),
+        (("--frob",), "unrecognized arguments: --frob; see penstock writer --help"),
+        (("--listen",), "argument --listen: expected one argument; see penstock writer --help"),
+    ],
+)
+def test_wrong_flags_are_told_in_one_line(
+    flags: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
-        settings("--warm-cache-bytes-max", "much")
+        settings(*flags)
     assert caught.value.code == 2
-    line = capsys.readouterr().err
-    assert line.startswith(
-        "penstock writer: --warm-cache-bytes-max: could not parse value and unit"
-    )
-    assert line.count("\n") == 1
+    assert capsys.readouterr().err == f"penstock writer: {problem}\n"
 
 
 def test_a_misspelt_name_in_the_file_is_an_error(
