@@ -51,6 +51,12 @@ def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> Non
     console = session.console()
     for line in lines:
         kind = str(line.get("type", "?"))
+        if not console.is_terminal:  # rich takes a quarter of a millisecond a line
+            fields = _fields(line)
+            if len(fields) > console.width:
+                fields = fields[: console.width - 1] + "…"
+            sys.stdout.write(f"{kind:<15} {fields}\n")
+            continue
         console.print(f"{kind:<15}", style=KIND_STYLES.get(kind, "cyan"), end=" ")
         console.print(_fields(line), markup=False, overflow="ellipsis", no_wrap=True, crop=True)
 
