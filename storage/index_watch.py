@@ -45,11 +45,14 @@ class IndexWatch:
             self._lost = min(gone)
         self._highest = max(self._highest, before.indexed_offset)
 
-    def check(self, positions: CheckpointFile | None, before: IndexState | None) -> None:
-        """Raise IndexIncomplete unless what was listed after ``before`` was the whole index."""
+    def check(self, positions: CheckpointFile | None, before: IndexState | None) -> bool:
+        """Whether what was listed after ``before`` was the whole index; False: look again.
+
+        Raises IndexIncomplete while files are gone, or being made again.
+        """
         now = published(positions)
         if positions is None or before is None or now is None:
-            return
+            return True
         if self._lost and now.session == self._session:
             raise IndexIncomplete(
                 f"index file {self._lost:0{INDEX_NAME_LENGTH}d} is gone; queries by key are answered"
@@ -57,10 +60,11 @@ class IndexWatch:
             )
         # A log that has lost its end takes the index back with it.
         self._highest = min(self._highest, positions.confirm_offset)
-        if now.session != before.session or now.indexed_offset < self._highest:
+        if now.indexed_offset < self._highest:
             raise IndexIncomplete(
                 f"the index is being made again, and is at {now.indexed_offset} of {self._highest}"
             )
+        return now.session == before.session
 
 
 def published(positions: CheckpointFile | None) -> IndexState | None:

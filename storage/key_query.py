@@ -69,10 +69,13 @@ class KeyIndex:
             self._watch.note(before, self._reader.numbers)
             return self._reader, before
 
-    def check_complete(self, before: IndexState | None) -> None:
-        """Raise IndexIncomplete unless the files that came with ``before`` were the whole index."""
+    def is_complete(self, before: IndexState | None) -> bool:
+        """Whether the files that came with ``before`` were the whole index; False: look again.
+
+        Raises IndexIncomplete while files are gone, or being made again.
+        """
         with self._guard:
-            self._watch.check(self._positions(), before)
+            return self._watch.check(self._positions(), before)
 
     @property
     def end_offset(self) -> int:
@@ -128,12 +131,14 @@ class _Question:
     def __init__(
         self, log: CommitLogView, topic: str, key: str, unique: bool, begin_ms: int, end_ms: int
     ) -> None:
+        self.topic = topic
+        self.key = key
+        self.begin_ms = begin_ms
+        self.end_ms = end_ms
         self._log = log
-        self._topic = np.frombuffer(topic.encode(), np.uint8)
-        self._key = np.frombuffer(key.encode(), np.uint8)
+        self._topic_bytes = np.frombuffer(topic.encode(), np.uint8)
+        self._key_bytes = np.frombuffer(key.encode(), np.uint8)
         self._unique = unique
-        self._begin_ms = begin_ms
-        self._end_ms = end_ms
 
     def judge(self, offsets: list[int]) -> list[tuple[int, int, int]]:
         """Return commit offset, state and record size of each candidate."""
@@ -147,7 +152,7 @@ class _Question:
                 searched.add(span.start_offset)
                 match_keys(
                     span.array, span.start_offset, span.end_offset, candidates,
-                    self._topic, self._key, self._unique, self._begin_ms, self._end_ms,
+                    self._topic_bytes, self._key_bytes, self._unique, self.begin_ms, self.end_ms,
                     states, sizes,
                 )  # fmt: skip
         return list(zip(offsets, states.tolist(), sizes.tolist(), strict=True))
@@ -176,13 +181,26 @@ def query_by_key(
     begin_ms = _in_int64(begin_timestamp_ms)
     end_ms = FOREVER if end_timestamp_ms is None else _in_int64(end_timestamp_ms)
     question = _Question(log, topic, key, unique, begin_ms, end_ms)
-    reader, published_before = index.look()
+    while True:  # again only when an indexer has begun meanwhile
+        reader, published_before = index.look()
+        found, damaged = _find(reader, question, count_max, cursor, below)
+        if index.is_complete(published_before):
+            break
+    page = _that_fit(found[:count_max])
+    token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > len(page) else None
+    return _answer(log, page, damaged, str(token or ""), indexed_offset)
+
+
+def _find(
+    reader: IndexReader, question: _Question, count_max: int, cursor: IndexCursor | None, below: int
+) -> tuple[list[_Match], tuple[Damage, ...]]:
+    """Return the next matches below a commit offset, more than ``count_max`` if there are more."""
     found: list[_Match] = []
     damaged: dict[int, Damage] = {}
     while len(found) <= count_max:
         offsets, following = reader.find(
-            topic, key, count_max=CANDIDATES, begin_ms=begin_ms, end_ms=end_ms,
-            cursor=cursor,
+            question.topic, question.key, count_max=CANDIDATES,
+            begin_ms=question.begin_ms, end_ms=question.end_ms, cursor=cursor,
         )  # fmt: skip
         for offset, state, size in question.judge(offsets):
             # Candidates come newest first, so one that is not below the last is a repeated one.
@@ -198,10 +216,7 @@ def query_by_key(
         if following is None:
             break
         cursor = following
-    index.check_complete(published_before)
-    page = _that_fit(found[:count_max])
-    token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > len(page) else None
-    return _answer(log, page, tuple(damaged.values()), str(token or ""), indexed_offset)
+    return found, tuple(damaged.values())
 
 
 def _that_fit(found: list[_Match]) -> list[_Match]:

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_store import small_config
@@ -16,6 +17,7 @@ from storage.clock import SystemClock
 from storage.errors import IndexIncomplete
 from storage.files.filesystem import OsFileSystem
 from storage.index_file import list_index_files
+from storage.index_reader import IndexReader
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.reader import StoreReader
@@ -202,6 +204,26 @@ def test_a_query_is_refused_while_the_index_has_not_come_as_far_as_it_had(
             reader.query_by_key("t", "a199-2")
         work(indexer)
         assert reader.query_by_key("t", "a199-2").record_count == 1
+
+
+def test_a_query_during_which_an_indexer_begins_is_answered(
+    tmp_path: Path, indexer: StoreIndexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "store"
+    indexer.close()
+    begun: list[StoreIndexer] = []
+    find = IndexReader.find
+
+    def find_while_one_begins(reader: IndexReader, *arguments: Any, **options: Any) -> Any:
+        if not begun:
+            begun.append(open_indexer(directory))
+        return find(reader, *arguments, **options)
+
+    with StoreReader.open(directory) as reader:
+        monkeypatch.setattr(IndexReader, "find", find_while_one_begins)
+        assert reader.query_by_key("t", "a199-2").record_count == 1
+    assert len(begun) == 1
+    begun[0].close()
 
 
 def test_the_count_of_keys_does_not_fail_for_a_file_that_is_gone(
