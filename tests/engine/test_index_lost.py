@@ -217,6 +217,7 @@ def test_a_query_during_which_an_indexer_begins_is_answered(
     def find_while_one_begins(reader: IndexReader, *arguments: Any, **options: Any) -> Any:
         if not begun:
             begun.append(open_indexer(directory))
+            work(begun[0])
         return find(reader, *arguments, **options)
 
     with StoreReader.open(directory) as reader:
