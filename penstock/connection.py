@@ -107,6 +107,10 @@ class Connection:
                 response = stub(call.request, timeout=attempts.remaining_s())
             except grpc.RpcError as error:
                 self._pause(attempts.after(error))
+            except ValueError as error:
+                if self._closed.is_set():  # by another thread, since the stub was there
+                    raise ClientClosed("the client was closed") from error
+                raise
             else:
                 return call.interpret(response)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import grpc
 import pytest
@@ -24,6 +25,7 @@ from penstock import (
     Unavailable,
     UnknownOutcome,
 )
+from penstock.wire import Method
 
 UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
 BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
@@ -326,3 +328,19 @@ def test_an_error_of_the_service_carries_its_details(client: Client, fake: FakeP
     assert caught.value.record_index == 3
     assert caught.value.reason == "INVALID_BATCH"
     assert caught.value.field == "records[3]"
+
+
+def test_a_client_closed_between_two_steps_of_a_call_says_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another thread; grpc alone would raise a ValueError."""
+    found = client.stub
+
+    def closed_meanwhile(method: Method) -> Any:
+        stub = found(method)
+        client.close()
+        return stub
+
+    monkeypatch.setattr(client, "stub", closed_meanwhile)
+    with pytest.raises(ClientClosed):
+        client.groups()
