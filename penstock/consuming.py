@@ -22,6 +22,7 @@ from penstock.calls.offsets import Position
 from penstock.calls.records import KeyPage
 from penstock.errors import (
     DataLoss,
+    DeadlineExceeded,
     OffsetOutOfRange,
     PenstockError,
     ResourceExhausted,
@@ -208,14 +209,17 @@ class Consumption:
     def on_error(self, queue: QueueProgress, error: PenstockError, now: float) -> None:
         """Take the failure of a pull: go on later if that can help, else raise it in its turn.
 
-        A consumer that follows outlasts a reader that is away; one that does not gives up.
+        A consumer that follows outlasts a reader that is away, and a deadline that passed while its own
+        machine slept; one that does not gives up.
         """
         queue.pulling = False
         if queue.failing_since is None:
             queue.failing_since = now
         lasting = now - queue.failing_since >= self.options.timeout_s
-        passing = isinstance(error, Unavailable) or (
-            isinstance(error, ResourceExhausted) and error.retry_delay_ms > 0
+        passing = (
+            isinstance(error, Unavailable)
+            or (isinstance(error, ResourceExhausted) and error.retry_delay_ms > 0)
+            or (isinstance(error, DeadlineExceeded) and self.options.follow)
         )
         if passing and (self.options.follow or not lasting):
             if queue.attempts == 0:

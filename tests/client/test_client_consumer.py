@@ -242,6 +242,17 @@ def test_a_following_consumer_outlasts_a_restart_of_the_reader(
     consumer.close()
 
 
+def test_a_following_consumer_outlasts_a_deadline_that_passed(
+    client: Client, fake: FakePenstock
+) -> None:
+    """As one does whose machine was asleep."""
+    fill(client, 1)
+    consumer = client.consume("orders", queues=[0], follow=True)
+    fake.store.fail_next("Pull", rich_status(grpc.StatusCode.DEADLINE_EXCEEDED, "late"), times=2)
+    assert next(consumer).queue_offset == 0
+    consumer.close()
+
+
 def test_a_consumer_that_does_not_follow_gives_up_in_the_end(fake: FakePenstock) -> None:
     """It raises the reader's error once its timeout is over."""
     with Client(**fake.addresses, timeout_s=0.3) as client:
