@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from storage.consume_queue import ConsumeQueue, as_units
-from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record import Verdict, check_record, decode_record
 
 if TYPE_CHECKING:
+    from storage.consume_queue import ConsumeQueue
     from storage.log_walk import LogFiles
     from storage.queue_table import QueueTable
 
-SEARCHES_MAX: Final = 32  # each reads all queues; more strays than this are taken at their word
+SEARCHES_MAX: Final = (
+    32  # each looks into all queues; more strays than this are taken at their word
+)
 
 
 class Strays:
@@ -63,8 +62,7 @@ class Strays:
             if (topic, queue_id) == (queue.topic, queue.queue_id):
                 continue
             other = self._queues.get(topic, queue_id)
-            for start in other.file_starts:
-                units = as_units(other.read(start // UNIT_SIZE, other.units_per_file))
-                if np.any((units["offset"] == commit_offset) & (units["size"] > 0)):
-                    return True
+            found_offset, size, _ = other.unit(other.find_end(commit_offset))
+            if found_offset == commit_offset and size > 0:
+                return True
         return False
