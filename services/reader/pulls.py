@@ -198,7 +198,8 @@ class Pulls:
                     await context.write(await self._joined(answer))
                 except BaseException:
                     if ahead is not None:
-                        ahead.cancel()
+                        if not ahead.cancel() and not ahead.cancelled():
+                            ahead.exception()  # nobody else asks for it
                         self._budget.give(question.max_bytes)
                     raise
                 finally:
