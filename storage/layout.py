@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +23,7 @@ from storage.config import StoreConfig
 from storage.errors import NotAStore, UnsupportedFormat
 from storage.files.mapped_file_queue import FileEntry, list_files
 from storage.format.consume_entry import UNIT_SIZE
+from storage.format.names import parse_file_name
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -148,6 +149,16 @@ def with_settled_sizes(
         if found and size not in found:
             raise NotAStore(f"{paths.settings} is damaged: no commit log file has {size} bytes")
     return config
+
+
+def queues_on_disk(filesystem: FileSystem, directory: Path) -> Iterator[tuple[str, int]]:
+    """Yield topic and id of every queue that has a directory below ``consumequeue/``."""
+    for topic in filesystem.list_directory(directory):
+        if topic.is_directory:
+            for queue in filesystem.list_directory(directory / topic.name):
+                queue_id = parse_file_name(queue.name)
+                if queue.is_directory and queue_id is not None:
+                    yield topic.name, queue_id
 
 
 def _queue_files(filesystem: FileSystem, directory: Path) -> Iterable[FileEntry]:

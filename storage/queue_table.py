@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from storage.consume_queue import ConsumeQueue
+from storage.layout import queues_on_disk
 from storage.queue_files import QueueFiles
 
 if TYPE_CHECKING:
@@ -55,13 +56,8 @@ class QueueTable:
         return count
 
     def on_disk(self) -> Iterator[tuple[str, int]]:
-        """Yield ``(topic, queue_id)`` of every queue directory."""
-        for topic in self._filesystem.list_directory(self.directory):
-            if not topic.is_directory:
-                continue
-            for queue in self._filesystem.list_directory(self.directory / topic.name):
-                if queue.is_directory and queue.name.isascii() and queue.name.isdigit():
-                    yield topic.name, int(queue.name)
+        """Return ``(topic, queue_id)`` of every queue directory."""
+        return queues_on_disk(self._filesystem, self.directory)
 
     def remove_topic(self, topic: str) -> int:
         """Delete every queue of a topic; durable on return. Readers' open files stay good.

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from storage.consume_queue_view import ConsumeQueueView
-from storage.format.names import parse_file_name
+from storage.layout import queues_on_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,14 +52,7 @@ class QueueViews:
 
     def on_disk(self) -> list[tuple[str, int]]:
         """Return topic and id of every queue that has a directory, sorted."""
-        found: list[tuple[str, int]] = []
-        for topic in self._filesystem.list_directory(self._directory):
-            if topic.is_directory:
-                for queue in self._filesystem.list_directory(self._directory / topic.name):
-                    queue_id = parse_file_name(queue.name)
-                    if queue.is_directory and queue_id is not None:
-                        found.append((topic.name, queue_id))
-        return sorted(found)
+        return sorted(queues_on_disk(self._filesystem, self._directory))
 
     def is_on_disk(self, topic: str, queue_id: int) -> bool:
         """Whether a queue has a directory."""
