@@ -3,6 +3,10 @@
 Below the base directory everything reads as it is there, and every change stays in this process: stores
 go to private maps, new and lengthened files to a scratch directory, renames and removals are only
 remembered. The base needs read permission alone. Outside the base directory, changes are refused.
+
+The base may be a store that is running. Which names a directory of it has is decided when it is first
+looked at: a file that the running store makes later is none of the view's, or a file that recovery
+found missing and makes anew would be there already.
 """
 
 from __future__ import annotations
@@ -214,6 +218,7 @@ class OverlayFileSystem(FileSystem):
         self._changed: dict[Path, _PrivateCopy | Path | None] = {}
         self._unchanged: WeakValueDictionary[Path, _PrivateCopy] = WeakValueDictionary()
         self._directories: dict[Path, bool] = {}  # False: removed
+        self._listed: dict[Path, dict[str, DirectoryEntry]] = {}
 
     def create(
         self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
@@ -265,10 +270,29 @@ class OverlayFileSystem(FileSystem):
                 return self._changed[path] is not None
             if path in self._directories:
                 return self._directories[path]
-            return self._base.exists(path)
+            if not self._is_below_base(path):
+                return self._base.exists(path)
+            return path.name in self._entries_of_base(path.parent)
+
+    def _is_below_base(self, path: Path) -> bool:
+        return self._base_directory in path.parents
 
     def _is_directory(self, path: Path) -> bool:
-        return self._directories.get(path, path.is_dir())
+        return self._directories.get(path, self._is_directory_of_base(path))
+
+    def _is_directory_of_base(self, path: Path) -> bool:
+        if not self._is_below_base(path):
+            return path.is_dir()
+        entry = self._entries_of_base(path.parent).get(path.name)
+        return entry is not None and entry.is_directory
+
+    def _entries_of_base(self, directory: Path) -> dict[str, DirectoryEntry]:
+        if not self._is_directory_of_base(directory):
+            return {}
+        if directory not in self._listed:
+            listed = self._base.list_directory(directory)
+            self._listed[directory] = {entry.name: entry for entry in listed}
+        return self._listed[directory]
 
     def list_directory(self, path: Path) -> list[DirectoryEntry]:
         """List a directory of the view sorted by name."""
@@ -276,7 +300,7 @@ class OverlayFileSystem(FileSystem):
         with self._guard:
             if not self._directories.get(path, True):
                 return []
-            entries = {entry.name: entry for entry in self._base.list_directory(path)}
+            entries = dict(self._entries_of_base(path))
             for name, entry in self._changes_in(path):
                 if entry is None:
                     entries.pop(name, None)

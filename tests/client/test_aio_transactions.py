@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from files_below import files_below
 from writer_process import WriterProcess
 
 from penstock import (
@@ -115,7 +116,7 @@ async def test_a_stage_that_is_cancelled_leaves_nothing(
             time.sleep(0.01)
 
     def files() -> int:
-        return len(list((writer.store / "transactions").rglob("*.stage")))
+        return len(files_below(writer.store / "transactions", ".stage"))
 
     async def becomes(count: int) -> None:
         until = time.monotonic() + 10

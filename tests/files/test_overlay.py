@@ -125,6 +125,22 @@ def test_every_opening_sees_the_same_changes(base):
         view.array[0] = 1
 
 
+def test_what_a_running_store_makes_meanwhile_is_not_in_the_view(base):
+    filesystem, running = OverlayFileSystem(base), OsFileSystem()
+    queue = base / "consumequeue" / "orders" / "0"
+    before = filesystem.list_directory(base / "commitlog")
+    assert not filesystem.exists(queue / f"{0:020d}")
+    running.make_directory(queue)
+    running.create(queue / f"{0:020d}", 20, allocate=False, head=b"theirs")
+    running.create(base / "commitlog" / f"{24576:020d}", 8192, allocate=False)
+    assert filesystem.list_directory(base / "commitlog") == before
+    filesystem.make_directory(queue)
+    assert filesystem.list_directory(queue) == []
+    filesystem.create(queue / f"{0:020d}", 20, allocate=False, head=b"ours")
+    assert filesystem.read_bytes(queue / f"{0:020d}")[:6] == b"ours\0\0"
+    assert running.read_bytes(queue / f"{0:020d}")[:6] == b"theirs"
+
+
 def test_changes_live_on_when_nobody_has_the_file_open(base):
     filesystem = OverlayFileSystem(base)
     path = base / "commitlog" / f"{0:020d}"

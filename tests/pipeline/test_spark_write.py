@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from engine_store import records_on_disk
+from files_below import files_below
 from writer_process import WriterProcess
 
 from storage.format.properties import decode_properties
@@ -107,7 +108,7 @@ def test_a_save_without_a_version_stores_again(spark: Any, writer: WriterProcess
     write(frame, writer, topic="rows")
     write(frame, writer, topic="rows")
     assert len(stored(writer, begin)) == 20
-    assert not list((writer.store / "transactions").rglob("*.stage"))
+    assert not files_below(writer.store / "transactions", ".stage")
 
 
 def test_no_rows_are_a_transaction_too(spark: Any, writer: WriterProcess) -> None:
@@ -152,4 +153,4 @@ def test_a_row_that_can_be_no_message_fails_the_job_and_nothing_is_stored(
     with pytest.raises(Exception, match=r"column 'value': in row \d+ of its task is null"):
         write(frame, writer, topic="rows")
     assert end_of(writer) == begin
-    assert not list((writer.store / "transactions").rglob("*.stage"))
+    assert not files_below(writer.store / "transactions", ".stage")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from engine_store import records_on_disk
+from files_below import files_below
 from writer_process import WriterProcess
 
 ROWS = 300
@@ -23,7 +24,7 @@ def writer(tmp_path: Path) -> Iterator[WriterProcess]:
 
 
 def stages(writer: WriterProcess) -> list[Path]:
-    return list((writer.store / "transactions").rglob("*.stage"))
+    return files_below(writer.store / "transactions", ".stage")
 
 
 def bodies(writer: WriterProcess) -> list[int]:
@@ -54,7 +55,7 @@ def failing_behind_another(writer: WriterProcess, directory: Path) -> Callable[[
             while not (directory / "third").exists() and time.monotonic() < until:
                 time.sleep(0.05)
             time.sleep(1)  # until the driver knows of the end of partition 0
-            seen = [path.name for path in Path(store, "transactions").rglob("*.stage")]
+            seen = [path.name for path in files_below(Path(store, "transactions"), ".stage")]
             (directory / "seen").write_text("\n".join(seen))
             raise RuntimeError("this task fails on purpose")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from engine_store import records_on_disk
+from files_below import files_below
 from spark_write_job import ROWS
 from writer_process import WriterProcess
 
@@ -45,7 +46,7 @@ def test_a_task_that_fails_half_way_leaves_nothing_of_its_first_try(tmp_path: Pa
         assert job.wait(150) == 0
         numbers = sorted(int(each.body.rstrip(b".")) for each in records_on_disk(writer.store))
         assert numbers == list(range(ROWS))
-        assert not list((writer.store / "transactions").rglob("*.stage"))
+        assert not files_below(writer.store / "transactions", ".stage")
 
 
 @pytest.mark.timeout(300 + 60 * DEATHS)

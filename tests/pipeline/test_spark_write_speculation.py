@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 from engine_store import records_on_disk
+from files_below import files_below
 from spark_speculation_job import BODY_SIZE, FIRST_PART_ROWS, JAVA_OPTIONS, PARTITIONS, ROWS
 from writer_process import WriterProcess, free_port
 
@@ -146,7 +147,7 @@ def check_stored_once(cluster: Cluster, case: str, app_id: str, version: int) ->
         (app,) = [each for each in client.transactions() if each.app_id == app_id]
     assert app.last_version == version
     assert not app.open
-    assert not list((cluster.writer.store / "transactions").rglob("*.stage"))
+    assert not files_below(cluster.writer.store / "transactions", ".stage")
     found = [each for each in records_on_disk(cluster.writer.store) if each.topic == case]
     assert sorted(int(each.body.rstrip(b".")) for each in found) == list(range(PARTITIONS * ROWS))
     return {

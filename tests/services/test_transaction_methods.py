@@ -12,6 +12,7 @@ import grpc
 import pytest
 from background_loop import BackgroundLoop
 from engine_store import small_config
+from files_below import files_below
 from google.protobuf.descriptor import ServiceDescriptor
 from staged_records import staged
 
@@ -125,7 +126,7 @@ def test_refused_stages_say_why_and_leave_nothing(
     assert refused.code is grpc.StatusCode[code]
     if field:
         assert refused.bad_request.field_violations[0].field == field
-    assert not [path for path in directory.rglob("*.stage") if "bad" in str(path)]
+    assert not [path for path in files_below(directory, ".stage") if "bad" in str(path)]
 
 
 def test_an_attempt_id_is_taken_once(writer: Any, refusal: Any) -> None:
@@ -149,7 +150,10 @@ def test_a_broken_stream_leaves_no_stage(
         time.sleep(30)
 
     call = writer.StageTransaction.future(requests())
-    files = lambda: [p for p in directory.rglob("*.stage") if "broken" in str(p)]  # noqa: E731
+
+    def files() -> list[str]:
+        return [str(path) for path in files_below(directory, ".stage") if "broken" in str(path)]
+
     deadline = time.monotonic() + 10
     while not files() and time.monotonic() < deadline:
         time.sleep(0.01)
