@@ -21,9 +21,9 @@ from storage.format.config_json import decode_config
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, file_name, parse_file_name
 from storage.format.record_layout import BLANK_SIZE, MAGIC_BLANK
+from storage.index_cover import index_holes
 from storage.index_file import IndexShape, list_index_files
 from storage.index_follower import LogReader
-from storage.index_take_over import index_holes
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.layout import StorePaths
 from storage.log_walk import Damage, Records, walk_log

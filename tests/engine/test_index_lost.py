@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from engine_store import small_config
 
-from storage import indexer as indexer_module
+from storage import index_builder
 from storage.clock import SystemClock
 from storage.errors import IndexIncomplete
 from storage.files.filesystem import OsFileSystem
@@ -66,18 +66,23 @@ def indexer(
     tmp_path: Path, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StoreIndexer]:
     """One that looks at every step, and has indexed everything."""
-    monkeypatch.setattr(indexer_module, "LOOK_S", 0.0)
+    monkeypatch.setattr(index_builder, "LOOK_S", 0.0)
     with open_indexer(tmp_path / "store") as indexer:
         work(indexer)
         yield indexer
 
 
+def unlink(*paths: Path) -> None:
+    for path in paths:
+        path.unlink()
+
+
 LOSSES: dict[str, Callable[[list[Path]], None]] = {
-    "the oldest": lambda paths: paths[0].unlink(),
-    "one in between": lambda paths: paths[2].unlink(),
-    "the newest": lambda paths: paths[-1].unlink(),
-    "the last three": lambda paths: [path.unlink() for path in paths[-3:]] and None,
-    "all": lambda paths: [path.unlink() for path in paths] and None,
+    "the oldest": lambda paths: unlink(paths[0]),
+    "one in between": lambda paths: unlink(paths[2]),
+    "the newest": lambda paths: unlink(paths[-1]),
+    "the last three": lambda paths: unlink(*paths[-3:]),
+    "all": lambda paths: unlink(*paths),
     "the directory": lambda paths: shutil.rmtree(paths[0].parent),
 }
 
@@ -121,7 +126,7 @@ def test_a_file_lost_in_the_middle_of_a_step_ends_no_indexer(
 ) -> None:
     """Even with the directory, so that nothing can be synced."""
     directory = tmp_path / "store"
-    monkeypatch.setattr(indexer_module, "LOOK_S", 3600.0)
+    monkeypatch.setattr(index_builder, "LOOK_S", 3600.0)
     shutil.rmtree(directory / "index")
     put(writer, 100, "b")
     work(indexer)
@@ -198,7 +203,7 @@ def test_a_query_is_refused_while_the_index_has_not_come_as_far_as_it_had(
     with StoreReader.open(directory) as reader:
         assert reader.query_by_key("t", "a199-2").record_count == 1
         shutil.rmtree(directory / "index")
-        indexer._replace_lost(indexer.confirm_offset)
+        indexer._builder._replace_lost(indexer.confirm_offset)
         assert indexer.indexed_offset == 0
         with pytest.raises(IndexIncomplete, match="made again, and is at 0 of"):
             reader.query_by_key("t", "a199-2")

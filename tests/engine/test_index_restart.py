@@ -24,6 +24,7 @@ from storage.format.checkpoint import (
 )
 from storage.format.index import IndexHeader
 from storage.index_file import list_index_files
+from storage.index_promise import IndexPromise
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.writer import StoreWriter
@@ -188,9 +189,8 @@ def test_a_log_that_lost_its_end_loses_and_doubles_no_key_of_the_rest(
         assert live_flushed_offset(directory) == flushed_offset
         with open_indexer(directory, durable_interval_ms=0) as indexer:
             if promised_too_much:  # as an indexer of another version may have
-                promise = StoreIndexer._promise
                 monkeypatch.setattr(
-                    StoreIndexer, "_promise", lambda self, **_: promise(self, anyway=True)
+                    IndexPromise, "keep", lambda self, **_: self._synced and self._store()
                 )
             while indexer.step():
                 pass
@@ -239,7 +239,7 @@ def test_full_files_that_are_gone_back_behind_raise_no_mark_for_brokers(tmp_path
             while indexer.step():
                 pass
             assert len(paths_of(directory)) > 3
-            indexer._prepare(0)
+            indexer._builder._prepare(0)
             assert paths_of(directory) == []
             fields = BrokerFields.decode((directory / "checkpoint").read_bytes()[:40])
             assert fields.index_timestamp_ms == 0

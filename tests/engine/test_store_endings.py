@@ -11,6 +11,7 @@ from storage import MessageStore
 from storage.clock import SystemClock
 from storage.errors import StoreClosed, StoreFailed, StoreFull, TopicNotFound
 from storage.files.filesystem import OsFile, OsFileSystem
+from storage.index_builder import IndexBuilder
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.queue_table import QueueTable
@@ -200,7 +201,7 @@ def test_an_indexer_that_could_not_prepare_prepares_again(tmp_path, monkeypatch)
             pass
     with StoreWriter.open(directory, config) as writer:
         full = [True]
-        prepare = StoreIndexer._prepare
+        prepare = IndexBuilder._prepare
 
         def refuse(self, end_commit_offset):
             self._session = self._checkpoint.writer_session
@@ -209,7 +210,7 @@ def test_an_indexer_that_could_not_prepare_prepares_again(tmp_path, monkeypatch)
                 raise StoreFull("no space left")
             prepare(self, end_commit_offset)
 
-        monkeypatch.setattr(StoreIndexer, "_prepare", refuse)
+        monkeypatch.setattr(IndexBuilder, "_prepare", refuse)
         with pytest.raises(StoreFull):
             indexer.step()
         full[0] = False

@@ -15,7 +15,7 @@ from three_services import ThreeServices, in_time, three_services
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
 from services.reader import catching_up
 from storage.dispatch import DispatchThread
-from storage.indexer import StoreIndexer
+from storage.index_builder import IndexBuilder
 
 DISPATCH_DELAY_S = 0.15
 INDEX_DELAY_S = 0.1
@@ -28,18 +28,18 @@ def services(
 ) -> Iterator[ThreeServices]:
     """Services whose dispatch and index lag behind on purpose."""
     with pytest.MonkeyPatch.context() as patch:
-        dispatch_round, index_step = DispatchThread._round, StoreIndexer._step
+        dispatch_round, index_step = DispatchThread._round, IndexBuilder.step
 
         def late_round(thread: Any) -> bool:
             time.sleep(DISPATCH_DELAY_S)
             return dispatch_round(thread)
 
-        def late_step(indexer: Any) -> bool:
+        def late_step(builder: Any) -> bool:
             time.sleep(INDEX_DELAY_S)
-            return index_step(indexer)
+            return index_step(builder)
 
         patch.setattr(DispatchThread, "_round", late_round)
-        patch.setattr(StoreIndexer, "_step", late_step)
+        patch.setattr(IndexBuilder, "step", late_step)
         patch.setattr(catching_up, "SECONDS_MAX", PATIENCE_S)
         directory: Path = tmp_path_factory.mktemp("lagging")
         pool = {"transient_pool": True, "transient_pool_directory": str(directory)}
@@ -166,18 +166,18 @@ def test_a_query_by_key_waits_for_an_indexer_that_is_only_starting(
 ) -> None:
     """One that has taken its lock, and has not yet found out where to index from."""
     waited_for = threading.Event()
-    prepare, wait = StoreIndexer._prepare, catching_up.CatchUp._wait
+    prepare, wait = IndexBuilder._prepare, catching_up.CatchUp._wait
 
-    def late_prepare(indexer: Any, end_commit_offset: int) -> None:
+    def late_prepare(builder: Any, end_commit_offset: int) -> None:
         waited_for.wait(30)
-        prepare(indexer, end_commit_offset)
+        prepare(builder, end_commit_offset)
 
     async def noted_wait(catch_up: Any, done: Any, arrivals: Any, until: float) -> None:
         if arrivals is catch_up._index_arrivals:
             waited_for.set()
         await wait(catch_up, done, arrivals, until)
 
-    monkeypatch.setattr(StoreIndexer, "_prepare", late_prepare)
+    monkeypatch.setattr(IndexBuilder, "_prepare", late_prepare)
     monkeypatch.setattr(catching_up.CatchUp, "_wait", noted_wait)
     monkeypatch.setattr(catching_up, "SECONDS_MAX", PATIENCE_S)
     with three_services(tmp_path / "store") as running:
