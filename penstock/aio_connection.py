@@ -8,51 +8,21 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from penstock.addresses import (
-    ALL_SERVICES,
-    DEFAULT_INDEXER,
-    DEFAULT_READER,
-    DEFAULT_WRITER,
-    Addresses,
-    Service,
-)
+from penstock.addresses import ALL_SERVICES, Service
 from penstock.calls import status
-from penstock.calls.call import Attempts, Call, Plan
-from penstock.channel import CHANNEL_OPTIONS, NOT_CONNECTED, READY_POLL_S
-from penstock.errors import ClientClosed, Unavailable
-from penstock.queue_counts import QueueCounts
-from penstock.requests import REQUEST_BYTES_MAX
-from penstock.retry import RetryPolicy
+from penstock.calls.call import Call, Plan
+from penstock.channel import CHANNEL_OPTIONS, NOT_CONNECTED
+from penstock.connecting import Connecting, Readiness
+from penstock.errors import ClientClosed
 from penstock.wire import Method
-from storage.clock import Clock, SystemClock
 
 T = TypeVar("T")
 
 
-class AsyncConnection:
+class AsyncConnection(Connecting[grpc.aio.Channel]):
     """Channels to the three services, each opened when it is first needed; see `AsyncClient`."""
 
-    def __init__(
-        self,
-        *,
-        writer: str = DEFAULT_WRITER,
-        reader: str = DEFAULT_READER,
-        indexer: str = DEFAULT_INDEXER,
-        timeout_s: float = 10.0,
-        retry: RetryPolicy | None = None,
-        request_bytes_max: int = REQUEST_BYTES_MAX,
-        clock: Clock | None = None,
-    ) -> None:
-        self.addresses = Addresses(writer, reader, indexer)
-        self.timeout_s = timeout_s
-        self.retry = retry or RetryPolicy()
-        self.request_bytes_max = request_bytes_max
-        self.clock = clock or SystemClock()
-        self._channels: dict[Service, grpc.aio.Channel] = {}
-        self._stage_channel: grpc.Channel | None = None
-        self._stubs: dict[str, Any] = {}
-        self._queue_counts = QueueCounts(self.clock)
-        self._closed = False
+    _stage_channel: grpc.Channel | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,10 +32,7 @@ class AsyncConnection:
 
     async def close(self) -> None:
         """Close the connections; calls under way fail. Closing twice does nothing."""
-        self._closed = True
-        channels = list(self._channels.values())
-        self._channels.clear()
-        self._stubs.clear()
+        channels = self._leave_channels()
         if self._stage_channel is not None:
             self._stage_channel.close()
         for channel in channels:
@@ -75,33 +42,23 @@ class AsyncConnection:
         self, timeout_s: float = 30.0, *, services: Iterable[Service] = ALL_SERVICES
     ) -> None:
         """Wait until the services' own health checks say SERVING; Unavailable after the timeout."""
-        deadline = self.clock.monotonic() + timeout_s
+        deadline_s = self.clock.monotonic() + timeout_s
         for service in services:
-            call = status.health(service)
-            check = call.method.on(self._channel(service))
-            problem = "never answered"
+            ready = Readiness(
+                service, self.addresses.of(service), deadline_s=deadline_s, clock=self.clock
+            )
+            check = ready.call.method.on(self._channel(service))
             while True:
-                left = deadline - self.clock.monotonic()
                 try:
-                    answer = await check(call.request, timeout=max(0.01, min(left, 1)))
-                    if call.interpret(answer):
+                    if ready.is_given(await check(ready.call.request, timeout=ready.timeout_s())):
                         break
-                    problem = "answers, but is not serving"
                 except grpc.aio.AioRpcError as error:
-                    problem = error.details() or str(error.code())
-                if left <= 0:
-                    address = self.addresses.of(service)
-                    raise Unavailable(f"the {service} at {address} is not ready: {problem}")
-                await self._pause(READY_POLL_S)
+                    ready.failed(error)
+                await self._pause(ready.pause_s())
 
     async def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Send a call, again where that is safe, and return what its answer means."""
-        attempts = Attempts(
-            call,
-            self.retry,
-            timeout_s=self.timeout_s if timeout_s is None else timeout_s,
-            clock=self.clock,
-        )
+        attempts = self._attempts(call, timeout_s)
         stub = self.stub(call.method)
         while True:
             try:
@@ -122,19 +79,12 @@ class AsyncConnection:
                 return value
             result = await self.run(call, timeout_s=timeout_s)
 
-    def stub(self, method: Method) -> Any:
-        """Return grpc's callable for a method."""
-        stub = self._stubs.get(method.path)
-        if stub is None:
-            stub = self._stubs[method.path] = method.on(self._channel(method.service))
-        return stub
-
     def request_stream(self, method: Method) -> Any:
         """Return grpc's callable, of its synchronous kind, for a stream of requests and one answer.
 
         That of grpc.aio says "Internal error" in place of a refusal that comes between requests.
         """
-        if self._closed:
+        if self._closed.is_set():
             raise ClientClosed("the client is closed")
         if self._stage_channel is None:
             self._stage_channel = grpc.insecure_channel(
@@ -152,18 +102,9 @@ class AsyncConnection:
             return error.code() not in NOT_CONNECTED
         return True
 
-    def _channel(self, service: Service) -> grpc.aio.Channel:
-        if self._closed:
-            raise ClientClosed("the client is closed")
-        channel = self._channels.get(service)
-        if channel is None:
-            channel = grpc.aio.insecure_channel(
-                self.addresses.of(service), options=list(CHANNEL_OPTIONS)
-            )
-            self._channels[service] = channel
-        return channel
+    def _open(self, address: str) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(address, options=list(CHANNEL_OPTIONS))
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        if self._closed:
-            raise ClientClosed("the client was closed")
+        self._check_open()
