@@ -1,8 +1,21 @@
-"""For all tests: how long an example takes, on whatever machine, is no property."""
+"""For all tests: how long an example or a disk takes, on whatever machine, is no property."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "penstock", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("penstock")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_with_disks() -> Iterator[None]:
+    """A store of a test waits for its next log file; a fraction of a second is too short for some disks."""
+    from storage.files import allocator
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocator, "TAKE_WAIT_S", 60.0)
+        yield

@@ -234,6 +234,7 @@ def test_a_following_consumer_outlasts_a_restart_of_the_reader(
     seen = [next(consumer).queue_offset for _ in range(3)]
     fake.stop()
     fake.start()
+    client.wait_ready(30)  # a produce over the connection that was cut would be of unknown outcome
     fill(client, 3)
 
     seen += [next(consumer).queue_offset for _ in range(3)]
@@ -253,10 +254,13 @@ def test_a_following_consumer_outlasts_a_deadline_that_passed(
     consumer.close()
 
 
-def test_a_consumer_that_does_not_follow_gives_up_in_the_end(fake: FakePenstock) -> None:
+def test_a_consumer_that_does_not_follow_gives_up_in_the_end(
+    client: Client, fake: FakePenstock
+) -> None:
     """It raises the reader's error once its timeout is over."""
-    with Client(**fake.addresses, timeout_s=0.3) as client:
-        client.produce("orders", b"x", queue_id=0)
+    client.produce("orders", b"x", queue_id=0)
+    with Client(**fake.addresses, timeout_s=1) as client:
+        client.wait_ready(30)
         consumer = client.consume("orders", queues=[0], follow=False)
         fake.store.fail_next("Pull", rich_status(grpc.StatusCode.UNAVAILABLE, "away"), times=10**4)
         from penstock import Unavailable

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -120,12 +121,13 @@ def test_a_service_with_another_limit_is_told_to_the_client(fake: FakePenstock) 
 
 
 def test_a_produce_that_never_left_is_no_unknown_outcome(fake: FakePenstock) -> None:
-    with socket.socket() as unused:
+    reader = fake.addresses["reader"]
+    with socket.socket() as unused:  # bound and not listening: connections are refused
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-    reader = fake.addresses["reader"]
-    with Client(writer=address, reader=reader, timeout_s=1.5) as client, pytest.raises(Unavailable):
-        client.produce("orders", b"x")
+        here = Client(writer=address, reader=reader, timeout_s=1.5)
+        with here as client, pytest.raises(Unavailable):
+            client.produce("orders", b"x")
 
 
 def test_where_nobody_listens_a_call_may_be_given_less_time(fake: FakePenstock) -> None:
@@ -170,10 +172,12 @@ def test_a_produce_waits_for_a_writer_that_starts(fake: FakePenstock) -> None:
     def forward() -> None:
         time.sleep(0.3)
         gate.listen()
-        near, _ = gate.accept()
-        far = socket.create_connection((target[0], int(target[2])))
-        for source, sink in ((near, far), (far, near)):
-            threading.Thread(target=copy, args=(source, sink), daemon=True).start()
+        with suppress(OSError):  # until it is closed
+            while True:
+                near, _ = gate.accept()
+                far = socket.create_connection((target[0], int(target[2])))
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=copy, args=(source, sink), daemon=True).start()
 
     def copy(source: socket.socket, sink: socket.socket) -> None:
         try:
@@ -185,5 +189,6 @@ def test_a_produce_waits_for_a_writer_that_starts(fake: FakePenstock) -> None:
     threading.Thread(target=forward, daemon=True).start()
     with Client(writer=f"{host}:{port}", timeout_s=30) as client:
         assert client.produce("orders", b"late", queue_id=1).queue_offset == 0
+    gate.shutdown(socket.SHUT_RDWR)
     gate.close()
     assert fake.store.bodies("orders", 1) == [b"late"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -10,14 +11,23 @@ import pytest
 from three_services import three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+from storage.index_directory import IndexDirectory
 
 COUNT = 3000  # records with a key each; an index file of the tests' shape holds 4000
 
 
 def test_a_deleted_index_file_costs_no_answer(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each query finds its message, or is refused with a status that says to try again."""
+    looks = threading.Lock()
+    files_lost = IndexDirectory.lost
+
+    def look(files: IndexDirectory) -> list[Path]:
+        with looks:
+            return files_lost(files)
+
+    monkeypatch.setattr(IndexDirectory, "lost", look)
     with three_services(tmp_path / "store") as services:
         create = writer_pb2.CreateTopicRequest(name="t", queue_count=1)
         services.writer.CreateTopic(create, timeout=20)
@@ -34,25 +44,27 @@ def test_a_deleted_index_file_costs_no_answer(
             request = reader_pb2.QueryByKeyRequest(topic="t", key=key)
             return int(services.reader.QueryByKey(request, timeout=20).record_count)
 
+        def answer(key: str) -> int:
+            try:
+                return found(key)
+            except grpc.RpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+                assert "index" in error.details()
+                return -1
+
         assert found("k5") == found(f"k{COUNT - 1}") == 1
         for number, key in ((0, "k5"), (-1, f"k{COUNT - 1}")):
             files = sorted((tmp_path / "store" / "index").iterdir())
             assert len(files) > 1
             lost = files[number]
-            lost.unlink()
-            until = time.monotonic() + 30
-            answers = []
-            while 1 not in answers:
+            with looks:  # the indexer has not missed it yet
+                lost.unlink()
+                assert answer(key) == -1
+            until = time.monotonic() + 60
+            while (now := answer(key)) != 1:
+                assert now == -1
                 assert time.monotonic() < until
-                try:
-                    answers.append(found(key))
-                except grpc.RpcError as error:
-                    assert error.code() is grpc.StatusCode.UNAVAILABLE, error
-                    assert "index" in error.details()
-                    answers.append(-1)
-                    time.sleep(0.02)
-            assert 0 not in answers
-            assert answers[0] == -1
+                time.sleep(0.02)
             assert lost.name in caplog.text
         assert (
             services.indexer.GetIndexerStatus(

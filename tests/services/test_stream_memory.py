@@ -25,7 +25,7 @@ FIXED_WINDOW = [
 ]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "WAIT_SECONDS", 0.3)
 
@@ -61,7 +61,7 @@ async def test_takers_wait_in_turn() -> None:
     assert came == [90, 10]
 
 
-async def test_a_taker_in_vain_is_refused_and_holds_nothing() -> None:
+async def test_a_taker_in_vain_is_refused_and_holds_nothing(impatient: None) -> None:
     bounded = Budget(100)
     await bounded.take(100)
     with pytest.raises(StoreBusy) as busy:
@@ -77,7 +77,9 @@ async def test_a_taker_in_vain_is_refused_and_holds_nothing() -> None:
     assert bounded.try_take(100)
 
 
-def test_stalled_streams_are_bounded_and_gone_with_their_callers(tmp_path: Path) -> None:
+def test_stalled_streams_are_bounded_and_gone_with_their_callers(
+    tmp_path: Path, impatient: None
+) -> None:
     """With room for two answers, streams beyond are refused until the stalled ones are gone."""
     changes = {"stream_bytes_max": 2 << 20, "pull_bytes_max": 1 << 20}
     with (

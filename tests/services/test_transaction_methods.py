@@ -14,6 +14,7 @@ from background_loop import BackgroundLoop
 from engine_store import small_config
 from files_below import files_below
 from google.protobuf.descriptor import ServiceDescriptor
+from real_processes import until
 from staged_records import staged
 
 from penstock.v1 import transactions_pb2 as pb
@@ -154,14 +155,9 @@ def test_a_broken_stream_leaves_no_stage(
     def files() -> list[str]:
         return [str(path) for path in files_below(directory, ".stage") if "broken" in str(path)]
 
-    deadline = time.monotonic() + 10
-    while not files() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert files()
+    until(lambda: bool(files()))
     call.cancel()
-    while files() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not files()
+    until(lambda: not files())
 
 
 class _Kept:

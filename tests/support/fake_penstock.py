@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+from free_ports import free_address
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -440,7 +441,7 @@ class FakePenstock:
 
     def __init__(self) -> None:
         self.store = FakeStore()
-        self.address = "127.0.0.1:0"
+        self.address = free_address()
         self.start()
 
     def start(self) -> None:

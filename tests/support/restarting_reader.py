@@ -6,6 +6,7 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+from free_ports import free_address
 from real_processes import Running
 
 
@@ -17,7 +18,7 @@ class Restarting:
         self._stack = ExitStack()
 
     def __enter__(self) -> Restarting:
-        self._start("127.0.0.1:0")
+        self._start(free_address())
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -38,7 +38,7 @@ def in_time(call: Callable[[float], Any]) -> Any:
 
     The service keeps 50 ms for the way back, which is not always enough.
     """
-    for timeout_s in (0.3, 0.6, 1.2, 2.5):
+    for timeout_s in (0.3, 0.6, 1.2, 2.5, 5.0, 10.0):
         try:
             return call(timeout_s)
         except grpc.RpcError as error:

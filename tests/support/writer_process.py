@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
+from free_ports import free_address
 from real_processes import SMALL_STORE, Running
 
 from penstock import Client
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 class WriterProcess:
@@ -21,7 +15,7 @@ class WriterProcess:
 
     def __init__(self, store: Path, *flags: str, module: str = "services.writer") -> None:
         self.store = store
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = free_address()
         self._flags = flags
         self._module = module
         self._running: Running | None = None
