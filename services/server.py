@@ -18,10 +18,11 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from services import logs, status
+from services.health import Health
 from services.listening import CannotListen
 from services.settings import ProcessSettings
 from storage.errors import StoreClosed, StoreError
@@ -51,8 +52,7 @@ class RpcServer:
         draining: asyncio.Event,
     ) -> None:
         self._draining = draining
-        self.health = health.aio.HealthServicer()  # type: ignore[attr-defined]
-        self._service_name = service.full_name
+        self._health = Health(("", service.full_name))
         self._settings = settings
         self._log = logs.get_logger()
         self._server = grpc.aio.server(
@@ -66,7 +66,7 @@ class RpcServer:
             (grpc.method_handlers_generic_handler(service.full_name, handlers),)
         )
         by_name = _ByName(self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, by_name)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, by_name)
         names = (service.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
             reflection.aio.ReflectionServicer(names),  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ class RpcServer:
     async def start(self, listen: str) -> str:
         """Begin to serve, health NOT_SERVING until told otherwise; return HOST:PORT as bound."""
         host = listen.rpartition(":")[0]
-        await self.set_serving(serving=False)
+        self.set_serving(serving=False)
         try:
             port = self._server.add_insecure_port(listen)
         except RuntimeError as error:
@@ -92,21 +92,19 @@ class RpcServer:
             )
         return address
 
-    async def set_serving(self, *, serving: bool) -> None:
+    def set_serving(self, *, serving: bool) -> None:
         """Set the health of the service and of the whole server."""
         if serving == self._serving or self._draining.is_set():
             return
         self._serving = serving
-        state = health_pb2.HealthCheckResponse.SERVING if serving else _NOT_SERVING
-        for name in ("", self._service_name):
-            await self.health.set(name, state)
+        self._health.set(serving=serving)
         self._log.info("health", serving=serving)
 
     async def drain(self) -> None:
         """Take no new calls, let those under way end within the grace, then cancel them."""
         self._draining.set()
         self._log.info("draining", grace_seconds=self._settings.drain_grace_seconds)
-        await self.health.enter_graceful_shutdown()
+        self._health.end()
         await self._server.stop(self._settings.drain_grace_seconds)
 
     def _handler(self, method: MethodDescriptor, behaviour: Any) -> Any:
@@ -253,9 +251,6 @@ class Draining(StoreClosed):
 
     def __init__(self) -> None:
         super().__init__("the service is stopping; try again")
-
-
-_NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def server_options(settings: ProcessSettings) -> list[tuple[str, int]]:

@@ -78,11 +78,11 @@ async def serve(
         service = indexer_pb2.DESCRIPTOR.services_by_name["Indexer"]
         server = RpcServer(service, servicer, settings, draining)
         address = await server.start(settings.listen)
-        await server.set_serving(serving=True)
+        server.set_serving(serving=True)
         ready(address)
         while not stop.is_set() and store.failure is None:
             await process.sleep_until(stop, _LOOK_SECONDS)
-        await server.set_serving(serving=store.failure is None)
+        server.set_serving(serving=store.failure is None)
         draining.set()
         arrivals.close()
         await server.drain()

@@ -63,7 +63,7 @@ async def serve(
         service = reader_pb2.DESCRIPTOR.services_by_name["Reader"]
         server = RpcServer(service, servicer, settings, draining)
         address = await server.start(settings.listen)
-        await server.set_serving(serving=True)
+        server.set_serving(serving=True)
         ready(address)
         await stop.wait()
         draining.set()

@@ -51,13 +51,13 @@ async def serve(
         service = writer_pb2.DESCRIPTOR.services_by_name["Writer"]
         server = RpcServer(service, servicer, settings, draining)
         address = await server.start(settings.listen)
-        await server.set_serving(serving=store.status().writable)
+        server.set_serving(serving=store.status().writable)
         ready(address)
         upkeep = TransactionUpkeep(store.transactions)
         while not stop.is_set():
             await process.sleep_until(stop, _LOOK_SECONDS)
             acks.wake()
-            await server.set_serving(serving=store.status().writable)
+            server.set_serving(serving=store.status().writable)
             upkeep.look()
         await server.drain()
     finally:

@@ -47,7 +47,7 @@ def grpc_server(
         server = RpcServer(grpc_service, grpc_servicer_factory(draining), grpc_settings, draining)
         server.address = await server.start("127.0.0.1:0")  # type: ignore[attr-defined]
         server.draining = draining  # type: ignore[attr-defined]
-        await server.set_serving(serving=True)
+        server.set_serving(serving=True)
         return server
 
     server = background.run(start())

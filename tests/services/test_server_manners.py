@@ -64,10 +64,28 @@ def test_health_is_told_for_the_service_and_for_the_whole(
         health_pb2.HealthCheckResponse.NOT_SERVING,
     )
     assert states() == [serving, serving]
-    background.run(grpc_server.set_serving(serving=False))
+    background.call(lambda: grpc_server.set_serving(serving=False))
     assert states() == [not_serving, not_serving]
-    background.run(grpc_server.set_serving(serving=True))
+    background.call(lambda: grpc_server.set_serving(serving=True))
     assert states() == [serving, serving]
+    with pytest.raises(grpc.RpcError) as unknown:
+        stub.Check(health_pb2.HealthCheckRequest(service="penstock.v1.Reader"))
+    assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_watch_tells_each_change_of_the_health(
+    grpc_channel: grpc.Channel, grpc_server: RpcServer, background: BackgroundLoop
+) -> None:
+    watch = health_pb2_grpc.HealthStub(grpc_channel).Watch(
+        health_pb2.HealthCheckRequest(service="penstock.v1.Writer"), timeout=60
+    )
+    told = [next(watch).status]
+    for serving in (False, True):
+        background.call(lambda serving=serving: grpc_server.set_serving(serving=serving))
+        told.append(next(watch).status)
+    watch.cancel()
+    states = health_pb2.HealthCheckResponse
+    assert told == [states.SERVING, states.NOT_SERVING, states.SERVING]
 
 
 def test_reflection_lists_the_services(grpc_channel: grpc.Channel) -> None:
@@ -173,7 +191,7 @@ class _Slow:
         return self.list_topics
 
 
-def test_a_drain_lets_calls_end_and_takes_no_new_ones(
+def test_a_drain_lets_calls_end_takes_no_new_ones_and_waits_for_no_watch_of_the_health(
     background: BackgroundLoop, grpc_service: Any, grpc_settings: Any
 ) -> None:
     async def start() -> tuple[RpcServer, _Slow, str]:
@@ -188,7 +206,12 @@ def test_a_drain_lets_calls_end_and_takes_no_new_ones(
             writer_pb2.ListTopicsRequest(), timeout=60
         )
         assert slow.entered.wait(30)
-        drained = threading.Thread(target=lambda: background.run(server.drain()))
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(service="penstock.v1.Writer"), timeout=60
+        )
+        told = next(watch).status
+        ends: list[None] = []
+        drained = threading.Thread(target=lambda: ends.append(background.run(server.drain())))
         drained.start()
         code = None
         until = time.monotonic() + 20
@@ -201,8 +224,12 @@ def test_a_drain_lets_calls_end_and_takes_no_new_ones(
             code = refused.value.code()
         background.call(slow.let_go.set)
         assert under_way.result() == writer_pb2.ListTopicsResponse()
-        drained.join(30)
-        assert not drained.is_alive()
+        drained.join(40)
+        assert ends == [None]
+        with pytest.raises(grpc.RpcError) as ended:
+            next(watch)
+        assert told == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_logs_are_json_lines_with_the_service_and_the_fields(
