@@ -14,7 +14,7 @@ from services import wire
 from services.arrivals import Announcing, Arrivals
 from services.reader.budget import Budget
 from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
-from services.reader.records import decode_slices
+from services.reader.records import Decoded, ask_decoded
 from services.server import Context, Draining
 from services.status import InvalidArgument
 from storage.message import PullResult, PullStatus
@@ -255,26 +255,33 @@ class Pulls:
         return self._loop.run_in_executor(self._executor, function, *arguments)
 
     def _ask(self, question: Question) -> Answer:
-        result = self._store.pull(
-            question.topic,
-            question.queue_id,
-            queue_offset=question.queue_offset,
-            max_messages=question.max_messages,
-            max_bytes=question.max_bytes,
-            tag_expression=question.tag_expression,
-            end_offset=question.end_offset,
-        )
+        def ask(max_messages: int) -> PullResult:
+            return self._store.pull(
+                question.topic,
+                question.queue_id,
+                queue_offset=question.queue_offset,
+                max_messages=max_messages,
+                max_bytes=question.max_bytes,
+                tag_expression=question.tag_expression,
+                end_offset=question.end_offset,
+            )
+
+        decoded = None
+        if question.decode:
+            result, decoded = ask_decoded(ask, question.max_messages, bytes_max=question.max_bytes)
+        else:
+            result = ask(question.max_messages)
         return Answer(
             result.status,
             result.next_offset,
             result.next_offset >= result.max_offset,
-            pull_answer(result, decode=question.decode),
+            pull_answer(result, decoded),
             time.monotonic(),
         )
 
 
-def pull_answer(result: PullResult, *, decode: bool) -> wire.Parts:
-    """Return a serialized PullResponse in parts."""
+def pull_answer(result: PullResult, decoded: Decoded | None) -> wire.Parts:
+    """Return a serialized PullResponse in parts, with raw records if they are not decoded."""
     head = reader_pb2.PullResponse(
         status=wire.PULL_STATUS_OF[result.status],
         next_offset=result.next_offset,
@@ -283,10 +290,9 @@ def pull_answer(result: PullResult, *, decode: bool) -> wire.Parts:
         record_count=result.record_count,
         damaged=map(wire.damaged_record, result.damaged),
     )
-    if not decode:
+    if decoded is None:
         return wire.pull_response(head, result.slices)
-    decoded, damaged = decode_slices(result.slices)
-    head.record_count = len(decoded)
-    head.decoded.extend(decoded)
-    head.damaged.extend(damaged)
+    head.record_count = len(decoded.records)
+    head.decoded.extend(decoded.records)
+    head.damaged.extend(decoded.damaged)
     return (head.SerializeToString(),)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
 
 from penstock.v1 import common_pb2
 from storage.errors import DamagedRecord
 from storage.format import properties as names
 from storage.format.message_id import encode_message_id
 from storage.format.record import Record, decode_record
+from storage.message import KeyQueryResult, PullResult
+
+BODY_SIZE_MAX: Final = 32 << 20  # decompressed; a caller that wants more of it takes the record raw
 
 
 def record_message(record: Record) -> common_pb2.Record:
     """Return a record with its body decompressed; DamagedRecord if that fails."""
     properties = record.properties
     try:
-        body = record.decoded_body()
+        body = record.decoded_body(size_max=BODY_SIZE_MAX)
     except ValueError as error:
         raise DamagedRecord(record.commit_offset, record.total_size, str(error)) from error
     return common_pb2.Record(
@@ -41,21 +45,49 @@ def record_message(record: Record) -> common_pb2.Record:
     )
 
 
-def decode_slices(
-    slices: Iterable[memoryview],
-) -> tuple[list[common_pb2.Record], Sequence[common_pb2.DamagedRecord]]:
-    """Decode every record of some slices; those that do not decompress come back as damaged."""
-    decoded: list[common_pb2.Record] = []
-    damaged: list[common_pb2.DamagedRecord] = []
+class Decoded(NamedTuple):
+    """Records of some slices as messages; those that do not decompress are reported as damaged."""
+
+    records: list[common_pb2.Record]
+    damaged: list[common_pb2.DamagedRecord]
+
+    @property
+    def taken(self) -> int:
+        """How many records were looked at."""
+        return len(self.records) + len(self.damaged)
+
+
+Answer = TypeVar("Answer", PullResult, KeyQueryResult)
+
+
+def ask_decoded(
+    ask: Callable[[int], Answer], max_messages: int, *, bytes_max: int
+) -> tuple[Answer, Decoded]:
+    """Return an answer of at most so many messages, and its records with ``bytes_max`` of bodies.
+
+    What was compressed may be much longer: then it is asked again for fewer. One is always taken.
+    """
+    while True:
+        answer = ask(max_messages)
+        decoded = decode_slices(answer.slices, bytes_max=bytes_max)
+        if decoded.taken == answer.record_count:
+            return answer, decoded
+        max_messages = decoded.taken
+
+
+def decode_slices(slices: Iterable[memoryview], *, bytes_max: int) -> Decoded:
+    """Decode the first records of some slices: those whose bodies are ``bytes_max``, one always."""
+    decoded = Decoded([], [])
+    total = 0
     for view in slices:
         position = 0
         while position < len(view):
             record = decode_record(view, position)
             position += record.total_size
             try:
-                decoded.append(record_message(record))
+                message = record_message(record)
             except DamagedRecord as error:
-                damaged.append(
+                decoded.damaged.append(
                     common_pb2.DamagedRecord(
                         queue_offset=record.queue_offset,
                         commit_offset=record.commit_offset,
@@ -63,4 +95,9 @@ def decode_slices(
                         reason=error.reason,
                     )
                 )
-    return decoded, damaged
+                continue
+            total += len(message.body)
+            if decoded.taken and total > bytes_max:
+                return decoded
+            decoded.records.append(message)
+    return decoded

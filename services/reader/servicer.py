@@ -10,7 +10,7 @@ from services import wire
 from services.reader.catching_up import CatchUp
 from services.reader.group_commits import Commit, Committing, GroupCommits
 from services.reader.pulls import Pulling, Pulls, Question
-from services.reader.records import decode_slices, record_message
+from services.reader.records import ask_decoded, record_message
 from services.server import Context
 from services.status import InvalidArgument
 from storage.errors import TopicNotFound
@@ -151,29 +151,36 @@ class ReaderServicer:
         return reader_pb2.ReaderStatus(**self._store.status())
 
     def _query(self, request: reader_pb2.QueryByKeyRequest) -> bytes:
-        result = self._store.query_by_key(
-            request.topic,
-            request.key,
-            unique=request.unique,
-            begin_timestamp_ms=request.begin_timestamp_ms,
-            end_timestamp_ms=(
-                request.end_timestamp_ms if request.HasField("end_timestamp_ms") else None
-            ),
-            max_messages=min(request.max_messages or QUERY_MESSAGES_DEFAULT, QUERY_MESSAGES_MAX),
-            page_token=request.page_token,
-        )
+        def ask(max_messages: int) -> KeyQueryResult:
+            return self._store.query_by_key(
+                request.topic,
+                request.key,
+                unique=request.unique,
+                begin_timestamp_ms=request.begin_timestamp_ms,
+                end_timestamp_ms=(
+                    request.end_timestamp_ms if request.HasField("end_timestamp_ms") else None
+                ),
+                max_messages=max_messages,
+                page_token=request.page_token,
+            )
+
+        decoded = None
+        max_messages = min(request.max_messages or QUERY_MESSAGES_DEFAULT, QUERY_MESSAGES_MAX)
+        if request.decode:
+            result, decoded = ask_decoded(ask, max_messages, bytes_max=self._pull_bytes_max)
+        else:
+            result = ask(max_messages)
         head = reader_pb2.QueryByKeyResponse(
             record_count=result.record_count,
             next_page_token=result.next_page_token,
             indexed_offset=result.indexed_offset,
             damaged=map(wire.damaged_record, result.damaged),
         )
-        if not request.decode:
+        if decoded is None:
             return wire.query_response(head, result.slices)
-        decoded, damaged = decode_slices(result.slices)
-        head.record_count = len(decoded)
-        head.decoded.extend(decoded)
-        head.damaged.extend(damaged)
+        head.record_count = len(decoded.records)
+        head.decoded.extend(decoded.records)
+        head.damaged.extend(decoded.damaged)
         return head.SerializeToString()
 
     def _message(self, request: reader_pb2.GetMessageRequest) -> reader_pb2.GetMessageResponse:

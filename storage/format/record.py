@@ -116,9 +116,12 @@ class Record:
         """Transaction bits of the system flag: 0 or a SYS_FLAG_PREPARED, _COMMIT or _ROLLBACK."""
         return self.sys_flag & SYS_FLAG_TRANSACTION_MASK
 
-    def decoded_body(self) -> bytes:
-        """Return the body as the producer knew it; ValueError if it does not decompress."""
-        return decompress(self.body, self.sys_flag)
+    def decoded_body(self, *, size_max: int | None = None) -> bytes:
+        """Return the body as the producer knew it; ValueError if it does not decompress.
+
+        ``size_max`` bounds what it may decompress to.
+        """
+        return decompress(self.body, self.sys_flag, size_max=size_max)
 
 
 def body_crc(body: Buffer) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -253,7 +255,7 @@ def test_slot_of_a_newer_version(slot: WriterSlot | IndexerSlot) -> None:
 def test_bodies_both_ways(compression: Compression, body: bytes) -> None:
     """Each compression undoes itself and says what it was in the system flag."""
     packed, bits = compress(body, compression)
-    assert decompress(packed, bits) == body
+    assert decompress(packed, bits) == decompress(packed, bits, size_max=len(body)) == body
     assert compression_of(bits) == compression
     assert bits == {"none": 0, "zlib": 0x301, "lz4": 0x101, "zstd": 0x201}[compression]
 
@@ -276,5 +278,19 @@ def test_truncated_body(compression: Compression) -> None:
     """A stream cut short is an error, not a shorter body."""
     packed, bits = compress(b"hello " * 1000, compression)
     for length in (0, 1, len(packed) // 2, len(packed) - 1):
-        with pytest.raises(ValueError):
-            decompress(packed[:length], bits)
+        for size_max in (None, 1 << 20):
+            with pytest.raises(ValueError):
+                decompress(packed[:length], bits, size_max=size_max)
+
+
+@pytest.mark.parametrize("compression", ["zlib", "lz4", "zstd"])
+def test_body_that_decompresses_to_too_much(compression: Compression) -> None:
+    """A small stream may stand for any size: it is given up before that is made."""
+    packed, bits = compress(bytes(96 << 20), compression, level=1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="more than 1000000 bytes"):
+            decompress(packed, bits, size_max=1_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()

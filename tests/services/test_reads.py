@@ -12,6 +12,7 @@ import pytest
 from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
+from storage.format.compression import compress
 from storage.format.properties import encode_properties
 from storage.format.record import decode_record, encode_for_batch
 
@@ -90,6 +91,36 @@ def test_decoded_records_have_all_fields(services: ThreeServices) -> None:
     )  # fmt: skip
     assert record.message_id and record.unique_key and record.properties["TAGS"] == "A"
     assert not response.records
+
+
+def test_bodies_that_decompress_to_much_come_in_more_answers(services: ThreeServices) -> None:
+    """A small record may decompress to anything; no answer holds much more than was asked for."""
+    create(services, "packed", 1)
+    records = b"".join(
+        encode_for_batch(
+            "packed", 0, packed, encode_properties({"KEYS": "k"}), 0, sys_flag,
+            1_700_000_000_000, "127.0.0.1:1",
+        )
+        for packed, sys_flag in [compress(bytes(300_000), "zlib")] * 5
+        + [compress(bytes(33 << 20), "zlib")]
+    )  # fmt: skip
+    services.writer.ProduceBatch(writer_pb2.ProduceBatchRequest(records=records), timeout=20)
+    settled(services)
+    found, offset = [], 0
+    while (answer := pull(services, topic="packed", queue_offset=offset, decode=True)).status == 1:
+        found.append([len(record.body) for record in answer.decoded])
+        offset, damaged = answer.next_offset, answer.damaged
+    assert found == [[300_000] * 3, [300_000] * 2]
+    assert (damaged[0].queue_offset, "33554432" in damaged[0].reason) == (5, True)
+    assert pull(services, topic="packed").record_count == 6  # raw: all of it
+    stream = services.reader.PullStream(
+        reader_pb2.PullStreamRequest(topic="packed", decode=True), timeout=20
+    )
+    assert [len(answer.decoded) for answer in stream] == [3, 2, 0]
+    page = services.reader.QueryByKey(
+        reader_pb2.QueryByKeyRequest(topic="packed", key="k", decode=True), timeout=20
+    )
+    assert (page.record_count, len(page.damaged)) == (5, 1)
 
 
 def test_the_defaults_are_32_messages(services: ThreeServices) -> None:
