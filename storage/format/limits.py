@@ -16,6 +16,7 @@ from typing import Final
 from storage.errors import InvalidMessage
 from storage.format.names import topic_name_problem
 from storage.format.properties import (
+    CRC32,
     KEY_SEPARATOR,
     KEYS,
     PROPERTIES_SIZE_MAX,
@@ -81,7 +82,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         if not name:
             raise InvalidMessage("properties", "a name is empty")
-        if name in RESERVED or name.startswith(TRANSIENT_PREFIX):
+        if name in RESERVED or name.startswith(TRANSIENT_PREFIX) or name.endswith(CRC32):
             raise InvalidMessage("properties", f"the name {name!r} is reserved; choose another")
         if not value:
             raise InvalidMessage("properties", f"{name!r} has an empty value; leave it out")

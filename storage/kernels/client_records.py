@@ -7,7 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from storage.format.names import topic_name_problem
-from storage.format.property_crc import CRC_MASK
+from storage.format.properties import PROPERTY_END
+from storage.format.property_crc import CRC_MASK, PROPERTY_CRC_SIZE
 from storage.format.record_layout import (
     BODY_CRC_POSITION,
     MAGIC_POSITION,
@@ -29,12 +30,15 @@ from storage.kernels.columns import (
     BODY_LENGTH,
     CHECK_BODY_CRC,
     COLUMN_COUNT,
+    FEATURES,
+    HAS_PROPERTY_CRC,
     PROPERTIES_LENGTH,
     PROPERTIES_POSITION,
     QUEUE_ID,
     SIZE,
     STOP_BODY_CRC,
     STOP_END,
+    STOP_PROPERTIES,
     STOP_QUEUE,
     STOP_ROWS_FULL,
     STOP_SYS_FLAG,
@@ -53,6 +57,7 @@ from storage.kernels.jit import (
     kernel,
     results,
 )
+from storage.kernels.properties import trailer_is_damaged
 from storage.kernels.property_walk import walk_client_properties
 from storage.kernels.scan import frame_record
 
@@ -76,6 +81,19 @@ LEGAL_IN_TOPIC: Final = np.array(
 
 
 @inner
+def ends_well(data: Any, position: int, rows: Any, row: int) -> bool:
+    """Whether the end of the properties would not be taken for a torn or a damaged one when read."""
+    length = rows[row, PROPERTIES_LENGTH]
+    end = rows[row, PROPERTIES_POSITION] + length
+    if length > 0 and read_u8(data, end - 1) == 0:
+        return False
+    trailer = end - PROPERTY_CRC_SIZE
+    if rows[row, FEATURES] & HAS_PROPERTY_CRC:
+        return length == PROPERTY_CRC_SIZE or read_u8(data, trailer - 1) == PROPERTY_END
+    return length < PROPERTY_CRC_SIZE or not trailer_is_damaged(data, position, trailer)
+
+
+@inner
 def check_client_record(data: Any, position: int, end: int, rows: Any, row: int) -> int:
     """Stop of one record of a batch; END only if all of it is a client's to send."""
     stop = frame_record(data, position, end, i64(CHECK_BODY_CRC), rows, row)
@@ -95,9 +113,12 @@ def check_client_record(data: Any, position: int, end: int, rows: Any, row: int)
         return STOP_SYS_FLAG
     if rows[row, BODY_LENGTH] == 0 and read_u32(data, position + BODY_CRC_POSITION) & CRC_MASK:
         return STOP_BODY_CRC
-    return walk_client_properties(
+    stop = walk_client_properties(
         data, rows[row, PROPERTIES_POSITION], rows[row, PROPERTIES_LENGTH], rows, row
     )
+    if stop == STOP_END and not ends_well(data, position, rows, row):
+        return STOP_PROPERTIES
+    return stop
 
 
 @inner
@@ -126,7 +147,8 @@ def validate_batch(records: Any, rows: Any) -> tuple[int, int, int]:
     A record must have lengths that add up, magic V1 or V2 as the topic's length asks, a topic of
     legal characters, a queue id >= 0, the right body CRC, no system flag but compression, multi-tag
     and IPv6 bits, and well-formed UTF-8 properties whose names are not the store's (a property CRC
-    trailer may end them; its digits are not looked at), no delay level above 0, no ``|`` in TAGS.
+    trailer may end them; its digits are not looked at), no delay level above 0, no ``|`` in TAGS, and
+    no end that would be taken for a torn or damaged one.
     Not checked: body and topic length limits, whether topic and queue exist, the fields that
     :func:`place_records` sets.
 

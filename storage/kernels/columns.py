@@ -94,7 +94,7 @@ class Stop(IntEnum):
     TRUNCATED = 11, "the range ends inside the record"
     VERSION = 12, "the record version does not fit the topic's length"
     QUEUE = 13, "the queue id is negative"
-    SYS_FLAG = 14, "a transaction, batch, multi-tag or unknown bit is set in the system flag"
+    SYS_FLAG = 14, "a transaction, batch or unknown bit is set in the system flag"
     DELAY = 15, "the message has a delay level, which is not supported"
     RESERVED_PROPERTY = 16, "a property has a name that is reserved for the store"
     PROPERTIES = 17, "the properties are not well-formed name-value pairs in UTF-8"

@@ -95,6 +95,7 @@ REFUSED = {
     "empty property name": (lambda: check_properties({"": "v"}), "properties", "empty"),
     "empty property value": (lambda: check_properties({"n": ""}), "properties", "'n'"),
     "property with a separator": (lambda: check_properties({"n": "\x02"}), "properties", "U"),
+    "property that ends like the CRC": (lambda: check_properties({"my__CRC32#": "0123456789"}), "properties", "reserved"),
     "transient property": (lambda: check_properties({"__RMQ.TRANSIENT.x": "v"}), "properties", "reserved"),
     "body too large": (lambda: check_body(11, 10), "body", "11 bytes; the most is 10"),
     "forbidden topic": (lambda: check_topic("a b"), "topic", "' '"),

@@ -9,7 +9,13 @@ from record_examples import as_array
 
 from storage.format.properties import STORE_ONLY, decode_properties
 from storage.format.property_crc import has_property_crc
-from storage.format.record import decode_record, encode_for_batch, encode_record
+from storage.format.record import (
+    Verdict,
+    check_record,
+    decode_record,
+    encode_for_batch,
+    encode_record,
+)
 from storage.kernels import client_records, columns, scan
 from storage.kernels.columns import Stop, new_rows
 
@@ -17,8 +23,9 @@ PIECES = st.sampled_from(
     (
         b"\x01", b"\x02", b"\x01", b"\x02", b"TAGS\x01", b"KEYS\x01", b"UNIQ_KEY\x01", b"DELAY\x01",
         b"INNER_MULTI_DISPATCH\x01", b"PGROUP\x01", b"__RMQ.TRANSIENT.a\x01", b"0", b"3", b"|",
-        b"v" * 7, b"v" * 29, b"v" * 61, b"v" * 64, b"v" * 130, "\u65e5\U0001f600".encode(), b"\xff",
-        b"__CRC32#\x010123456789\x02", b"__CRC32#\x01012\x0245\x01789\x02",
+        b"\x00", b"__CRC33#\x0101234\x0d6789\x02", b"__CRC32#\x010123456789\x02",
+        b"__CRC32#\x01012\x0245\x01789\x02", b"v" * 7, b"v" * 29, b"v" * 61, b"v" * 64,
+        b"v" * 130, "\u65e5\U0001f600".encode(), b"\xff",
     )
 )  # fmt: skip
 BLOCKS = st.lists(PIECES, max_size=24).map(b"".join)
@@ -59,9 +66,11 @@ def told_by(data: bytes, row: list[int]) -> dict[str, object]:
     }
 
 
-def stop_of(block: bytes) -> Stop:
-    """The stop of a client's property block, found by splitting it."""
-    if has_property_crc(block):
+def stop_of(data: bytes) -> Stop:
+    """The stop of a client's record by its property block, found by splitting it."""
+    block = decode_record(data).properties_block
+    trailed = has_property_crc(block)
+    if trailed:
         block = block[:-20]
     try:
         block.decode()
@@ -77,7 +86,10 @@ def stop_of(block: bytes) -> Stop:
             return Stop.DELAY
         if name == b"TAGS" and b"|" in value:
             return Stop.TAG
-    return Stop.END
+    ends_well = (
+        not block or block.endswith(b"\x02") if trailed else check_record(data) is Verdict.GOOD
+    )
+    return Stop.END if ends_well else Stop.PROPERTIES
 
 
 @given(BLOCKS)
@@ -100,7 +112,7 @@ def test_a_clients_block_of_any_shape_is_judged_and_told(block: bytes, reserve: 
 
     count, _, stop = client_records.validate_batch(as_array(data), rows)
 
-    assert Stop(stop) is stop_of(whole)
+    assert Stop(stop) is stop_of(data)
     assert count == (stop == Stop.END)
     if stop == Stop.END:
         assert told_by(data, rows[0].tolist()) == found_in(whole)
