@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from penstock.errors import (
     DeadlineExceeded,
@@ -21,6 +21,8 @@ from storage.clock import Clock
 T = TypeVar("T")
 Plan = Generator["Call[Any]", Any, T]
 """An operation of several calls: it yields each, is sent its result, and returns a value."""
+_LEFT_MIN_S: Final = 0.001
+_LEFT_TO_PRODUCE_MIN_S: Final = 0.1  # an attempt that is cut off leaves open whether it has stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Attempts:
 
     def remaining_s(self) -> float:
         """Return how much of the deadline is left for the next attempt."""
-        return max(0.001, self._deadline - self._clock.monotonic())
+        return max(_LEFT_MIN_S, self._deadline - self._clock.monotonic())
 
     def after(self, error: RpcError) -> float:
         """Return the seconds to wait before another attempt, or raise what the call failed with."""
@@ -63,12 +65,14 @@ class Attempts:
         elapsed_s = self._clock.monotonic() - self._began
         delay_ms = self._policy.delay_ms(failure, self._call.repeat, self._count, elapsed_s)
         self._count += 1
-        if delay_ms is not None and delay_ms / 1000 < self.remaining_s() - 0.001:
+        duplicates = self._call.repeat is Repeat.DUPLICATES
+        left_min_s = _LEFT_TO_PRODUCE_MIN_S if duplicates else _LEFT_MIN_S
+        if delay_ms is not None and delay_ms / 1000 < self.remaining_s() - left_min_s:
             failure.__cause__ = error if isinstance(error, BaseException) else None
             self._previous = failure
             return delay_ms / 1000
         failure.__cause__ = error if isinstance(error, BaseException) else None
-        if self._call.repeat is Repeat.DUPLICATES:
+        if duplicates:
             raise produce_error(failure)
         if isinstance(failure, DeadlineExceeded) and self._previous is not None:
             raise self._previous  # says more than that the last attempt had too little time

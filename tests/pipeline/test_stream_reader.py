@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import real_processes
 from engine_store import small_config
 from golden import CLEAN, KILLED, golden_copy, golden_store
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -30,6 +31,7 @@ from pyspark.sql.types import (
 )
 from stream_query import Query, Row, through_json
 
+from pipeline import places
 from pipeline.errors import DataLost, InvalidOption, NotAStore, WrongCheckpoint
 from pipeline.options import parse_options
 from pipeline.plan import StorePlan, plan_messages
@@ -564,16 +566,25 @@ def test_an_idle_store_is_not_listed(
     put(live, "t", 0, 5)
     query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
     query.drain()
-    threading.Event().wait(0.3)  # the timed flush moves the page once more
-    query.drain()
+    walks: list[str] = []
 
-    def fail(*_: Any) -> Any:
-        raise AssertionError("walked over a directory")
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                walks.append(name)
+            return function(*arguments)
 
-    monkeypatch.setattr(os, "scandir", fail)
-    monkeypatch.setattr("pipeline.places.read_at", fail)
-    for _ in range(10):
-        assert query.step() is None
+        return call
+
+    def is_idle() -> bool:
+        walks.clear()
+        assert [query.step() for _ in range(10)] == [None] * 10
+        return not walks
+
+    monkeypatch.setattr(os, "scandir", noted("directory", os.scandir))
+    monkeypatch.setattr("pipeline.places.read_at", noted("queue", places.read_at))
+    query.step()
+    real_processes.until(is_idle)  # the timed flush moves the page once more
     monkeypatch.undo()
     put(live, "t", 0, 1)
     assert query.step() == queue_rows("t", 0, 5, 6)

@@ -198,12 +198,13 @@ def test_nobody_waits_at_the_end_when_nothing_is_pending(
     services.indexer.WaitIndexed(indexer_pb2.WaitIndexedRequest(commit_offset=end), timeout=20)
     request = reader_pb2.PullRequest(topic=topic, queue_offset=stored.queue_offset + 1)
     services.reader.Pull(request, timeout=20)
-    took_s = []
-    for _ in range(20):
+
+    def seconds() -> float:
         began = time.monotonic()
         assert services.reader.Pull(request, timeout=20).status == reader_pb2.OFFSET_OVERFLOW_ONE
-        took_s.append(time.monotonic() - began)
-    assert min(took_s) < INDEX_DELAY_S / 2
+        return time.monotonic() - began
+
+    assert any(seconds() < INDEX_DELAY_S / 2 for _ in range(200))  # a busy machine needs some
 
 
 def test_a_caller_s_deadline_is_kept(
