@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from storage.batch_queues import refuse_batch_topics
 from storage.engine import Engine
 from storage.errors import NotAStore
 from storage.files.directory_lock import DirectoryLock, LockRole
@@ -70,6 +71,8 @@ def _recover_and_wire(
     lock: DirectoryLock, waits_for_files: bool,
 ) -> Engine:  # fmt: skip
     settings = load_settings(filesystem, paths)
+    topics = TopicTable(filesystem, paths.config)
+    refuse_batch_topics(filesystem, paths, topics)
     config = effective_config(filesystem, paths, config, settings)
     for path in (paths.commit_log, paths.consume_queue, paths.config):
         filesystem.make_directory(path)
@@ -79,7 +82,6 @@ def _recover_and_wire(
         durable = durable._replace(trusted=False)
     if not settings.present:
         settings = save_settings(filesystem, paths, settings, config)
-    topics = TopicTable(filesystem, paths.config)
     files = MappedFileQueue(
         filesystem,
         paths.commit_log,

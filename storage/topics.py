@@ -25,6 +25,8 @@ PERM_READ: Final = 4
 QUEUE_COUNT_MAX: Final = 65_536
 TOPICS_FILE: Final = "topics.json"
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
+QUEUE_TYPE: Final = "queue.type"
+BATCH_QUEUES: Final = "BatchCQ"
 
 _DEFAULT_FIELDS: Final[Mapping[str, object]] = MappingProxyType(
     {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
@@ -51,6 +53,11 @@ class TopicConfig:
     def writable(self) -> bool:
         """Return whether the permission bits allow appending."""
         return bool(self.perm & PERM_WRITE)
+
+    @property
+    def has_batch_queues(self) -> bool:
+        """Return whether a broker keeps the topic's queues in the form that we do not."""
+        return self.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
 
     def to_json(self) -> dict[str, object]:
         """Return the topic in a broker's shape."""
@@ -154,7 +161,7 @@ class TopicTable:
             name=name,
             read_queue_count=_checked_queue_count(queue_count),
             write_queue_count=queue_count,
-            attributes=dict(attributes),
+            attributes=_checked_attributes(attributes),
         )
         self._store(name, topic, now_ms=now_ms)
         return topic
@@ -180,7 +187,8 @@ class TopicTable:
                 raise InvalidMessage("perm", f"must lie between 0 and 7, not {perm}")
             topic = replace(topic, perm=perm)
         if attributes:
-            topic = replace(topic, attributes={**topic.attributes, **attributes})
+            checked = _checked_attributes(attributes)
+            topic = replace(topic, attributes={**topic.attributes, **checked})
         self._store(name, topic, now_ms=now_ms)
         return topic
 
@@ -215,3 +223,11 @@ def _checked_queue_count(queue_count: int) -> int:
             "queue_count", f"must lie between 1 and {QUEUE_COUNT_MAX}, not {queue_count}"
         )
     return queue_count
+
+
+def _checked_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
+    if attributes.get(QUEUE_TYPE) == BATCH_QUEUES:
+        raise InvalidMessage(
+            "attributes", f"{QUEUE_TYPE} {BATCH_QUEUES} is not supported; leave it out"
+        )
+    return dict(attributes)

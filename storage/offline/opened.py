@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from storage.batch_queues import batch_topics
 from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.durable_positions import DurableIndex, DurablePositions
@@ -26,6 +27,7 @@ from storage.positions import CheckpointFile, Role
 from storage.queue_table import QueueTable
 from storage.reader import StoreReader
 from storage.recovery import Recovered, recover
+from storage.topics import TopicTable
 
 NO_INDEX: Final = DurableIndex(False, False, b"", 0, 0, bytes(40))
 
@@ -78,9 +80,11 @@ def open_offline(
     durable, durable_index = _durable(filesystem, paths)
     files = MappedFileQueue(filesystem, paths.commit_log, file_size=config.commit_log_file_size)
     queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
+    unqueued = batch_topics(filesystem, paths, TopicTable(filesystem, paths.config))
     recovered = recover(
         files, queues, durable,
         abort_found=abort_found, unflushed_bytes_max=config.unflushed_bytes_max,
+        deleted_topics=dict.fromkeys(unqueued, files.end_offset),
     )  # fmt: skip
     catch_up(
         filesystem,
