@@ -6,35 +6,23 @@ import base64
 import binascii
 import json
 import os
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import Session, counted, read_lines, session_of
+from cli.line_ranges import LineRanges
+from cli.pub_lines import ALL_LINES, Outgoing, send_lines
+from cli.session import Session, read_lines, session_of
 from cli.topics import name_values
 
 if TYPE_CHECKING:
     from penstock import Client
 
 PANEL: Final = "Topics and messages"
-PROGRESS_STEP: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A message as the command line was given it."""
-
-    body: bytes
-    keys: tuple[str, ...] = ()
-    tag: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    queue_id: int | None = None
-    unique_key: str = ""
+Numbered = tuple[int, Outgoing]
 
 
 def register(app: typer.Typer) -> None:
@@ -67,6 +55,14 @@ def pub(
             help="One JSON object a line: body (text, or any JSON), keys, tag, properties, queue.",
         ),
     ] = None,
+    only: Annotated[
+        str,
+        typer.Option(
+            metavar="LINES",
+            help="Of --lines or --json-lines only these, such as 17,40-99,5000-: to go on after a"
+            " failure, which names them.",
+        ),
+    ] = "",
     file: Annotated[Path | None, typer.Option(help="File that is the body of one message.")] = None,
 ) -> None:
     """Store one message, or one a line; --key, --tag and so on apply to all that name none."""
@@ -74,15 +70,32 @@ def pub(
     given = [source for source in (body, lines, json_lines, file) if source is not None]
     if len(given) != 1:
         raise CommandFailed("give one of BODY, --file, --lines and --json-lines", ExitCode.USAGE)
+    source = lines if json_lines is None else json_lines
+    if only and source is None:
+        raise CommandFailed("--only LINES needs --lines or --json-lines", ExitCode.USAGE)
+    wanted = _ranges(only) if only else ALL_LINES
     common = Outgoing(b"", tuple(key or ()), tag, name_values(properties, "--property"), queue)
     with session.client() as client:
-        if lines is not None:
-            _stream(session, client, topic, _of_lines(lines, common))
-        elif json_lines is not None:
-            _stream(session, client, topic, _of_json_lines(json_lines, common))
+        if source is not None:
+            numbered: Iterable[tuple[int, bytes]] = enumerate(read_lines(source), start=1)
+            if only:
+                numbered = wanted.select(numbered)
+            messages = (
+                _of_lines(numbered, common)
+                if json_lines is None
+                else _of_json_lines(source, numbered, common)
+            )
+            send_lines(session, client, topic, messages, wanted)
         else:
             content = file.read_bytes() if file is not None else os.fsencode(body or "")
             _one(session, client, topic, content, common)
+
+
+def _ranges(text: str) -> LineRanges:
+    try:
+        return LineRanges.parse(text)
+    except ValueError as error:
+        raise CommandFailed(f"--only: {error}", ExitCode.USAGE) from None
 
 
 def _one(session: Session, client: Client, topic: str, body: bytes, common: Outgoing) -> None:
@@ -109,52 +122,22 @@ def _one(session: Session, client: Client, topic: str, body: bytes, common: Outg
     )
 
 
-def _stream(session: Session, client: Client, topic: str, messages: Iterator[Outgoing]) -> None:
-    began = time.monotonic()
-    count = 0
-    with session.progress("storing", None) as advance, client.producer() as producer:
-        try:
-            for message in messages:
-                if not count:
-                    client.queue_count(topic)  # a producer would wait longer for its writer
-                producer.send(
-                    topic,
-                    message.body,
-                    keys=message.keys,
-                    tag=message.tag,
-                    properties=message.properties,
-                    queue_id=message.queue_id,
-                    unique_key=message.unique_key,
-                )
-                count += 1
-                if count % PROGRESS_STEP == 0:
-                    advance(PROGRESS_STEP)
-        except CommandFailed as bad_line:
-            producer.flush()
-            raise CommandFailed(
-                f"{bad_line}; stored from the lines before it: {count:,}", bad_line.code
-            ) from bad_line
-        producer.flush()
-        advance(count % PROGRESS_STEP)
-    seconds = time.monotonic() - began
-    session.say(
-        f"stored [cyan]{counted(count, 'message')}[/] in {seconds:.2f} s"
-        f" ({count / seconds:,.0f}/s)",
-        {"stored": count, "seconds": round(seconds, 3)},
-    )
+def _of_lines(lines: Iterable[tuple[int, bytes]], common: Outgoing) -> Iterator[Numbered]:
+    for number, line in lines:
+        yield (
+            number,
+            Outgoing(line, common.keys, common.tag, common.properties, common.queue_id),
+        )
 
 
-def _of_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:
-    for line in read_lines(path):
-        yield Outgoing(line, common.keys, common.tag, common.properties, common.queue_id)
-
-
-def _of_json_lines(path: str, common: Outgoing) -> Iterator[Outgoing]:
-    for number, line in enumerate(read_lines(path), start=1):
+def _of_json_lines(
+    path: str, lines: Iterable[tuple[int, bytes]], common: Outgoing
+) -> Iterator[Numbered]:
+    for number, line in lines:
         if not line.strip():
             continue
         try:
-            yield _message(json.loads(line), common)
+            yield number, _message(json.loads(line), common)
         except json.JSONDecodeError as error:
             raise CommandFailed(
                 f"{path}, line {number}, column {error.colno}: {error.msg}", ExitCode.USAGE

@@ -55,20 +55,20 @@ class Handle:
         Raises UnknownOutcome if it may have been stored, DeadlineExceeded if the wait took longer
         than ``timeout_s`` (the message is still on its way then).
         """
-        outcome = self._outcome(timeout_s)
+        self._wait(timeout_s)
+        outcome = self._batch.outcome(self._index)
         if isinstance(outcome, Stored):
             return outcome
         raise outcome
 
     def exception(self, timeout_s: float | None = None) -> PenstockError | None:
         """Wait for the outcome: return the error, None if the message is stored."""
-        outcome = self._outcome(timeout_s)
-        return None if isinstance(outcome, Stored) else outcome
+        self._wait(timeout_s)
+        return self._batch.failure(self._index)
 
-    def _outcome(self, timeout_s: float | None) -> Stored | PenstockError:
+    def _wait(self, timeout_s: float | None) -> None:
         if not self._batch.done and not self._producer.wait_done(self._batch, timeout_s):
             raise DeadlineExceeded(f"no outcome within {timeout_s} s")
-        return self._batch.outcome(self._index)
 
 
 class Producer:

@@ -112,12 +112,19 @@ class Batch:
         parts = [self.records[i] for i in self.live()] if self.dropped else self.records
         return frame_batch_parts(parts, self.size)
 
-    def outcome(self, index: int) -> Stored | PenstockError:
-        """Return what became of one record of a batch that is done."""
+    def failure(self, index: int) -> PenstockError | None:
+        """Return why one record of a batch that is done is not stored, None if it is."""
         if index in self.dropped:
             return self.dropped[index]
-        if self.stored is None:
-            return self.error or ServiceFailed("the batch ended without an answer")
+        if self.stored is not None:
+            return None
+        return self.error or ServiceFailed("the batch ended without an answer")
+
+    def outcome(self, index: int) -> Stored | PenstockError:
+        """Return what became of one record of a batch that is done."""
+        if (error := self.failure(index)) is not None:
+            return error
+        assert self.stored is not None
         first = self.stored.commit_offset
         contiguous = self.stored.end_commit_offset - first == self.size
         rank = index - sum(dropped < index for dropped in self.dropped)

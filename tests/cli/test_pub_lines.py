@@ -1,0 +1,128 @@
+"""`pub --lines` when not all goes well: which lines are stored, which are not, and how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from fake_penstock import FakePenstock
+from hypothesis import given
+from hypothesis import strategies as st
+from run_cli import json_lines, penstock
+from typer.testing import Result
+
+from cli.failures import CommandFailed, ExitCode
+from cli.line_ranges import LineRanges
+from cli.pub_lines import Outgoing, send_lines
+from cli.session import Session
+from penstock.v1 import common_pb2
+
+BODIES = [b"%d" % n * 600_000 for n in range(1, 6)]  # two do not fit into one frame of the stream
+READ_ONLY = common_pb2.Failure(
+    code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message="a sync failed", record_index=-1
+)
+
+
+@pytest.fixture(name="fake")
+def _fake() -> Iterator[FakePenstock]:
+    fake = FakePenstock()
+    fake.store.topics["orders"] = 1
+    yield fake
+    fake.stop()
+
+
+def pub(fake: FakePenstock, *arguments: str) -> Result:
+    addresses = [f"--{name}={address}" for name, address in fake.addresses.items()]
+    lines = ("pub", "orders", "--queue", "0", "--lines", "-")
+    return penstock(*addresses, *lines, *arguments, stdin=b"\n".join(BODIES))
+
+
+def test_lines_of_which_nobody_knows_are_named(fake: FakePenstock) -> None:
+    """The stream breaks behind line 2: it alone is in doubt, and all behind it are stored."""
+    fake.store.stream_breaks.append(2)
+    broken = pub(fake, "--json")
+
+    assert broken.exit_code == ExitCode.UNREACHABLE
+    assert len(broken.stderr.splitlines()) == 1
+    assert "line 2: " in broken.stderr
+    assert "5 lines sent, 4 stored; 1 stored or not: --only 2\n" in broken.stderr
+    told = json_lines(broken)[0]
+    assert told.pop("seconds") >= 0
+    assert told == {
+        "stored": 4,
+        "sent": 5,
+        "first_not_acknowledged": 2,
+        "not_stored_lines": "",
+        "unknown_lines": "2",
+    }
+    assert fake.store.bodies("orders", 0) == BODIES
+
+
+def test_what_is_certainly_not_stored_can_be_sent_again(fake: FakePenstock) -> None:
+    """After a refusal the lines it names are those missing: sent again each is there once."""
+    fake.store.frame_faults.extend([None, READ_ONLY])
+    refused = pub(fake, "--json")
+    told = json_lines(refused)[0]
+
+    assert refused.exit_code == ExitCode.REFUSED
+    assert told["first_not_acknowledged"] == 2
+    assert f"send again: --only {told['not_stored_lines']}\n" in refused.stderr
+    assert told["unknown_lines"] == ""
+    assert len(fake.store.bodies("orders", 0)) == told["stored"] < len(BODIES)
+    again = pub(fake, "--only", told["not_stored_lines"])
+    assert again.exit_code == ExitCode.DONE, again.stderr
+    assert sorted(fake.store.bodies("orders", 0)) == BODIES
+
+
+def test_an_interrupted_run_says_how_to_go_on(fake: FakePenstock) -> None:
+    """Ctrl-C: what was sent has its outcome, and the rest is named by its first line."""
+
+    def lines() -> Iterator[tuple[int, Outgoing]]:
+        yield 1, Outgoing(b"a", queue_id=0)
+        yield 2, Outgoing(b"b", queue_id=0)
+        raise KeyboardInterrupt
+
+    session = Session(**fake.addresses)
+    with session.client() as client, pytest.raises(CommandFailed) as stopped:
+        send_lines(session, client, "orders", lines())
+
+    assert stopped.value.code == ExitCode.INTERRUPTED
+    assert str(stopped.value) == (
+        "interrupted; 2 lines sent, 2 stored; not stored, send again: --only 3-"
+    )
+    assert fake.store.bodies("orders", 0) == [b"a", b"b"]
+
+
+@given(st.sets(st.integers(1, 60)))
+def test_lines_named_as_ranges_are_those_lines(numbers: set[int]) -> None:
+    """Written, read back and selected they are the same; `behind` and `then` cut and join."""
+    ranges = LineRanges.of(numbers)
+    lines = [(number, str(number)) for number in range(1, 70)]
+
+    if numbers:
+        assert LineRanges.parse(str(ranges)) == ranges
+    assert [number for number, _ in ranges.select(lines)] == sorted(numbers)
+    behind = ranges.behind(30)
+    assert behind == LineRanges.of(n for n in numbers if n > 30)
+    assert LineRanges.of(n for n in numbers if n <= 30).then(behind) == ranges
+
+
+@pytest.mark.parametrize("text", ["x", "0", "5-3", "3,2", "1-,5", "1,,2", "-5", "１"])
+def test_what_is_no_list_of_lines_is_refused(text: str) -> None:
+    result = penstock("pub", "orders", "--lines", "-", f"--only={text}", stdin="a")
+
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr.startswith("penstock: --only: ")
+
+
+def test_only_the_wanted_lines_are_read() -> None:
+    """Nothing is read behind the last of them: it may not have been written yet."""
+
+    def lines() -> Iterator[tuple[int, str]]:
+        yield from ((number, "x") for number in range(1, 8))
+        raise AssertionError
+
+    selected = [number for number, _ in LineRanges.parse("2,4-5,7").select(lines())]
+
+    assert selected == [2, 4, 5, 7]
