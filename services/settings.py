@@ -313,7 +313,7 @@ def load(
         # A setting that may be a word or a size has an error for each; the last says what a size is.
         same = [each for each in errors if each["loc"][:1] == errors[0]["loc"][:1]]
         first = same[-1]
-        flag = "--" + name.replace("_", "-")
+        given_as = _given_as(name, arguments, values, path)
         problem = str(first["msg"]).removeprefix("Value error, ")
         if str(first["type"]).startswith("byte_size"):
             words = [each["ctx"]["expected"] for each in same if each["type"] == "literal_error"]
@@ -321,10 +321,22 @@ def load(
             problem = f"{str(first['input'])!r} is no size: give {sizes}"
         if first["type"] == "missing":
             problem = f"is needed (or {ENV_PREFIX}{name.upper()})"
-        _exit(prog, f"{flag}: {problem}")
+        _exit(prog, f"{given_as}: {problem}")
     except SettingsError as error:
         problem = str(error).splitlines()[0].removeprefix("error parsing CLI: ")
         _exit(prog, f"{problem}; see {prog} --help")
+
+
+def _given_as(
+    name: str, arguments: Sequence[str], values: Mapping[str, Any], path: Path | None
+) -> str:
+    """Return the flag, variable or line of the file that a setting has its value from."""
+    flag, variable = "--" + name.replace("_", "-"), ENV_PREFIX + name.upper()
+    if any(argument.partition("=")[0] == flag for argument in arguments):
+        return flag
+    if os.environ.get(variable):  # noqa: TID251  the one reader
+        return variable
+    return f"settings file {path}: {name}" if name in values else flag
 
 
 def _config_path(arguments: Sequence[str]) -> Path | None:

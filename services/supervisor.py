@@ -15,18 +15,17 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from pydantic import BaseModel
-
 from services.listening import CannotListen, check_free
 from services.settings import (
     IndexerSettings,
+    ListenSettings,
     ReaderSettings,
     ServeSettings,
     WriterSettings,
     load,
 )
 
-SERVICES: Final[dict[str, type[BaseModel]]] = {
+SERVICES: Final[dict[str, type[ListenSettings]]] = {
     "writer": WriterSettings,
     "reader": ReaderSettings,
     "indexer": IndexerSettings,
@@ -43,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = load(ServeSettings, argv, prog="penstock serve")
     try:
         settings.store_config()
+        for service, kind in SERVICES.items():  # before any of them makes anything
+            load(kind, child_arguments(service, settings), prog="penstock serve")
     except ValueError as error:
         sys.stderr.write(f"penstock serve: {error}" + "\n")
         return 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services import memory
+from services import memory, supervisor
 from services.settings import (
     IndexerSettings,
     ProcessSettings,
@@ -67,6 +67,45 @@ def test_wrong_flags_are_told_in_one_line(
         settings(*flags)
     assert caught.value.code == 2
     assert capsys.readouterr().err == f"penstock writer: {problem}\n"
+
+
+def test_a_wrong_value_is_told_by_what_gave_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text("flush_interval_ms = 0\n")
+    given: list[tuple[str, ...]] = [("--config", str(file)), (), ("--flush-interval-ms", "0")]
+    for flags in given:
+        if flags != given[0]:
+            monkeypatch.setenv("PENSTOCK_FLUSH_INTERVAL_MS", "0")
+        with pytest.raises(SystemExit):
+            settings(*flags)
+    named = [
+        line.removeprefix("penstock writer: ") for line in capsys.readouterr().err.splitlines()
+    ]
+    assert [line.rpartition(": ")[0] for line in named] == [
+        f"settings file {file}: flush_interval_ms",
+        "PENSTOCK_FLUSH_INTERVAL_MS",
+        "--flush-interval-ms",
+    ]
+
+
+@pytest.mark.parametrize("variable", ["PULL_BYTES_MAX", "STORE_WAIT_SECONDS", "STREAM_BATCHES_MAX"])
+def test_serve_makes_nothing_with_a_wrong_setting_of_one_service(
+    variable: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is told in one line before any service starts, and the store is not made."""
+    monkeypatch.setenv(f"PENSTOCK_{variable}", "x")
+    with pytest.raises(SystemExit) as caught:
+        supervisor.main(["--store", str(tmp_path / "store")])
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"penstock serve: PENSTOCK_{variable}: ")
+    assert len(told.splitlines()) == 1
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_misspelt_name_in_the_file_is_an_error(
