@@ -28,7 +28,7 @@ def offsets(
         typer.Option(metavar="QUEUE=OFFSET", help="Set the group's offset in a queue of --topic."),
     ] = None,
 ) -> None:
-    """Show what consumer groups have committed and how far they lag."""
+    """Show what consumer groups have committed and how far they lag; exit code 8 if GROUP has not."""
     session = session_of(context)
     with session.client() as client:
         if reset is not None:
@@ -50,8 +50,10 @@ def offsets(
             for name in groups
             for each in client.offsets(name, topic)
         ]
-    who = f"group {group}" if group else "no group"
-    session.show(rows, empty=f"{who} has committed {'nothing' if group else 'anything'}")
+    if group and not rows:
+        where = f" in topic {topic}" if topic else ""
+        raise CommandFailed(f"group {group} has committed nothing{where}", ExitCode.NOT_FOUND)
+    session.show(rows, empty="no group has committed anything")
 
 
 def status(context: typer.Context) -> None:

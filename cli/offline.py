@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import Session, print_json, session_of
+from cli.session import Session, counted, print_json, session_of
 
 PANEL: Final = "Offline, read only"
 SEVERITY_STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "damage": "red"}
@@ -52,10 +52,7 @@ def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> Non
     for line in lines:
         kind = str(line.get("type", "?"))
         if not console.is_terminal:  # rich takes a quarter of a millisecond a line
-            fields = _fields(line)
-            if len(fields) > console.width:
-                fields = fields[: console.width - 1] + "…"
-            sys.stdout.write(f"{kind:<15} {fields}\n")
+            sys.stdout.write(f"{kind:<15} {_fields(line)}\n")
             continue
         console.print(f"{kind:<15}", style=KIND_STYLES.get(kind, "cyan"), end=" ")
         console.print(_fields(line), markup=False, overflow="ellipsis", no_wrap=True, crop=True)
@@ -82,8 +79,12 @@ def ask(
     questions: Annotated[Path, typer.Argument(help="JSON list of questions; see docs/format.md.")],
     spec: Spec = None,
 ) -> None:
-    """Answer questions about a store as a broker would: pulls, keys, ids, times. Prints JSON."""
+    """Answer questions about a store as a broker would: pulls, keys, ids, times. Prints JSON.
+
+    Exit code 2 if some of them are no questions; the others are answered all the same.
+    """
     from storage.offline import ask as answers_of
+    from storage.offline.ask import problem_of
 
     asked = read_json(questions)
     if not isinstance(asked, list) or not all(isinstance(question, dict) for question in asked):
@@ -92,12 +93,16 @@ def ask(
     if session_of(context).as_json:
         for answer in answers:
             print_json(answer)
-        return
-    sys.stdout.write("[\n")
-    for number, answer in enumerate(answers, start=1):
-        text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-        sys.stdout.write(text + (",\n" if number < len(answers) else "\n"))
-    sys.stdout.write("]\n")
+    else:
+        _print_list(answers)
+    wrong = [
+        f"number {number}: {problem}"
+        for number, each in enumerate(answers, start=1)
+        if (problem := problem_of(each["question"], each["answer"]))
+    ]
+    if wrong:
+        told = f"{len(wrong)} of {counted(len(answers), 'question')} cannot be asked: {wrong[0]}"
+        raise CommandFailed(f"{questions}: {told}", ExitCode.USAGE)
 
 
 def existing(directory: Path) -> Path:
@@ -124,6 +129,14 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CommandFailed(f"{path}: not JSON: {error}", ExitCode.USAGE) from error
+
+
+def _print_list(values: list[dict[str, Any]]) -> None:
+    sys.stdout.write("[\n")
+    for number, value in enumerate(values, start=1):
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        sys.stdout.write(text + (",\n" if number < len(values) else "\n"))
+    sys.stdout.write("]\n")
 
 
 def _fields(line: dict[str, Any]) -> str:

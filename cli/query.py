@@ -38,7 +38,7 @@ def query(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Stored until.")] = None,
     most: Annotated[int, typer.Option("--max", "-n", min=0, help="At most so many; 0: all.")] = 64,
 ) -> None:
-    """Find messages by key."""
+    """Find messages by key; exit code 8 if there are none."""
     session = session_of(context)
     begin_ms = parse_time_ms(since)
     end_ms = None if until is None else parse_time_ms(until)
@@ -59,7 +59,8 @@ def query(
             for damage in damaged:
                 print_json(damage_json(damage, topic=topic))
         else:
-            session.show(record_rows(records), empty=f"no message of {topic} has the key {key}")
+            if records:
+                session.show(record_rows(records))
             for damage in damaged:
                 session.console(sys.stderr).print(
                     f"[red]damaged[/] commit offset {damage.commit_offset}: {damage.reason}"
@@ -67,7 +68,7 @@ def query(
     if damaged:
         raise typer.Exit(ExitCode.DAMAGED)
     if not records:
-        raise typer.Exit(ExitCode.NOT_FOUND)
+        raise CommandFailed(f"no message of {topic} has the key {key}", ExitCode.NOT_FOUND)
 
 
 def message(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 10.0
 UNREACHABLE_S_MAX = 1.5  # somebody looks on; long enough for a service that is being restarted
-PIPE_WIDTH = 160  # columns of a table that does not go to a terminal
+PIPE_WIDTH = 1_000_000  # columns where there is no terminal: nothing is cut or folded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,19 @@ from storage.time_search import Boundary, as_a_broker
 BYTES_MAX: Final = 128 << 20
 UNKNOWN_TIME: Final = -1
 NEGATIVE: Final = "IllegalArgumentException"  # what a broker throws at a negative length
+NEEDED_FIELDS: Final = {
+    "offsetByTime": ("topic", "timestamp"),
+    "key": ("topic", "key", "max", "begin", "end"),
+    "id": ("msgId",),
+    "offset": ("offset",),
+    "get": ("topic", "offset", "max"),
+    "minOffset": ("topic",),
+    "maxOffset": ("topic",),
+    "earliestTime": (),
+    "storeTime": ("topic", "offset"),
+    "commitLogOffset": ("topic", "offset"),
+}
+_WRONG_VALUES: Final = frozenset(kind.__name__ for kind in (KeyError, TypeError, ValueError))
 ID_FIELDS: Final = ("topic", "queueId", "queueOffset", "recordCrc32", "undecodable")
 
 
@@ -45,6 +58,17 @@ def ask(
         answerer = _Answerer(store)
         for question in questions:
             yield {"question": question, "answer": answerer.answer(question)}
+
+
+def problem_of(question: Line, answer: Line) -> str:
+    """Return why what was asked is no question; empty where a broker would take it for one."""
+    kind = str(question.get("kind"))
+    if kind not in NEEDED_FIELDS:
+        return f"there is no kind {kind!r}, but {', '.join(sorted(NEEDED_FIELDS))}"
+    if missing := [name for name in NEEDED_FIELDS[kind] if name not in question]:
+        return f"kind {kind!r} needs {', '.join(missing)}"
+    # What a broker throws has other names.
+    return "a field has a wrong value" if answer.get("error") in _WRONG_VALUES else ""
 
 
 class _Thrown(Exception):

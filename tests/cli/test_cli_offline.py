@@ -38,11 +38,14 @@ def test_dump_prints_json_lines_of_every_kind() -> None:
 
 
 def test_dump_for_people_is_one_line_a_thing() -> None:
-    """Without --json there are as many lines, each beginning with its kind."""
-    machine = penstock("dump", golden_store("slow"), "--json").stdout.splitlines()
+    """Without --json there are as many lines, each beginning with its kind, and none is cut."""
+    lines = json_lines(penstock("dump", golden_store("slow"), "--json"))
     human = penstock("dump", golden_store("slow")).stdout.splitlines()
 
-    assert [line.split()[0] for line in human] == [json.loads(line)["type"] for line in machine]
+    assert [line.split()[0] for line in human] == [line["type"] for line in lines]
+    for shown, line in zip(human, lines, strict=True):
+        assert all(str(value) in shown for value in line.values())
+    assert max(map(len, human)) > 160
 
 
 def test_ask_prints_the_answers_as_a_json_list() -> None:
@@ -53,6 +56,26 @@ def test_ask_prints_the_answers_as_a_json_list() -> None:
 
     assert [answer["question"] for answer in answers] == [each["question"] for each in expected]
     assert [answer["answer"] for answer in answers] == [each["answer"] for each in expected]
+
+
+def test_what_cannot_be_asked_is_named_and_the_others_are_answered(tmp_path: Path) -> None:
+    """Exit code 2 and one line; what a broker throws at is a question and no mistake."""
+    file = tmp_path / "questions.json"
+    thrown = {"kind": "key", "topic": "t", "key": "k", "max": -1, "begin": 0, "end": 1}
+    good = {"kind": "maxOffset", "topic": "t"}
+    for wrong, told in (
+        ({"kind": "maxOfset"}, "1 of 3 questions cannot be asked: number 3: there is no kind"),
+        ({"kind": "get", "topic": "t", "max": 1}, "number 3: kind 'get' needs offset\n"),
+        ({"kind": "offset", "offset": "x"}, "number 3: a field has a wrong value\n"),
+    ):
+        file.write_text(json.dumps([thrown, good, wrong]))
+        result = penstock("ask", golden_store("slow"), file)
+        assert result.exit_code == ExitCode.USAGE
+        assert told in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        assert [each["question"] for each in json.loads(result.stdout)] == [thrown, good, wrong]
+    file.write_text(json.dumps([thrown, good]))
+    assert penstock("ask", golden_store("slow"), file).exit_code == ExitCode.DONE
 
 
 def test_doctor_finds_a_broker_s_clean_store_sound() -> None:

@@ -76,11 +76,18 @@ def test_a_message_is_found_by_its_ids_and_by_its_keys(run: Penstock, topic: str
     assert "needle" in run("query", topic, "needle").stdout
 
 
-def test_a_query_that_finds_nothing_says_so(run: Penstock, topic: str) -> None:
-    """Exit code 8, nothing on stdout with --json."""
-    found = run("query", topic, "no-such-key", "--json")
-
-    assert (found.exit_code, found.stdout) == (ExitCode.NOT_FOUND, "")
+def test_who_finds_nothing_says_so(run: Penstock, topic: str) -> None:
+    """A key, or a group: exit code 8, a line on stderr and nothing on stdout."""
+    for command, told in (
+        (("query", topic, "no-such-key"), f"no message of {topic} has the key no-such-key"),
+        (("offsets", "nobody"), "group nobody has committed nothing"),
+        (("offsets", "nobody", "--topic", topic), f"nobody has committed nothing in topic {topic}"),
+    ):
+        for more in ((), ("--json",)):
+            found = run(*command, *more)
+            assert (found.exit_code, found.stdout) == (ExitCode.NOT_FOUND, "")
+            assert len(found.stderr.splitlines()) == 1
+            assert told in found.stderr
 
 
 def test_lines_of_stdin_become_messages_in_their_order(run: Penstock, topic: str) -> None:
@@ -149,7 +156,7 @@ def test_a_bad_json_line_is_named(run: Penstock, topic: str, line: str, problem:
     assert result.exit_code == ExitCode.USAGE
     assert "line 2" in result.stderr
     assert problem in result.stderr
-    assert "before it: 1\n" in result.stderr
+    assert "1 line sent, 1 stored; not stored, send again: --only 2-\n" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
