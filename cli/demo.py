@@ -289,6 +289,7 @@ def run(*, stay: bool, spark: bool) -> int:
         if spark:
             read_with_spark(demo, store, home, TOPIC)
         leave = stay and not demo.failures
+        console.print(f"\nAll of it took {time.monotonic() - began:.1f} s.")
         if leave:
             print_invitation(console, services, home)
     finally:
@@ -296,7 +297,6 @@ def run(*, stay: bool, spark: bool) -> int:
             services.stop()
         if not leave:
             shutil.rmtree(home, ignore_errors=True)
-    console.print(f"\nAll of it took {time.monotonic() - began:.1f} s.")
     if demo.failures:
         console.print(f"[bold red]{demo.failures} checks failed[/]")
     return ExitCode.FAILED if demo.failures else ExitCode.DONE

@@ -58,7 +58,7 @@ class LocalServices:
             text = self.log.read_text(errors="replace")
             found = dict(_SERVING.findall(text))
             if len(found) == len(NAMES):
-                self.addresses = found
+                self.addresses = {name: found[name] for name in NAMES}
                 return
             if self.process.poll() is not None:
                 last = text.strip().splitlines()[-1:] or ["no output"]

@@ -15,6 +15,7 @@ import grpc
 import structlog
 
 REQUEST_ID_KEY: Final = "x-request-id"
+FIRST_FIELDS: Final = ("time", "level", "event", "service")
 _REQUEST_ID_LENGTH_MAX: Final = 128
 
 
@@ -29,10 +30,10 @@ def configure(*, service: str, level: str, log_format: str) -> None:
         structlog.processors.format_exc_info if as_json else _keep,
         _service_adder(service),
     ]
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
+    renderers: list[Any] = (
+        [_in_order, structlog.processors.JSONRenderer()]
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
     structlog.configure(
         processors=[
@@ -48,7 +49,7 @@ def configure(*, service: str, level: str, log_format: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     root = logging.getLogger()
@@ -87,6 +88,10 @@ def _service_adder(service: str) -> Any:
         return event
 
     return add
+
+
+def _in_order(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    return {name: event[name] for name in FIRST_FIELDS if name in event} | event
 
 
 def _keep(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:

@@ -249,6 +249,7 @@ def test_logs_are_json_lines_with_the_service_and_the_fields(
             "warning",
         )
         assert line["time"].endswith("Z")
+        assert list(line)[:4] == ["time", "level", "event", "service"]
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
