@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -57,19 +58,19 @@ def open_engine(
         lock = DirectoryLock.acquire(filesystem, directory, LockRole.WRITER)
     except OSError as error:
         raise NotAStore(f"{directory} cannot be written to: {error.strerror}") from error
-    try:
-        engine = _recover_and_wire(paths, config, filesystem, clock, lock, waits_for_files)
-        engine.start()
-    except BaseException:
-        lock.release()
-        raise
+    with ExitStack() as parts:  # closed at once if the engine does not come to own them
+        parts.callback(lock.release)
+        engine = _recover_and_wire(paths, config, filesystem, clock, lock, waits_for_files, parts)
+        parts.pop_all()
+    engine.start()
     return engine
 
 
 def _recover_and_wire(
     paths: StorePaths, config: StoreConfig, filesystem: FileSystem, clock: Clock,
-    lock: DirectoryLock, waits_for_files: bool,
+    lock: DirectoryLock, waits_for_files: bool, parts: ExitStack,
 ) -> Engine:  # fmt: skip
+    """Return the engine of a recovered store; what is opened for it goes on to ``parts``, too."""
     settings = load_settings(filesystem, paths)
     topics = TopicTable(filesystem, paths.config)
     refuse_batch_topics(filesystem, paths, topics)
@@ -77,6 +78,7 @@ def _recover_and_wire(
     for path in (paths.commit_log, paths.consume_queue, paths.config):
         filesystem.make_directory(path)
     positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
+    parts.callback(positions.close)
     durable = positions.durable.load()
     if durable.store_id != settings.store_id:
         durable = durable._replace(trusted=False)
@@ -88,7 +90,9 @@ def _recover_and_wire(
         file_size=config.commit_log_file_size,
         mapped_files_max=config.mapped_files_max,
     )
+    parts.callback(files.close)
     queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
+    parts.callback(queues.close)
     pool = TransientStorePool(
         filesystem,
         Path(config.transient_pool_directory),

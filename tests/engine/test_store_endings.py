@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from engine_store import append, check_queues_match_log, record, small_config
+from open_files import descriptors_below
 
 from storage import MessageStore
 from storage.clock import SystemClock
@@ -44,6 +45,24 @@ def test_a_start_that_fails_leaves_no_thread_and_no_lock(tmp_path, monkeypatch):
             StoreWriter.open(directory, config)
     assert own_threads() == before
     with StoreWriter.open(directory, config) as writer:
+        append(writer, record())
+    assert check_queues_match_log(directory) == 2
+
+
+def test_a_recovery_that_fails_leaves_no_file_of_log_and_queues_open(tmp_path, monkeypatch):
+    """Not even while whoever opened the store still looks at the error."""
+    directory = tmp_path / "store"
+    with StoreWriter.open(directory, small_config()) as writer:
+        writer.create_topic("t", 1)
+        append(writer, record())
+    (directory / "abort").write_bytes(b"1")
+    with monkeypatch.context() as patch:
+        patch.setattr(QueueTable, "sync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "x")))
+        with pytest.raises(OSError, match="x") as error:
+            StoreWriter.open(directory, small_config())
+        opened = descriptors_below(directory / "commitlog", directory / "consumequeue")
+        assert opened == [], error
+    with StoreWriter.open(directory, small_config()) as writer:
         append(writer, record())
     assert check_queues_match_log(directory) == 2
 
