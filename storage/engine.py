@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from storage.commit_log import CommitLog
 from storage.dispatch import Dispatcher, DispatchThread
-from storage.errors import StoreError, StoreFailed
+from storage.errors import StoreError, StoreFailed, StoreFull
 from storage.files.allocator import MappedFileAllocator
 from storage.files.directory_lock import DirectoryLock
 from storage.files.mapped_file import MappedFile
@@ -22,7 +22,7 @@ from storage.layout import StorePaths, StoreSettings, save_settings
 from storage.positions import CheckpointFile
 from storage.queue_table import QueueTable
 from storage.recovery import Recovered
-from storage.topics import TopicTable
+from storage.topics import TopicConfig, TopicTable
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -221,10 +221,37 @@ class Engine:
 
     # ---- topics
 
+    @contextmanager
+    def failing(self, *passed: type[BaseException]) -> Iterator[None]:
+        """Run changes of the store's small files: what a failed one left on the disk is not known.
+
+        So it ends writing, with StoreFailed, but for errors of the kinds ``passed`` on.
+        """
+        try:
+            yield
+        except (StoreError, OSError) as error:
+            if isinstance(error, passed):
+                raise
+            failure = StoreFailed(f"the store's files failed: {error}")
+            self._fail(failure)
+            raise failure from error
+
     def topics_changed(self) -> None:
         """Tell other processes that the topic table on disk changed."""
         self._generation += 1
         self._positions.publish_config_generation(self._generation)
+
+    def create_topic(
+        self, name: str, *, queue_count: int, attributes: Mapping[str, str], now_ms: int
+    ) -> TopicConfig:
+        """Add a topic; durable on return."""
+        with self.failing(StoreError):
+            self._mark_deleted()
+            topic = self.topics.create(
+                name, queue_count=queue_count, attributes=attributes, now_ms=now_ms
+            )
+        self.topics_changed()
+        return topic
 
     def settle(self) -> int:
         """Flush and dispatch everything that was appended before the call; return its end."""
@@ -239,20 +266,35 @@ class Engine:
     def delete_topic(self, name: str, *, now_ms: int) -> None:
         """Remove a topic, its queues, and its earlier records' claim to ever be in them again.
 
-        Runs under the append lock. The order is by what a crash in between leaves: a deletion that
-        is noted twice is harmless, a queue that comes back is not.
+        Runs under the append lock. It is decided with the settings, in one step, and from there on
+        finished by the next start if this process does not come to it.
         """
         self.topics.get(name)
         end_offset = self.settle()
-        self._settings = replace(
-            self._settings,
-            deleted_topics={**self._settings.deleted_topics, name: end_offset},
-        )
-        self._settings = save_settings(self._filesystem, self._paths, self._settings, self.config)
-        self.topics.delete(name, now_ms=now_ms)
-        self.dispatch.dispatcher.forget_units(self.queues.remove_topic(name))
-        self.keeper.keep(always=True)
+        before = self._settings
+        deleted = {**before.deleted_topics, name: end_offset}
+        try:
+            self._save(replace(before, deleted_topics=deleted, deleting_topic=name))
+            self.topics.delete(name, now_ms=now_ms)
+        except StoreFull:
+            # Taken back, or the next start would delete what has been stored since.
+            with self.failing():
+                self._save(before)
+            raise
+        with self.failing():
+            self.dispatch.dispatcher.forget_units(self.queues.remove_topic(name))
+            self.keeper.keep(always=True)
         self.topics_changed()
+        with suppress(StoreFull):
+            self._mark_deleted()
+
+    def _mark_deleted(self) -> None:
+        """Note that nothing is left of a deletion, before a topic of the name is made again."""
+        if self._settings.deleting_topic:
+            self._save(replace(self._settings, deleting_topic=""))
+
+    def _save(self, settings: StoreSettings) -> None:
+        self._settings = save_settings(self._filesystem, self._paths, settings, self.config)
 
     # ---- the end
 

@@ -4,7 +4,8 @@
 
     {"formatVersion": 1, "storeId": "32 hex digits", "commitLogFileSize": 1073741824,
      "consumeQueueFileSize": 6000000, "indexSlotCount": 5000000, "indexEntryCount": 20000000,
-     "flushMode": "async", "deletedTopics": {"name": commit offset of its deletion}}
+     "flushMode": "async", "deletedTopics": {"name": commit offset of its deletion},
+     "deletingTopic": "name of one whose deletion is decided and not done; else it is not there"}
 
 A directory that a broker made has none: then the file sizes are those found on disk.
 """
@@ -58,6 +59,7 @@ class StoreSettings:
     store_id: bytes = b""
     sizes: Mapping[str, int] = field(default_factory=dict)
     deleted_topics: Mapping[str, int] = field(default_factory=dict)
+    deleting_topic: str = ""
 
 
 _SIZE_FIELDS: Final = {
@@ -92,6 +94,7 @@ def load_settings(filesystem: FileSystem, paths: StorePaths) -> StoreSettings:
             store_id=bytes.fromhex(document["storeId"]),
             sizes={name: int(document[key]) for key, name in _SIZE_FIELDS.items()},
             deleted_topics={k: int(v) for k, v in document.get("deletedTopics", {}).items()},
+            deleting_topic=str(document.get("deletingTopic", "")),
         )
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return StoreSettings()
@@ -103,13 +106,15 @@ def save_settings(
     """Write ``penstock.json`` for ``config``, with a new store id if there is none yet; durable."""
     store_id = settings.store_id or secrets.token_bytes(16)
     sizes = {name: int(getattr(config, name)) for name in _SIZE_FIELDS.values()}
-    document = {
+    document: dict[str, object] = {
         "formatVersion": FORMAT_VERSION,
         "storeId": store_id.hex(),
         **{key: sizes[name] for key, name in _SIZE_FIELDS.items()},
         "flushMode": config.flush_mode,
         "deletedTopics": dict(settings.deleted_topics),
     }
+    if settings.deleting_topic:
+        document["deletingTopic"] = settings.deleting_topic
     filesystem.make_directory(paths.config)
     filesystem.write_atomically(
         paths.settings, json.dumps(document, indent=1).encode(), backup=False
@@ -155,18 +160,21 @@ def queues_on_disk(filesystem: FileSystem, directory: Path) -> Iterator[tuple[st
     """Yield topic and id of every queue that has a directory below ``consumequeue/``."""
     for topic in filesystem.list_directory(directory):
         if topic.is_directory:
-            for queue in filesystem.list_directory(directory / topic.name):
-                queue_id = parse_file_name(queue.name)
-                if queue.is_directory and queue_id is not None:
-                    yield topic.name, queue_id
+            for queue_id in queues_of_topic(filesystem, directory, topic.name):
+                yield topic.name, queue_id
 
 
-def _queue_files(filesystem: FileSystem, directory: Path) -> Iterable[FileEntry]:
-    for topic in filesystem.list_directory(directory):
-        queues = filesystem.list_directory(directory / topic.name) if topic.is_directory else ()
-        for queue in queues:
-            if queue.is_directory:
-                yield from list_files(filesystem, directory / topic.name / queue.name)
+def queues_of_topic(filesystem: FileSystem, directory: Path, topic: str) -> Iterator[int]:
+    """Yield the ids of one topic's queues that have a directory below ``consumequeue/``."""
+    for queue in filesystem.list_directory(directory / topic):
+        queue_id = parse_file_name(queue.name)
+        if queue.is_directory and queue_id is not None:
+            yield queue_id
+
+
+def _queue_files(filesystem: FileSystem, directory: Path) -> Iterator[FileEntry]:
+    for topic, queue_id in queues_on_disk(filesystem, directory):
+        yield from list_files(filesystem, directory / topic / str(queue_id))
 
 
 def _common_size(files: Iterable[FileEntry]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -77,6 +78,7 @@ def _recover_and_wire(
     config = effective_config(filesystem, paths, config, settings)
     for path in (paths.commit_log, paths.consume_queue, paths.config):
         filesystem.make_directory(path)
+    filesystem.sync_directory(paths.config)  # what a dead process renamed there is relied on now
     positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
     parts.callback(positions.close)
     durable = positions.durable.load()
@@ -119,6 +121,9 @@ def _recover_and_wire(
     )
     pool.discard_leftover()
     queues.end_commit_offset = recovered.end_offset
+    if settings.deleting_topic:
+        recovered = _finish_deletion(settings.deleting_topic, topics, queues, recovered, clock)
+        settings = save_settings(filesystem, paths, replace(settings, deleting_topic=""), config)
     _restore_topics(topics, recovered, clock)
     _mark_running(filesystem, paths)
     return Engine(
@@ -127,6 +132,15 @@ def _recover_and_wire(
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found, clock=clock,
         waits_for_files=waits_for_files,
     )  # fmt: skip
+
+
+def _finish_deletion(
+    name: str, topics: TopicTable, queues: QueueTable, recovered: Recovered, clock: Clock
+) -> Recovered:
+    """Do what is left of a deletion that was decided; durable."""
+    if name in topics:
+        topics.delete(name, now_ms=clock.now_ms())
+    return replace(recovered, unit_count=recovered.unit_count - queues.remove_topic(name))
 
 
 def _restore_topics(topics: TopicTable, recovered: Recovered, clock: Clock) -> None:

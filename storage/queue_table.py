@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from storage.consume_queue import ConsumeQueue
-from storage.layout import queues_on_disk
+from storage.layout import queues_of_topic, queues_on_disk
 from storage.queue_files import QueueFiles
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ class QueueTable:
         with self._files.guard:
             unit_count = sum(
                 self.get(topic, queue_id).unit_count
-                for name, queue_id in self.on_disk()
-                if name == topic
+                for queue_id in queues_of_topic(self._filesystem, self.directory, topic)
             )
             self._remove_topic(topic)
             return unit_count
@@ -80,7 +79,7 @@ class QueueTable:
                 self._files.remove_directory(directory / entry.name)
         if self._filesystem.exists(directory):
             self._filesystem.remove_directory(directory)
-            self._filesystem.sync_directory(self.directory)
+        self._filesystem.sync_directory(self.directory)  # also of what a dead process removed
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).forget()
 

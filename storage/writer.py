@@ -200,14 +200,12 @@ class StoreWriter:
         """Create a topic; durable on return. Raises TopicExists, InvalidMessage."""
         with self._topic_lock:
             self._appender.check_open()
-            topic = self._engine.topics.create(
+            return self._engine.create_topic(
                 name,
                 queue_count=queue_count,
                 attributes=attributes or {},
                 now_ms=self._clock.now_ms(),
             )
-            self._engine.topics_changed()
-            return topic
 
     def update_topic(
         self,
@@ -224,14 +222,15 @@ class StoreWriter:
         """
         with self._topic_lock:
             self._appender.check_open()
-            topic = self._engine.topics.update(
-                name,
-                read_queue_count=queue_count if read_queue_count is None else read_queue_count,
-                write_queue_count=queue_count,
-                perm=perm,
-                attributes=attributes or {},
-                now_ms=self._clock.now_ms(),
-            )
+            with self._engine.failing(StoreError):
+                topic = self._engine.topics.update(
+                    name,
+                    read_queue_count=queue_count if read_queue_count is None else read_queue_count,
+                    write_queue_count=queue_count,
+                    perm=perm,
+                    attributes=attributes or {},
+                    now_ms=self._clock.now_ms(),
+                )
             self._engine.topics_changed()
             return topic
 
@@ -242,7 +241,8 @@ class StoreWriter:
         self._engine.settle()  # so that appends wait for what came since only
         with self._topic_lock, self._appender.lock:
             self._appender.check_open()
-            self._engine.delete_topic(name, now_ms=self._clock.now_ms())
+            with self._engine.failing(StoreError):
+                self._engine.delete_topic(name, now_ms=self._clock.now_ms())
             self._appender.forget_topic(name)
 
     def list_topics(self) -> list[TopicConfig]:
