@@ -226,6 +226,10 @@ class ConsumeQueue:
                 self._files.zero_tail(path, max(0, end - start))
         self.next_offset = queue_offset
 
+    def distrust_names(self) -> None:
+        """Have the next sync make the names of the queue's files and directories durable."""
+        self._files.distrust_names(self.directory)
+
     def forget(self) -> None:
         """Hear that the files were deleted: whoever still holds the queue finds it empty."""
         self._starts = set()

@@ -31,8 +31,8 @@ class QueueFiles:
         self.guard = threading.RLock()
         self.epoch = 0  # of one, files that were opened stay open, and those written to dirty
         self._open: OrderedDict[Path, File] = OrderedDict()
-        self._dirty_files: set[Path] = set()
-        self._dirty_directories: set[Path] = set()
+        self._dirty_files: dict[Path, None] = {}  # in the order in which they became so
+        self._dirty_directories: dict[Path, None] = {}
 
     def open_for_writing(self, path: Path, *, exists: bool) -> File:
         """Return a file, created as one hole if it does not exist, and mark it dirty."""
@@ -44,10 +44,10 @@ class QueueFiles:
                 self.filesystem.make_directory(path.parent)
                 file = self.filesystem.create(path, self.file_size, allocate=False)
                 with self.guard:
-                    self._dirty_directories.add(path.parent)
+                    self._dirty_directories[path.parent] = None
             self._keep(path, file)
         with self.guard:
-            self._dirty_files.add(path)
+            self._dirty_files[path] = None
         return file
 
     def open_for_reading(self, path: Path) -> File:
@@ -65,6 +65,12 @@ class QueueFiles:
             oldest.close()
             self.epoch += 1
 
+    def distrust_names(self, directory: Path) -> None:
+        """Have the next sync cover the names in a queue's directory, and its own."""
+        with self.guard:
+            for path in (self.directory, directory.parent, directory):
+                self._dirty_directories[path] = None
+
     def repair_length(self, path: Path, size: int) -> None:
         """Give a file the one length a broker accepts; what a short one lost reads as zeros."""
         content = b""
@@ -80,8 +86,8 @@ class QueueFiles:
             file.extend(self.file_size)
         file.close()
         with self.guard:
-            self._dirty_files.add(path)
-            self._dirty_directories.add(path.parent)
+            self._dirty_files[path] = None
+            self._dirty_directories[path.parent] = None
 
     def remove(self, path: Path) -> None:
         """Unlink a file."""
@@ -91,8 +97,8 @@ class QueueFiles:
         self.filesystem.unlink(path)
         with self.guard:
             self.epoch += 1
-            self._dirty_files.discard(path)
-            self._dirty_directories.add(path.parent)
+            self._dirty_files.pop(path, None)
+            self._dirty_directories[path.parent] = None
 
     def zero_tail(self, path: Path, position: int) -> None:
         """Make a file read as zeros from ``position`` on, if it does not already."""
@@ -112,17 +118,17 @@ class QueueFiles:
                 opened.close()
             self.filesystem.unlink(path)
             with self.guard:
-                self._dirty_files.discard(path)
+                self._dirty_files.pop(path, None)
         with self.guard:
-            self._dirty_directories.discard(directory)
+            self._dirty_directories.pop(directory, None)
         self.filesystem.remove_directory(directory)
 
     def sync(self) -> None:
         """Make every unit written before the call durable. An OSError latches with the caller."""
         with self.guard:
             self.epoch += 1
-            files, self._dirty_files = self._dirty_files, set()
-            directories, self._dirty_directories = self._dirty_directories, set()
+            files, self._dirty_files = self._dirty_files, {}
+            directories, self._dirty_directories = self._dirty_directories, {}
         for path in files:
             try:
                 file = self.filesystem.open(path, writable=True)

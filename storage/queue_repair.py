@@ -255,6 +255,19 @@ class QueueRepair:
             unit_count += queue.unit_count
         return unit_count
 
+    def rewrite(self, sure_offset: int) -> None:
+        """Write units of records from ``sure_offset`` on once more, after ``finish``.
+
+        What a failed sync left of them may be in the page cache alone, and count as written; and
+        who made their files may have been killed before the names were durable.
+        """
+        for state in self._states.values():
+            queue = state.queue
+            begin = queue.find_end(sure_offset)
+            if begin < queue.next_offset:
+                queue.write(begin, queue.read(begin, queue.next_offset - begin))
+                queue.distrust_names()
+
 
 def _holds(queue: ConsumeQueue, queue_offset: int, commit_offset: int) -> bool:
     """Whether the files hold a record's unit at a queue offset; a hole is no unit of record 0."""

@@ -108,7 +108,7 @@ def recover(
     repair = QueueRepair(
         queues, begin_offset=begin, complete=complete, log=files, deleted_topics=deleted_topics
     )
-    return _walk(files, queues, repair, start, begin, search_limit)
+    return _walk(files, queues, repair, start, begin, search_limit, durable)
 
 
 def _nothing(start: Start, end_offset: int, min_offset: int = 0, unit_count: int = 0) -> Recovered:
@@ -125,6 +125,7 @@ def _walk(
     start: Start,
     begin: int,
     search_limit: int,
+    sure: DurablePositions,
 ) -> Recovered:
     damages: list[Damage] = []
     record_count = last_timestamp_ms = 0
@@ -140,13 +141,32 @@ def _walk(
         elif isinstance(step, End):
             end_offset = step.commit_offset
     unit_count = repair.finish(end_offset)
+    if sure.trusted:
+        repair.rewrite(sure.dispatched_offset)
     _overwrite_tail(files, end_offset, search_limit)
+    _sync_log(files, begin, sure.flushed_offset if sure.trusted else end_offset, end_offset)
     queues.sync()
     return Recovered(
         start=start, min_offset=files.first_offset, end_offset=end_offset,
         last_timestamp_ms=last_timestamp_ms, record_count=record_count, damage=tuple(damages),
         units_written=repair.units_written, unit_count=unit_count, queue_counts=repair.queue_counts,
     )  # fmt: skip
+
+
+def _sync_log(files: MappedFileQueue, begin_offset: int, sure_offset: int, end_offset: int) -> None:
+    """Make the log from ``begin_offset`` on durable, and the names of its files.
+
+    Whoever wrote them may have died before his sync, or because it failed: from ``sure_offset`` on,
+    what is in the page cache is on the disk for sure only when it is written once more.
+    """
+    for entry in files.entries:
+        if entry.start_offset + entry.size > begin_offset:
+            file = files.find(entry.start_offset)
+            if file is not None:
+                start = file.start_offset
+                file.rewrite(max(sure_offset - start, 0), min(end_offset - start, file.size))
+                file.sync()
+    files.filesystem.sync_directory(files.directory)
 
 
 def _mend_file_lengths(files: MappedFileQueue) -> None:

@@ -13,12 +13,14 @@ Without a pool buffer ``write_array`` is ``array``, and appending is committing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.files.filesystem import ByteArray, File, FileSystem, Region
+
+_REWRITE_STEP: Final = 1 << 20
 
 
 class WriteBuffer(Protocol):
@@ -240,6 +242,15 @@ class MappedFile:
         done = self._file.fill_cache(begin, end)
         self._cached_position = end if done else self.size
         return done
+
+    def rewrite(self, begin: int, end: int) -> None:
+        """Write [begin, end) to the file as it is, so that the next sync does, too.
+
+        After a failed sync the kernel may count as written what is in the page cache alone.
+        """
+        for position in range(begin, end, _REWRITE_STEP):
+            data = self.array[position : min(position + _REWRITE_STEP, end)].tobytes()
+            self._file.pwrite(data, position)
 
     def sync(self) -> None:
         """Make every store so far durable, whatever the positions say (recovery's repairs)."""
