@@ -87,6 +87,7 @@ class Transactions:
         ``status`` tells its problem, ``resume`` and a repeated commit try again. Raises StoreFailed
         for a ledger that cannot be read.
         """
+        self._make_durable(self._root)
         for entry in self._filesystem.list_directory(self._root):
             app = load_application(self._filesystem, self._root / entry.name)
             if app is not None:
@@ -97,6 +98,19 @@ class Transactions:
                     transaction.find_in_log(self.log)
         self.resume()
         self.expire()
+
+    def _make_durable(self, directory: Path) -> None:
+        """Sync all below: what a process wrote there, and was killed before it was durable, counts."""
+        for entry in self._filesystem.list_directory(directory):
+            path = directory / entry.name
+            if entry.is_directory:
+                self._make_durable(path)
+            else:
+                file = self._filesystem.open(path, writable=True)
+                file.sync_all()
+                file.close()
+        if self._filesystem.exists(directory):
+            self._filesystem.sync_directory(directory)
 
     def resume(self) -> None:
         """Try again to complete what was decided and could not be completed."""

@@ -229,7 +229,7 @@ class OsFileSystem(FileSystem):
             named = file is None
             if file is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                file = OsFile(path, os.open(path, flags, mode))
+                file = self._opened(path, os.open(path, flags, mode))
             try:
                 if allocate:
                     file.allocate(0, size)
@@ -250,15 +250,18 @@ class OsFileSystem(FileSystem):
                 raise
             return file
 
-    @staticmethod
-    def _create_unnamed(path: Path, mode: int) -> OsFile | None:
+    def _opened(self, path: Path, descriptor: int) -> OsFile:
+        """Make a file of a descriptor: a file system with files of another kind has its own."""
+        return OsFile(path, descriptor)
+
+    def _create_unnamed(self, path: Path, mode: int) -> OsFile | None:
         """Open a file without a name, so that it gets its name at full length; None if it cannot.
 
         A broker that meets a commit log file of any other length refuses to start.
         """
         try:
             flags = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
-            return OsFile(path, os.open(path.parent, flags, mode))
+            return self._opened(path, os.open(path.parent, flags, mode))
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
                 return None
@@ -267,7 +270,7 @@ class OsFileSystem(FileSystem):
     def open(self, path: Path, *, writable: bool) -> OsFile:
         """Open an existing file."""
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
-        return OsFile(path, os.open(path, flags))
+        return self._opened(path, os.open(path, flags))
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or directory has that name."""
@@ -296,6 +299,9 @@ class OsFileSystem(FileSystem):
     def make_directory(self, path: Path) -> None:
         """Create a directory and its missing parents."""
         if path.is_dir():
+            # Whoever made it may have been killed before its name was durable.
+            with suppress(PermissionError):
+                self.sync_directory(path.parent)
             return
         if path.parent != path:
             self.make_directory(path.parent)

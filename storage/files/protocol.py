@@ -158,7 +158,7 @@ class FileSystem(Protocol):
         ...
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory and its missing parents; durable on return. Fine if it exists."""
+        """Create a directory and its missing parents; durable on return, also if it exists."""
         ...
 
     def remove_directory(self, path: Path) -> None:
