@@ -81,6 +81,10 @@ kill-test: setup ## Kill writers and drivers of transactions 500 times (KILLS=n 
 	@KILLS=$(if $(KILLS),$(KILLS),500) $(BIN)/python -m pytest -q --timeout 7200 \
 	  tests/e2e/test_killed_transactions.py tests/engine/test_transaction_kills.py $(PYTEST_ARGS)
 
+power-cuts: setup ## Cut the power of simulated machines 20,000 times (CUTS=n for another number; 60 a second)
+	@CUTS=$(or $(CUTS),20000) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 \
+	  tests/engine/test_power_cuts.py $(PYTEST_ARGS)
+
 compose-test: setup ## Build deploy/, start it, kill each container in turn, find nothing lost
 	@$(BIN)/python deploy/compose_test.py
 
@@ -115,4 +119,4 @@ $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@$(BIN)/python -c 'import pipeline.read'  # compiles its kernels
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test check format protos docs lock conformance bench compose-test wheel-test clean
+.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts check format protos docs lock conformance bench compose-test wheel-test clean

@@ -1,0 +1,166 @@
+"""Kills at each step, failed syncs, and then a cut that takes all that was not synced."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cut_machine import Machine
+from engine_store import queue_units_on_disk, record
+from power_cuts import Stopped
+
+from storage.errors import StoreFailed, StoreFull
+from storage.writer import StoreWriter
+
+STEPS_MAX = 400
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def flush(writer: StoreWriter) -> None:
+    writer._engine.flusher.run_once()
+
+
+def stopped_at(machine: Machine, step: int, work: Callable[[], object], *, kills: bool) -> bool:
+    """Work until the step of that number from now; return whether there was one."""
+    machine.disk.fatal, machine.disk.kills = machine.disk.count + step, kills
+    try:
+        work()
+    except (Stopped, StoreFailed):
+        return True
+    machine.disk.fatal = 0
+    return False
+
+
+def test_a_start_killed_at_any_step_leaves_nothing_that_a_later_cut_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(1, STEPS_MAX):
+        machine = Machine(tmp_path / str(step), monkeypatch)
+        was_stopped = stopped_at(machine, step, machine.open, kills=True)
+        machine.kill()
+        writer = machine.open(flush_mode="sync")
+        writer.create_topic("t", 1)
+        end = writer.append_batch(record()).end_commit_offset
+        flush(writer)
+        machine.cut()
+        writer = machine.open()
+        assert [topic.name for topic in writer.list_topics()] == ["t"]
+        assert writer.appended_offset == end
+        if not was_stopped:
+            break
+    assert 20 < step < STEPS_MAX - 1
+
+
+@pytest.mark.parametrize("kills", [True, False])
+def test_a_deletion_stopped_at_any_step_is_done_or_was_never_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: bool
+) -> None:
+    outcomes = []
+    for step in range(1, STEPS_MAX):
+        machine = Machine(tmp_path / str(step), monkeypatch)
+        writer = machine.open(flush_mode="sync")
+        writer.create_topic("t", 1)
+        for _ in range(2):
+            writer.append_batch(record())
+            writer._engine.settle()
+            writer._engine.keeper.keep()
+        writer.append_batch(record())  # its unit is behind what the checkpoint promises
+        was_stopped = stopped_at(machine, step, lambda w=writer: w.delete_topic("t"), kills=kills)
+        if kills:
+            machine.kill()
+        for _ in range(2):  # and what the next start has made of it, a cut leaves
+            if not kills or _:
+                machine.cut()
+            writer = machine.open(flush_mode="sync")
+            there = [topic.name for topic in writer.list_topics()] == ["t"]
+            queues = list((machine.store / "consumequeue").iterdir())
+            if there:
+                assert len(queue_units_on_disk(machine.store, "t", 0)) >= 2
+                assert writer.describe_topic("t")[1][0][1] >= 2
+            else:
+                assert not queues
+            outcomes.append(there)
+        if not was_stopped:
+            break
+    assert set(outcomes) == {True, False}
+    assert not outcomes[-1]
+
+
+def test_a_deletion_for_which_there_is_no_space_has_not_happened(machine: Machine) -> None:
+    writer = machine.open()
+    writer.create_topic("t", 1)
+    writer.append_batch(record())
+    machine.disk.fault, machine.disk.faults_left = (errno.ENOSPC, 0), 1
+    machine.disk.fault_at = "topics.json"
+    with pytest.raises(StoreFull):
+        writer.delete_topic("t")
+    writer.append_batch(record())
+    flush(writer)
+    machine.kill()
+
+    writer = machine.open()
+
+    assert writer.describe_topic("t")[1] == [(0, 2)]
+
+
+def test_what_a_start_recovers_of_several_files_is_durable(machine: Machine) -> None:
+    writer = machine.open()
+    writer.create_topic("t", 1)
+    for _ in range(300):
+        end = writer.append_batch(record(body=b"x" * 300)).end_commit_offset
+    assert len(list((machine.store / "commitlog").iterdir())) > 1
+    machine.kill()
+    assert machine.open().appended_offset == end
+    machine.cut()
+
+    writer = machine.open()
+
+    assert writer.appended_offset == end and not writer.recovered.damage
+    assert writer.describe_topic("t")[1] == [(0, 300)]
+
+
+@pytest.mark.parametrize("dispatched", [True, False])
+def test_what_a_failed_sync_left_in_memory_is_durable_once_a_start_has_recovered_it(
+    machine: Machine, dispatched: bool
+) -> None:
+    writer = machine.open(flush_mode="async" if dispatched else "sync")
+    writer.create_topic("t", 1)
+    for _ in range(100):
+        end = writer.append_batch(record(body=b"x" * 300)).end_commit_offset
+    if dispatched:
+        writer._engine.dispatch.wait(end, 0)
+        machine.disk.fault, machine.disk.faults_left = (errno.EIO, 0), 9
+        with pytest.raises(StoreFailed):
+            writer._engine.keeper.keep(always=True)
+    machine.disk.fault, machine.disk.faults_left = (errno.EIO, 0), 1
+    with pytest.raises(StoreFailed):
+        flush(writer)
+    machine.disk.fault = None
+    machine.kill()
+    assert machine.open().appended_offset == end
+    machine.cut()
+
+    writer = machine.open()
+
+    assert writer.appended_offset == end and not writer.recovered.damage
+    assert writer.recovered.units_written == 0
+    assert len(queue_units_on_disk(machine.store, "t", 0)) == 100
+
+
+def test_a_table_of_topics_that_could_not_be_synced_ends_writing(machine: Machine) -> None:
+    writer = machine.open()
+    writer.create_topic("t", 1)
+    for change in (
+        lambda: writer.create_topic("u", 1),
+        lambda: writer.append_batch(record()),
+        lambda: writer.delete_topic("t"),
+    ):
+        machine.disk.fault, machine.disk.faults_left = (errno.EIO, 0), 1
+        with pytest.raises(StoreFailed):
+            change()

@@ -1,0 +1,38 @@
+"""Power cuts, kills and failing disks at any step of a whole store: what it has promised is there.
+
+Each seed is a store with a life of its own: what it is asked to do, where it is stopped and what that
+leaves of its files is all taken from the seed. ``CUTS=20000`` makes more of them (``make power-cuts``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cut_store import CutStore
+
+SESSIONS = 9  # of a store; each ends with a cut, a kill, or first a close
+SHARES = 8
+CUTS = int(os.environ.get("CUTS", "240"))
+MODES = [("sync", False), ("async", False), ("sync", True), ("async", True)]
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_nothing_that_was_promised_is_lost_and_nothing_is_invented(
+    tmp_path: Path, share: int
+) -> None:
+    cuts, seed = 0, share
+    while cuts < CUTS / SHARES:
+        mode, pool = MODES[seed % len(MODES)]
+        store = CutStore(
+            tmp_path / str(seed), seed, flush_mode=mode, transient_pool=pool,
+            faulty=seed // SHARES % 2 == 1,
+        )  # fmt: skip
+        try:
+            store.run(SESSIONS)
+        except BaseException as error:
+            error.add_note(f"seed {seed}, {mode}, pool {pool}\n" + "\n".join(store.log[-30:]))
+            raise
+        cuts += store.cuts
+        seed += SHARES

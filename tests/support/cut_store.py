@@ -1,0 +1,100 @@
+"""A whole store whose machine goes down again and again, beside a model of what it has promised."""
+
+from __future__ import annotations
+
+import errno
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cut_session import Model, Session
+from power_cuts import PowerCuts, Stopped
+from stepped_engine import StepClock, without_threads
+
+from storage import positions
+from storage.errors import StoreError
+
+
+class CutStore:
+    """Sessions of a store, each ended by a cut, a kill, or first a close, all by one seed."""
+
+    def __init__(self, root: Path, seed: int, **options: Any) -> None:
+        self.dice = random.Random(seed)
+        dice = self.dice
+        self.root = root
+        self.lives = 0
+        self.boots = 0
+        self.clock = StepClock()
+        self.model = Model()
+        self.disk = PowerCuts(root / "0", dice, memory=root / "0" / "shm")
+        self.disk.new_root = self._new_root
+        self.sync = options.pop("flush_mode", dice.choice(("sync", "async"))) == "sync"
+        self.pool = options.pop("transient_pool", dice.random() < 0.3)
+        self.faulty = options.pop("faulty", dice.random() < 0.4)
+        self.end_offset = 0
+        self.acknowledged = self.flushed = 0
+        self.traces: list[list[str]] = []
+        self.log: list[str] = []
+        self.cuts = 0
+        self.closed = False
+        self.number = 0
+
+    def _new_root(self) -> Path:
+        self.lives += 1
+        return self.root / str(self.lives)
+
+    # ---- one session
+
+    def run(self, sessions: int) -> None:
+        with pytest.MonkeyPatch.context() as patches:
+            without_threads(patches)
+            patches.setattr(positions, "system_boot_id", lambda: b"boot %11d" % self.boots)
+            for _ in range(sessions):
+                self.session()
+            self.disk.fault = None
+            self.disk.fatal = 0
+            self.session(last=True)
+
+    def session(self, *, last: bool = False) -> None:
+        disk, dice = self.disk, self.dice
+        kills = dice.random() < 0.3
+        self.closed = False
+        if not last:
+            disk.kills = kills
+            disk.fatal = dice.choice((0, dice.randint(1, 40), dice.randint(1, 250)))
+            if self.faulty and dice.random() < 0.5:
+                code = dice.choice((errno.EIO, errno.EIO, errno.ENOSPC))
+                disk.fault = (code, dice.choice((dice.randint(1, 40), dice.randint(1, 200))))
+                disk.faults_left = dice.choice((1, 1, 5))
+        self.log.append(f"session {self.lives} fatal {disk.fatal} kills {kills} {disk.fault}")
+        self.acknowledged = self.flushed = 0
+        session = Session(self)
+        failed: BaseException | None = None
+        try:
+            session.work(0 if last else dice.choice((0, 3, 10, 40, 80)))
+            if last or dice.random() < 0.3:
+                session.close()
+                self.closed = True
+        except Stopped:
+            pass
+        except (StoreError, OSError) as error:
+            failed = error
+        if failed is not None and disk.successor is None and not session.expects(failed):
+            raise failed
+        killed = disk.stop(kills=kills)
+        kills = disk.trace[-1] == "killed"
+        self.log.append(disk.trace[-1] + (" after close" if self.closed else ""))
+        self.traces.append(disk.trace)
+        self.cuts += 1
+        session.abandon()
+        if not kills:
+            self.boots += 1
+        for kept in self.model.all():
+            kept.sure = kept.sure or kept.end <= self.flushed or self.closed
+            kept.alive = kept.sure or (kills and (kept.alive or kept.end <= self.acknowledged))
+        if len(self.traces) > 3:
+            self.traces.pop(0)
+        shutil.rmtree(disk.root, ignore_errors=True)
+        self.disk = killed
