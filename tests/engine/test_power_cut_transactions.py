@@ -1,0 +1,112 @@
+"""Transactions through kills and power cuts at any step: each record is stored, and only once."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from cut_machine import Machine
+from engine_store import append, record
+from power_cuts import Stopped
+from staged_records import stage
+
+from storage.errors import StageNotFound
+from storage.files.filesystem import OsFileSystem
+from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+from storage.format.record import decode_record
+from storage.log_walk import Records, walk_log
+from storage.writer import StoreWriter
+
+SIZE = 60
+STEPS_MAX = 300
+
+
+def bodies_of(part: int) -> list[bytes]:
+    return [b"part %d record %d " % (part, i) + b"x" * 150 for i in range(SIZE)]
+
+
+def bodies_on_disk(directory: Path) -> list[bytes]:
+    """Bodies of intact records; what an async mode lost in between is stepped over."""
+    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
+    return [
+        decode_record(step.data, int(position)).body
+        for step in walk_log(files, files.first_offset, files.end_offset)
+        if isinstance(step, Records)
+        for position in step.rows[:, 0]
+    ]
+
+
+class Driver:
+    """Stages two parts and commits them, from the start again wherever it was stopped."""
+
+    def __init__(self) -> None:
+        self.staged: list[str] = []
+        self.is_committed = False
+        self.round = 0
+
+    def work(self, writer: StoreWriter) -> None:
+        if not writer.list_topics():
+            writer.create_topic("t", 2)
+        while not self.is_committed:
+            self.round += 1
+            try:
+                self._commit(writer)
+            except StageNotFound:
+                # Only what was never acknowledged may be unknown.
+                assert not self.staged, "a stage is lost"
+
+    def _commit(self, writer: StoreWriter) -> None:
+        for part in range(len(self.staged), 2):
+            append(writer, record(body=b"beside"))
+            blocks = [bodies_of(part)[i : i + 10] for i in range(0, SIZE, 10)]
+            attempt = f"{part}-{self.round}"
+            if stage(writer.transactions, "app", 0, attempt, blocks, queue_count=2):
+                self.staged.append(attempt)
+            else:
+                assert len(self.staged) == 2, "decided without a part"
+        writer.transactions.commit("app", 0, self.staged)
+        self.is_committed = True
+
+
+@pytest.mark.parametrize("flush_mode", ["async", "sync"])
+@pytest.mark.parametrize("kills", [True, False])
+def test_a_stop_at_any_step_and_a_cut_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_mode: str, kills: bool
+) -> None:
+    dice = random.Random(7)
+    step = 0
+    was_stopped = True
+    while was_stopped:
+        step += dice.randint(1, 4)
+        machine = Machine(tmp_path / str(step), monkeypatch, seed=step)
+        driver = Driver()
+        writer = machine.open(flush_mode=flush_mode)
+        was_stopped = False
+        machine.disk.fatal, machine.disk.kills = machine.disk.count + step, kills
+        try:
+            driver.work(writer)
+        except Stopped:
+            was_stopped = True
+        if kills and was_stopped:
+            machine.kill()
+            if dice.random() < 0.5:  # the next start is stopped, too
+                machine.disk.fatal = dice.randint(1, 40)
+                try:
+                    machine.open(flush_mode=flush_mode)
+                except Stopped:
+                    machine.cut("")
+                machine.disk.fatal = 0
+        else:
+            machine.cut("")
+        if machine.disk.successor is not None:
+            machine.cut("")
+        machine.kill()
+        driver.work(machine.open(flush_mode=flush_mode))
+        machine.cut()
+        writer = machine.open(flush_mode=flush_mode)
+        assert writer.transactions.commit("app", 0, ["0", "1"])[1]
+        found = [body for body in bodies_on_disk(machine.store) if body.startswith(b"part")]
+        assert sorted(found) == sorted(bodies_of(0) + bodies_of(1)), step
+        assert step < STEPS_MAX
+    assert step > 60
