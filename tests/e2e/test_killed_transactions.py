@@ -23,7 +23,7 @@ from penstock.client import Client
 from penstock.errors import PenstockError
 from storage.format.stage import PREFIX_SIZE
 
-KILLS = int(os.environ.get("KILLS", "50"))
+KILLS = int(os.environ.get("KILLS", "30"))
 PARTS = 2
 ROWS = 200
 

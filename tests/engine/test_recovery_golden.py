@@ -16,6 +16,7 @@ from storage.recovery import recover
 from storage.recovery_cases import Start
 
 NO_SLOT = DurablePositions(False, False, b"", 0, 0, 0)
+ZEROS = bytes(1 << 20)
 INTACT = 3636  # records of the damaged stores' base
 LOST_WITH_THE_DAMAGE = {
     "torn-last-record": 1, "cut-length": 1, "zeroed-tail": 5, "flip-last-body": 1,
@@ -47,9 +48,20 @@ def open_and_recover(directory, spec):
     return files, queues, recovered
 
 
+def digest(path):
+    """Of all bytes, but zeros are not hashed: a log file is a gibibyte of them."""
+    found, position = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while piece := file.read(len(ZEROS)):
+            if piece != ZEROS[: len(piece)]:
+                found.update(b"%d:" % position + piece)
+            position += len(piece)
+    return position, found.hexdigest()
+
+
 def digests(directory):
     return {
-        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        str(path.relative_to(directory)): digest(path)
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,13 @@ from storage.writer import StoreWriter
 
 VERSIONS = 2
 SIZE = 60  # records of a part; a log file of these stores holds a few hundred
+
+
+@pytest.fixture(autouse=True)
+def _instant_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The death of a process takes nothing that is not synced: syncs are steps to die at, no more."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _: None)
 
 
 def bodies_of(version: int, part: int) -> list[bytes]:
