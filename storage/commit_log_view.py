@@ -14,10 +14,18 @@ import numpy.typing as npt
 
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
+from storage.format.record_layout import (
+    BORN_HOST_POSITION,
+    STORE_TIMESTAMP,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_POSITION,
+)
 from storage.kernels.lookup import check_one
 
 EVERYTHING: Final = (1 << 63) - 1  # a visible offset that hides nothing
-STORE_TIMESTAMP_POSITION: Final = 56  # behind an IPv4 born host; 12 more behind an IPv6 one
+STORE_TIMESTAMP_POSITION: Final = BORN_HOST_POSITION + IPV4_HOST_SIZE
+IPV6_SHIFT: Final = IPV6_HOST_SIZE - IPV4_HOST_SIZE  # of what comes behind an IPv6 born host
 
 
 class LogSpan(NamedTuple):
@@ -144,10 +152,11 @@ class CommitLogView:
     def store_timestamp_ms(self, commit_offset: int, size: int) -> int:
         """Return the store time in the record's bytes, unchecked; -1 if they are not there."""
         record = self.bytes_at(commit_offset, size)
-        if record is None or size < STORE_TIMESTAMP_POSITION + 20:
+        if record is None or size < STORE_TIMESTAMP_POSITION + IPV6_SHIFT + STORE_TIMESTAMP.size:
             return -1
-        position = STORE_TIMESTAMP_POSITION + (12 if record[39] & 0x10 else 0)
-        return int.from_bytes(record[position : position + 8], "big", signed=True)
+        is_ipv6 = record[SYS_FLAG_POSITION + 3] & SYS_FLAG_BORN_HOST_V6
+        position = STORE_TIMESTAMP_POSITION + (IPV6_SHIFT if is_ipv6 else 0)
+        return int(STORE_TIMESTAMP.unpack_from(record, position)[0])
 
     def close(self) -> None:
         """Let go of every map."""

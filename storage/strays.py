@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from storage.log_walk import LogFiles
     from storage.queue_table import QueueTable
 
-SEARCHES_MAX: Final = (
-    32  # each looks into all queues; more strays than this are taken at their word
-)
+# Each looks into all queues; more strays than this are taken at their word.
+SEARCHES_MAX: Final = 32
 
 
 class Strays:
