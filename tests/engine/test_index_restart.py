@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_store import small_config
+from power_cuts import PowerCuts
 
 from storage.clock import SystemClock
 from storage.errors import StoreFull
@@ -52,10 +53,9 @@ def put(writer: StoreWriter, count: int, prefix: str) -> None:
     assert writer.wait_acknowledged(writer.appended_offset, 10)
 
 
-def open_indexer(directory: Path, **options: object) -> StoreIndexer:
-    return StoreIndexer.open(
-        directory, CONFIG, filesystem=OsFileSystem(), clock=SystemClock(), **options
-    )
+def open_indexer(directory: Path, **options: Any) -> StoreIndexer:
+    options = {"filesystem": OsFileSystem(), "clock": SystemClock()} | options
+    return StoreIndexer.open(directory, CONFIG, **options)
 
 
 def run(directory: Path) -> None:
@@ -283,138 +283,71 @@ def test_a_full_file_is_synced_when_its_successor_finds_the_disk_full(
     assert set(paths_of(directory)) <= set(synced)
 
 
-class Disk:
-    """What a kill or a power cut leaves of index and checkpoint, at each step of an indexer.
-
-    A power cut leaves of each sector what was synced or what is newer, and of new names any.
-    """
+class Left:
+    """What a kill and some power cuts leave of a store at each step of an indexer."""
 
     def __init__(self, directory: Path, copies: Path) -> None:
-        self.directory = directory
-        self.copies = copies
-        self.left: list[tuple[str, Path]] = []
-        self._rng = random.Random(5)
-        self._synced = {
-            path: path.read_bytes() for path in (*paths_of(directory), directory / "checkpoint")
-        }
-        self._names = set(paths_of(directory))
-
-    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("give_name", "allocate", "sync"):
-            self._watch_file(monkeypatch, name, getattr(OsFile, name))
-        unlink, sync_directory = OsFileSystem.unlink, OsFileSystem.sync_directory
-
-        def unlinked(filesystem: OsFileSystem, path: Path) -> None:
-            unlink(filesystem, path)
-            self._stop(f"{path.name} deleted")
-
-        def names_synced(filesystem: OsFileSystem, path: Path) -> None:
-            sync_directory(filesystem, path)
-            if path.name == "index":
-                self._names = set(paths_of(self.directory))
-                self._stop("names synced")
-
-        monkeypatch.setattr(OsFileSystem, "unlink", unlinked)
-        monkeypatch.setattr(OsFileSystem, "sync_directory", names_synced)
-
-    def _watch_file(
-        self, monkeypatch: pytest.MonkeyPatch, name: str, original: Callable[..., None]
-    ) -> None:
-        def wrapped(file: OsFile, *arguments: object) -> None:
-            mine = file.path.parent.name == "index" or file.path.name == "checkpoint"
-            if mine:
-                self._stop(f"before {name} of {file.path.name}")
-            original(file, *arguments)
-            if mine and name == "sync":
-                self._synced[file.path] = file.path.read_bytes()
-            if mine:
-                self._stop(f"after {name} of {file.path.name}")
-
-        monkeypatch.setattr(OsFile, name, wrapped)
+        self.disk = PowerCuts(directory, random.Random(5))
+        self.disk.on_step = self._stop
+        self._directory = directory
+        self._copies = copies
+        self._left: list[tuple[str, Path]] = []
 
     def _stop(self, label: str) -> None:
-        for killed in (True, False, False, False):
-            target = self.copies / str(len(self.left))
-            shutil.copytree(
-                self.directory, target, ignore=shutil.ignore_patterns("index", "commitlog")
-            )
-            (target / "commitlog").symlink_to(self.directory / "commitlog")
-            (target / "index").mkdir()
-            here = set(paths_of(self.directory))
-            for path in here if killed else here | self._names:
-                both = path in here and path in self._names
-                if killed or both or self._rng.random() < 0.5:
-                    (target / "index" / path.name).write_bytes(self._content(path, killed))
-            page = self._content(self.directory / "checkpoint", killed)
-            (target / "checkpoint").write_bytes(page)
-            how = "killed" if killed else "power cut"
-            self.left.append((f"{len(self.left)}: {how} {label}", target))
+        for kills in (True, False, False, False):
+            target = self._copies / str(len(self._left))
+            self.disk.leave(target, kills=kills)
+            how = "killed" if kills else "power cut"
+            self._left.append((f"{len(self._left)}: {how} before {label}", target))
 
-    def _content(self, path: Path, killed: bool) -> bytes:
-        if not path.exists():
-            return self._synced[path]
-        new = path.read_bytes()
-        old = self._synced.get(path, b"").ljust(len(new), b"\0")
-        if killed:
-            return new
-        # How likely the first sector, an index file's header, is the newer one, and any other.
-        first, rest = self._rng.choice(((0, 0), (1, 1), (0.5, 0.5), (0, 1), (1, 0)))
-        return b"".join(
-            (new if self._rng.random() < (rest if at else first) else old)[at : at + SECTOR]
-            for at in range(0, len(new), SECTOR)
-        )
-
-    def assert_all_become(self, wanted: list[bytes]) -> None:
-        page = (self.directory / "checkpoint").read_bytes()
-        for label, target in self.left:
+    def assert_all_become(self, wanted: list[bytes], *, at_least: int) -> None:
+        assert len(self._left) > at_least
+        page = (self._directory / "checkpoint").read_bytes()
+        for label, target in self._left:
             with (target / "checkpoint").open("r+b") as file:  # the writer is there again
                 file.seek(WRITER_LIVE_POSITION)
                 file.write(page[WRITER_LIVE_POSITION:INDEXER_LIVE_POSITION])
+            shutil.rmtree(target / "commitlog")
+            (target / "commitlog").symlink_to(self._directory / "commitlog")
             run(target)
 
             assert contents(target) == wanted, label
 
 
-def test_a_kill_or_power_cut_at_any_step_costs_and_doubles_no_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_or_power_cut_at_any_step_costs_and_doubles_no_key(tmp_path: Path) -> None:
     directory = tmp_path / "store"
     with StoreWriter.open(directory, CONFIG) as writer:
         writer.create_topic("t", 1)
         put(writer, 60, "a")
-        (directory / "index").mkdir(exist_ok=True)
-    disk = Disk(directory, tmp_path)
-    indexer = open_indexer(directory, durable_interval_ms=0)
-    with monkeypatch.context() as patches:
-        disk.watch(patches)
-        while indexer.step():
-            pass
+    left = Left(directory, tmp_path)
+    indexer = open_indexer(directory, durable_interval_ms=0, filesystem=left.disk)
+    while indexer.step():
+        pass
     with StoreWriter.open(directory, CONFIG) as writer:
         put(writer, 60, "b")
-    with monkeypatch.context() as patches:
-        disk.watch(patches)
-        while indexer.step():
-            pass
-        indexer.close()
-    assert len(disk.left) > 120
+    for name in ("commitlog", "consumequeue", "config", "checkpoint"):
+        left.disk.trust(directory / name)
+    while indexer.step():
+        pass
+    indexer.close()
     wanted = made_in_one_go(directory, tmp_path / "one-go")
     assert contents(directory) == wanted and len(border_records(wanted)) > 1
 
-    disk.assert_all_become(wanted)
+    left.assert_all_become(wanted, at_least=120)
 
 
 @pytest.mark.parametrize("lost", [1, 3])
 def test_the_making_of_lost_files_may_be_killed_or_cut_off_at_any_step(
-    stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int
+    stopped: Path, tmp_path: Path, lost: int
 ) -> None:
     wanted = contents(stopped)
     for path in paths_of(stopped)[-lost:]:
         path.unlink()
-    disk = Disk(stopped, tmp_path)
-    with monkeypatch.context() as patches:
-        disk.watch(patches)
-        run(stopped)
-    assert contents(stopped) == wanted
+    left = Left(stopped, tmp_path)
 
-    assert len(disk.left) > 20
-    disk.assert_all_become(wanted)
+    with open_indexer(stopped, filesystem=left.disk) as indexer:
+        while indexer.step():
+            pass
+
+    assert contents(stopped) == wanted
+    left.assert_all_become(wanted, at_least=20)

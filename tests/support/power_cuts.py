@@ -93,6 +93,7 @@ class PowerCuts(OsFileSystem):
         self.successor: PowerCuts | None = None
         self.new_root: Callable[[], Path] = lambda: root.with_name(root.name + "x")
         self.trace: list[str] = []
+        self.on_step: Callable[[str], None] = lambda _: None
         self._dice = dice
         self._guard = threading.RLock()
         self._files: dict[tuple[int, int], DiskFile] = {}
@@ -174,6 +175,7 @@ class PowerCuts(OsFileSystem):
                 raise Stopped
             self.count += 1
             self.trace.append(f"{self.count} {kind} {path.relative_to(self.root)}")
+            self.on_step(self.trace[-1])
             if self.count == self.fatal:
                 if half is not None and self._dice.random() < 0.5:
                     half()
@@ -213,6 +215,25 @@ class PowerCuts(OsFileSystem):
                 self.successor.new_root = self.new_root
                 self._close()
             return self.successor
+
+    def leave(self, target: Path, *, kills: bool) -> None:
+        """Write what a kill or a cut would leave now to a directory, and go on."""
+        with self._guard:
+            (self._killed(target) if kills else self._cut(target, ""))._close()
+
+    def trust(self, path: Path) -> None:
+        """Take what others have written to a file, or below a directory, for durable."""
+        with self._guard:
+            self.notice(path.parent)
+            names = self._directory(path.parent)
+            node = names.durable[path.name] = names.names[path.name]
+            names.changes = [change for change in names.changes if change[1] != path.name]
+            if isinstance(node, DiskFile):
+                node.sync()
+                return
+            self.notice(path)
+            for name in node.names:
+                self.trust(path / name)
 
     def _close(self) -> None:
         for lock in self._locks:
