@@ -7,10 +7,9 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from dying_writer import run_dying
-from engine_store import append, check_queues_match_log, record, small_config
+from engine_store import check_queues_match_log, small_config
 from staged_records import bodies_on_disk, stage
 
 from storage.writer import StoreWriter
@@ -123,70 +122,3 @@ def test_deaths_one_after_the_other_also_while_recovering(tmp_path: Path, seed: 
         driver.next_round()
         assert driver.round < 200
     check_end(tmp_path / "store")
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_power_cut_that_takes_what_was_not_synced(tmp_path: Path, seed: int) -> None:
-    """In async mode a decided transaction is whole again, whatever of the log's tail is gone."""
-    dice = random.Random(seed)
-
-    def work(writer: StoreWriter, tell: Callable[[str], None]) -> None:
-        writer.create_topic("t", 2)
-        for i in range(dice.randint(0, 5)):
-            append(writer, record(body=b"unsynced %d" % i))
-        for part in (0, 1):
-            blocks = [bodies_of(0, part)[i : i + 10] for i in range(0, SIZE, 10)]
-            stage(writer.transactions, "app", 0, str(part), blocks, queue_count=2)
-        writer.transactions.commit("app", 0, ["0", "1"])
-
-    with_intent = False
-    for fatal in range(40 + dice.randint(0, 30), 200):
-        directory = tmp_path / str(fatal)
-        ended, _ = run_dying(directory, work, fatal, flush_interval_ms=100_000)
-        if ended:
-            break
-        if not list(directory.rglob("intent.json")):
-            continue
-        with_intent = True
-        _cut_power(directory, dice)
-        with StoreWriter.open(directory, small_config()) as writer:
-            assert writer.transactions.commit("app", 0, ["0", "1"])[1]
-        found = [
-            body for body in bodies_on_disk_but_damage(directory) if body.startswith(b"version")
-        ]
-        assert sorted(found) == sorted(bodies_of(0, 0) + bodies_of(0, 1))
-        if dice.random() < 0.5:
-            break
-    assert with_intent
-
-
-def bodies_on_disk_but_damage(directory: Path) -> list[bytes]:
-    from storage.files.filesystem import OsFileSystem
-    from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-    from storage.format.record import decode_record
-    from storage.log_walk import Records, walk_log
-
-    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
-    return [
-        decode_record(step.data, int(position)).body
-        for step in walk_log(files, files.first_offset, files.end_offset)
-        if isinstance(step, Records)
-        for position in step.rows[:, 0]
-    ]
-
-
-def _cut_power(directory: Path, dice: random.Random) -> None:
-    """Zero what was never synced of the log: its tail, or some pages in the middle."""
-    for path in sorted((directory / "commitlog").iterdir()):
-        data = np.memmap(path, np.uint8, mode="r+")
-        used = np.flatnonzero(data)
-        if not len(used):
-            continue
-        end = int(used[-1]) + 1
-        if dice.random() < 0.5:
-            data[dice.randint(0, end) :] = 0
-        else:
-            for page in range(0, end, 4096):
-                if dice.random() < 0.3:
-                    data[page : page + 4096] = 0
-        data.flush()
