@@ -283,6 +283,3 @@ class Records(Sequence[Record]):
 
     def __repr__(self) -> str:
         return f"<{self._count} records, {len(self.raw)} bytes>"
-
-
-NO_RECORDS: Final = Records(memoryview(b""), 0)

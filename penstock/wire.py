@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from google.protobuf.message import Message as ProtoMessage
 
 from penstock.addresses import Service
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, transactions_pb2, writer_pb2
-
-Request = TypeVar("Request")
 
 _LENGTH_DELIMITED: Final = 2
 _SCALAR_SIZES: Final = {1: 8, 5: 4}  # fixed64 and fixed32 by wire type
@@ -187,7 +185,6 @@ QUERY_BY_KEY: Final = Method(
     _query_response,
 )
 GET_MESSAGE: Final = _method("reader", "GetMessage", _r.GetMessageRequest, _r.GetMessageResponse)
-LIST_QUEUES: Final = _method("reader", "ListQueues", _r.ListQueuesRequest, _r.ListQueuesResponse)
 QUERY_OFFSET: Final = _method(
     "reader", "QueryOffset", _r.QueryOffsetRequest, _r.QueryOffsetResponse
 )

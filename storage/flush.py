@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,7 +45,7 @@ class CommittableLog(Protocol):
         ...
 
 
-class _PositionService:
+class _PositionService(ABC):
     """A thread that raises one position by steps, on request and by the clock.
 
     Methods are thread-safe. Listeners run in the stepping thread, once a step, in order of

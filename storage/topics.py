@@ -94,7 +94,6 @@ class TopicTable:
         self._other: dict[str, object] = {}
         self._version_counter = 0
         self._state_version = 0
-        self._version_timestamp_ms = 0
         self.reload()
 
     def reload(self) -> None:
@@ -113,7 +112,6 @@ class TopicTable:
         version = document.get("dataVersion") or {}
         self._version_counter = int(version.get("counter", 0))
         self._state_version = int(version.get("stateVersion", 0))
-        self._version_timestamp_ms = int(version.get("timestamp", 0))
         self._other = {
             k: v for k, v in document.items() if k not in ("dataVersion", "topicConfigTable")
         }
@@ -214,7 +212,6 @@ class TopicTable:
         self._filesystem.write_atomically(self._path, encode_config(document), backup=True)
         self._topics = topics
         self._version_counter += 1
-        self._version_timestamp_ms = now_ms
 
 
 def _checked_queue_count(queue_count: int) -> int:

@@ -17,7 +17,7 @@ from services.peers import host_of_peer
 from services.server import EOF, Context, Draining, raw
 from services.writer.acks import Acknowledging, Acks
 from services.writer.begun import Begun
-from services.writer.transactions import TransactionMethods
+from services.writer.transactions import TransactionMethods, Transactions
 from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, Message, PutResult
 
@@ -44,6 +44,8 @@ class WriterStore(Acknowledging, Protocol):
 
     @property
     def appended_offset(self) -> int: ...
+    @property
+    def transactions(self) -> Transactions: ...
     def put(self, messages: Sequence[Message], *, born_host: str) -> list[PutResult]: ...
     def put_plain(self, request: bytes, *, born_host: str) -> tuple[bytes, int] | None: ...
     def append_batch(self, records: memoryview) -> BatchResult: ...
@@ -70,7 +72,7 @@ class WriterServicer(TransactionMethods):
     def __init__(
         self, store: WriterStore, acks: Acks, draining: asyncio.Event, *, stream_batches_max: int
     ) -> None:
-        super().__init__(getattr(store, "transactions", None))
+        super().__init__(store.transactions)
         self._store = store
         self._acks = acks
         self._draining = draining

@@ -45,7 +45,7 @@ class Transactions(Protocol):
 class TransactionMethods:
     """The methods of penstock.v1.Writer that are about transactions."""
 
-    def __init__(self, transactions: Transactions | None) -> None:
+    def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._committing = ThreadPoolExecutor(_COMMITS_MAX, thread_name_prefix="penstock-commit")
 
@@ -54,7 +54,6 @@ class TransactionMethods:
         self, requests: AsyncIterator[bytes], context: Context
     ) -> pb.StageResponse:
         """Store the records of one attempt; durable on return, and nothing is left otherwise."""
-        assert self._transactions is not None
         header = await _stage_header(requests)
         # To the end even when the call is cancelled: what was begun must be known to be undone.
         beginning = asyncio.ensure_future(
@@ -93,7 +92,6 @@ class TransactionMethods:
         self, request: pb.CommitTransactionRequest, _context: Context
     ) -> pb.CommitTransactionResponse:
         """Append what the attempts hold; durable on return. A call that is given up goes on."""
-        assert self._transactions is not None
         transactions, loop = self._transactions, asyncio.get_running_loop()
         outcome, already = await loop.run_in_executor(
             self._committing,
@@ -113,7 +111,6 @@ class TransactionMethods:
         self, request: pb.AbortTransactionRequest, _context: Context
     ) -> pb.AbortTransactionResponse:
         """Remove staged attempts."""
-        assert self._transactions is not None
         if request.all and request.attempts:
             raise status.InvalidArgument("attempts", "must be empty when all are to be removed")
         removed_count = await asyncio.to_thread(
@@ -128,7 +125,6 @@ class TransactionMethods:
         self, _request: pb.ListTransactionsRequest, _context: Context
     ) -> pb.ListTransactionsResponse:
         """Return what every application has committed and what of it is open."""
-        assert self._transactions is not None
         applications = await asyncio.to_thread(self._transactions.status)
         return pb.ListTransactionsResponse(applications=map(_application, applications))
 
