@@ -14,6 +14,8 @@ from storage.layout import (
     check_is_store,
     effective_config,
     load_settings,
+    queues_of_topic,
+    queues_on_disk,
     save_settings,
 )
 from storage.offline.opened import spec_config
@@ -26,6 +28,16 @@ def test_a_brokers_file_sizes_are_found_on_disk(tmp_path, name):
     config = effective_config(OsFileSystem(), StorePaths(store), StoreConfig(), StoreSettings())
     assert config.commit_log_file_size == spec.get("mappedFileSizeCommitLog", 1 << 30)
     assert config.consume_queue_file_size == spec.get("mappedFileSizeConsumeQueue", 6_000_000)
+
+
+def test_queues_are_directories_with_a_number_for_a_name(tmp_path):
+    for name in ("a/0", "a/12", "a/lost+found", "b/3"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("7", "a/5", "b/.DS_Store"):
+        (tmp_path / name).write_bytes(b"a stray file")
+    assert sorted(queues_on_disk(OsFileSystem(), tmp_path)) == [("a", 0), ("a", 12), ("b", 3)]
+    assert sorted(queues_of_topic(OsFileSystem(), tmp_path, "a")) == [0, 12]
+    assert list(queues_of_topic(OsFileSystem(), tmp_path, "gone")) == []
 
 
 def test_settings_read_back_and_keep_their_store_id(tmp_path):

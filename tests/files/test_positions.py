@@ -56,6 +56,39 @@ def test_a_new_page_promises_nothing(writer, path):
     assert not writer.writer_is_current
 
 
+class Stores:
+    """Words of a page that note what is stored to them."""
+
+    def __init__(self, words):
+        self.words, self.noted = words, []
+
+    def __getitem__(self, index):
+        return self.words[index]
+
+    def __setitem__(self, index, value):
+        self.noted.append((index, value))
+        self.words[index] = value
+
+
+@pytest.mark.parametrize("role", [Role.WRITER, Role.INDEXER])
+def test_a_session_is_valid_only_while_all_of_its_positions_are_in_place(writer, path, role):
+    """Its magic goes first and comes back last, for whoever looks meanwhile."""
+    page = writer if role is Role.WRITER else open_page(path, role)
+    for _ in range(2):
+        page._words = stores = Stores(page._words)
+        if role is Role.WRITER:
+            page.start_writer(
+                min_commit_offset=1, end_offset=2, dispatched_offset=2, config_generation=1
+            )
+            magic = (layout.WRITER_LIVE_POSITION // 8, layout.WRITER_LIVE_MAGIC)
+        else:
+            page.start_indexer(indexed_offset=2)
+            magic = (layout.INDEXER_LIVE_POSITION // 8, layout.INDEXER_LIVE_MAGIC)
+        assert stores.noted[0] == (magic[0], 0)
+        assert stores.noted[-1] == magic
+        assert [index for index, _ in stores.noted].count(magic[0]) == 2
+
+
 def test_a_short_page_is_lengthened_by_the_writer_alone(path):
     path.write_bytes(struct.pack(">q", 77))
     with pytest.raises(FileNotFoundError):
