@@ -220,6 +220,9 @@ class OsFile:
 class OsFileSystem(FileSystem):
     """The operating system's files."""
 
+    def __init__(self) -> None:
+        self._durable: set[Path] = set()  # directories whose names it has synced
+
     def create(
         self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
     ) -> OsFile:
@@ -299,15 +302,18 @@ class OsFileSystem(FileSystem):
     def make_directory(self, path: Path) -> None:
         """Create a directory and its missing parents."""
         if path.is_dir():
-            # Whoever made it may have been killed before its name was durable.
-            with suppress(PermissionError):
-                self.sync_directory(path.parent)
+            if path not in self._durable:
+                # Whoever made it may have been killed before its name was durable.
+                with suppress(PermissionError):
+                    self.sync_directory(path.parent)
+                self._durable.add(path)
             return
         if path.parent != path:
             self.make_directory(path.parent)
         with _full_is_store_full(path):
             path.mkdir(exist_ok=True)
         self.sync_directory(path.parent)
+        self._durable.add(path)
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""

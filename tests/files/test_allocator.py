@@ -19,6 +19,7 @@ class CountingFileSystem(OsFileSystem):
     """Tells when files were created and by whom, and fails when told to."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.created = threading.Condition()
         self.creators: dict[str, str] = {}
         self.full = False

@@ -243,6 +243,7 @@ class Recording(OsFileSystem):
     """Notes the order of what matters for a crash."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[str] = []
 
     def create(self, path, size, *, allocate, mode=0o644):

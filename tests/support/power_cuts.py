@@ -82,6 +82,7 @@ class PowerCuts(OsFileSystem):
     """
 
     def __init__(self, root: Path, dice: random.Random, *, memory: Path | None = None) -> None:
+        super().__init__()
         self.root = root
         self.memory = memory
         self.count = 0
