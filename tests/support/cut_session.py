@@ -91,8 +91,8 @@ class Session:
             transient_pool_directory=str(disk.memory),
             index_slot_count=20,
             index_entry_count=60,
-            commit_log_file_size=4 * 4096,
-            consume_queue_file_size=20 * 40,
+            commit_log_file_size=owner.log_file_size,
+            consume_queue_file_size=owner.queue_file_size,
             warm_ahead_bytes=0,
         )
         self.writer = StoreWriter.open(self.directory, config, filesystem=disk, clock=owner.clock)
@@ -105,8 +105,9 @@ class Session:
         self.reader = StoreReader.open(self.directory, config, filesystem=disk, clock=owner.clock)
         self.check()
         self.promise()
+        weights = [self.dice.choice(self.turns.get(name, (0, 1))) for name, _ in self.actions]
         for _ in range(actions):
-            name, action = self.dice.choice(self.actions)
+            [(name, action)] = self.dice.choices(self.actions, weights)
             owner.log.append(f"  {disk.count} {name}")
             try:
                 action(self)
@@ -285,19 +286,30 @@ class Session:
         self.model.unsaved.clear()
 
     actions: ClassVar[list[tuple[str, Callable[[Any], None]]]] = [
-        *[("put", put)] * 6,
-        *[("flush", lambda self: self.parts.flush())] * 3,
-        *[("commit", lambda self: self.parts.commit())] * 2,
-        *[("dispatch", lambda self: self.parts.dispatch())] * 3,
-        *[("keep", lambda self: self.parts.keep())] * 2,
+        ("put", put),
+        ("flush", lambda self: self.parts.flush()),
+        ("commit", lambda self: self.parts.commit()),
+        ("dispatch", lambda self: self.parts.dispatch()),
+        ("keep", lambda self: self.parts.keep()),
         ("allocate", lambda self: self.parts.allocate()),
-        *[("index", index)] * 3,
-        *[("read", read)] * 2,
-        *[("create_topic", create_topic)] * 2,
+        ("index", index),
+        ("read", read),
+        ("create_topic", create_topic),
         ("delete_topic", delete_topic),
         ("commit_offset", commit_offset),
         ("save_offsets", save_offsets),
     ]
+    # Some of a machine's threads may not get a turn all through a session.
+    turns: ClassVar[dict[str, tuple[int, ...]]] = {
+        "put": (4, 8),
+        "flush": (0, 1, 3),
+        "commit": (1, 3),
+        "dispatch": (0, 2, 4),
+        "keep": (0, 1, 3),
+        "index": (0, 1, 3),
+        "read": (1, 3),
+        "create_topic": (2,),
+    }
 
     # ---- what must be there
 

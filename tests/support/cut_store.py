@@ -33,7 +33,8 @@ class CutStore:
         self.sync = options.pop("flush_mode", dice.choice(("sync", "async"))) == "sync"
         self.pool = options.pop("transient_pool", dice.random() < 0.3)
         self.faulty = options.pop("faulty", dice.random() < 0.4)
-        self.end_offset = 0
+        self.log_file_size = dice.choice((4, 16)) * 4096
+        self.queue_file_size = dice.choice((40, 1000)) * 20
         self.acknowledged = self.flushed = 0
         self.traces: list[list[str]] = []
         self.log: list[str] = []
