@@ -33,6 +33,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 import numpy as np
 from numba import config, njit, types
 from numba.core import caching
+from numba.core.cpu import CPUTargetOptions
 from numba.extending import register_jitable
 
 P = ParamSpec("P")
@@ -63,6 +64,9 @@ ROWS = types.Array(types.int64, 2, "C", readonly=True)
 WRITABLE_ROWS = types.Array(types.int64, 2, "C")
 results: Any = types.UniTuple
 INLINED: Any = {"forceinline": True}  # how a function is compiled into its callers
+# Without reference counts: an option private to numba. A numba that has it no more compiles the same
+# kernels, right and slower; a test says so.
+UNCOUNTED: Final = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
 
 
 class Kernel(Protocol[P, R]):
@@ -86,7 +90,7 @@ def kernel(signature: Any, *, nogil: bool = True) -> Callable[[Callable[P, R]], 
     """
 
     def compile_kernel(function: Callable[P, R]) -> Kernel[P, R]:
-        dispatcher: Any = cast("Any", njit)(nogil=nogil, _nrt=False)(function)
+        dispatcher: Any = cast("Any", njit)(nogil=nogil, **UNCOUNTED)(function)
         dispatcher._cache = cast("Any", _KernelCache)(function)
         dispatcher.compile(signature)
         dispatcher.disable_compile()

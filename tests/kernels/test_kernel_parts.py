@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import types
+from numba import njit, types
 
 from storage.kernels.columns import COLUMN_COUNT
-from storage.kernels.jit import BYTES, int64, kernel, results
+from storage.kernels.jit import BYTES, UNCOUNTED, int64, kernel, results
 from storage.kernels.marks import BLOCK, below_bit, from_bit, lowest, marks, without_lowest
 from storage.kernels.prefetch import prefetch
 from storage.kernels.scratch import free_longs, new_longs, scratch_row
@@ -95,3 +95,18 @@ def test_looking_ahead_is_allowed_anywhere() -> None:
     array = np.zeros(10, np.uint8)
     for position in (0, 9, 10, -1, 1 << 40, -(1 << 40), (1 << 63) - 1):
         assert look_ahead(array, position) == look_ahead.py_func(array, position) == 10
+
+
+def test_numba_still_compiles_without_reference_counts() -> None:
+    """Else it has renamed or dropped ``_nrt``: kernels are right, and slower by two atomics an array."""
+    assert UNCOUNTED
+
+    def first(data: Any) -> Any:
+        return data[1:][0]
+
+    counted = njit(int64(BYTES))(first).inspect_llvm()
+    uncounted = njit(int64(BYTES), **UNCOUNTED)(first).inspect_llvm()
+    assert ["NRT_" in code for found in (counted, uncounted) for code in found.values()] == [
+        True,
+        False,
+    ]
