@@ -15,7 +15,7 @@ from storage.errors import InvalidBatch
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch, check_few
-from storage.kernels.columns import BODY_LENGTH, STOP_END, STOP_ROWS_FULL, Stop, new_rows
+from storage.kernels.columns import BODY_LENGTH, STOP_END, STOP_ROWS_FULL, new_rows, stop_text
 from storage.kernels.jit import FEW_BYTES
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class BatchPreparer:
             if stop == STOP_ROWS_FULL:
                 self._buffers.arrays = _Arrays.of(len(data) // RECORD_SIZE_MIN + 1)
                 return self.prepare(records)
-            raise InvalidBatch(bad_index, Stop(stop).text)  # type: ignore[call-arg]
+            raise InvalidBatch(bad_index, stop_text(stop))
         if longest > self._body_size_max:
             raise InvalidBatch(
                 int(rows[:count, BODY_LENGTH].argmax()),

@@ -19,8 +19,8 @@ from storage.kernels.columns import (
     STOP_BLANK,
     STOP_END,
     STOP_ROWS_FULL,
-    Stop,
     new_rows,
+    stop_text,
 )
 from storage.kernels.scan import find_record, scan_records
 from storage.recovery_cases import Stopped, Verdict, decide_stop
@@ -95,11 +95,6 @@ class End:
 
     commit_offset: int
     reason: str
-
-
-def stop_text(stop: int) -> str:
-    """Return the words for a scan's stop."""
-    return next(member.text for member in Stop if member == stop)
 
 
 def walk_log(

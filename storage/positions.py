@@ -38,6 +38,14 @@ class Role(Enum):
     READER = "reader"
 
 
+def _writer_position(name: str) -> int:
+    return layout.WRITER_LIVE_POSITION + 8 * layout.WRITER_LIVE_WORDS.index(name)
+
+
+def _indexer_position(name: str) -> int:
+    return layout.INDEXER_LIVE_POSITION + 8 * layout.INDEXER_LIVE_WORDS.index(name)
+
+
 class _Word:
     """A live position: one native word of the page, loaded and stored whole."""
 
@@ -55,19 +63,19 @@ class _Word:
 
 
 class _WriterWord(_Word):
-    def __init__(self, offset: int) -> None:
-        super().__init__(layout.WRITER_LIVE_POSITION + offset, Role.WRITER)
+    def __init__(self, name: str) -> None:
+        super().__init__(_writer_position(name), Role.WRITER)
 
 
 class _IndexerWord(_Word):
-    def __init__(self, offset: int) -> None:
-        super().__init__(layout.INDEXER_LIVE_POSITION + offset, Role.INDEXER)
+    def __init__(self, name: str) -> None:
+        super().__init__(_indexer_position(name), Role.INDEXER)
 
 
-# Where the writer's words are that move with every append.
-_APPENDED: Final = (layout.WRITER_LIVE_POSITION + 56) // 8
-_COMMITTED: Final = (layout.WRITER_LIVE_POSITION + 64) // 8
-_CONFIRM: Final = (layout.WRITER_LIVE_POSITION + 80) // 8
+# The writer's words that move with every append.
+_APPENDED: Final = _writer_position("appended_offset") // 8
+_COMMITTED: Final = _writer_position("committed_offset") // 8
+_CONFIRM: Final = _writer_position("confirm_offset") // 8
 
 
 def system_boot_id() -> bytes:
@@ -80,29 +88,29 @@ def system_boot_id() -> bytes:
 class CheckpointFile:
     """The mapped page. Loads are safe from any thread; each store has one thread at a time."""
 
-    _writer_magic = _WriterWord(0)
-    _writer_version = _WriterWord(8)
-    _writer_boot_low = _WriterWord(16)
-    _writer_boot_high = _WriterWord(24)
-    _writer_session = _WriterWord(32)
-    _writer_process_id = _WriterWord(40)
-    _min_commit_offset = _WriterWord(48)
-    _appended_offset = _WriterWord(56)
-    _committed_offset = _WriterWord(64)
-    _flushed_offset = _WriterWord(72)
-    _confirm_offset = _WriterWord(80)
-    _dispatched_offset = _WriterWord(88)
-    _config_generation = _WriterWord(96)
-    _writer_flags = _WriterWord(104)
+    _writer_magic = _WriterWord("magic")
+    _writer_version = _WriterWord("version")
+    _writer_boot_low = _WriterWord("boot_id_low")
+    _writer_boot_high = _WriterWord("boot_id_high")
+    _writer_session = _WriterWord("session")
+    _writer_process_id = _WriterWord("process_id")
+    _min_commit_offset = _WriterWord("min_commit_offset")
+    _appended_offset = _WriterWord("appended_offset")
+    _committed_offset = _WriterWord("committed_offset")
+    _flushed_offset = _WriterWord("flushed_offset")
+    _confirm_offset = _WriterWord("confirm_offset")
+    _dispatched_offset = _WriterWord("dispatched_offset")
+    _config_generation = _WriterWord("config_generation")
+    _writer_flags = _WriterWord("flags")
 
-    _indexer_magic = _IndexerWord(0)
-    _indexer_version = _IndexerWord(8)
-    _indexer_boot_low = _IndexerWord(16)
-    _indexer_boot_high = _IndexerWord(24)
-    _indexer_session = _IndexerWord(32)
-    _indexer_process_id = _IndexerWord(40)
-    _indexed_offset = _IndexerWord(48)
-    _indexer_flags = _IndexerWord(56)
+    _indexer_magic = _IndexerWord("magic")
+    _indexer_version = _IndexerWord("version")
+    _indexer_boot_low = _IndexerWord("boot_id_low")
+    _indexer_boot_high = _IndexerWord("boot_id_high")
+    _indexer_session = _IndexerWord("session")
+    _indexer_process_id = _IndexerWord("process_id")
+    _indexed_offset = _IndexerWord("indexed_offset")
+    _indexer_flags = _IndexerWord("flags")
 
     def __init__(self, file: File, role: Role, boot_id: bytes) -> None:
         self.role = role
@@ -114,8 +122,8 @@ class CheckpointFile:
         self._words = self._bytes.cast("q")
         self._boot_low, self._boot_high = memoryview(boot_id).cast("q")
         self.durable = DurableSlots(self._bytes, file)
-        self._writer_wake = WakeWord(self._page, layout.WRITER_LIVE_POSITION + 112)
-        self._indexer_wake = WakeWord(self._page, layout.INDEXER_LIVE_POSITION + 64)
+        self._writer_wake = WakeWord(self._page, _writer_position("wake_word"))
+        self._indexer_wake = WakeWord(self._page, _indexer_position("wake_word"))
 
     @classmethod
     def open(

@@ -20,7 +20,7 @@ from storage.format.hashing import java_hash
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels import pull as kernels
-from storage.kernels.columns import Stop
+from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
 from storage.message import Damage, PullResult, PullStatus
 
 JOIN_FROM: Final = 9  # as many separate pieces are worth one copy,
@@ -105,14 +105,9 @@ def damage_reason(state: int) -> str:
         return "the queue's unit points outside the commit log"
     if state == kernels.DAMAGED_PLACE:
         return "the record there belongs to another topic or queue"
-    if state - kernels.DAMAGED in (Stop.END, Stop.TRUNCATED):
+    if state - kernels.DAMAGED in (STOP_END, STOP_TRUNCATED):
         return "its size is not the one in the queue's unit"
     return stop_text(state - kernels.DAMAGED)
-
-
-def stop_text(stop: int) -> str:
-    """Say in words why the check of a record stopped."""
-    return str(Stop(stop).text)  # type: ignore[call-arg]
 
 
 def pull_queue(

@@ -27,12 +27,12 @@ from storage.errors import (
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
 from storage.index_file import IndexShape
-from storage.kernels.columns import STOP_END
+from storage.kernels.columns import STOP_END, stop_text
 from storage.key_query import KeyIndex, query_by_key
 from storage.layout import StorePaths, check_is_store, load_settings, with_settled_sizes
 from storage.message import KeyQueryResult, PullResult, PullStatus
 from storage.positions import CheckpointFile
-from storage.pull import MATCH_ALL, NO_LIMIT, PENSTOCK, PullPolicy, TagFilter, pull_queue, stop_text
+from storage.pull import MATCH_ALL, NO_LIMIT, PENSTOCK, PullPolicy, TagFilter, pull_queue
 from storage.queue_extent import QueueExtent, queue_extent
 from storage.queue_views import QueueViews
 from storage.time_search import Boundary, exact

@@ -99,9 +99,18 @@ INDEX_TIMESTAMP_POSITION: Final = 16  # the indexer's; the writer owns the other
 
 WRITER_LIVE_POSITION: Final = 512
 WRITER_LIVE_LAYOUT: Final = Struct("<14qII")
+WRITER_LIVE_WORDS: Final = (
+    "magic", "version", "boot_id_low", "boot_id_high", "session", "process_id",
+    "min_commit_offset", "appended_offset", "committed_offset", "flushed_offset",
+    "confirm_offset", "dispatched_offset", "config_generation", "flags", "wake_word",
+)  # fmt: skip
 WRITER_LIVE_MAGIC: Final = 0x314C52574B545350  # "PSTKWRL1" read little-endian
 INDEXER_LIVE_POSITION: Final = 1024
 INDEXER_LIVE_LAYOUT: Final = Struct("<8qII")
+INDEXER_LIVE_WORDS: Final = (
+    "magic", "version", "boot_id_low", "boot_id_high", "session", "process_id",
+    "indexed_offset", "flags", "wake_word",
+)  # fmt: skip
 INDEXER_LIVE_MAGIC: Final = 0x314C58494B545350
 
 WRITER_SLOT_POSITIONS: Final = (1536, 2048)

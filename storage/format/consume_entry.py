@@ -29,6 +29,8 @@ LAYOUT: Final = Struct(
     "q"  # tag_code
 )
 UNIT_SIZE: Final = 20
+SIZE_IN_UNIT: Final = 8
+TAG_CODE_IN_UNIT: Final = 12
 PREFILL_SIZE: Final = 0x7FFF_FFFF
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 DELAY_LEVELS_MS: Final = tuple(

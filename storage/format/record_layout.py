@@ -92,5 +92,4 @@ BORN_HOST_POSITION: Final = 48
 
 BLANK_SIZE: Final = 8
 RECORD_SIZE_MIN: Final = 91  # version 1, IPv4 hosts, body, topic and properties empty
-RECORD_OVERHEAD_MAX: Final = 65_536  # a record may exceed its body by this much
 TOPIC_SIZE_MAX_V1: Final = 127

@@ -5,18 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
-from storage.format.properties import (
-    PROPERTIES_SIZE_MAX,
-)
+from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.property_crc import PROPERTY_CRC_SIZE
-from storage.format.record_layout import (
-    COMMIT_OFFSET_POSITION,
-    QUEUE_OFFSET_POSITION,
-)
-from storage.kernels.big_endian import (
-    read_u8,
-    write_i64,
-)
+from storage.format.record_layout import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_POSITION
+from storage.kernels.big_endian import read_u8, write_i64
 from storage.kernels.client_records import validate_records
 from storage.kernels.columns import (
     BODY_LENGTH,
@@ -54,9 +46,7 @@ from storage.kernels.placed_record import (
     tell_placed,
     trailer_growth,
 )
-from storage.kernels.properties import (
-    write_crc_trailer,
-)
+from storage.kernels.properties import write_crc_trailer
 from storage.kernels.scratch import free_longs, new_longs
 
 QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch tells about the queues of a batch

@@ -22,10 +22,7 @@ from storage.format.record_layout import (
     SYS_FLAG_ZSTD,
     TOPIC_SIZE_MAX_V1,
 )
-from storage.kernels.big_endian import (
-    read_u8,
-    read_u32,
-)
+from storage.kernels.big_endian import read_u8, read_u32
 from storage.kernels.columns import (
     BODY_LENGTH,
     CHECK_BODY_CRC,
@@ -48,21 +45,10 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.jit import (
-    BYTES,
-    WRITABLE_ROWS,
-    i64,
-    inner,
-    int64,
-    kernel,
-    results,
-)
+from storage.kernels.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
 from storage.kernels.properties import trailer_is_damaged
 from storage.kernels.property_walk import walk_client_properties
 from storage.kernels.scan import frame_record
-
-ZERO_DIGIT: Final = 0x30
-BAR: Final = 0x7C
 
 # Compressed, multi-tag, IPv6 hosts, and compression types 0 to 3; everything else is the store's.
 CLIENT_SYS_FLAGS: Final = (

@@ -102,6 +102,11 @@ class Stop(IntEnum):
     HOST = 19, "the port of a host is above 65535"
 
 
+def stop_text(stop: int) -> str:
+    """Return the words for why a scan stopped."""
+    return next(member.text for member in Stop if member == stop)
+
+
 STOP_END: Final = 0
 STOP_ROWS_FULL: Final = 1
 STOP_BLANK: Final = 2

@@ -144,10 +144,12 @@ def tag_problem(data: Any, begin: int, end: int) -> int:
 
 
 @inner
-def measure_pairs(
-    row: int, lists: Any, names: Any, name_offsets: Any, values: Any, value_offsets: Any
-) -> tuple[int, int]:
-    """``(size, problem)`` of a row's user properties; pairs without a value are left out."""
+def measure_pairs(row: int, pairs: Any) -> tuple[int, int]:
+    """``(size, problem)`` of a row's user properties; pairs without a value are left out.
+
+    ``pairs`` are five arrays: rows' lists of pairs, names and their offsets, values and theirs.
+    """
+    lists, names, name_offsets, values, value_offsets = pairs
     size = i64(0)
     first = begin_of(lists, row)
     last = end_of(lists, row)
@@ -186,11 +188,9 @@ def write_pair(
 
 
 @inner
-def write_pairs(
-    dst: Any, at: int, row: int, lists: Any, names: Any, name_offsets: Any, values: Any,
-    value_offsets: Any,
-) -> int:  # fmt: skip
+def write_pairs(dst: Any, at: int, row: int, pairs: Any) -> int:
     """Write a row's user properties; return the position behind them."""
+    lists, names, name_offsets, values, value_offsets = pairs
     first = begin_of(lists, row)
     last = end_of(lists, row)
     for pair in range(first, last):
@@ -268,6 +268,45 @@ def write_unique_key(dst: Any, at: int, prefix: Any, sequence: int) -> int:
     return i64(at + 1)
 
 
+@inner
+def measure_properties(
+    row: int, keys: Any, key: int, key_end: int, one_key: bool, tags: Any, tag: int, tag_end: int,
+    pairs: Any, pairs2: Any,
+) -> tuple[int, int, int]:  # fmt: skip
+    """``(size, problem, property set at fault)`` of all properties of a row."""
+    problem = key_problem(keys, key, key_end, one_key)
+    if problem == ENCODED:
+        problem = tag_problem(tags, tag, tag_end)
+    if problem != ENCODED:
+        return i64(0), problem, i64(0)
+    size, problem = measure_pairs(row, pairs)
+    if problem != ENCODED:
+        return size, problem, i64(0)
+    size2, problem = measure_pairs(row, pairs2)
+    size += size2 + _FIXED_PROPERTIES
+    if key < key_end:
+        size += NAME_KEYS.size + key_end - key + 2
+    if tag < tag_end:
+        size += NAME_TAGS.size + tag_end - tag + 2
+    return size, problem, i64(1)
+
+
+@inner
+def write_properties(
+    dst: Any, at: int, size: int, prefix: Any, sequence: int, row: int, keys: Any, key: int,
+    key_end: int, tags: Any, tag: int, tag_end: int, pairs: Any, pairs2: Any,
+) -> int:  # fmt: skip
+    """Write a row's property block behind its length; return the position behind it."""
+    write_i16(dst, at, size)
+    at = write_unique_key(dst, at + 2, prefix, sequence)
+    at = write_pair(dst, at, NAME_KEYS, i64(0), i64(NAME_KEYS.size), keys, key, key_end)
+    at = write_pair(dst, at, NAME_TAGS, i64(0), i64(NAME_TAGS.size), tags, tag, tag_end)
+    at = write_pairs(dst, at, row, pairs)
+    at = write_pairs(dst, at, row, pairs2)
+    write_crc_trailer(dst, at, i64(0))
+    return i64(at + PROPERTY_CRC_SIZE)
+
+
 @kernel(
     results(int64, 4)(
         WRITABLE_BYTES, int64, int64, int64, BYTES, INT32S, INT32S, BYTES, INT32S, INT64S, INT32S,
@@ -302,62 +341,48 @@ def encode_rows(
     at = i64(0)
     if prefix.size != PREFIX_SIZE or limit > dst.size:
         return row, at, i64(BAD_ARGUMENTS), i64(0)
+    pairs = lists, names, name_offsets, values, value_offsets
+    pairs2 = lists2, names2, name_offsets2, values2, value_offsets2
     while row < end_row:
         topic = i64(topic_of[uintp(0 if topic_of.size == 1 else row)])
         if topic < 0 or topic >= queue_counts.size:
             return row, at, i64(BAD_TOPIC), i64(0)
-        topic_begin = i64(topic_offsets[uintp(topic)])
-        topic_length = i64(topic_offsets[uintp(topic + 1)]) - topic_begin
         key = begin_of(key_offsets, row)
         key_end = end_of(key_offsets, row)
         tag = begin_of(tag_offsets, row)
         tag_end = end_of(tag_offsets, row)
-        problem = key_problem(keys, key, key_end, one_key != 0)
-        if problem == ENCODED:
-            problem = tag_problem(tags, tag, tag_end)
+        properties_size, problem, at_fault = measure_properties(
+            row, keys, key, key_end, one_key != 0, tags, tag, tag_end, pairs, pairs2
+        )
         if problem != ENCODED:
-            return row, at, problem, i64(0)
-        size, problem = measure_pairs(row, lists, names, name_offsets, values, value_offsets)
-        if problem != ENCODED:
-            return row, at, problem, i64(0)
-        size2, problem = measure_pairs(row, lists2, names2, name_offsets2, values2, value_offsets2)
-        if problem != ENCODED:
-            return row, at, problem, i64(1)
+            return row, at, problem, at_fault
         number = first_number + row - first_row
         queue_id = choose_queue(
             queue_ids, row, queue_counts[uintp(topic)], keys, key, key_end, number
         )
         if queue_id < 0:
             return row, at, i64(BAD_QUEUE), i64(0)
-        properties_size = size + size2 + _FIXED_PROPERTIES
-        if key < key_end:
-            properties_size += NAME_KEYS.size + key_end - key + 2
-        if tag < tag_end:
-            properties_size += NAME_TAGS.size + tag_end - tag + 2
         if properties_size > PROPERTIES_SIZE_MAX:
             return row, at, i64(TOO_MUCH), properties_size
+        topic_begin = i64(topic_offsets[uintp(topic)])
+        topic_length = i64(topic_offsets[uintp(topic + 1)]) - topic_begin
+        is_long = topic_length > TOPIC_SIZE_MAX_V1
         body = begin_of(body_offsets, row)
         body_length = end_of(body_offsets, row) - body
-        is_long = topic_length > TOPIC_SIZE_MAX_V1
         record_size = (
             BODY_AT + body_length + (2 if is_long else 1) + topic_length
             + LENGTH_SIZE + properties_size
         )  # fmt: skip
         if at + record_size > limit:
             return row, at, i64(FULL), i64(record_size)
-
         write_head(dst, at, record_size, i64(MAGIC_V2 if is_long else MAGIC_V1), born_timestamp_ms)
         write_i32(dst, at + QUEUE_ID_POSITION, queue_id)
         at = write_body_and_topic(
             dst, at, bodies, body, body_length, topics, topic_begin, topic_length, is_long
         )
-        write_i16(dst, at, properties_size)
-        at = write_unique_key(dst, at + 2, prefix, first_sequence + row - first_row)
-        at = write_pair(dst, at, NAME_KEYS, i64(0), i64(NAME_KEYS.size), keys, key, key_end)
-        at = write_pair(dst, at, NAME_TAGS, i64(0), i64(NAME_TAGS.size), tags, tag, tag_end)
-        at = write_pairs(dst, at, row, lists, names, name_offsets, values, value_offsets)
-        at = write_pairs(dst, at, row, lists2, names2, name_offsets2, values2, value_offsets2)
-        write_crc_trailer(dst, at, i64(0))
-        at += PROPERTY_CRC_SIZE
+        at = write_properties(
+            dst, at, properties_size, prefix, first_sequence + row - first_row, row,
+            keys, key, key_end, tags, tag, tag_end, pairs, pairs2,
+        )  # fmt: skip
         row += 1
     return row, at, i64(ENCODED), i64(0)

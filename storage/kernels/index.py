@@ -14,11 +14,20 @@ from __future__ import annotations
 from typing import Any, Final
 
 from storage.format.index import (
+    BEGIN_COMMIT_OFFSET_POSITION,
+    BEGIN_TIMESTAMP_POSITION,
+    COMMIT_OFFSET_IN_ENTRY,
+    END_COMMIT_OFFSET_POSITION,
+    END_TIMESTAMP_POSITION,
     ENTRY_SIZE,
     HEADER_SIZE,
     KEY_SEPARATOR,
+    NEXT_ENTRY_POSITION,
+    PREVIOUS_IN_ENTRY,
     SLOT_SIZE,
+    TIME_DELTA_IN_ENTRY,
     TIME_DELTA_MAX_S,
+    USED_SLOT_COUNT_POSITION,
 )
 from storage.format.properties import KEY_SEPARATOR as KEYS_SEPARATOR
 from storage.format.record_layout import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
@@ -155,10 +164,10 @@ def put_keys(
         or count > store_timestamps.size
     ):
         return i64(-1)
-    begin_timestamp = i64(read_i64(file, 0))
-    end_offset = i64(read_i64(file, 24))
-    used_slots = i64(read_i32(file, 32))
-    next_entry = max(i64(read_i32(file, 36)), i64(1))
+    begin_timestamp = i64(read_i64(file, BEGIN_TIMESTAMP_POSITION))
+    end_offset = i64(read_i64(file, END_COMMIT_OFFSET_POSITION))
+    used_slots = i64(read_i32(file, USED_SLOT_COUNT_POSITION))
+    next_entry = max(i64(read_i32(file, NEXT_ENTRY_POSITION)), i64(1))
     entries = HEADER_SIZE + SLOT_SIZE * slot_count
     key = i64(start)
     while key < count:
@@ -179,22 +188,22 @@ def put_keys(
             delta_s = min((store_timestamp - begin_timestamp) // 1000, i64(TIME_DELTA_MAX_S))
         entry_position = entries + ENTRY_SIZE * next_entry
         write_i32(file, entry_position, hashed)
-        write_i64(file, entry_position + 4, commit_offset)
-        write_i32(file, entry_position + 12, delta_s)
-        write_i32(file, entry_position + 16, previous)
+        write_i64(file, entry_position + COMMIT_OFFSET_IN_ENTRY, commit_offset)
+        write_i32(file, entry_position + TIME_DELTA_IN_ENTRY, delta_s)
+        write_i32(file, entry_position + PREVIOUS_IN_ENTRY, previous)
         write_i32(file, slot_position, next_entry)
         if next_entry <= 1:
             begin_timestamp = store_timestamp
-            write_i64(file, 0, store_timestamp)
-            write_i64(file, 16, commit_offset)
+            write_i64(file, BEGIN_TIMESTAMP_POSITION, store_timestamp)
+            write_i64(file, BEGIN_COMMIT_OFFSET_POSITION, commit_offset)
         if previous == 0:
             used_slots += 1
-            write_i32(file, 32, used_slots)
+            write_i32(file, USED_SLOT_COUNT_POSITION, used_slots)
         next_entry += 1
-        write_i32(file, 36, next_entry)
+        write_i32(file, NEXT_ENTRY_POSITION, next_entry)
         end_offset = commit_offset
-        write_i64(file, 24, commit_offset)
-        write_i64(file, 8, store_timestamp)
+        write_i64(file, END_COMMIT_OFFSET_POSITION, commit_offset)
+        write_i64(file, END_TIMESTAMP_POSITION, store_timestamp)
         key += 1
     return key
 
@@ -230,10 +239,10 @@ def rebuild_slots(file: Any, slot_count: int, entry_capacity: int, next_entry: i
         previous = read_i32(file, slot_position)
         if previous == 0:
             used_slots += 1
-        write_i32(file, position + 16, previous)
+        write_i32(file, position + PREVIOUS_IN_ENTRY, previous)
         write_i32(file, slot_position, entry)
-    write_i32(file, 32, used_slots)
-    write_i32(file, 36, next_entry)
+    write_i32(file, USED_SLOT_COUNT_POSITION, used_slots)
+    write_i32(file, NEXT_ENTRY_POSITION, next_entry)
     return used_slots
 
 
@@ -266,7 +275,7 @@ def walk_chain(
     capacity = min(out_offsets.size, out_entries.size)
     limit = min(entry_limit, entry_capacity - 1)
     entries = HEADER_SIZE + SLOT_SIZE * slot_count
-    begin = read_i64(file, 0)
+    begin = read_i64(file, BEGIN_TIMESTAMP_POSITION)
     entry = i64(first_entry)
     if entry == 0:
         entry = i64(read_i32(file, HEADER_SIZE + SLOT_SIZE * (hashed % slot_count)))
@@ -275,7 +284,7 @@ def walk_chain(
         if found >= capacity:
             return found, entry
         position = entries + ENTRY_SIZE * entry
-        delta_s = read_i32(file, position + 12)
+        delta_s = read_i32(file, position + TIME_DELTA_IN_ENTRY)
         if delta_s < 0:
             break
         time = begin + delta_s * 1000
@@ -285,11 +294,11 @@ def walk_chain(
             else:
                 take = time + 999 >= begin_timestamp and (time <= end_timestamp or entry == 1)
             if take:
-                out_offsets[found] = read_i64(file, position + 4)
+                out_offsets[found] = read_i64(file, position + COMMIT_OFFSET_IN_ENTRY)
                 out_entries[found] = entry
                 found += 1
         if exact and time < begin_timestamp:
             break
         above = entry
-        entry = i64(read_i32(file, position + 16))
+        entry = i64(read_i32(file, position + PREVIOUS_IN_ENTRY))
     return found, i64(0)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from storage.format.index import (
+    BEGIN_COMMIT_OFFSET_POSITION,
+    COMMIT_OFFSET_IN_ENTRY,
+    END_COMMIT_OFFSET_POSITION,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    NEXT_ENTRY_POSITION,
+    PREVIOUS_IN_ENTRY,
+    SLOT_SIZE,
+)
 from storage.kernels.big_endian import read_i32, read_i64
 from storage.kernels.jit import BYTES, i64, inner, int64, kernel
 
@@ -28,7 +37,7 @@ def fits_slot_count(file: Any, slot_count: int, next_entry: int, entries_max: in
         if position < 0:
             return False
         key_hash = read_i32(file, position)
-        previous = i64(read_i32(file, position + 16))
+        previous = i64(read_i32(file, position + PREVIOUS_IN_ENTRY))
         if key_hash < 0 or previous < 0 or previous >= entry:
             return False
         slot = key_hash % slot_count
@@ -52,9 +61,9 @@ def deduce_slot_count(file: Any, entries_max: int) -> int:
     """
     if file.size < HEADER_SIZE + SLOT_SIZE + 2 * ENTRY_SIZE:
         return i64(0)
-    begin_commit_offset = read_i64(file, 16)
-    end_commit_offset = read_i64(file, 24)
-    next_entry = i64(read_i32(file, 36))
+    begin_commit_offset = read_i64(file, BEGIN_COMMIT_OFFSET_POSITION)
+    end_commit_offset = read_i64(file, END_COMMIT_OFFSET_POSITION)
+    next_entry = i64(read_i32(file, NEXT_ENTRY_POSITION))
     rest = (file.size - HEADER_SIZE) // SLOT_SIZE
     if next_entry < 2 or (file.size - HEADER_SIZE) % SLOT_SIZE:
         return i64(0)
@@ -66,9 +75,12 @@ def deduce_slot_count(file: Any, entries_max: int) -> int:
             return found
         entry_count += 1
         last = entry_at(file, slot_count, next_entry - 1)
-        if last < 0 or read_i64(file, last + 4) != end_commit_offset:
+        if last < 0 or read_i64(file, last + COMMIT_OFFSET_IN_ENTRY) != end_commit_offset:
             continue
-        if read_i64(file, entry_at(file, slot_count, i64(1)) + 4) != begin_commit_offset:
+        if (
+            read_i64(file, entry_at(file, slot_count, i64(1)) + COMMIT_OFFSET_IN_ENTRY)
+            != begin_commit_offset
+        ):
             continue
         if fits_slot_count(file, slot_count, next_entry, entries_max):
             if found:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from storage.format.properties import KEY_SEPARATOR
+from storage.format.record_layout import COMMIT_OFFSET_POSITION, SYS_FLAG_POSITION
 from storage.kernels.big_endian import read_i32, read_i64, read_u8
 from storage.kernels.columns import (
     CHECK_ALL,
@@ -25,6 +27,7 @@ from storage.kernels.pull import DAMAGED, GOOD
 from storage.kernels.scan import check_record
 from storage.kernels.scratch import scratch_row
 
+_SPACE: Final = ord(KEY_SEPARATOR)
 KEY_ABSENT: Final = 3  # a state beside GOOD: the record there does not carry the key
 
 
@@ -35,7 +38,7 @@ def has_token(data: Any, position: int, length: int, token: Any) -> bool:
     begin = position
     while begin < end:
         at = begin
-        while at < end and read_u8(data, at) != 0x20:
+        while at < end and read_u8(data, at) != _SPACE:
             at += 1
         if at - begin == token.size and bytes_equal(data, begin, token, 0, token.size):
             return True
@@ -48,8 +51,8 @@ def is_damage(data: Any, position: int, end: int, commit_offset: int, stop: int)
     """Whether what stopped a check is a record of this very place that went bad."""
     return (
         stop != STOP_COMMIT_OFFSET
-        and end - position >= 36
-        and read_i64(data, position + 28) == commit_offset
+        and end - position >= SYS_FLAG_POSITION
+        and read_i64(data, position + COMMIT_OFFSET_POSITION) == commit_offset
     )
 
 

@@ -5,7 +5,7 @@ The chosen table has one int64 row a unit::
     column  name            meaning
     0       QUEUE_OFFSET    number of the unit in its queue
     1       COMMIT_OFFSET   where the unit says that its record starts
-    2       UNIT_SIZE       the record's size as the unit says
+    2       RECORD_SIZE     the record's size as the unit says
     3       STATE           one of the states below
 
 A state is CHOSEN until the record was looked at, then GOOD, FILTERED (its tag is not one asked for,
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.consume_entry import PREFILL_SIZE, SIZE_IN_UNIT, TAG_CODE_IN_UNIT, UNIT_SIZE
 from storage.format.extension_entry import ADDRESS_MAX
 from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.big_endian import read_i32, read_i64
@@ -127,7 +127,7 @@ def units_end(units: Any, begin: int, end: int, visible_commit_offset: int) -> i
     while index < end:
         position = index * UNIT_SIZE
         commit_offset = read_i64(units, position)
-        size = read_i32(units, position + 8)
+        size = read_i32(units, position + SIZE_IN_UNIT)
         if commit_offset < 0 or size <= 0:
             break
         if commit_offset >= visible_commit_offset and size != PREFILL_SIZE:
@@ -150,7 +150,7 @@ def first_unit_from(units: Any, begin: int, end: int, commit_offset: int) -> int
         position = index * UNIT_SIZE
         if (
             read_i64(units, position) >= commit_offset
-            and read_i32(units, position + 8) != PREFILL_SIZE
+            and read_i32(units, position + SIZE_IN_UNIT) != PREFILL_SIZE
         ):
             return i64(index)
     return i64(end)
@@ -194,7 +194,7 @@ def select_units(
     while index < end and index < examined_end and count < chosen.shape[0]:
         position = index * UNIT_SIZE
         commit_offset = read_i64(units, position)
-        size = i64(read_i32(units, position + 8))
+        size = i64(read_i32(units, position + SIZE_IN_UNIT))
         records = limits[RECORDS_BEFORE] + count
         total = limits[BYTES_BEFORE] + byte_count
         if records > 0:
@@ -207,7 +207,7 @@ def select_units(
             continue
         resume_at = i64(-(1 << 62))
         if has_filter:
-            tag_code = read_i64(units, position + 12)
+            tag_code = read_i64(units, position + TAG_CODE_IN_UNIT)
             if tag_code > ADDRESS_MAX:
                 low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
                 if not among(tag_codes, low):
@@ -269,6 +269,47 @@ def is_one_of(data: Any, position: int, length: int, texts: Any, text_ends: Any)
     return False
 
 
+@inner
+def is_of_queue(log: Any, row: Any, topic: Any, queue_id: int) -> bool:
+    """Whether the record of the one row belongs to the queue."""
+    return (
+        row[0, QUEUE_ID] == queue_id
+        and row[0, TOPIC_LENGTH] == topic.size
+        and bytes_equal(log, row[0, TOPIC_POSITION], topic, 0, topic.size)
+    )
+
+
+@inner
+def has_one_of(log: Any, row: Any, tags: Any, tag_ends: Any) -> bool:
+    """Whether the record of the one row has a tag, and one of these."""
+    if row[0, FEATURES] & HAS_TAGS == 0:
+        return False
+    at, length = property_value(
+        log, row[0, PROPERTIES_POSITION], row[0, PROPERTIES_LENGTH], NAME_TAGS
+    )
+    return is_one_of(log, at, length, tags, tag_ends)
+
+
+@inner
+def judge(
+    log: Any, position: int, end: int, commit_offset: int, size: int, topic: Any, queue_id: int,
+    tags: Any, tag_ends: Any, row: Any,
+) -> int:  # fmt: skip
+    """The state of what should be a record of ``size`` bytes in ``log[position:end]``."""
+    if size > end - position:
+        return i64(DAMAGED_UNIT)
+    stop = i64(check_record(log, position, position + size, commit_offset, CHECK_ALL, row, 0))
+    if stop == STOP_END and row[0, SIZE] != size:
+        stop = i64(STOP_TRUNCATED)
+    if stop != STOP_END:
+        return DAMAGED + stop
+    if queue_id >= 0 and not is_of_queue(log, row, topic, queue_id):
+        return i64(DAMAGED_PLACE)
+    if tag_ends.size > 0 and not has_one_of(log, row, tags, tag_ends):
+        return i64(FILTERED)
+    return i64(GOOD)
+
+
 @kernel(
     results(int64, 4)(
         BYTES, int64, int64, WRITABLE_ROWS, int64, int64,
@@ -314,47 +355,22 @@ def verify_chosen(
         if commit_offset < log_start or commit_offset >= log_end:
             break
         position = commit_offset - log_start
-        if size > log_end - commit_offset:
-            chosen[row, STATE] = DAMAGED_UNIT
-            row += 1
-            continue
-        stop = check_record(log, position, position + size, commit_offset, CHECK_ALL, scratch, 0)
-        if stop == STOP_END and scratch[0, SIZE] != size:
-            stop = i64(STOP_TRUNCATED)
-        if stop != STOP_END:
-            chosen[row, STATE] = DAMAGED + stop
-            row += 1
-            continue
-        if queue_id >= 0 and (
-            scratch[0, QUEUE_ID] != queue_id
-            or scratch[0, TOPIC_LENGTH] != topic.size
-            or not bytes_equal(log, scratch[0, TOPIC_POSITION], topic, 0, topic.size)
-        ):
-            chosen[row, STATE] = DAMAGED_PLACE
-            row += 1
-            continue
-        if tag_ends.size > 0:
-            matched = False
-            if scratch[0, FEATURES] & HAS_TAGS:
-                at, length = property_value(
-                    log, scratch[0, PROPERTIES_POSITION], scratch[0, PROPERTIES_LENGTH], NAME_TAGS
-                )
-                matched = is_one_of(log, at, length, tags, tag_ends)
-            if not matched:
-                chosen[row, STATE] = FILTERED
-                row += 1
-                continue
-        if range_count > 0 and ranges[range_count - 1, 1] == position:
-            ranges[range_count - 1, 1] = position + size
-        else:
-            if range_count >= ranges.shape[0]:
+        state = judge(
+            log, position, log_end - log_start, commit_offset, size, topic, queue_id, tags,
+            tag_ends, scratch,
+        )  # fmt: skip
+        if state == GOOD:
+            if range_count > 0 and ranges[range_count - 1, 1] == position:
+                ranges[range_count - 1, 1] = position + size
+            elif range_count < ranges.shape[0]:
+                ranges[range_count, 0] = position
+                ranges[range_count, 1] = position + size
+                range_count += 1
+            else:
                 break
-            ranges[range_count, 0] = position
-            ranges[range_count, 1] = position + size
-            range_count += 1
-        chosen[row, STATE] = GOOD
-        good_count += 1
-        good_bytes += size
+            good_count += 1
+            good_bytes += size
+        chosen[row, STATE] = state
         row += 1
     return row, range_count, good_count, good_bytes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.format.consume_entry import UNIT_SIZE
+from storage.format.consume_entry import SIZE_IN_UNIT, TAG_CODE_IN_UNIT, UNIT_SIZE
 from storage.format.record_layout import (
     SYS_FLAG_PREPARED,
     SYS_FLAG_ROLLBACK,
@@ -83,8 +83,8 @@ def write_units(
             position = group_start[group] * UNIT_SIZE
             group_start[group] += 1
             write_i64(out_units, position, commit_offset_base + rows[i, POSITION])
-            write_i32(out_units, position + 8, rows[i, SIZE])
-            write_i64(out_units, position + 12, rows[i, TAG_CODE])
+            write_i32(out_units, position + SIZE_IN_UNIT, rows[i, SIZE])
+            write_i64(out_units, position + TAG_CODE_IN_UNIT, rows[i, TAG_CODE])
     # Each start went on to the next group's.
     for g in range(group_count, 0, -1):
         group_start[g] = group_start[g - 1]

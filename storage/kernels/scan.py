@@ -7,7 +7,7 @@ commit offset, and a topic that could not be a directory name.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, PORT_MAX
 from storage.format.property_crc import CRC_MASK, PROPERTY_CRC_SIZE
@@ -73,7 +73,9 @@ from storage.kernels.properties import crc_trailer_tells, trailer_is_damaged
 from storage.kernels.property_walk import walk_properties
 from storage.kernels.scratch import scratch_row
 
-AFTER_HOSTS_SIZE = AFTER_HOSTS.size
+AFTER_HOSTS_SIZE: Final = AFTER_HOSTS.size
+_MAGIC_FIRST: Final = MAGIC_V1 >> 24  # bytes that the magics of both versions begin with
+_MAGIC_SECOND: Final = MAGIC_V1 >> 16 & 0xFF
 
 
 @inner
@@ -265,7 +267,10 @@ def find_record(data: Any, begin: int, end: int, commit_offset_of_begin: int) ->
         return i64(-1)
     row = scratch_row()
     for position in range(begin, end - RECORD_SIZE_MIN + 1):
-        if read_u8(data, position + 4) != 0xDA or read_u8(data, position + 5) != 0xA3:
+        if (
+            read_u8(data, position + MAGIC_POSITION) != _MAGIC_FIRST
+            or read_u8(data, position + MAGIC_POSITION + 1) != _MAGIC_SECOND
+        ):
             continue
         commit_offset = commit_offset_of_begin + (position - begin)
         if read_i64(data, position + COMMIT_OFFSET_POSITION) != commit_offset:

@@ -86,6 +86,28 @@ def test_struct_is_its_table(module: ModuleType, number: int, layout: struct.Str
     assert table.end in (at, None)
 
 
+def test_named_positions_are_those_of_the_tables() -> None:
+    """Live words are named in the order of their table; an index header's fields stand where it says."""
+    tables = tables_of(checkpoint)
+    for table, words in (
+        (tables[1], checkpoint.WRITER_LIVE_WORDS),
+        (tables[2], checkpoint.INDEXER_LIVE_WORDS),
+    ):
+        assert [(str(8 * place), word) for place, word in enumerate(words)] == [
+            (offset, field) for offset, _, _, field in table.rows if field != "reserved"
+        ]
+    for offset, _, _, field in tables_of(index)[0].rows:
+        name = field.removesuffix("_ms").upper()
+        assert getattr(index, f"{name}_POSITION") == int(offset), field
+    entry = {field: int(offset) for offset, _, _, field in tables_of(index)[1].rows}
+    assert entry["commit_offset"] == index.COMMIT_OFFSET_IN_ENTRY
+    assert entry["time_delta_s"] == index.TIME_DELTA_IN_ENTRY
+    assert entry["previous_entry"] == index.PREVIOUS_IN_ENTRY
+    unit = {field: int(offset) for offset, _, _, field in tables_of(consume_entry)[0].rows}
+    assert unit["record_size"] == consume_entry.SIZE_IN_UNIT
+    assert unit["tag_code"] == consume_entry.TAG_CODE_IN_UNIT
+
+
 FIELDS = {
     "queue_id": 0x01020304,
     "flag": -5,
