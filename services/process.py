@@ -20,6 +20,7 @@ from services import logs, loops, memory
 from services.listening import CannotListen
 from services.settings import ListenSettings
 from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
+from storage.files import open_files
 
 EXIT_FAILED: Final = 1
 EXIT_SETTINGS: Final = 2
@@ -42,6 +43,7 @@ def run(
     if settings.supervised:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     memory.keep_buffers()
+    open_files.raise_limit()
     try:
         loops.run(_until_stopped(serve))
     except (StoreError, OSError, ValueError) as error:

@@ -26,6 +26,7 @@ from services.health import Health
 from services.listening import CannotListen
 from services.settings import ProcessSettings
 from storage.errors import StoreClosed, StoreError
+from storage.files import open_files
 
 Context = grpc.aio.ServicerContext[Any, Any]
 EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs miss it
@@ -260,7 +261,10 @@ def server_options(settings: ProcessSettings) -> list[tuple[str, int]]:
         ("grpc.so_reuseport", 0),  # a second service on the same address is an error, not a lottery
         ("grpc.max_receive_message_length", int(settings.message_bytes_max)),
         ("grpc.max_send_message_length", -1),
-        ("grpc.max_allowed_incoming_connections", settings.connections_max),
+        (
+            "grpc.max_allowed_incoming_connections",
+            open_files.at_most(settings.connections_max, share=2),
+        ),
         ("grpc.max_concurrent_streams", settings.concurrent_calls_max),
         ("grpc.max_connection_idle_ms", int(settings.connection_idle_seconds * 1e3)),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_seconds * 1e3)),

@@ -80,7 +80,10 @@ class ProcessSettings(BaseSettings):
         4_096, ge=1, description="Calls under way at once; above it RESOURCE_EXHAUSTED."
     )
     connections_max: int = Field(
-        2_048, ge=1, description="Open connections; above it none is taken."
+        2_048,
+        ge=1,
+        description="Open connections; above it, or above half the files that the process may have "
+        "open, none is taken.",
     )
     connection_idle_seconds: float = Field(
         300.0, gt=0, description="A connection without calls is closed after this."

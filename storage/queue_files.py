@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from storage.files import open_files
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.files.filesystem import File, FileSystem
 
-OPEN_FILES_MAX: Final = 512
+OPEN_FILES_MAX: Final = 512  # less where a process may have few
 
 
 class QueueFiles:
@@ -31,6 +33,7 @@ class QueueFiles:
         self.guard = threading.RLock()
         self.epoch = 0  # of one, files that were opened stay open, and those written to dirty
         self._open: OrderedDict[Path, File] = OrderedDict()
+        self._open_max = open_files.at_most(OPEN_FILES_MAX, share=4)
         self._dirty_files: dict[Path, None] = {}  # in the order in which they became so
         self._dirty_directories: dict[Path, None] = {}
 
@@ -60,7 +63,7 @@ class QueueFiles:
 
     def _keep(self, path: Path, file: File) -> None:
         self._open[path] = file
-        if len(self._open) > OPEN_FILES_MAX:
+        if len(self._open) > self._open_max:
             _, oldest = self._open.popitem(last=False)
             oldest.close()
             self.epoch += 1

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from storage.consume_queue_view import ConsumeQueueView
+from storage.files import open_files
 from storage.layout import queues_on_disk
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from storage.files.filesystem import FileSystem
 
-QUEUES_MAX: Final = 4_096  # views kept; each may map a file
+QUEUES_MAX: Final = 4_096  # views kept; each may map some files, so less where few may be open
 
 
 class QueueViews:
@@ -26,6 +27,7 @@ class QueueViews:
         self._directory = directory
         self._guard = threading.Lock()
         self._kept: OrderedDict[tuple[str, int], ConsumeQueueView] = OrderedDict()
+        self._kept_max = open_files.at_most(QUEUES_MAX, share=8)
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueueView:
         """Return the view of one queue, whether it has files or not."""
@@ -35,7 +37,7 @@ class QueueViews:
             if queue is None:
                 directory = self._directory / topic / str(queue_id)
                 queue = self._kept[key] = ConsumeQueueView(self._filesystem, directory)
-                while len(self._kept) > QUEUES_MAX:
+                while len(self._kept) > self._kept_max:
                     self._kept.popitem(last=False)
             else:
                 self._kept.move_to_end(key)
