@@ -36,6 +36,7 @@ QUEUES: Final = 8
 BATCHES: Final = 512  # of a burst
 SUSTAINED_BATCHES: Final = 16_384  # 1 GiB
 SUSTAINED_ROUNDS: Final = 4
+LOG_FILE_BYTES: Final = StoreConfig().commit_log_file_size
 SOURCES: Final = 16  # batches taken in turn, so that no source stays in the first-level cache
 RATE_WANTED: Final = 1.5e6
 RATIO_WANTED: Final = 0.5
@@ -100,8 +101,8 @@ def _records(batch: bytes) -> list[bytes]:
 
 
 @contextmanager
-def _store(directory: Path, *, warmed: bool) -> Iterator[StoreWriter]:
-    config = StoreConfig(unflushed_bytes_max=8 << 30)
+def _store(directory: Path, *, log_file_bytes: int, warmed: bool) -> Iterator[StoreWriter]:
+    config = StoreConfig(unflushed_bytes_max=8 << 30, commit_log_file_size=log_file_bytes)
     if warmed:
         cache = WARM_FILES * config.commit_log_file_size
         config = replace(config, warm_cache_bytes_max=cache)
@@ -148,6 +149,7 @@ def run(
     rounds: int,
     batches: int = BATCHES,
     sustained_batches: int = SUSTAINED_BATCHES,
+    log_file_bytes: int = LOG_FILE_BYTES,
 ) -> list[Figure]:
     """Measure bursts to one queue and to eight queues a batch, and one long run of the former."""
     warm()
@@ -156,7 +158,9 @@ def run(
     figures = []
     with tempfile.TemporaryDirectory(prefix="bench-append-", dir=directory) as temporary:
         copier = Copier(Path(temporary) / "target", size, one)
-        with _store(Path(temporary) / "bursts", warmed=True) as writer:
+        with _store(
+            Path(temporary) / "bursts", log_file_bytes=log_file_bytes, warmed=True
+        ) as writer:
             for name, sources in (("one queue a batch", one), ("eight queues a batch", eight)):
                 pairs = alternate(
                     lambda sources=sources: _append(writer, sources, batches),  # type: ignore[misc]
@@ -171,7 +175,9 @@ def run(
             Path(temporary) / "fresh", (sustained_batches + 1) * longest, one, touched=False
         )
         part = max(1, sustained_batches // (SUSTAINED_ROUNDS + 1))  # one round does not count
-        with _store(Path(temporary) / "sustained", warmed=False) as writer:
+        with _store(
+            Path(temporary) / "sustained", log_file_bytes=log_file_bytes, warmed=False
+        ) as writer:
             pairs = alternate(
                 lambda: _append(writer, one, part),
                 lambda: fresh.rate(part),

@@ -13,7 +13,7 @@ from storage.kernels.columns import QUEUE_ID, STOP_END, new_rows
 
 
 def test_append_bench_measures_three_figures_and_leaves_no_file(tmp_path):
-    figures = append.run(tmp_path, rounds=2, batches=4, sustained_batches=4)
+    figures = append.run(tmp_path, rounds=2, batches=4, sustained_batches=4, log_file_bytes=4 << 20)
     assert len(figures) == 3
     assert all(figure.value > 0 and figure.limit for figure in figures)
     assert list(tmp_path.iterdir()) == []
