@@ -11,7 +11,7 @@ from engine_store import small_config
 
 from storage.clock import SystemClock
 from storage.errors import NotAStore, StoreClosed, StoreFull, StoreLocked
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import OsFile, OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
 from storage.index_file import IndexFile, IndexShape, list_index_files
@@ -111,6 +111,21 @@ def test_a_clean_stop_indexes_the_rest_and_the_next_start_goes_on_behind_it(writ
         run(indexer)
 
     assert len(found(directory, "all-k")) == len(found(directory, "all-later")) == 100
+
+
+def test_an_indexer_that_found_nothing_new_syncs_nothing(writer, directory, monkeypatch):
+    put(writer, 60)
+    with open_indexer(directory, durable_interval_ms=0) as indexer:
+        run(indexer)
+        writer._engine.settle()
+        indexer.step()
+        assert indexer.durable_offset == indexer.indexed_offset == writer.appended_offset
+        synced = []
+        monkeypatch.setattr(OsFile, "sync", lambda file: synced.append(file.path))
+        indexer.step()
+        indexer.sync()
+        monkeypatch.undo()
+        assert [path for path in synced if path.parent.name == "index"] == []
 
 
 @pytest.mark.parametrize("half_put", [False, True])
