@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cut_machine import Machine
-from engine_store import queue_units_on_disk, record
+from engine_store import queue_units_on_disk, record, records_on_disk
 from power_cuts import Stopped
 
 from storage.errors import StoreFailed, StoreFull
@@ -123,6 +123,7 @@ def test_what_a_start_recovers_of_several_files_is_durable(machine: Machine) -> 
 
     assert writer.appended_offset == end and not writer.recovered.damage
     assert writer.describe_topic("t")[1] == [(0, 300)]
+    assert len(records_on_disk(machine.store)) == 300
 
 
 @pytest.mark.parametrize("dispatched", [True, False])
@@ -133,6 +134,7 @@ def test_what_a_failed_sync_left_in_memory_is_durable_once_a_start_has_recovered
     writer.create_topic("t", 1)
     for _ in range(100):
         end = writer.append_batch(record(body=b"x" * 300)).end_commit_offset
+    machine.disk.fault_leaves = "none"
     if dispatched:
         writer._engine.dispatch.wait(end, 0)
         machine.disk.fault, machine.disk.faults_left = (errno.EIO, 0), 9
@@ -150,6 +152,7 @@ def test_what_a_failed_sync_left_in_memory_is_durable_once_a_start_has_recovered
 
     assert writer.appended_offset == end and not writer.recovered.damage
     assert writer.recovered.units_written == 0
+    assert len(records_on_disk(machine.store)) == 100
     assert len(queue_units_on_disk(machine.store, "t", 0)) == 100
 
 

@@ -37,10 +37,10 @@ class DiskFile:
                 self.given_up = {p: c for p, c in self.given_up.items() if p != page}
         self.durable = bytes(synced)
 
-    def fail_to_sync(self, dice: random.Random) -> None:
+    def fail_to_sync(self, dice: random.Random, how: str) -> None:
         """Write some of it, and take the rest for written from here on, as kernels do."""
         live = self.live()
-        self.durable = mixed(self.durable, live, dice)
+        self.durable = mixed(self.durable, live, dice, how)
         self.given_up = {
             page: live[page : page + PAGE]
             for page in range(0, len(live), PAGE)

@@ -91,6 +91,7 @@ class PowerCuts(OsFileSystem):
         self.fault: tuple[int, int] | None = None  # an errno, from which step on
         self.faults_left = 0
         self.fault_at = ""  # only where the path has this in it
+        self.fault_leaves = "mixed"  # what a failing sync has written
         self.successor: PowerCuts | None = None
         self.new_root: Callable[[], Path] = lambda: root.with_name(root.name + "x")
         self.trace: list[str] = []
@@ -163,7 +164,7 @@ class PowerCuts(OsFileSystem):
             try:
                 self.step("sync", path)
             except OSError:
-                node.fail_to_sync(self._dice)
+                node.fail_to_sync(self._dice, self.fault_leaves)
                 raise
             node.sync()
 
