@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.places import map_file
 from pipeline.walk import ROWS_MAX, end_of_log
-from storage.format.record import Verdict, check_record
+from storage.format.record import Verdict, blank_end, check_record
 from storage.kernels.columns import (
     CHECK_ALL,
     STOP_BLANK,
@@ -60,8 +60,10 @@ def _end_in_file(file: DataFile, begin: int) -> int | None:
             )
             if count:
                 end = file.start + position
-        if stop in (STOP_ZERO, STOP_BLANK):
+        if stop == STOP_ZERO:
             return end
+        if stop == STOP_BLANK:
+            return end if blank_end(data.data, position) == file.size else None
         if stop == STOP_END:
             record_size = 0
         elif stop == STOP_TRUNCATED and limit < file.size:

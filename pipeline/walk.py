@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline.errors import PipelineError
 from pipeline.store_files import ByteArray, map_file
+from storage.format.record import blank_end
 from storage.kernels.columns import (
     CHECK_ALL,
     CHECK_COMMIT_OFFSET,
@@ -81,7 +82,7 @@ def walk(
                 wanted = min(max(run_bytes * count // (position - before), 1), ROWS_MAX)
         if stop in (STOP_ROWS_FULL, STOP_END):
             continue
-        if stop == STOP_BLANK:
+        if stop == STOP_BLANK and blank_end(data.data, position) >= stop_position:
             return
         following = int(find_record(data, position + 1, stop_position, data_offset + position + 1))
         following = stop_position if following < 0 else following
@@ -119,7 +120,7 @@ def end_of_log(store: StoreFiles) -> int:
             if stop in (STOP_ROWS_FULL, STOP_END):
                 continue
             begin = position + 1
-            if stop == STOP_BLANK:
+            if stop == STOP_BLANK and blank_end(data.data, position) == len(data):
                 break
             following = int(find_record(data, begin, len(data), file.start + begin))
             if following < 0:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from storage.format.record import blank_end
+from storage.format.record_layout import BLANK_SIZE
 from storage.kernels import columns, scan
 from storage.kernels.jit import FEW_BYTES
 from storage.log_walk import Records
@@ -74,7 +76,7 @@ class LogFollower:
         if count:
             self.take(Records(data, begin, self._rows[:count], begin, begin + next_position))
         position = begin + next_position
-        if stop == columns.STOP_BLANK:
+        if stop == columns.STOP_BLANK and self._ends_file(position):
             start = self._files.next_start(position)
             position = limit if start is None else min(start, limit)
         elif stop not in (columns.STOP_END, columns.STOP_ROWS_FULL):
@@ -84,3 +86,14 @@ class LogFollower:
             position = damage_end
         self.position = position
         return position != begin
+
+    def _ends_file(self, position: int) -> bool:
+        """Whether the blank at ``position`` is as long as what is left of its file."""
+        head = self._files.view(position, BLANK_SIZE)
+        if head is None:
+            return True  # the file has just been deleted
+        end = position + blank_end(head.data, 0)
+        if end == self._files.next_start(position):
+            return True
+        rest = self._files.view(position, max(end + 1 - position, 0))
+        return rest is None or position + len(rest) == end

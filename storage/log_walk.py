@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from storage.format.record import blank_end
 from storage.kernels.columns import (
     CHECK_ALL,
     STOP_BLANK,
@@ -134,7 +135,10 @@ def walk_log(
             offset = next_offset
             if stop in (STOP_ROWS_FULL, STOP_END):
                 continue
-            blank, reason = stop == STOP_BLANK, stop_text(stop)
+            blank = stop == STOP_BLANK
+            reason = stop_text(stop)
+            if blank and not _ends_file(files, file, offset):
+                blank, reason = False, "a blank record that does not end its file"
             expected = file_end if blank else offset
             following = _next_record(files, expected if blank else offset + 1, search_limit)
         verdict = decide_stop(Stopped(blank, following is not None, following == expected))
@@ -167,6 +171,12 @@ def _next_record(files: LogFiles, offset: int, limit_offset: int) -> int | None:
             return file.start_offset + found
         offset = file_end
     return None
+
+
+def _ends_file(files: LogFiles, file: LogFile, offset: int) -> bool:
+    """Whether the blank at ``offset`` is as long as what is left of its file, of whatever length."""
+    end_offset = file.start_offset + blank_end(file.array.data, offset - file.start_offset)
+    return end_offset in (file.end_offset, files.next_start(file.start_offset))
 
 
 def _end_of(files: LogFiles, file: LogFile) -> int:

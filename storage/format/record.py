@@ -394,3 +394,9 @@ def encode_blank(remaining: int) -> bytes:
     if remaining < BLANK_SIZE:
         raise ValueError(f"a blank record takes {BLANK_SIZE} bytes, only {remaining} are left")
     return BLANK.pack(remaining, MAGIC_BLANK)
+
+
+def blank_end(buffer: Buffer, position: int) -> int:
+    """Return the position where the file ends, by the word of the blank record at ``position``."""
+    remaining: int = BLANK.unpack_from(buffer, position)[0]
+    return position + remaining
