@@ -232,7 +232,11 @@ class Engine:
         except (StoreError, OSError) as error:
             if isinstance(error, passed):
                 raise
-            failure = StoreFailed(f"the store's files failed: {error}")
+            failure = (
+                error
+                if isinstance(error, StoreFailed)
+                else StoreFailed(f"the store's files failed: {error}")
+            )
             self._fail(failure)
             raise failure from error
 
@@ -273,8 +277,8 @@ class Engine:
         end_offset = self.settle()
         before = self._settings
         deleted = {**before.deleted_topics, name: end_offset}
+        self._save(replace(before, deleted_topics=deleted, deleting_topic=name))
         try:
-            self._save(replace(before, deleted_topics=deleted, deleting_topic=name))
             self.topics.delete(name, now_ms=now_ms)
         except StoreFull:
             # Taken back, or the next start would delete what has been stored since.

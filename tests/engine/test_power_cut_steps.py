@@ -92,12 +92,15 @@ def test_a_deletion_stopped_at_any_step_is_done_or_was_never_begun(
     assert not outcomes[-1]
 
 
-def test_a_deletion_for_which_there_is_no_space_has_not_happened(machine: Machine) -> None:
+@pytest.mark.parametrize("full_at", ["penstock.json", "topics.json"])
+def test_a_deletion_for_which_there_is_no_space_has_not_happened(
+    machine: Machine, full_at: str
+) -> None:
     writer = machine.open()
     writer.create_topic("t", 1)
     writer.append_batch(record())
-    machine.disk.fault, machine.disk.faults_left = (errno.ENOSPC, 0), 1
-    machine.disk.fault_at = "topics.json"
+    machine.disk.fault, machine.disk.faults_left = (errno.ENOSPC, 0), 9
+    machine.disk.fault_at = full_at
     with pytest.raises(StoreFull):
         writer.delete_topic("t")
     writer.append_batch(record())
