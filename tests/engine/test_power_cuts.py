@@ -14,7 +14,7 @@ from cut_store import CutStore
 
 SESSIONS = 9  # of a store; each ends with a cut, a kill, or first a close
 SHARES = 8
-CUTS = int(os.environ.get("CUTS", "400"))
+CUTS = int(os.environ.get("CUTS", "320"))
 MODES = [("sync", False), ("async", False), ("sync", True), ("async", True)]
 
 
