@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from background_loop import BackgroundService
 from service_settings import indexer_settings, reader_settings, writer_settings
 
 from penstock.v1 import indexer_pb2_grpc, reader_pb2_grpc, writer_pb2, writer_pb2_grpc
 from services.indexer.__main__ import serve as serve_indexer
+from services.reader import catching_up
 from services.reader.__main__ import serve as serve_reader
 from services.writer.__main__ import serve as serve_writer
 
+PATIENCE_S = 30.0  # of a read for what is not visible yet, not a few seconds: machines are busy
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
@@ -51,6 +54,8 @@ def three_services(
     store: Path, *, reader_changes: Mapping[str, Any] | None = None, **writer_changes: Any
 ) -> Iterator[ThreeServices]:
     with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(catching_up, "SECONDS_MAX", PATIENCE_S)
         processes = {
             "writer": BackgroundService(serve_writer, writer_settings(store, **writer_changes)),
             "reader": BackgroundService(
