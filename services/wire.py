@@ -13,7 +13,9 @@ from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services.status import NotServed
 from storage.message import NO_PROPERTIES, BatchResult, Damage, Message, PullStatus, PutResult
 
+_VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
+_FIXED_SIZES: Final = {1: 8, 5: 4}
 _BATCH_TAG: Final = (writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED
 _PULL_TAG: Final = bytes([(reader_pb2.PullResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED])
 _QUERY_TAG: Final = bytes(
@@ -49,6 +51,40 @@ def batch_records(request: bytes) -> memoryview:
                 break
             shift += 7
     return memoryview(writer_pb2.ProduceBatchRequest.FromString(request).records)
+
+
+def count_fields(message: bytes, most: int) -> int:
+    """Return how many fields a serialized message has, at the top; ``most`` if there may be more.
+
+    Parsing makes an object of each, so this is asked before. What is malformed is the parser's.
+    """
+    count = at = 0
+    try:
+        while at < len(message) and count < most:
+            kind = message[at] & 7
+            at = _read_varint(message, at)[1]
+            if kind in (_VARINT, _LENGTH_DELIMITED):
+                value, at = _read_varint(message, at)
+                at += value if kind == _LENGTH_DELIMITED else 0
+            elif kind in _FIXED_SIZES:
+                at += _FIXED_SIZES[kind]
+            else:  # a group, which nobody sends
+                return most
+            count += 1
+    except IndexError:
+        pass
+    return count
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    return value, at
 
 
 def varint(value: int) -> bytes:

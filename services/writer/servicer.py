@@ -2,7 +2,7 @@
 
 Appends run on the event loop: they are a few microseconds of compiled code, and running them there
 one after the other gives every stream its order without a lock. What may take longer goes to a
-thread.
+thread, requests of many structured messages among it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from services.writer.transactions import TransactionMethods, Transactions
 from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, Message, PutResult
 
+MESSAGES_MAX: Final = 1 << 18  # of one structured request; the most that fit into one are millions
+FEW_BYTES: Final = 16 << 10  # of a request that is judged, encoded and stored in a few milliseconds
 _END: Final = object()
 
 
@@ -79,12 +81,16 @@ class WriterServicer(TransactionMethods):
         self._stream_batches_max = stream_batches_max
 
     @raw
-    async def produce(self, request: bytes, context: Context) -> bytes | writer_pb2.ProduceResponse:
+    async def produce(self, request: bytes, context: Context) -> bytes:
         """Store messages; the answer follows once they are as safe as the flush mode says."""
         born_host = host_of_peer(context.peer())
-        answer, end = self._store.put_plain(request, born_host=born_host) or self._put(
-            writer_pb2.ProduceRequest.FromString(request), born_host
-        )
+        stored = self._store.put_plain(request, born_host=born_host)
+        if stored is None:
+            if len(request) <= FEW_BYTES:
+                stored = self._put(request, born_host)
+            else:
+                stored = await asyncio.to_thread(self._put, request, born_host)
+        answer, end = stored
         if not self._acks.has(end):
             await self._acks.wait(end)
         return answer
@@ -195,16 +201,17 @@ class WriterServicer(TransactionMethods):
             transient_pool=now.transient_pool,
         )
 
-    def _put(
-        self, request: writer_pb2.ProduceRequest, born_host: str
-    ) -> tuple[writer_pb2.ProduceResponse, int]:
-        if not request.messages:
+    def _put(self, request: bytes, born_host: str) -> tuple[bytes, int]:
+        if wire.count_fields(request, MESSAGES_MAX + 1) > MESSAGES_MAX:
+            raise status.InvalidArgument(
+                "messages", f"are too many; send at most {MESSAGES_MAX} in one request"
+            )
+        messages = writer_pb2.ProduceRequest.FromString(request).messages
+        if not messages:
             raise status.InvalidArgument("messages", "is empty; send at least one message")
-        results = self._store.put(
-            [wire.message_of(message) for message in request.messages], born_host=born_host
-        )
+        results = self._store.put(list(map(wire.message_of, messages)), born_host=born_host)
         answer = writer_pb2.ProduceResponse(results=map(wire.put_result, results))
-        return answer, self._store.appended_offset
+        return answer.SerializeToString(), self._store.appended_offset
 
     def _append(self, records: memoryview) -> BatchResult:
         if not records:

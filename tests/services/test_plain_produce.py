@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -65,6 +66,7 @@ class Two:
             append_property_crc=property_crc,
         )
         self.directory = directory
+        self.loop = asyncio.new_event_loop()
         self.short, self.long = (
             StoreWriter.open(directory / name, config, clock=Clock()) for name in ("short", "long")
         )
@@ -79,22 +81,21 @@ class Two:
     def both(self, request: bytes, peer: str = PEERS[0]) -> tuple[Any, Any]:
         """What each answers or raises, and what each has appended by it."""
         return tuple(
-            outcome(store, writer, request, peer)
+            outcome(self.loop, store, writer, request, peer)
             for store, writer in ((self.short, self.short), (LongWay(self.long), self.long))
         )
 
 
-def outcome(store: Any, writer: StoreWriter, request: bytes, peer: str) -> Any:
+def outcome(
+    loop: asyncio.AbstractEventLoop, store: Any, writer: StoreWriter, request: bytes, peer: str
+) -> Any:
     acks: Any = SimpleNamespace(has=lambda end: True)
     draining: Any = None
     servicer = WriterServicer(store, acks, draining, stream_batches_max=1)
     begin = writer.appended_offset
     context: Any = SimpleNamespace(peer=lambda: peer)
     try:
-        servicer.produce(request, context).send(None)
-    except StopIteration as stop:
-        answer = stop.value
-        said = answer if isinstance(answer, bytes) else answer.SerializeToString()
+        said: Any = loop.run_until_complete(servicer.produce(request, context))
     except (errors.StoreError, DecodeError) as error:
         said = (type(error), str(error))
     tail = writer._engine.log.tail
@@ -107,6 +108,8 @@ def two(request: Any, tmp_path_factory: Any) -> Iterator[Two]:
     both = Two(tmp_path_factory.mktemp("two"), property_crc=request.param)
     both.both(serialized(message()))  # so that there is something to compare, whatever runs here
     yield both
+    both.loop.run_until_complete(both.loop.shutdown_default_executor())
+    both.loop.close()
     for writer in (both.short, both.long):
         assert writer.wait_dispatched(writer.appended_offset, 30)
         writer.close()

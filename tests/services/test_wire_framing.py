@@ -31,6 +31,20 @@ def test_unusual_but_valid_requests_are_read_like_protobuf_does() -> None:
     assert wire.batch_records(unknown_field) == b"x"
 
 
+@given(st.lists(st.binary(max_size=200), max_size=8), st.integers(0, 9))
+def test_fields_are_counted_without_parsing_them(bodies: list[bytes], most: int) -> None:
+    messages = [common_pb2.Message(body=body) for body in bodies]
+    request = writer_pb2.ProduceRequest(messages=messages).SerializeToString()
+    others = b"\x50\x80\x01" + b"\x59" + bytes(8) + b"\x5d" + bytes(4) + b"\x82\x01\x01x"
+    assert wire.count_fields(others + request, most) == min(4 + len(bodies), most)
+    assert wire.count_fields(request + b"\x0b", 20) == 20  # a group may hold anything
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_counted(data: bytes) -> None:
+    assert 0 <= wire.count_fields(data, 5) <= 5
+
+
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_request_or_a_decode_error_as_for_protobuf(data: bytes) -> None:
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from fake_writer_store import FakeWriterStore
 
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services.writer.acks import Acks
-from services.writer.servicer import WriterServicer
+from services.writer.servicer import MESSAGES_MAX, WriterServicer
 from storage import errors
 
 IN_FLIGHT = 4
@@ -268,3 +269,34 @@ def test_a_draining_service_answers_what_it_stored_and_ends_the_stream(
         next(stream.answers)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     stream.close()
+
+
+def test_a_request_of_many_messages_is_encoded_beside_the_event_loop(
+    grpc_stub: Any, store: FakeWriterStore, background: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of messages are a matter of seconds, in which others want their answers."""
+    threads: queue.Queue[threading.Thread] = queue.Queue()
+    put = store.put
+
+    def noted(messages: Any, **options: Any) -> Any:
+        results = put(messages, **options)
+        threads.put(threading.current_thread())
+        return results
+
+    monkeypatch.setattr(store, "put", noted)
+    loop_thread = background.call(threading.current_thread)
+    for count in (1, 5_000):
+        answer = grpc_stub.Produce.future(request(*[b"x"] * count), timeout=30)
+        assert (threads.get(timeout=30) is loop_thread) is (count == 1)
+        store.acknowledge()
+        assert len(answer.result().results) == count
+
+
+def test_more_messages_than_a_request_may_have_are_refused(
+    grpc_channel: grpc.Channel, store: FakeWriterStore, refusal: Any
+) -> None:
+    call = grpc_channel.unary_unary("/penstock.v1.Writer/Produce")
+    refused = refusal(call, b"\x0a\x00" * (MESSAGES_MAX + 1))
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert str(MESSAGES_MAX) in refused.message
+    assert not store.stored
