@@ -112,6 +112,34 @@ def test_a_deletion_for_which_there_is_no_space_has_not_happened(
     assert writer.describe_topic("t")[1] == [(0, 2)]
 
 
+def test_a_kill_at_any_step_takes_nothing_out_of_the_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(1, STEPS_MAX):
+        machine = Machine(tmp_path / str(step), monkeypatch)
+        writer = machine.open(transient_pool=True)
+        writer.create_topic("t", 1)
+        told: list[bytes] = []
+
+        def work(writer: StoreWriter = writer, told: list[bytes] = told) -> None:
+            for number in range(40):
+                body = b"%d " % number + b"x" * 5_000
+                writer.append_batch(record(body=body))
+                told.append(body)
+                if number % 3 == 2:
+                    writer._engine.committer.run_once()
+                if number % 7 == 6:
+                    flush(writer)
+
+        was_stopped = stopped_at(machine, step, work, kills=True)
+        machine.kill()
+        machine.open(transient_pool=True)
+        assert [each.body for each in records_on_disk(machine.store)][: len(told)] == told
+        if not was_stopped:
+            break
+    assert 20 < step < STEPS_MAX - 1
+
+
 def test_what_a_start_recovers_of_several_files_is_durable(machine: Machine) -> None:
     writer = machine.open()
     writer.create_topic("t", 1)
