@@ -30,6 +30,7 @@ from storage.topics import TopicTable
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.config import StoreConfig
+    from storage.durable_positions import DurablePositions
     from storage.files.filesystem import FileSystem
 
 IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # of the appends that a writer died in
@@ -103,19 +104,13 @@ def _recover_and_wire(
         file_size=config.commit_log_file_size,
         buffer_count=config.transient_pool_size,
     )
-    unflushed_bytes = config.unflushed_bytes_max
-    if positions.writer_is_current:
-        # The machine has not gone down since: the last writer's word on how far it had come holds,
-        # but for the batch that it died in. Recovery looks twice this far.
-        appended_bytes = positions.appended_offset - durable.flushed_offset
-        unflushed_bytes = (max(appended_bytes, 0) + IN_FLIGHT_BYTES_MAX) // 2
     abort_found = filesystem.exists(paths.abort)
     recovered = recover(
         files,
         queues,
         durable,
         abort_found=abort_found,
-        unflushed_bytes_max=unflushed_bytes,
+        unflushed_bytes_max=_unflushed_bytes_max(config, positions, durable),
         leftovers=pool.leftover(),
         deleted_topics=settings.deleted_topics,
     )
@@ -132,6 +127,18 @@ def _recover_and_wire(
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found, clock=clock,
         waits_for_files=waits_for_files,
     )  # fmt: skip
+
+
+def _unflushed_bytes_max(
+    config: StoreConfig, positions: CheckpointFile, durable: DurablePositions
+) -> int:
+    """Return how far behind its durable end the log may go on; recovery looks twice as far."""
+    if not positions.writer_is_current:
+        return config.unflushed_bytes_max
+    # The machine has not gone down since: the last writer's word on how far it had come holds, but
+    # for the batch that it died in.
+    appended_bytes = positions.appended_offset - durable.flushed_offset
+    return (max(appended_bytes, 0) + IN_FLIGHT_BYTES_MAX) // 2
 
 
 def _finish_deletion(
