@@ -140,6 +140,19 @@ def test_a_kill_at_any_step_takes_nothing_out_of_the_pool(
     assert 20 < step < STEPS_MAX - 1
 
 
+def test_a_close_that_finds_no_space_for_units_is_none_in_order(machine: Machine) -> None:
+    writer = machine.open()
+    writer.create_topic("t", 1)
+    writer.append_batch(record())
+    machine.disk.fault, machine.disk.faults_left = (errno.ENOSPC, 0), 99
+    machine.disk.fault_at = "consumequeue"
+    writer.close()
+    machine.disk.fault = None
+    machine.cut()
+
+    assert machine.open().describe_topic("t")[1] == [(0, 1)]
+
+
 def test_what_a_start_recovers_of_several_files_is_durable(machine: Machine) -> None:
     writer = machine.open()
     writer.create_topic("t", 1)
