@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 QUEUE_COUNT_MAX: Final = 65_536
+ATTRIBUTES_SIZE_MAX: Final = 32_767  # each change of a topic writes the whole table
 TOPICS_FILE: Final = "topics.json"
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 QUEUE_TYPE: Final = "queue.type"
@@ -186,7 +187,7 @@ class TopicTable:
             topic = replace(topic, perm=perm)
         if attributes:
             checked = _checked_attributes(attributes)
-            topic = replace(topic, attributes={**topic.attributes, **checked})
+            topic = replace(topic, attributes=_bounded({**topic.attributes, **checked}))
         self._store(name, topic, now_ms=now_ms)
         return topic
 
@@ -227,4 +228,13 @@ def _checked_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
         raise InvalidMessage(
             "attributes", f"{QUEUE_TYPE} {BATCH_QUEUES} is not supported; leave it out"
         )
-    return dict(attributes)
+    return _bounded(dict(attributes))
+
+
+def _bounded(attributes: dict[str, str]) -> dict[str, str]:
+    size = sum(len(name) + len(value) for name, value in attributes.items())
+    if size > ATTRIBUTES_SIZE_MAX:
+        raise InvalidMessage(
+            "attributes", f"{size} characters together; the most is {ATTRIBUTES_SIZE_MAX}"
+        )
+    return attributes

@@ -82,3 +82,13 @@ def test_unknown_topics_are_named(tmp_path):
     for act in (table.get, lambda name: table.delete(name, now_ms=1)):
         with pytest.raises(TopicNotFound, match="nope"):
             act("nope")
+
+
+def test_attributes_are_bounded_also_when_they_grow(tmp_path):
+    table = table_in(tmp_path)
+    with pytest.raises(InvalidMessage, match="32767"):
+        table.create("t", queue_count=1, attributes={"a": "v" * 32_767}, now_ms=1)
+    table.create("t", queue_count=1, attributes={"a": "v" * 20_000}, now_ms=1)
+    with pytest.raises(InvalidMessage, match="32767"):
+        table.update("t", attributes={"b": "v" * 20_000}, now_ms=2)
+    assert table.update("t", attributes={"a": "v"}, now_ms=3).attributes == {"a": "v"}
