@@ -113,12 +113,18 @@ def _recover_and_wire(
         unflushed_bytes_max=_unflushed_bytes_max(config, positions, durable),
         leftovers=pool.leftover(),
         deleted_topics=settings.deleted_topics,
+        known_topics=[topic.name for topic in topics],
     )
     pool.discard_leftover()
     queues.end_commit_offset = recovered.end_offset
     if settings.deleting_topic:
         recovered = _finish_deletion(settings.deleting_topic, topics, queues, recovered, clock)
         settings = save_settings(filesystem, paths, replace(settings, deleting_topic=""), config)
+    if recovered.forgotten_topics:
+        deleted = dict.fromkeys(recovered.forgotten_topics, recovered.end_offset)
+        deleted_topics = {**settings.deleted_topics, **deleted}
+        settings = replace(settings, deleted_topics=deleted_topics)
+        settings = save_settings(filesystem, paths, settings, config)
     _restore_topics(topics, recovered, clock)
     _mark_running(filesystem, paths)
     return Engine(

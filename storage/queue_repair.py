@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from storage.consume_queue import ConsumeQueue, Units, as_units, placeholder_units
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.log_walk import ROWS_MAX, Damage, LogFiles, Records
 from storage.queue_table import QueueTable
@@ -57,6 +58,7 @@ class QueueRepair:
     ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
     from there on is believed; without it, they are right below that commit offset.
     ``log`` is where it can be looked up. ``deleted_topics`` tells from which commit offset on a topic's records count again.
+    Records of topics that are not among ``known_topics``, if given, get no units; light queues do.
     """
 
     def __init__(
@@ -67,8 +69,11 @@ class QueueRepair:
         complete: bool,
         log: LogFiles,
         deleted_topics: Mapping[str, int] = NOTHING_DELETED,
+        known_topics: frozenset[str] | None = None,
     ) -> None:
         self.units_written = 0
+        self.forgotten_topics: set[str] = set()
+        self._known_topics = known_topics
         self._strays = Strays(log, queues)
         self._queues = queues
         self._begin_offset = begin_offset
@@ -99,6 +104,9 @@ class QueueRepair:
             records.data, records.rows, len(records.rows), records.data_offset
         ):
             alive = as_units(units)
+            if self._is_forgotten(topic):
+                self.forgotten_topics.add(topic)
+                continue
             if topic in self._deleted_topics:
                 kept = alive["offset"] >= self._deleted_topics[topic]
                 alive, queue_offsets = alive[kept], queue_offsets[kept]
@@ -111,6 +119,13 @@ class QueueRepair:
                 )
             self._place(state, alive, queue_offsets)
             state.damage.clear()
+
+    def _is_forgotten(self, topic: str) -> bool:
+        return (
+            self._known_topics is not None
+            and topic not in self._known_topics
+            and not topic.startswith(LIGHT_QUEUE_PREFIX)
+        )
 
     def _first_met(
         self, topic: str, queue_id: int, units: Units, queue_offsets: npt.NDArray[np.int64]

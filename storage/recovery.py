@@ -8,7 +8,7 @@ checkpoint is raised only afterwards, by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +35,8 @@ class Recovered:
 
     ``queue_counts`` says how many queues the topics met on the way have, ``unit_count`` how many units
     all queues hold. ``last_timestamp_ms`` is
-    the store time of the last record walked over, 0 if there was none.
+    the store time of the last record walked over, 0 if there was none. ``forgotten_topics`` are those
+    that a broker deleted: records of theirs were met, and are in no queue.
     """
 
     start: Start
@@ -47,6 +48,7 @@ class Recovered:
     units_written: int
     unit_count: int
     queue_counts: dict[str, int]
+    forgotten_topics: frozenset[str] = frozenset()
 
 
 def recover(
@@ -58,12 +60,14 @@ def recover(
     unflushed_bytes_max: int,
     leftovers: Iterable[tuple[int, ByteArray]] = (),
     deleted_topics: Mapping[str, int] = NOTHING_DELETED,
+    known_topics: Collection[str] = (),
 ) -> Recovered:
     """Bring log and queues to agree and make them durable.
 
     ``leftovers`` are what the pool held: ``(commit_offset, bytes)``, whole records. Of a topic in
-    ``deleted_topics`` records before that commit offset get no units. Raises NotAStore when queues
-    exist and the log does not.
+    ``deleted_topics`` records before that commit offset get no units. ``known_topics`` are those of
+    the topic table: after an orderly stop a topic that is not among them, and of which there is no
+    queue while there are others, was deleted. Raises NotAStore when queues exist and the log does not.
     """
     _mend_file_lengths(files)
     leftovers = list(leftovers)
@@ -106,9 +110,16 @@ def recover(
         else min(files.end_offset, durable.flushed_offset + 2 * unflushed_bytes_max)
     )
     repair = QueueRepair(
-        queues, begin_offset=begin, complete=complete, log=files, deleted_topics=deleted_topics
-    )
+        queues, begin_offset=begin, complete=complete, log=files, deleted_topics=deleted_topics,
+        known_topics=_topics_there_are(queues, known_topics) if complete and not abort_found else None,
+    )  # fmt: skip
     return _walk(files, queues, repair, start, begin, search_limit, durable)
+
+
+def _topics_there_are(queues: QueueTable, known: Collection[str]) -> frozenset[str] | None:
+    """Return the topics that the table or the disk has, None where one of them is lost."""
+    on_disk = frozenset(topic for topic, _ in queues.on_disk())
+    return on_disk.union(known) if on_disk and known else None
 
 
 def _nothing(start: Start, end_offset: int, min_offset: int = 0, unit_count: int = 0) -> Recovered:
@@ -150,6 +161,7 @@ def _walk(
         start=start, min_offset=files.first_offset, end_offset=end_offset,
         last_timestamp_ms=last_timestamp_ms, record_count=record_count, damage=tuple(damages),
         units_written=repair.units_written, unit_count=unit_count, queue_counts=repair.queue_counts,
+        forgotten_topics=frozenset(repair.forgotten_topics),
     )  # fmt: skip
 
 

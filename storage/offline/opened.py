@@ -80,11 +80,13 @@ def open_offline(
     durable, durable_index = _durable(filesystem, paths)
     files = MappedFileQueue(filesystem, paths.commit_log, file_size=config.commit_log_file_size)
     queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
-    unqueued = batch_topics(filesystem, paths, TopicTable(filesystem, paths.config))
+    topics = TopicTable(filesystem, paths.config)
+    unqueued = batch_topics(filesystem, paths, topics)
     recovered = recover(
         files, queues, durable,
         abort_found=abort_found, unflushed_bytes_max=config.unflushed_bytes_max,
         deleted_topics=dict.fromkeys(unqueued, files.end_offset),
+        known_topics=[topic.name for topic in topics],
     )  # fmt: skip
     catch_up(
         filesystem,
