@@ -19,6 +19,7 @@ from services.settings import (
     ReaderSettings,
     ServeSettings,
     WriterSettings,
+    size_text,
 )
 
 PAGE: Final = Path("docs/operations.md")
@@ -30,7 +31,6 @@ KINDS: Final[dict[str, type[ProcessSettings]]] = {
     "indexer": IndexerSettings,
     "serve": ServeSettings,
 }
-UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 def rows() -> list[tuple[str, str, str, str]]:
@@ -73,8 +73,7 @@ def _default(field: FieldInfo) -> str:
     if value is None or value == "":
         return "none"
     if isinstance(value, ByteSize):
-        unit, size = next((u for u in UNITS if int(value) % u[1] == 0), ("", 1))
-        return f"`{int(value) // size}{unit}`"
+        return f"`{size_text(value)}`"
     return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
 
 

@@ -38,6 +38,7 @@ DEFAULT_LISTEN: Final[Mapping[str, str]] = {
     "indexer": DEFAULT_INDEXER,
 }
 
+UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _CONFIG_FLAG: Final = "--config"
 _ENGINE: Final = StoreConfig()
 _S = TypeVar("_S", bound="ProcessSettings")
@@ -306,7 +307,7 @@ def load(
     flags: CliSettingsSource[Any] = CliSettingsSource(
         flavour, cli_prog_name=prog, cli_exit_on_error=False
     )
-    _name_variables(flags, kind)
+    _complete_help(flags, kind)
     try:
         source = flags(args=arguments)
         return flavour(_cli_settings_source=source, **(defaults or {}))  # type: ignore[no-any-return]
@@ -359,11 +360,27 @@ def _all_names() -> set[str]:
     return {name for kind in kinds for name in kind.model_fields}
 
 
-def _name_variables(source: CliSettingsSource[Any], kind: type[ProcessSettings]) -> None:
-    """Add its environment variable to each flag's help."""
+def _complete_help(source: CliSettingsSource[Any], kind: type[ProcessSettings]) -> None:
+    """Add its environment variable to each flag's help, and write sizes as they are typed."""
     for action in source.root_parser._actions:
-        if action.dest in kind.model_fields and action.help:
-            action.help += f" [{ENV_PREFIX}{action.dest.upper()}]"
+        field = kind.model_fields.get(action.dest)
+        if field is None or not action.help:
+            continue
+        if isinstance(field.default, ByteSize):
+            action.metavar = "SIZE"
+            shown = f"(default: {size_text(field.default)})"
+            action.help = action.help.replace(f"(default: {int(field.default)})", shown)
+        action.help += f" [{ENV_PREFIX}{action.dest.upper()}]"
+    source.root_parser.epilog = (
+        "A SIZE is bytes, for instance 64MiB. Flags win over variables, variables over the file."
+        " All settings, and exit codes: docs/operations.md."
+    )
+
+
+def size_text(size: int) -> str:
+    """Return bytes as one would type them: in the largest unit that divides them."""
+    unit, factor = next((u for u in UNITS if size % u[1] == 0), ("", 1))
+    return f"{size // factor}{unit}"
 
 
 def _exit(prog: str, problem: str) -> NoReturn:

@@ -154,6 +154,8 @@ def test_help_names_every_flag_and_variable(
     for name in kind.model_fields:
         assert "--" + name.replace("_", "-") in text
         assert "PENSTOCK_" + name.upper() in text.replace("\n", "").replace(" ", "")
+    assert "--message-bytes-max SIZE" in text
+    assert "(default: 16MiB)" in text
 
 
 def test_a_supervisor_passes_on_what_each_child_understands() -> None:
