@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_store import small_config
-from power_cuts import PowerCuts
+from power_cuts import PowerCuts, bury_the_dead
 from stepped_engine import StepClock, without_threads
 
 from storage import positions
@@ -37,6 +38,7 @@ class Machine:
         return self.disk.root / "store"
 
     def open(self, **config: Any) -> StoreWriter:
+        bury_the_dead()
         assert self.disk.memory is not None
         self.disk.memory.mkdir(exist_ok=True)
         options = {"transient_pool_directory": str(self.disk.memory), "warm_ahead_bytes": 0}
@@ -46,9 +48,13 @@ class Machine:
 
     def kill(self) -> None:
         """End the process, unless it has ended."""
-        self.disk = self.disk.stop(kills=True)
+        self._go_on(self.disk.stop(kills=True))
 
     def cut(self, how: str = "none") -> None:
         """Cut the power, unless it was; ``how`` much of what was not synced stays is none or all."""
-        self.disk = self.disk.stop(kills=False, how=how)
+        self._go_on(self.disk.stop(kills=False, how=how))
         self._boots += 1
+
+    def _go_on(self, disk: PowerCuts) -> None:
+        shutil.rmtree(self.disk.root, ignore_errors=True)
+        self.disk = disk

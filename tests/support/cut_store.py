@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cut_session import Model, Session
-from power_cuts import PowerCuts, Stopped
+from power_cuts import PowerCuts, Stopped, bury_the_dead
 from stepped_engine import StepClock, without_threads
 
 from storage import positions
@@ -57,8 +57,10 @@ class CutStore:
             self.disk.fault = None
             self.disk.fatal = 0
             self.session(last=True)
+        self.disk.close()
 
     def session(self, *, last: bool = False) -> None:
+        bury_the_dead()
         disk, dice = self.disk, self.dice
         kills = dice.random() < 0.3
         self.closed = False

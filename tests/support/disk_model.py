@@ -20,6 +20,9 @@ class DiskFile:
         self.durable = durable
         self.given_up: dict[int, bytes] = {}  # pages that count as clean since a sync failed
 
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
     def live(self) -> bytes:
         return os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0)
 

@@ -12,6 +12,7 @@ Everything that is left to chance is taken from one ``random.Random``.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import random
 import shutil
@@ -19,6 +20,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from disk_model import DiskDirectory, DiskFile, Node, mixed
 
@@ -30,6 +32,14 @@ WRITE_BACK_CHANCE = 0.03  # at each step: the kernel writes something back that 
 
 class Stopped(BaseException):
     """The process was killed or the machine went down; nothing of it goes on."""
+
+
+def bury_the_dead() -> None:
+    """Free what stopped engines still have mapped: each map has a descriptor."""
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()  # what was there before need not be looked at each time
+    gc.collect()
 
 
 class _WatchedFile(OsFile):
@@ -100,6 +110,7 @@ class PowerCuts(OsFileSystem):
         self._guard = threading.RLock()
         self._files: dict[tuple[int, int], DiskFile] = {}
         self._locks: list[Any] = []
+        self._open_files: WeakSet[_WatchedFile] = WeakSet()
         self._top = DiskDirectory()
         root.mkdir(exist_ok=True, parents=True)
         self._adopt(self._top, root)
@@ -107,7 +118,9 @@ class PowerCuts(OsFileSystem):
     # ---- what the engine calls
 
     def _opened(self, path: Path, descriptor: int) -> OsFile:
-        return _WatchedFile(path, descriptor, self)
+        file = _WatchedFile(path, descriptor, self)
+        self._open_files.add(file)
+        return file
 
     def make_directory(self, path: Path) -> None:
         if not path.is_dir():
@@ -215,13 +228,13 @@ class PowerCuts(OsFileSystem):
                 self.trace.append("killed" if kills else "power cut")
                 self.successor = self._killed(target) if kills else self._cut(target, how)
                 self.successor.new_root = self.new_root
-                self._close()
+                self.close()
             return self.successor
 
     def leave(self, target: Path, *, kills: bool) -> None:
         """Write what a kill or a cut would leave now to a directory, and go on."""
         with self._guard:
-            (self._killed(target) if kills else self._cut(target, ""))._close()
+            (self._killed(target) if kills else self._cut(target, "")).close()
 
     def trust(self, path: Path) -> None:
         """Take what others have written to a file, or below a directory, for durable."""
@@ -237,12 +250,14 @@ class PowerCuts(OsFileSystem):
             for name in node.names:
                 self.trust(path / name)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Let go of every file."""
         for lock in self._locks:
             lock.release()
-        for file in self._files.values():
-            os.close(file.descriptor)
+        for file in list(self._open_files):
+            file.close()
         self._files.clear()
+        self._top = DiskDirectory()
 
     def _moved(self, path: Path | None, target: Path) -> Path | None:
         return None if path is None else target / path.relative_to(self.root)
