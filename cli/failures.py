@@ -40,6 +40,8 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
         return str(error), error.code
     if isinstance(error, FileNotFoundError):
         return f"{error.filename}: no such file or directory", ExitCode.NOT_FOUND
+    if isinstance(error, IsADirectoryError | NotADirectoryError):
+        return f"{error.filename}: {error.strerror}", ExitCode.USAGE
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         return f"{name}{error.strerror or error}", ExitCode.FAILED

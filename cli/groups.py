@@ -50,10 +50,10 @@ def offsets(
             for name in groups
             for each in client.offsets(name, topic)
         ]
+    where = f" in topic {topic}" if topic else ""
     if group and not rows:
-        where = f" in topic {topic}" if topic else ""
         raise CommandFailed(f"group {group} has committed nothing{where}", ExitCode.NOT_FOUND)
-    session.show(rows, empty="no group has committed anything")
+    session.show(rows, empty=f"no group has committed anything{where}")
 
 
 def status(context: typer.Context) -> None:

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from cli import bench, groups, jobs, offline, pub, query, serving, sub, topics, transactions
 from cli.failures import ExitCode, describe
-from cli.session import DEFAULT_TIMEOUT_S, Session
+from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 GLOBAL_FLAGS = ("--json", "--debug")
@@ -97,6 +97,8 @@ def options(
     ] = False,
 ) -> None:
     """A message store with RocketMQ's files: writer, reader and indexer over one directory."""
+    for flag, address in (("--writer", writer), ("--reader", reader), ("--indexer", indexer)):
+        check_address(flag, address)
     context.obj = Session(
         writer=writer,
         reader=reader,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.records import body_text, damage_json, record_json, record_rows, time_text
+from cli.records import damage_json, printable, record_json, record_rows, time_text
 from cli.session import print_json, session_of
 from cli.times import parse_time_ms
 
@@ -38,7 +38,7 @@ def query(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Stored until.")] = None,
     most: Annotated[int, typer.Option("--max", "-n", min=0, help="At most so many; 0: all.")] = 64,
 ) -> None:
-    """Find messages by key; exit code 8 if there are none."""
+    """Find messages by key; exit code 8 if there are none. --json prints long bodies whole."""
     session = session_of(context)
     begin_ms = parse_time_ms(since)
     end_ms = None if until is None else parse_time_ms(until)
@@ -103,4 +103,4 @@ def message(
         console.print(f"[cyan]{name.replace('_', ' '):<14}[/]", end=" ")
         console.print(str(part), markup=False)
     console.print(f"[cyan]{'body':<14}[/]", end=" ")
-    console.print(body_text(record.body), markup=False)
+    console.print(printable(record.body), markup=False, soft_wrap=True)

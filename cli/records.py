@@ -74,11 +74,16 @@ def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 def body_text(body: bytes) -> str:
     """Return the beginning of a body, printable and on one line."""
-    text = body[: BODY_SHOWN_MAX * 4].decode(errors="backslashreplace")
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    text = printable(body[: BODY_SHOWN_MAX * 4])
     if len(text) > BODY_SHOWN_MAX or len(body) > BODY_SHOWN_MAX * 4:
         return f"{text[:BODY_SHOWN_MAX]}… {len(body):,} bytes"
     return text
+
+
+def printable(body: bytes) -> str:
+    """Return all of a body on one line, with escapes for what cannot be printed."""
+    text = body.decode(errors="backslashreplace")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def time_text(timestamp_ms: int) -> str:

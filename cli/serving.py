@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import session_of
+from cli.session import check_address, session_of
 
 PANEL: Final = "Services"
 SERVICES: Final = {
@@ -54,6 +54,7 @@ def health(
     ] = "",
 ) -> None:
     """Ask a service how it is; exit code 0 only if it is SERVING."""
+    check_address("ADDRESS", address)
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 

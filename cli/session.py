@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from cli.failures import CommandFailed, ExitCode
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 if TYPE_CHECKING:
@@ -134,6 +135,15 @@ def progress_bar(console: Console) -> Progress:
         TimeElapsedColumn(),
         console=console,
     )
+
+
+def check_address(name: str, address: str) -> None:
+    """Raise CommandFailed if an address is none; gRPC's other schemes are its own to judge."""
+    _, colon, port = address.rpartition(":")
+    if not (colon and port.isdecimal()) and not address.startswith(("unix:", "unix-abstract:")):
+        raise CommandFailed(
+            f"{name}: {address!r} is not HOST:PORT, for instance {DEFAULT_WRITER}", ExitCode.USAGE
+        )
 
 
 def session_of(context: typer.Context) -> Session:

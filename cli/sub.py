@@ -57,7 +57,10 @@ def sub(
         bool, typer.Option("--bodies", help="Print bodies only, one a line.")
     ] = False,
 ) -> None:
-    """Print the messages of a topic. Exit code 7 if a damaged one was met."""
+    """Print the messages of a topic. Exit code 7 if a damaged one was met.
+
+    The first 100 characters of a body are shown; --bodies and --json print it whole.
+    """
     session = session_of(context)
     damaged = 0
 

@@ -62,7 +62,8 @@ def test_one_message_goes_in_and_comes_out_with_all_it_has(run: Penstock, topic:
 
 def test_a_message_is_found_by_its_ids_and_by_its_keys(run: Penstock, topic: str) -> None:
     """query finds by key and by unique id, message by message id and by commit offset."""
-    stored = json_lines(run("pub", topic, "findable", "--key", "needle", "--json"))[0]
+    body = "findable" + "." * 500
+    stored = json_lines(run("pub", topic, body, "--key", "needle", "--json"))[0]
 
     for command in (
         ("query", topic, "needle"),
@@ -71,8 +72,8 @@ def test_a_message_is_found_by_its_ids_and_by_its_keys(run: Penstock, topic: str
         ("message", stored["commit_offset"]),
     ):
         found = run(*command, "--json")
-        assert bodies(found) == ["findable"], command
-    assert "findable" in run("message", stored["message_id"]).stdout
+        assert bodies(found) == [body], command
+    assert f"{body}\n" in run("message", stored["message_id"]).stdout
     assert "needle" in run("query", topic, "needle").stdout
 
 
@@ -208,6 +209,10 @@ def test_a_groups_offset_is_set_by_hand(run: Penstock, topic: str) -> None:
         (("message", "zz"), ExitCode.USAGE, "neither a message id"),
         (("message", 987654321), ExitCode.NOT_FOUND, "987654321"),
         (("offsets", "g", "--reset", "0=1"), ExitCode.USAGE, "--topic"),
+        (("topic", "list", "--writer", "nonsense"), ExitCode.USAGE, "--writer: 'nonsense' is not"),
+        (("sub", "any", "--reader", "host:port"), ExitCode.USAGE, "'host:port' is not HOST:PORT"),
+        (("health", "127.0.0.1"), ExitCode.USAGE, "'127.0.0.1' is not HOST:PORT"),
+        (("pub", "any", "--file", "."), ExitCode.USAGE, "Is a directory"),
     ],
 )
 def test_a_refusal_is_one_line_and_an_exit_code(
