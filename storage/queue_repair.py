@@ -15,7 +15,8 @@ Four things a log alone does not tell, and how each is decided:
   the order of the log, as its unit did before.
 * A record claims a place that another one has, by its word and the unit that stood there, and its own
   unit stands in another queue: a bit of its name flipped, and it gets no unit here.
-* A queue begins again at 0: its topic was deleted and made again; the earlier records left the queue.
+* A queue begins again at 0, or behind damaged records that have room for what is missing: its topic
+  was deleted and made again; the earlier records left the queue.
 * A tag code may be an address in the extension file: a unit that agrees in all else is left alone.
 """
 
@@ -194,6 +195,10 @@ class QueueRepair:
                     continue
             elif first == 0 < state.next_offset and self._begins_again(state.queue, run):
                 state.next_offset = 0
+            elif first < state.next_offset and self._began_in_damage(state, first, run):
+                placeholders = placeholder_units(_range_of(state.damage[-1]), first)
+                self._correct(state.queue, 0, as_units(placeholders))
+                state.next_offset = first
             self._correct(state.queue, state.next_offset, run)
             state.next_offset += len(run)
             state.last_commit_offset = int(run["offset"][-1])
@@ -215,9 +220,15 @@ class QueueRepair:
     def _begins_again(queue: ConsumeQueue, run: Units) -> bool:
         return len(run) > 1 or _holds(queue, 0, int(run[0]["offset"]))
 
+    @staticmethod
+    def _began_in_damage(state: _State, first: int, run: Units) -> bool:
+        """Whether a queue that goes back to ``first`` began again with damaged records."""
+        room = sum(damage.end_offset - damage.begin_offset for damage in state.damage)
+        return len(run) > 1 and 0 < first * RECORD_SIZE_MIN <= room
+
     def _fill_gap(self, state: _State, first: int, run: Units) -> None:
         missing = first - state.next_offset
-        ranges = [(damage.begin_offset, damage.end_offset) for damage in state.damage]
+        ranges = [_range_of(damage) for damage in state.damage]
         if missing * RECORD_SIZE_MIN > sum(end - begin for begin, end in ranges):
             ranges = [(state.last_commit_offset + RECORD_SIZE_MIN, int(run["offset"][0]))]
             if missing * RECORD_SIZE_MIN > ranges[0][1] - ranges[0][0]:
@@ -288,3 +299,7 @@ def _holds(queue: ConsumeQueue, queue_offset: int, commit_offset: int) -> bool:
     """Whether the files hold a record's unit at a queue offset; a hole is no unit of record 0."""
     unit = queue.unit(queue_offset)
     return unit[1] > 0 and unit[0] == commit_offset
+
+
+def _range_of(damage: Damage) -> tuple[int, int]:
+    return damage.begin_offset, damage.end_offset

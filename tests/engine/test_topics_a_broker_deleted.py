@@ -62,3 +62,30 @@ def test_queues_that_may_be_lost_are_made_again(directory: Path, sign: str) -> N
     else:
         (directory / "consumequeue" / "deleted" / "0").mkdir(parents=True)
     assert queues(directory) == {"deleted", "kept"}
+
+
+@pytest.mark.parametrize("queues_too", [False, True])
+def test_made_again_it_has_its_new_records_though_the_first_is_damaged(
+    tmp_path: Path, queues_too: bool
+) -> None:
+    with MessageStore.open(tmp_path, small_config()) as store:
+        store.create_topic("t", 1)
+        for _ in range(5):
+            store.put(Message(topic="t", body=b"old"))
+        store.delete_topic("t")
+        store.create_topic("t", 1)
+        first, *_ = [store.put(Message(topic="t", body=b"new")) for _ in range(3)]
+    (tmp_path / "config" / "penstock.json").unlink()
+    (tmp_path / "checkpoint").unlink()
+    if queues_too:
+        shutil.rmtree(tmp_path / "consumequeue")
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    data[data.index(b"new", first.commit_offset)] ^= 1
+    log.write_bytes(data)
+
+    with MessageStore.open(tmp_path, small_config()) as store:
+        pulled = store.pull("t", 0, queue_offset=0)
+        assert pulled.queue_offsets == (1, 2)
+        assert [damage.queue_offset for damage in pulled.damaged] == [0]
+        assert pulled.max_offset == 3
