@@ -114,8 +114,9 @@ class Readiness:
         return self.call.interpret(answer)
 
     def failed(self, error: RpcError) -> None:
-        """Hear that a look got no answer."""
-        self._problem = error.details() or str(error.code())
+        """Hear that a look got no answer; one that was cut off tells nothing new."""
+        if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+            self._problem = error.details() or str(error.code())
 
     def pause_s(self) -> float:
         """Return how long to wait before the next look. Raises Unavailable when time was over."""

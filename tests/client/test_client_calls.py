@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
+from grpc_health.v1 import health_pb2
 
 from penstock import (
     Client,
@@ -27,7 +28,9 @@ from penstock import (
 )
 from penstock.calls import produce
 from penstock.calls.call import Attempts
+from penstock.connecting import Readiness
 from penstock.wire import Method
+from storage.clock import SystemClock
 
 UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
 BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
@@ -171,11 +174,27 @@ def test_wait_ready_returns_when_all_serve_and_names_the_one_that_does_not(
     client: Client, fake: FakePenstock
 ) -> None:
     """The health of each service counts, not only an open port."""
-    client.wait_ready(5)
+    client.wait_ready(30)
     fake.health.set("penstock.v1.Reader", 2)
 
     with pytest.raises(Unavailable, match=r"reader.*not serving"):
-        client.wait_ready(0.2)
+        client.wait_ready(1)
+
+
+def test_a_last_look_that_is_cut_off_hides_nothing_of_what_was_seen_before() -> None:
+    class CutOff(grpc.RpcError):
+        def code(self) -> grpc.StatusCode:
+            return grpc.StatusCode.DEADLINE_EXCEEDED
+
+        def details(self) -> str:
+            return "Deadline Exceeded"
+
+    look = Readiness("reader", "here:1", deadline_s=0.0, clock=SystemClock())
+    look.timeout_s()
+    look.is_given(health_pb2.HealthCheckResponse(status=2))
+    look.failed(CutOff())  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match="not serving"):
+        look.pause_s()
 
 
 def test_wait_ready_outlasts_a_service_that_starts_late(fake: FakePenstock) -> None:
