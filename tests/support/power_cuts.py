@@ -27,6 +27,7 @@ from disk_model import DiskDirectory, DiskFile, Node, mixed
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
 
+OPEN_FILES_MANY = 400
 WRITE_BACK_CHANCE = 0.03  # at each step: the kernel writes something back that nobody asked for
 
 
@@ -35,7 +36,9 @@ class Stopped(BaseException):
 
 
 def bury_the_dead() -> None:
-    """Free what stopped engines still have mapped: each map has a descriptor."""
+    """Free what stopped engines still have mapped, once it is much: each map has a descriptor."""
+    if sum(1 for _ in Path("/proc/self/fd").iterdir()) < OPEN_FILES_MANY:
+        return
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()  # what was there before need not be looked at each time
