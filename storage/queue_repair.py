@@ -51,6 +51,7 @@ class _State:
     next_offset: int
     damage: list[Damage] = field(default_factory=list)  # since the queue's last record
     last_commit_offset: int = -1  # of the queue's last record
+    last_claim: int = -1  # the queue offset which that record has in it
 
 
 class QueueRepair:
@@ -195,6 +196,10 @@ class QueueRepair:
                     continue
             elif first == 0 < state.next_offset and self._begins_again(state.queue, run):
                 state.next_offset = 0
+            elif first == 1 < state.next_offset and state.last_claim == 0 and len(run) > 1:
+                # The record before said 0, and was not believed alone.
+                self._correct(state.queue, 0, as_units(state.queue.read(state.next_offset - 1, 1)))
+                state.next_offset = 1
             elif first < state.next_offset and self._began_in_damage(state, first, run):
                 placeholders = placeholder_units(_range_of(state.damage[-1]), first)
                 self._correct(state.queue, 0, as_units(placeholders))
@@ -202,6 +207,7 @@ class QueueRepair:
             self._correct(state.queue, state.next_offset, run)
             state.next_offset += len(run)
             state.last_commit_offset = int(run["offset"][-1])
+            state.last_claim = int(queue_offsets[end - 1])
 
     def _own(
         self, queue: ConsumeQueue, units: Units, queue_offsets: npt.NDArray[np.int64]

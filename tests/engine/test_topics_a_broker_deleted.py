@@ -89,3 +89,30 @@ def test_made_again_it_has_its_new_records_though_the_first_is_damaged(
         assert pulled.queue_offsets == (1, 2)
         assert [damage.queue_offset for damage in pulled.damaged] == [0]
         assert pulled.max_offset == 3
+
+
+def test_made_again_its_first_record_counts_though_one_of_another_queue_behind_it_is_damaged(
+    tmp_path: Path,
+) -> None:
+    with MessageStore.open(tmp_path, small_config()) as store:
+        store.create_topic("u", 1)
+        store.create_topic("t", 1)
+        for _ in range(5):
+            store.put(Message(topic="t", body=b"old"))
+        store.delete_topic("t")
+        store.create_topic("t", 1)
+        store.put(Message(topic="t", body=b"new"))
+        store.put(Message(topic="u", body=b"hit"))
+        for _ in range(2):
+            store.put(Message(topic="t", body=b"new"))
+    (tmp_path / "config" / "penstock.json").unlink()
+    (tmp_path / "checkpoint").unlink()
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    data[data.index(b"hit")] ^= 1
+    log.write_bytes(data)
+
+    with MessageStore.open(tmp_path, small_config()) as store:
+        pulled = store.pull("t", 0, queue_offset=0)
+        assert pulled.queue_offsets == (0, 1, 2)
+        assert pulled.max_offset == 3
