@@ -185,6 +185,7 @@ QUERY_BY_KEY: Final = Method(
     _query_response,
 )
 GET_MESSAGE: Final = _method("reader", "GetMessage", _r.GetMessageRequest, _r.GetMessageResponse)
+LIST_QUEUES: Final = _method("reader", "ListQueues", _r.ListQueuesRequest, _r.ListQueuesResponse)
 QUERY_OFFSET: Final = _method(
     "reader", "QueryOffset", _r.QueryOffsetRequest, _r.QueryOffsetResponse
 )
