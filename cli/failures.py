@@ -48,21 +48,32 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
     return _of_client(error) or _of_store(error) or _unexpected(error)
 
 
+def nobody_answers(address: str) -> str:
+    """Say that nothing listens there, and what would."""
+    return (
+        f"nobody answers at {address}: is the service running?"
+        " penstock serve --store DIRECTORY starts all three"
+    )
+
+
 def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
     from penstock import errors as client
 
     if not isinstance(error, client.PenstockError):
         return None
     line = _one_line(error)
-    if isinstance(error, client.InvalidArgument | client.TopicExists | client.Unimplemented):
+    if isinstance(
+        error,
+        client.InvalidArgument
+        | client.TopicExists
+        | client.Unimplemented
+        | client.OffsetOutOfRange,
+    ):
         return line, ExitCode.USAGE
     if isinstance(error, client.NotFound):
         return line, ExitCode.NOT_FOUND
     if isinstance(error, client.Unavailable) and (refused := _REFUSED.search(line)):
-        return (
-            f"nobody answers at {refused[1]}: is the service running?"
-            " penstock serve --store DIRECTORY starts all three"
-        ), ExitCode.UNREACHABLE
+        return nobody_answers(refused[1]), ExitCode.UNREACHABLE
     if isinstance(error, client.Unavailable | client.DeadlineExceeded | client.UnknownOutcome):
         return line, ExitCode.UNREACHABLE
     if isinstance(error, client.ResourceExhausted | client.FailedPrecondition):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cli.failures import CommandFailed, ExitCode
+from cli.failures import CommandFailed, ExitCode, describe
 from cli.session import print_json, session_of
 
 PANEL: Final = "Topics and messages"
@@ -73,7 +73,7 @@ def status(context: typer.Context) -> None:
                 found[name] = dataclasses.asdict(ask())
             except PenstockError as error:
                 unreachable += 1
-                found[name] = {"problem": f"{error.code.name}: {error.message}"}
+                found[name] = {"problem": describe(error)[0]}
     if session.as_json:
         print_json(found)
     else:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.failures import CommandFailed, ExitCode
+from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
 
 PANEL: Final = "Services"
@@ -70,7 +70,11 @@ def health(
                 raise CommandFailed(
                     f"{address} has no service {service!r}", ExitCode.NOT_FOUND
                 ) from error
-            raise CommandFailed(f"{address}: {code.name}", ExitCode.UNREACHABLE) from error
+            is_refused = code is grpc.StatusCode.UNAVAILABLE and "refused" in (
+                error.details() or ""
+            )
+            line = nobody_answers(address) if is_refused else f"{address}: {code.name}"
+            raise CommandFailed(line, ExitCode.UNREACHABLE) from error
     state = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     serving = answer.status == health_pb2.HealthCheckResponse.SERVING
     session_of(context).say(

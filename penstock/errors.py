@@ -133,14 +133,14 @@ class FailedPrecondition(PenstockError):
 
 
 class OffsetOutOfRange(PenstockError):
-    """A consumer stands beyond the end of its queue; going on resumes at ``next_offset``."""
+    """A consumer stands beyond the end of its queue; ``next_offset`` is the next to read."""
 
     code = grpc.StatusCode.OUT_OF_RANGE
 
     def __init__(self, *, topic: str, queue_id: int, queue_offset: int, next_offset: int) -> None:
         super().__init__(
             f"offset {queue_offset} lies beyond the end of queue {queue_id} of topic {topic!r};"
-            f" going on resumes at {next_offset}"
+            f" the next to read is {next_offset}"
         )
         self.topic = topic
         self.queue_id = queue_id

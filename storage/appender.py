@@ -237,10 +237,8 @@ class Appender:
             if topic_name is not name:
                 name = topic_name
                 topic = self._engine.topics.get(name.decode(), to_send=True)
-                if not topic.writable:
-                    raise InvalidMessage(
-                        "topic", f"{name.decode()!r} may not be written to: perm {topic.perm}"
-                    )
+                if problem := topic.sending_problem:
+                    raise InvalidMessage("topic", f"{topic.name!r} {problem}")
                 queue_count = topic.write_queue_count
             if queue_id >= queue_count:
                 raise QueueNotFound(topic_name.decode(), queue_id, queue_count)

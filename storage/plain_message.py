@@ -127,7 +127,7 @@ class PlainMessages:
         if (
             config is None
             or topic_name_problem(topic)
-            or not config.writable
+            or config.sending_problem
             or config.write_queue_count < 1
         ):
             return None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import InvalidMessage, TopicExists, TopicNotFound
 from storage.format.config_json import MALFORMED, decode_config, encode_config
+from storage.format.limits import NOT_SENT_TO
 from storage.format.names import topic_name_problem
 
 if TYPE_CHECKING:
@@ -51,9 +52,11 @@ class TopicConfig:
         return max(self.read_queue_count, self.write_queue_count)
 
     @property
-    def writable(self) -> bool:
-        """Return whether the permission bits allow appending."""
-        return bool(self.perm & PERM_WRITE)
+    def sending_problem(self) -> str | None:
+        """What keeps clients from sending to the topic, None if nothing does."""
+        if self.name in NOT_SENT_TO:
+            return "is a broker's own: it acts on what stands there"
+        return None if self.perm & PERM_WRITE else f"may not be written to: perm {self.perm}"
 
     @property
     def has_batch_queues(self) -> bool:

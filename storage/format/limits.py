@@ -1,7 +1,8 @@
 """Limits of a message, one function a field; each raises InvalidMessage naming the field.
 
 field        limit
-topic        127 bytes of letters, digits and % | - _ ; 255 for retry and dead-letter topics
+topic        127 bytes of letters, digits and % | - _ ; 255 for retry and dead-letter topics;
+             none of those to which a broker alone writes
 body         the store's ``body_size_max``; may be empty
 keys         none empty, none with a space (which separates them), 32,000 bytes together
 tag          no ``|``, which separates tags in expressions
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from storage.errors import InvalidMessage
+from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import topic_name_problem
 from storage.format.properties import (
     CRC32,
@@ -30,6 +32,17 @@ from storage.format.properties import (
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 
 KEYS_SIZE_MAX: Final = 32_000
+NOT_SENT_TO: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+"""Topics of a broker's own, which acts on what stands there and takes no message for them."""
 _SAFE_LENGTH: Final = 30_000  # below every limit on sizes
 _SEPARATORS: Final = ("\x01", "\x02")
 

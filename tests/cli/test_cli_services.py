@@ -227,6 +227,15 @@ def test_a_refusal_is_one_line_and_an_exit_code(
     assert result.stdout == ""
 
 
+def test_reading_from_beyond_the_end_is_refused(run: Penstock, topic: str) -> None:
+    """sub --from OFFSET names the queue's next offset where it has not come that far."""
+    run("pub", topic, "only", "--queue", 0)
+    result = run("sub", topic, "--queue", 0, "--from", 99_999)
+
+    assert result.exit_code == ExitCode.USAGE
+    assert "the next to read is 1" in result.stderr
+
+
 def test_a_queue_beyond_the_topics_is_refused(run: Penstock, topic: str) -> None:
     """pub --queue beyond the last one is a usage error that names the queues there are."""
     result = run("pub", topic, "b", "--queue", 9)
@@ -270,6 +279,10 @@ def test_no_service_is_exit_code_9() -> None:
     health = penstock("health", "127.0.0.1:1", "--timeout", 2)
     assert health.exit_code == ExitCode.UNREACHABLE
     assert len(health.stderr.splitlines()) == 1
+    assert "penstock serve" in health.stderr
+    status = penstock("status", *nobody, "--timeout", 1, "--json")
+    assert status.exit_code == ExitCode.UNREACHABLE
+    assert "penstock serve" in json_lines(status)[0]["writer"]["problem"]
     listed = penstock("topic", "list", *nobody, "--timeout", 1)
     assert listed.exit_code == ExitCode.UNREACHABLE
     assert len(listed.stderr.splitlines()) == 1

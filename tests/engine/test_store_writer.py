@@ -187,6 +187,17 @@ def test_a_batch_longer_than_a_file_is_refused_and_one_that_fits_exactly_is_not(
     assert append(writer, record()).commit_offset == LOG_FILE_SIZE
 
 
+def test_a_topic_that_a_broker_acts_on_takes_no_messages(tmp_path):
+    name = "SCHEDULE_TOPIC_XXXX"
+    with StoreWriter.open(tmp_path / "store", small_config()) as writer:
+        writer.create_topic(name, 18)
+        with pytest.raises(InvalidMessage, match="a broker's own"):
+            writer.append_batch(record(topic=name))
+        with pytest.raises(InvalidMessage, match="a broker's own"):
+            writer.put([Message(topic=name, body=b"")])
+        assert writer.appended_offset == 0
+
+
 def test_topics_are_created_changed_and_deleted_durably(tmp_path):
     directory = tmp_path / "store"
     with StoreWriter.open(directory, small_config()) as writer:

@@ -75,6 +75,7 @@ class Two:
             writer.create_topic("%RETRY%group", 1)
             writer.create_topic("shut", 2)
             writer.update_topic("shut", perm=4)
+            writer.create_topic("SELF_TEST_TOPIC", 1)
             made = writer._appender.encoder.unique_keys
             made._discriminator, made._counter = 0xFFFF_FFFF, itertools.count(65_530)
 
