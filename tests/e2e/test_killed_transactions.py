@@ -23,7 +23,7 @@ from penstock.client import Client
 from penstock.errors import PenstockError
 from storage.format.stage import PREFIX_SIZE
 
-KILLS = int(os.environ.get("KILLS", "30"))
+KILLS = int(os.environ.get("KILLS", "20"))
 PARTS = 2
 ROWS = 200
 
