@@ -15,7 +15,7 @@ from storage.format.checkpoint import BROKER_SIZE, BrokerFields
 from storage.format.config_json import decode_config
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import parse_file_name
-from storage.kernels.columns import CHECK_ALL, STOP_BLANK, STOP_END, STOP_ZERO, new_rows
+from storage.kernels.columns import CHECK_ALL, STOP_BLANK, STOP_END, STOP_ZERO, new_rows, stop_text
 from storage.kernels.scan import scan_records
 
 if TYPE_CHECKING:
@@ -74,8 +74,6 @@ def audit_end(store: StoreFiles, end_offset: int) -> Iterator[Finding]:
             data, begin, len(data), file.start + begin, CHECK_ALL, new_rows(1)
         )
         if stop not in (STOP_BLANK, STOP_ZERO, STOP_END):
-            from pipeline.walk import stop_text
-
             yield {
                 "kind": "record",
                 "physicalOffset": file.start + int(position),

@@ -23,7 +23,7 @@ from pipeline.remote_plan import open_endpoint
 from pipeline.schemas import CORRUPT, STORE
 from pipeline.store_files import StoreFiles
 from pipeline.tail import Grouper, is_queued
-from pipeline.walk import ROWS_MAX, Hole, Rows, rows_of, stop_text, walk
+from pipeline.walk import ROWS_MAX, Hole, Rows, rows_of, walk
 from storage.format.consume_entry import PREFILL_SIZE, tag_code
 from storage.kernels.columns import (
     CHECK_COMMIT_OFFSET,
@@ -33,6 +33,7 @@ from storage.kernels.columns import (
     SYS_FLAG,
     TAG_CODE,
     new_rows,
+    stop_text,
 )
 
 BATCH_BYTES: Final = 4 << 20  # of records in a batch with bodies, one at least

@@ -17,8 +17,8 @@ from storage.kernels.columns import (
     STOP_BLANK,
     STOP_END,
     STOP_ROWS_FULL,
-    Stop,
     new_rows,
+    stop_text,
 )
 from storage.kernels.scan import find_record, scan_records
 
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 8192
 ROWS_FIRST: Final = 256  # of a walk in runs of so many bytes, before it knows how long records are
 Rows = npt.NDArray[np.int64]
-
-
-def stop_text(stop: int) -> str:
-    """Return the words for a scan's stop."""
-    return next(member.text for member in Stop if member == stop)
 
 
 class Run(NamedTuple):

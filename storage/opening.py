@@ -130,8 +130,8 @@ def _recover_and_wire(
     return Engine(
         filesystem=filesystem, paths=paths, config=config, settings=settings, lock=lock,
         topics=topics, positions=positions, files=files, queues=queues,
-        pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found, clock=clock,
-        waits_for_files=waits_for_files,
+        pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found,
+        clock=clock, waits_for_files=waits_for_files,
     )  # fmt: skip
 
 

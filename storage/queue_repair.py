@@ -59,8 +59,9 @@ class QueueRepair:
 
     ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
     from there on is believed; without it, they are right below that commit offset.
-    ``log`` is where it can be looked up. ``deleted_topics`` tells from which commit offset on a topic's records count again.
-    Records of topics that are not among ``known_topics``, if given, get no units; light queues do.
+    ``log`` is where it can be looked up. ``deleted_topics`` tells from which commit offset on a
+    topic's records count again. Records of topics that are not among ``known_topics``, if given, get
+    no units; light queues do.
     """
 
     def __init__(

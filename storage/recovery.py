@@ -33,10 +33,10 @@ BLOCK_SIZE: Final = 1 << 20
 class Recovered:
     """The store after recovery; all of it is durable.
 
-    ``queue_counts`` says how many queues the topics met on the way have, ``unit_count`` how many units
-    all queues hold. ``last_timestamp_ms`` is
-    the store time of the last record walked over, 0 if there was none. ``forgotten_topics`` are those
-    that a broker deleted: records of theirs were met, and are in no queue.
+    ``queue_counts`` says how many queues the topics met on the way have, ``unit_count`` how many
+    units all queues hold. ``last_timestamp_ms`` is the store time of the last record walked over, 0
+    if there was none. ``forgotten_topics`` are those that a broker deleted: records of theirs were
+    met, and are in no queue.
     """
 
     start: Start

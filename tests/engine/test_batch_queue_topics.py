@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_store import small_config
+from engine_store import change_topics, leave_as_a_broker_does, small_config
 from files_below import files_below
 
 from storage import Message, MessageStore, offline
 from storage.errors import InvalidMessage, UnsupportedFormat
-from storage.format.config_json import decode_config, encode_config
 
 BATCH_QUEUES = {"queue.type": "BatchCQ"}
 
@@ -23,14 +22,10 @@ def directory(tmp_path: Path) -> Path:
         for topic in ("b", "t"):
             store.create_topic(topic, 1)
             store.put(Message(topic=topic, body=b"x"))
-    path = root / "config" / "topics.json"
-    table = decode_config(path.read_bytes())
-    table["topicConfigTable"]["b"]["attributes"] = BATCH_QUEUES
-    path.write_bytes(encode_config(table))
+    change_topics(root, lambda table: table["b"].update(attributes=BATCH_QUEUES))
     (root / "batchconsumequeue").mkdir()
     (root / "consumequeue" / "b").rename(root / "batchconsumequeue" / "b")
-    (root / "checkpoint").unlink()
-    (root / "config" / "penstock.json").unlink()
+    leave_as_a_broker_does(root)
     return root
 
 

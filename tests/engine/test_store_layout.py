@@ -1,7 +1,7 @@
 """penstock.json, sizes found on disk, and what counts as a store."""
 
 import pytest
-from engine_store import small_config
+from engine_store import leave_as_a_broker_does, small_config
 from golden import golden_copy, golden_spec
 
 from storage import Message, MessageStore
@@ -96,8 +96,7 @@ def test_log_files_of_a_broker_need_not_be_whole_pages(tmp_path, pool):
         store.create_topic("t", 1)
         for number in range(30):
             store.put(Message(topic="t", body=b"%d" % number * 400, queue_id=0))
-    (directory / "checkpoint").unlink()
-    (directory / "config" / "penstock.json").unlink()
+    leave_as_a_broker_does(directory)
     pooled = small_config(transient_pool=pool, transient_pool_directory=str(tmp_path))
     for _ in range(2):
         with MessageStore.open(directory, pooled) as store:

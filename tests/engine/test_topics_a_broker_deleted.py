@@ -6,10 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from engine_store import small_config
+from engine_store import change_topics, leave_as_a_broker_does, small_config
 
 from storage import Message, MessageStore, offline
-from storage.format.config_json import decode_config, encode_config
 
 
 @pytest.fixture
@@ -19,13 +18,9 @@ def directory(tmp_path: Path) -> Path:
         for topic in ("deleted", "kept"):
             store.create_topic(topic, 1)
             store.put(Message(topic=topic, body=b"x"))
-    path = tmp_path / "config" / "topics.json"
-    table = decode_config(path.read_bytes())
-    del table["topicConfigTable"]["deleted"]
-    path.write_bytes(encode_config(table))
+    change_topics(tmp_path, lambda table: table.pop("deleted"))
     shutil.rmtree(tmp_path / "consumequeue" / "deleted")
-    (tmp_path / "checkpoint").unlink()
-    (tmp_path / "config" / "penstock.json").unlink()
+    leave_as_a_broker_does(tmp_path)
     return tmp_path
 
 
@@ -75,8 +70,7 @@ def test_made_again_it_has_its_new_records_though_the_first_is_damaged(
         store.delete_topic("t")
         store.create_topic("t", 1)
         first, *_ = [store.put(Message(topic="t", body=b"new")) for _ in range(3)]
-    (tmp_path / "config" / "penstock.json").unlink()
-    (tmp_path / "checkpoint").unlink()
+    leave_as_a_broker_does(tmp_path)
     if queues_too:
         shutil.rmtree(tmp_path / "consumequeue")
     log = tmp_path / "commitlog" / f"{0:020d}"
@@ -105,8 +99,7 @@ def test_made_again_its_first_record_counts_though_one_of_another_queue_behind_i
         store.put(Message(topic="u", body=b"hit"))
         for _ in range(2):
             store.put(Message(topic="t", body=b"new"))
-    (tmp_path / "config" / "penstock.json").unlink()
-    (tmp_path / "checkpoint").unlink()
+    leave_as_a_broker_does(tmp_path)
     log = tmp_path / "commitlog" / f"{0:020d}"
     data = bytearray(log.read_bytes())
     data[data.index(b"hit")] ^= 1

@@ -1,7 +1,9 @@
 """Small stores for the engine's tests: little files, and everything read back through the files."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from storage.consume_queue import as_units
 from storage.errors import StoreBusy
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+from storage.format.config_json import decode_config, encode_config
 from storage.format.properties import encode_properties
 from storage.format.record import Record, decode_record, encode_for_batch
 from storage.kernels.columns import CHECK_ALL
@@ -45,6 +48,20 @@ def record(topic="t", queue_id=0, body=b"body", *, tag="", keys="", properties=N
     """Encode one record as a client puts it in a batch."""
     block = encode_properties({"KEYS": keys, "TAGS": tag, **(properties or {})})
     return encode_for_batch(topic, queue_id, body, block, 0, sys_flag, 1_000, "10.0.0.1:5")
+
+
+def leave_as_a_broker_does(directory: Path) -> None:
+    """Remove what a broker does not keep: a closed store is then one that we have not opened yet."""
+    (directory / "checkpoint").unlink()
+    (directory / "config" / "penstock.json").unlink()
+
+
+def change_topics(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the table in ``topics.json``, name to topic in a broker's shape."""
+    path = directory / "config" / "topics.json"
+    document = decode_config(path.read_bytes())
+    change(document["topicConfigTable"])
+    path.write_bytes(encode_config(document))
 
 
 def records_on_disk(directory: Path) -> list[Record]:
