@@ -10,7 +10,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/format/*.py)
+KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py)
 PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
 
@@ -116,7 +116,6 @@ $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@echo "installing Spark"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
-	@$(BIN)/python -c 'import pipeline.read'  # compiles its kernels
 	@touch $@
 
 .PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts check format protos docs lock conformance bench compose-test wheel-test clean

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.spark_read import MIB, bare_walk, make_store, median_seconds
 from pipeline import audit, build_session, compact, export, merge, profile, rebuild
-from pipeline.store_files import StoreFiles
+from pipeline.files.store_files import StoreFiles
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from bench.kafka_broker import connector_jars, kafka_broker
 from bench.spark_read import MIB, SHARES, cached_in_memory, make_store
 from pipeline import build_session
-from pipeline.store_files import StoreFiles
+from pipeline.files.store_files import StoreFiles
 
 TOPICS: Final = ",".join(f"topic{number}" for number in range(len(SHARES)))
 LOADED: Final = "loaded"

@@ -19,7 +19,7 @@ class SameBatches(DataSource):  # type: ignore[misc]  # Spark is an extra and ha
 
     def schema(self) -> str:
         """Return the columns of a read of everything."""
-        from pipeline.source import declared_schema
+        from pipeline.source.source import declared_schema
 
         return declared_schema({"path": self.options["path"]})
 
@@ -32,7 +32,7 @@ class SameBatchesReader(DataSourceReader):  # type: ignore[misc]
     """As many tasks as a read of the store has, each of as many bytes."""
 
     def __init__(self, store: str, schema: StructType) -> None:
-        from pipeline.source import make_reader
+        from pipeline.source.source import make_reader
 
         self.real: Any = make_reader({"path": store}, schema)
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 from bench.resident import PeakMemory, cached_bytes, forget
 from bench.spark_pipe import SameBatches
 from pipeline import audit, build_session, read_messages, rebuild
-from pipeline.store_files import StoreFiles, map_file
-from pipeline.walk import Run, walk
+from pipeline.files.store_files import StoreFiles, map_file
+from pipeline.files.walk import Run, walk
 from storage.format.record import encode_for_batch
 from storage.store import MessageStore
 

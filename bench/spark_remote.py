@@ -19,8 +19,8 @@ from typing import Any
 
 from bench.spark_read import MIB, SHARES, cached_in_memory, make_store, median_seconds
 from pipeline import build_session, read_messages
-from pipeline.remote import Endpoint
-from pipeline.store_files import StoreFiles
+from pipeline.files.store_files import StoreFiles
+from pipeline.source.remote import Endpoint
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import bench, groups, jobs, offline, pub, query, serving, sub, topics, transactions
+from cli import bench, groups, offline, pub, query, serving, sub, topics, transactions
 from cli.failures import ExitCode, describe
+from cli.jobs import app as jobs
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 

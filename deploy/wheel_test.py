@@ -33,7 +33,7 @@ print(spark.read.format("penstock").load(sys.argv[1]).count())
 """
 FOUND: Final = """
 import os, sys
-from pipeline.java import find_java_home
+from pipeline.session.java import find_java_home
 os.environ.update(JAVA_HOME=find_java_home(os.environ), PYSPARK_PYTHON=sys.executable)
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline.audit_job import audit, audit_stores
-    from pipeline.compact_job import compact
-    from pipeline.export_job import export
-    from pipeline.merge_job import merge
-    from pipeline.profile_job import profile
-    from pipeline.rebuild_job import rebuild, rebuild_stores
-    from pipeline.replay_job import replay
-    from pipeline.session import build_session, read_messages, register
-    from pipeline.split_job import split
+    from pipeline.jobs.audit.job import audit, audit_stores
+    from pipeline.jobs.export.job import export
+    from pipeline.jobs.new_store.compact_job import compact
+    from pipeline.jobs.new_store.merge_job import merge
+    from pipeline.jobs.new_store.replay_job import replay
+    from pipeline.jobs.new_store.split_job import split
+    from pipeline.jobs.profile.job import profile
+    from pipeline.jobs.rebuild.job import rebuild, rebuild_stores
+    from pipeline.session.session import build_session, read_messages, register
 
 __all__ = [
     "audit",
@@ -36,19 +36,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "audit": "pipeline.audit_job",
-    "audit_stores": "pipeline.audit_job",
-    "compact": "pipeline.compact_job",
-    "export": "pipeline.export_job",
-    "merge": "pipeline.merge_job",
-    "profile": "pipeline.profile_job",
-    "rebuild": "pipeline.rebuild_job",
-    "rebuild_stores": "pipeline.rebuild_job",
-    "replay": "pipeline.replay_job",
-    "split": "pipeline.split_job",
-    "build_session": "pipeline.session",
-    "read_messages": "pipeline.session",
-    "register": "pipeline.session",
+    "audit": "pipeline.jobs.audit.job",
+    "audit_stores": "pipeline.jobs.audit.job",
+    "compact": "pipeline.jobs.new_store.compact_job",
+    "export": "pipeline.jobs.export.job",
+    "merge": "pipeline.jobs.new_store.merge_job",
+    "profile": "pipeline.jobs.profile.job",
+    "rebuild": "pipeline.jobs.rebuild.job",
+    "rebuild_stores": "pipeline.jobs.rebuild.job",
+    "replay": "pipeline.jobs.new_store.replay_job",
+    "split": "pipeline.jobs.new_store.split_job",
+    "build_session": "pipeline.session.session",
+    "read_messages": "pipeline.session.session",
+    "register": "pipeline.session.session",
 }
 
 

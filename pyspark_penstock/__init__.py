@@ -26,19 +26,19 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns that the options ask for; raises InvalidOption."""
-        from pipeline.source import declared_schema
+        from pipeline.source.source import declared_schema
 
         return declared_schema(dict(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns in ``schema``, a user's or ours; raises InvalidOption."""
-        from pipeline.source import make_reader
+        from pipeline.source.source import make_reader
 
         return make_reader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return a writer of messages; raises InvalidOption, InvalidColumn, WriteFailed."""
-        from pipeline.write import make_writer
+        from pipeline.sink.write import make_writer
 
         return make_writer(dict(self.options), schema, overwrite=overwrite)
 
@@ -46,12 +46,12 @@ class DefaultSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
         """Return a writer of a stream's messages; raises InvalidOption, InvalidColumn, WriteFailed."""
-        from pipeline.write import make_stream_writer
+        from pipeline.sink.write import make_stream_writer
 
         return make_stream_writer(dict(self.options), schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """Return a reader of messages as they come; raises InvalidOption."""
-        from pipeline.stream import make_stream_reader
+        from pipeline.source.stream.stream import make_stream_reader
 
         return make_stream_reader(dict(self.options), schema)

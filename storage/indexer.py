@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import NotAStore, StoreClosed, StoreFailed, StoreFull
 from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.index_builder import IndexBuilder
-from storage.index_file import IndexShape
-from storage.index_shape import find_index_shape
-from storage.layout import StorePaths, effective_config, load_settings
-from storage.positions import CheckpointFile, Role
+from storage.index.builder import IndexBuilder
+from storage.view.index_file import IndexShape
+from storage.view.index_shape import find_index_shape
+from storage.view.layout import StorePaths, effective_config, load_settings
 
 if TYPE_CHECKING:
     from storage.clock import Clock

@@ -12,11 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
+from storage.checkpoint.positions import CheckpointFile
 from storage.clock import Clock, SystemClock
-from storage.commit_log_view import CommitLogView
 from storage.config import StoreConfig
-from storage.consume_queue_view import ConsumeQueueView
-from storage.consumer_offsets import ConsumerOffsets
 from storage.errors import (
     DamagedRecord,
     NotAStore,
@@ -26,18 +24,20 @@ from storage.errors import (
 )
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
-from storage.index_file import IndexShape
 from storage.kernels.columns import STOP_END, stop_text
-from storage.key_query import KeyIndex, query_by_key
-from storage.layout import StorePaths, check_is_store, load_settings, with_settled_sizes
 from storage.message import KeyQueryResult, PullResult, PullStatus
-from storage.positions import CheckpointFile
-from storage.pull import MATCH_ALL, NO_LIMIT, PENSTOCK, PullPolicy, TagFilter, pull_queue
-from storage.queue_extent import QueueExtent, queue_extent
-from storage.queue_views import QueueViews
-from storage.time_search import Boundary, exact
-from storage.topics import TopicTable
-from storage.visibility import Visibility
+from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.tables.topics import TopicTable
+from storage.view.commit_log import CommitLogView
+from storage.view.consume_queue import ConsumeQueueView
+from storage.view.index_file import IndexShape
+from storage.view.key_query import KeyIndex, query_by_key
+from storage.view.layout import StorePaths, check_is_store, load_settings, with_settled_sizes
+from storage.view.pull import MATCH_ALL, NO_LIMIT, PENSTOCK, PullPolicy, TagFilter, pull_queue
+from storage.view.queue_extent import QueueExtent, queue_extent
+from storage.view.queues import QueueViews
+from storage.view.time_search import Boundary, exact
+from storage.view.visibility import Visibility
 
 
 class StoreReader:

@@ -23,7 +23,7 @@ from storage.writer import StoreWriter, WriterStatus
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
-    from storage.topics import TopicConfig
+    from storage.tables.topics import TopicConfig
 
 VISIBLE_TIMEOUT_S: Final = 10.0
 Appended = TypeVar("Appended")

@@ -21,21 +21,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage.appender import Appender
 from storage.clock import Clock, SystemClock
 from storage.config import StoreConfig
-from storage.engine import Engine
+from storage.engine.appender import Appender
+from storage.engine.engine import Engine
+from storage.engine.opening import open_engine
 from storage.errors import StoreError
 from storage.files.filesystem import OsFileSystem
 from storage.message import BatchResult, Message, PutResult
-from storage.open_transaction import LogAccess
-from storage.opening import open_engine
-from storage.transactions import Transactions
+from storage.staged.open_transaction import LogAccess
+from storage.staged.transactions import Transactions
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
-    from storage.recovery import Recovered
-    from storage.topics import TopicConfig
+    from storage.recovery.recover import Recovered
+    from storage.tables.topics import TopicConfig
 
 LOCAL_HOST: Final = "127.0.0.1:0"
 

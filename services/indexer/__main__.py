@@ -14,12 +14,12 @@ from services.indexer.servicer import IndexerServicer
 from services.server import RpcServer
 from services.settings import IndexerSettings, load
 from services.waiting import wait_for_store
+from storage.checkpoint.positions import CHECKPOINT_FILE, CheckpointFile, Role
 from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.errors import StoreFailed
 from storage.files.filesystem import OsFileSystem
 from storage.indexer import StoreIndexer
-from storage.positions import CHECKPOINT_FILE, CheckpointFile, Role
 
 SERVICE: Final = "indexer"
 WRITER_HAS_MADE: Final = ("checkpoint", "config/penstock.json")

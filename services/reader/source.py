@@ -12,8 +12,8 @@ from storage.errors import StoreError
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.format.names import group_name_problem
 from storage.message import KeyQueryResult, PullResult
-from storage.queue_extent import QueueExtent
 from storage.reader import StoreReader
+from storage.view.queue_extent import QueueExtent
 
 _LOOK_SECONDS: Final = 0.05
 _INDEX_LAG_BYTES_MAX: Final = 64 << 20  # an indexer further behind is not waited for

@@ -28,7 +28,7 @@ class Staging(Protocol):
 
 
 class Transactions(Protocol):
-    """What these methods need of the engine; ``storage.transactions.Transactions`` has it."""
+    """What these methods need of the engine; ``storage.staged.transactions.Transactions`` has it."""
 
     def stage(
         self, app_id: str, version: int, attempt: str, *, one_off: bool

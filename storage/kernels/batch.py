@@ -8,7 +8,6 @@ from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_POSITION
-from storage.kernels.big_endian import read_u8, write_i64
 from storage.kernels.client_records import validate_records
 from storage.kernels.columns import (
     BODY_LENGTH,
@@ -25,8 +24,15 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.crc import bytes_equal, masked_crc
-from storage.kernels.jit import (
+from storage.kernels.placed_record import (
+    copy_record,
+    placed_size_of,
+    tell_placed,
+    trailer_growth,
+)
+from storage.kernels.primitives.big_endian import read_u8, write_i64
+from storage.kernels.primitives.crc import bytes_equal, masked_crc
+from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
     ROWS,
@@ -40,14 +46,8 @@ from storage.kernels.jit import (
     kernel,
     results,
 )
-from storage.kernels.placed_record import (
-    copy_record,
-    placed_size_of,
-    tell_placed,
-    trailer_growth,
-)
+from storage.kernels.primitives.scratch import free_longs, new_longs
 from storage.kernels.properties import write_crc_trailer
-from storage.kernels.scratch import free_longs, new_longs
 
 QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch tells about the queues of a batch
 CRC_LAG: Final = 2  # records between copying and the property CRC

@@ -22,7 +22,6 @@ from storage.format.record_layout import (
     SYS_FLAG_ZSTD,
     TOPIC_SIZE_MAX_V1,
 )
-from storage.kernels.big_endian import read_u8, read_u32
 from storage.kernels.columns import (
     BODY_LENGTH,
     CHECK_BODY_CRC,
@@ -45,7 +44,8 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
+from storage.kernels.primitives.big_endian import read_u8, read_u32
+from storage.kernels.primitives.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
 from storage.kernels.properties import trailer_is_damaged
 from storage.kernels.property_walk import walk_client_properties
 from storage.kernels.scan import frame_record

@@ -34,9 +34,9 @@ from storage.format.record_layout import (
     TOPIC_SIZE_MAX_V1,
 )
 from storage.format.stage import PREFIX_SIZE, SEQUENCE_SIZE, UNIQUE_KEY_SIZE
-from storage.kernels.big_endian import read_u8, write_i16, write_i32, write_i64
-from storage.kernels.crc import copy_bytes, masked_crc
-from storage.kernels.jit import (
+from storage.kernels.primitives.big_endian import read_u8, write_i16, write_i32, write_i64
+from storage.kernels.primitives.crc import copy_bytes, masked_crc
+from storage.kernels.primitives.jit import (
     BYTES,
     INT32S,
     INT64S,

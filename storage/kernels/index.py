@@ -31,7 +31,6 @@ from storage.format.index import (
 )
 from storage.format.properties import KEY_SEPARATOR as KEYS_SEPARATOR
 from storage.format.record_layout import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
-from storage.kernels.big_endian import read_i32, read_i64, read_u8, write_i32, write_i64
 from storage.kernels.columns import (
     COLUMN_COUNT,
     FEATURES,
@@ -46,7 +45,8 @@ from storage.kernels.columns import (
     UNIQ_KEY_LENGTH,
     UNIQ_KEY_POSITION,
 )
-from storage.kernels.jit import (
+from storage.kernels.primitives.big_endian import read_i32, read_i64, read_u8, write_i32, write_i64
+from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
     ROWS,

@@ -14,8 +14,8 @@ from storage.format.index import (
     PREVIOUS_IN_ENTRY,
     SLOT_SIZE,
 )
-from storage.kernels.big_endian import read_i32, read_i64
-from storage.kernels.jit import BYTES, i64, inner, int64, kernel
+from storage.kernels.primitives.big_endian import read_i32, read_i64
+from storage.kernels.primitives.jit import BYTES, i64, inner, int64, kernel
 
 
 @inner

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from storage.format.properties import KEY_SEPARATOR
 from storage.format.record_layout import COMMIT_OFFSET_POSITION, SYS_FLAG_POSITION
-from storage.kernels.big_endian import read_i32, read_i64, read_u8
 from storage.kernels.columns import (
     CHECK_ALL,
     KEYS_LENGTH,
@@ -21,11 +20,21 @@ from storage.kernels.columns import (
     UNIQ_KEY_LENGTH,
     UNIQ_KEY_POSITION,
 )
-from storage.kernels.crc import bytes_equal
-from storage.kernels.jit import BYTES, INT64S, WRITABLE_INT64S, i64, inner, int64, kernel, results
+from storage.kernels.primitives.big_endian import read_i32, read_i64, read_u8
+from storage.kernels.primitives.crc import bytes_equal
+from storage.kernels.primitives.jit import (
+    BYTES,
+    INT64S,
+    WRITABLE_INT64S,
+    i64,
+    inner,
+    int64,
+    kernel,
+    results,
+)
+from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.pull import DAMAGED, GOOD
 from storage.kernels.scan import check_record
-from storage.kernels.scratch import scratch_row
 
 _SPACE: Final = ord(KEY_SEPARATOR)
 KEY_ABSENT: Final = 3  # a state beside GOOD: the record there does not carry the key

@@ -8,7 +8,6 @@ from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
 from storage.format.properties import PROPERTY_END
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import SYS_FLAG_POSITION, SYS_FLAG_STORE_HOST_V6
-from storage.kernels.big_endian import read_u8, write_i16, write_i32
 from storage.kernels.columns import (
     BODY_POSITION,
     COLUMN_COUNT,
@@ -27,8 +26,9 @@ from storage.kernels.columns import (
     TOPIC_POSITION,
     UNIQ_KEY_POSITION,
 )
-from storage.kernels.crc import copy_bytes
-from storage.kernels.jit import i64, inner, u8, uintp
+from storage.kernels.primitives.big_endian import read_u8, write_i16, write_i32
+from storage.kernels.primitives.crc import copy_bytes
+from storage.kernels.primitives.jit import i64, inner, u8, uintp
 
 
 @inner

@@ -3,7 +3,7 @@
 Plain is a request that holds one message of which nothing has to be judged: known fields only, each
 once and in its shortest form, no user properties, texts of visible ASCII, sizes below every limit.
 What is not plain is none of this module's business. The bytes of the request and of the answer are
-those of ``ProduceRequest`` and ``ProduceResponse``; the record is what ``storage.structured`` makes.
+those of ``ProduceRequest`` and ``ProduceResponse``; the record is what ``storage.log.structured`` makes.
 
 Both kernels work on one array of SCRATCH_SIZE bytes, so that little memory is touched::
 
@@ -35,8 +35,6 @@ from storage.format.record_layout import (
     RECORD_SIZE_MIN,
     TOPIC_SIZE_MAX_V1,
 )
-from storage.kernels.big_endian import read_i64, read_u8, write_i16, write_i32, write_i64
-from storage.kernels.crc import copy_bytes, masked_crc
 from storage.kernels.encode import (
     ANY_QUEUE,
     write_body_and_topic,
@@ -44,7 +42,9 @@ from storage.kernels.encode import (
     write_hex,
     write_pair,
 )
-from storage.kernels.jit import (
+from storage.kernels.primitives.big_endian import read_i64, read_u8, write_i16, write_i32, write_i64
+from storage.kernels.primitives.crc import copy_bytes, masked_crc
+from storage.kernels.primitives.jit import (
     FEW_BYTES,
     WRITABLE_BYTES,
     WRITABLE_INT64S,

@@ -31,9 +31,9 @@ from storage.format.property_crc import (
     TRAILER_FIXED_RIGHT_MIN,
     TRAILER_RIGHT_MIN,
 )
-from storage.kernels.big_endian import read_i64, read_u8, write_i64
-from storage.kernels.crc import masked_crc
-from storage.kernels.jit import i64, inner, u8, uintp
+from storage.kernels.primitives.big_endian import read_i64, read_u8, write_i64
+from storage.kernels.primitives.crc import masked_crc
+from storage.kernels.primitives.jit import i64, inner, u8, uintp
 
 REPLACEMENT: Final = 0xFFFD
 

@@ -21,7 +21,6 @@ from storage.format.properties import (
     UNIQ_KEY,
 )
 from storage.format.property_crc import PROPERTY_CRC_SIZE
-from storage.kernels.big_endian import read_i64, read_u32
 from storage.kernels.columns import (
     FEATURES,
     HAS_DELAY,
@@ -41,8 +40,9 @@ from storage.kernels.columns import (
     UNIQ_KEY_LENGTH,
     UNIQ_KEY_POSITION,
 )
-from storage.kernels.jit import i64, inner, uintp
-from storage.kernels.marks import BLOCK, from_bit, lowest, marks, without_lowest
+from storage.kernels.primitives.big_endian import read_i64, read_u32
+from storage.kernels.primitives.jit import i64, inner, uintp
+from storage.kernels.primitives.marks import BLOCK, from_bit, lowest, marks, without_lowest
 from storage.kernels.properties import (
     NAME_DELAY,
     NAME_MULTI_DISPATCH,

@@ -22,7 +22,6 @@ import numpy.typing as npt
 from storage.format.consume_entry import PREFILL_SIZE, SIZE_IN_UNIT, TAG_CODE_IN_UNIT, UNIT_SIZE
 from storage.format.extension_entry import ADDRESS_MAX
 from storage.format.properties import NAME_END, PROPERTY_END
-from storage.kernels.big_endian import read_i32, read_i64
 from storage.kernels.columns import (
     CHECK_ALL,
     FEATURES,
@@ -36,8 +35,9 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.crc import bytes_equal, copy_bytes
-from storage.kernels.jit import (
+from storage.kernels.primitives.big_endian import read_i32, read_i64
+from storage.kernels.primitives.crc import bytes_equal, copy_bytes
+from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
     ROWS,
@@ -49,9 +49,9 @@ from storage.kernels.jit import (
     kernel,
     results,
 )
+from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.properties import NAME_TAGS, matches
 from storage.kernels.scan import check_record
-from storage.kernels.scratch import scratch_row
 
 QUEUE_OFFSET: Final = 0
 COMMIT_OFFSET: Final = 1

@@ -15,7 +15,6 @@ from storage.format.record_layout import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 from storage.kernels.batch import group_rows
-from storage.kernels.big_endian import write_i32, write_i64
 from storage.kernels.columns import (
     CHECK_COMMIT_OFFSET,
     COLUMN_COUNT,
@@ -29,7 +28,8 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.jit import (
+from storage.kernels.primitives.big_endian import write_i32, write_i64
+from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
     ROWS,
@@ -42,8 +42,8 @@ from storage.kernels.jit import (
     kernel,
     results,
 )
+from storage.kernels.primitives.scratch import free_longs, new_longs
 from storage.kernels.scan import scan_rows
-from storage.kernels.scratch import free_longs, new_longs
 
 RUN_COLUMN_COUNT = 6  # of a line about a queue's run of units
 

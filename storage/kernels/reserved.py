@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from storage.format.properties import TRANSIENT_PREFIX
-from storage.kernels.jit import inner, uintp
+from storage.kernels.primitives.jit import inner, uintp
 from storage.kernels.properties import matches
 
 _TRANSIENT: Final = np.frombuffer(TRANSIENT_PREFIX.encode(), np.uint8)

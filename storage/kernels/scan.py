@@ -28,7 +28,6 @@ from storage.format.record_layout import (
     SYS_FLAG_POSITION,
     SYS_FLAG_STORE_HOST_V6,
 )
-from storage.kernels.big_endian import read_i16, read_i32, read_i64, read_u8, read_u32
 from storage.kernels.columns import (
     BODY_LENGTH,
     BODY_POSITION,
@@ -66,12 +65,13 @@ from storage.kernels.columns import (
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
-from storage.kernels.crc import masked_crc
-from storage.kernels.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
-from storage.kernels.prefetch import CACHE_LINE, prefetch
+from storage.kernels.primitives.big_endian import read_i16, read_i32, read_i64, read_u8, read_u32
+from storage.kernels.primitives.crc import masked_crc
+from storage.kernels.primitives.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
+from storage.kernels.primitives.prefetch import CACHE_LINE, prefetch
+from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.properties import crc_trailer_tells, trailer_is_damaged
 from storage.kernels.property_walk import walk_properties
-from storage.kernels.scratch import scratch_row
 
 AFTER_HOSTS_SIZE: Final = AFTER_HOSTS.size
 _MAGIC_FIRST: Final = MAGIC_V1 >> 24  # bytes that the magics of both versions begin with

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from storage.format.stage import PREFIX_SIZE, SEQUENCE_SIZE, UNIQUE_KEY_SIZE
-from storage.kernels.big_endian import read_u8
 from storage.kernels.columns import COLUMN_COUNT, UNIQ_KEY_LENGTH, UNIQ_KEY_POSITION
-from storage.kernels.jit import (
+from storage.kernels.primitives.big_endian import read_u8
+from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
     ROWS,

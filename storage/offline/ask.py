@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from storage.commit_log_view import CommitLogView
-from storage.consume_queue_view import ConsumeQueueView
 from storage.errors import InvalidMessage
 from storage.format.message_id import decode_message_id
 from storage.offline.extension import DIRECTORY as EXTENSION_DIRECTORY
 from storage.offline.extension import QueueExtension, ResolvedQueueView
 from storage.offline.lines import Line, record_fields
 from storage.offline.opened import OfflineStore, open_offline
-from storage.pull import BROKER, MATCH_ALL, TagFilter, pull_queue
-from storage.time_search import Boundary, as_a_broker
+from storage.view.commit_log import CommitLogView
+from storage.view.consume_queue import ConsumeQueueView
+from storage.view.pull import BROKER, MATCH_ALL, TagFilter, pull_queue
+from storage.view.time_search import Boundary, as_a_broker
 
 BYTES_MAX: Final = 128 << 20
 UNKNOWN_TIME: Final = -1

@@ -21,16 +21,16 @@ from storage.format.config_json import decode_config
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, file_name, parse_file_name
 from storage.format.record_layout import BLANK_SIZE, MAGIC_BLANK
-from storage.index_cover import index_holes
-from storage.index_file import IndexShape, list_index_files
-from storage.index_follower import LogReader
+from storage.index.coverage import index_holes
+from storage.index.follower import LogReader
 from storage.kernels.columns import STORE_TIMESTAMP
-from storage.layout import StorePaths
-from storage.log_walk import Damage, Records, walk_log
 from storage.offline.lines import Line
 from storage.offline.open_transactions import transaction_findings
 from storage.offline.opened import OfflineStore, open_offline
-from storage.pull import MATCH_ALL, pull_queue
+from storage.view.index_file import IndexShape, list_index_files
+from storage.view.layout import StorePaths
+from storage.view.log_walk import Damage, Records, walk_log
+from storage.view.pull import MATCH_ALL, pull_queue
 
 CONFIG_FILES: Final = (
     "topics.json", "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json",

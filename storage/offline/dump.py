@@ -12,20 +12,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from storage.consume_queue_view import ConsumeQueueView
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.config_json import MALFORMED, decode_config, integer_keyed
 from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.record_layout import MAGIC_BLANK
-from storage.index_file import list_index_files
 from storage.kernels.columns import POSITION, SIZE
-from storage.log_walk import Damage, End, Records, walk_log
 from storage.message import PullStatus
 from storage.offline.extension import QueueExtension
 from storage.offline.lines import Line, java_order, record_fields
 from storage.offline.opened import OfflineStore, open_offline
-from storage.pull import BROKER, MATCH_ALL, pull_queue
+from storage.view.consume_queue import ConsumeQueueView
+from storage.view.index_file import list_index_files
+from storage.view.log_walk import Damage, End, Records, walk_log
+from storage.view.pull import BROKER, MATCH_ALL, pull_queue
 
 Key = TypeVar("Key", int, str)
 DELAY_QUEUES: Final = 18

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.consume_queue_view import ConsumeQueueView, Unit, UnitSpan, unit_at
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.extension_entry import ADDRESS_MAX, ExtensionEntry, decode_extension
+from storage.view.consume_queue import ConsumeQueueView, Unit, UnitSpan, unit_at
 
 DIRECTORY = "consumequeue_ext"
 _ADDRESS_BASE = -(1 << 63)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.errors import DamagedStage, StoreFailed
-from storage.ledger import load_ledger
-from storage.open_transaction import load_intent
-from storage.stages import SUFFIX, Stage, read_stage
-from storage.transactions import DIRECTORY
+from storage.staged.ledger import load_ledger
+from storage.staged.open_transaction import load_intent
+from storage.staged.stages import SUFFIX, Stage, read_stage
+from storage.staged.transactions import DIRECTORY
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem

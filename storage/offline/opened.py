@@ -9,25 +9,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from storage.batch_queues import batch_topics
+from storage.checkpoint.durable_slots import DurableIndex, DurablePositions
+from storage.checkpoint.positions import CheckpointFile, Role
 from storage.clock import SystemClock
 from storage.config import StoreConfig
-from storage.durable_positions import DurableIndex, DurablePositions
 from storage.errors import NotAStore
 from storage.files.filesystem import FileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.overlay import OverlayFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
-from storage.index_file import IndexShape
-from storage.index_shape import find_index_shape
-from storage.index_take_over import catch_up
-from storage.layout import StorePaths, check_is_store, effective_config, load_settings
-from storage.positions import CheckpointFile, Role
-from storage.queue_table import QueueTable
+from storage.index.take_over import catch_up
+from storage.queues.batch_queues import batch_topics
+from storage.queues.queue_table import QueueTable
 from storage.reader import StoreReader
-from storage.recovery import Recovered, recover
-from storage.topics import TopicTable
+from storage.recovery.recover import Recovered, recover
+from storage.tables.topics import TopicTable
+from storage.view.index_file import IndexShape
+from storage.view.index_shape import find_index_shape
+from storage.view.layout import StorePaths, check_is_store, effective_config, load_settings
 
 NO_INDEX: Final = DurableIndex(False, False, b"", 0, 0, bytes(40))
 

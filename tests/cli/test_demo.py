@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import demo_data
+from cli.demo import data as demo_data
 from cli.failures import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]

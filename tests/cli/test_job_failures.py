@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.failures import CommandFailed, ExitCode
-from cli.job_common import failures_told
+from cli.jobs.common import failures_told
 from cli.main import app
 from pipeline import errors
 
@@ -76,7 +76,7 @@ def test_a_url_reaches_the_job_as_it_was_typed(
     import pipeline
 
     monkeypatch.setitem(vars(pipeline), "audit_stores" if job == "audit" else job, record)
-    monkeypatch.setattr(f"cli.job_{job}.start_spark", lambda *_: None)
+    monkeypatch.setattr(f"cli.jobs.{job}.start_spark", lambda *_: None)
     more = ["orders"] if job == "replay" else []
     to = [] if job == "audit" else ["--to", str(tmp_path / "new")]
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from cli.spark_start import quiet_start
+from cli.jobs.spark_start import quiet_start
 
 STANDS_FOR_JAVA = """
 import sys, time

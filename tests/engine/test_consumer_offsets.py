@@ -9,11 +9,11 @@ from golden import golden_copy
 
 from storage import MessageStore, StoreConfig
 from storage.clock import SystemClock
-from storage.consumer_offsets import ConsumerOffsets
 from storage.errors import InvalidMessage, StoreLocked
 from storage.files.filesystem import OsFileSystem
 from storage.message import Message
 from storage.reader import StoreReader
+from storage.tables.consumer_offsets import ConsumerOffsets
 
 CONFIG = StoreConfig(
     commit_log_file_size=1 << 16, consume_queue_file_size=400, index_slot_count=5,

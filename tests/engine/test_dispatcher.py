@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from engine_store import record, small_config
 
-from storage import queue_files
 from storage.clock import SystemClock
-from storage.consume_queue import as_units
-from storage.dispatch import Dispatcher, DispatchThread
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
-from storage.log_follower import LogFollower
-from storage.queue_table import QueueTable
+from storage.queues import queue_files
+from storage.queues.consume_queue import as_units
+from storage.queues.dispatch import Dispatcher, DispatchThread
+from storage.queues.queue_table import QueueTable
+from storage.view.log_follower import LogFollower
 from storage.writer import StoreWriter
 
 QUEUE_FILE_SIZE = 200

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from engine_store import small_config
 
-from pipeline.store_files import StoreFiles
-from pipeline.walk import end_of_log
+from pipeline.files.store_files import StoreFiles
+from pipeline.files.walk import end_of_log
 from storage import Message, MessageStore
 from storage.format.record_layout import MAGIC_BLANK
 

@@ -11,10 +11,10 @@ from golden import golden_answers, golden_copy, golden_dump, golden_spec, golden
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
-from storage.index_file import IndexShape, list_index_files
-from storage.index_reader import IndexReader
-from storage.index_take_over import catch_up
-from storage.layout import StorePaths
+from storage.index.take_over import catch_up
+from storage.view.index_file import IndexShape, list_index_files
+from storage.view.index_reader import IndexReader
+from storage.view.layout import StorePaths
 
 FILESYSTEM = OsFileSystem()
 FROM_THE_START = ("basic", "slow", "features", "pool", "syncflush", "propcrc", "ext", "lmq")

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from engine_store import small_config
 
-from storage import index_builder
 from storage.clock import SystemClock
 from storage.errors import IndexIncomplete
 from storage.files.filesystem import OsFileSystem
-from storage.index_file import list_index_files
-from storage.index_reader import IndexReader
+from storage.index import builder as index_builder
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.reader import StoreReader
+from storage.view.index_file import list_index_files
+from storage.view.index_reader import IndexReader
 from storage.writer import StoreWriter
 
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)

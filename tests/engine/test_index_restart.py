@@ -24,10 +24,10 @@ from storage.format.checkpoint import (
     IndexerSlot,
 )
 from storage.format.index import IndexHeader
-from storage.index_file import list_index_files
-from storage.index_promise import IndexPromise
+from storage.index.checkpointer import IndexPromise
 from storage.indexer import StoreIndexer
 from storage.message import Message
+from storage.view.index_file import list_index_files
 from storage.writer import StoreWriter
 
 SECTOR = 512

@@ -14,10 +14,10 @@ from storage.clock import SystemClock
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.format.checkpoint import INDEXER_SLOT_POSITIONS
 from storage.format.index import HEADER_SIZE, IndexHeader
-from storage.index_file import IndexShape, list_index_files
-from storage.index_reader import IndexReader
 from storage.indexer import StoreIndexer
 from storage.message import Message
+from storage.view.index_file import IndexShape, list_index_files
+from storage.view.index_reader import IndexReader
 from storage.writer import StoreWriter
 
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)

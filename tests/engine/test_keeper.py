@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from storage.checkpoint.positions import CheckpointFile, Role
+from storage.engine.checkpointer import CheckpointKeeper, Progress
 from storage.errors import StoreFailed
 from storage.files.filesystem import OsFileSystem
-from storage.keeper import CheckpointKeeper, Progress
-from storage.positions import CheckpointFile, Role
 
 
 class Queues:

@@ -11,7 +11,7 @@ from record_examples import stored_records
 
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE, encode_unit
 from storage.kernels import index_shape, lookup, pull
-from storage.kernels.jit import Kernel
+from storage.kernels.primitives.jit import Kernel
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 SMALL = st.integers(-3, 2000)

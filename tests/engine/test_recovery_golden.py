@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from golden import CLEAN, STORES, golden_copy, golden_dump, golden_spec, torn_dumps
 
-from storage.consume_queue import as_units
-from storage.durable_positions import DurablePositions
+from storage.checkpoint.durable_slots import DurablePositions
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
-from storage.queue_table import QueueTable
-from storage.recovery import recover
-from storage.recovery_cases import Start
+from storage.queues.consume_queue import as_units
+from storage.queues.queue_table import QueueTable
+from storage.recovery.recover import recover
+from storage.view.recovery_cases import Start
 
 NO_SLOT = DurablePositions(False, False, b"", 0, 0, 0)
 ZEROS = bytes(1 << 20)

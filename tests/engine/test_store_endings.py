@@ -12,10 +12,10 @@ from storage import MessageStore
 from storage.clock import SystemClock
 from storage.errors import StoreClosed, StoreFailed, StoreFull, TopicNotFound
 from storage.files.filesystem import OsFile, OsFileSystem
-from storage.index_builder import IndexBuilder
+from storage.index.builder import IndexBuilder
 from storage.indexer import StoreIndexer
 from storage.message import Message
-from storage.queue_table import QueueTable
+from storage.queues.queue_table import QueueTable
 from storage.writer import StoreWriter
 
 

@@ -8,7 +8,8 @@ from storage import Message, MessageStore
 from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.files.filesystem import OsFileSystem
-from storage.layout import (
+from storage.offline.opened import spec_config
+from storage.view.layout import (
     StorePaths,
     StoreSettings,
     check_is_store,
@@ -18,7 +19,6 @@ from storage.layout import (
     queues_on_disk,
     save_settings,
 )
-from storage.offline.opened import spec_config
 
 
 @pytest.mark.parametrize("name", ["basic", "slow", "cleaned", "ext", "pool", "defaults"])

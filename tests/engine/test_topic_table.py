@@ -7,7 +7,7 @@ from golden import golden_copy
 
 from storage.errors import InvalidMessage, TopicNotFound
 from storage.files.filesystem import OsFileSystem
-from storage.topics import TopicTable
+from storage.tables.topics import TopicTable
 
 
 def table_in(tmp_path):

@@ -20,8 +20,8 @@ from storage.errors import (
     VersionTooOld,
 )
 from storage.files.filesystem import OsFile, OsFileSystem
-from storage.ledger import Ledger, Outcome
 from storage.offline.doctor import doctor
+from storage.staged.ledger import Ledger, Outcome
 from storage.writer import StoreWriter
 
 

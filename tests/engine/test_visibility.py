@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from engine_store import small_config
 
+from storage.checkpoint.positions import CheckpointFile
 from storage.errors import TopicNotFound
 from storage.format.record import decode_record
 from storage.message import Message, PullResult
-from storage.positions import CheckpointFile
 from storage.reader import StoreReader
 from storage.writer import StoreWriter
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from storage.errors import StoreFailed, StoreFull
-from storage.flush import CommitService, FlushService
+from storage.log.flush import CommitService, FlushService
 
 
 class Log:

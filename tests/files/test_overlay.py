@@ -10,11 +10,11 @@ import subprocess
 import pytest
 from open_files import descriptors_below
 
+from storage.checkpoint.positions import CheckpointFile, Role
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.overlay import OverlayFileSystem
-from storage.positions import CheckpointFile, Role
 
 
 @pytest.fixture

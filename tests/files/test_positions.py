@@ -11,10 +11,10 @@ import textwrap
 
 import pytest
 
+from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import UnsupportedFormat
 from storage.files.filesystem import OsFileSystem
 from storage.format import checkpoint as layout
-from storage.positions import CheckpointFile, Role
 
 FILESYSTEM = OsFileSystem()
 STORE = bytes(range(16))
@@ -350,7 +350,7 @@ def test_positions_never_tear(path):
     program = textwrap.dedent(f"""
         from pathlib import Path
         from storage.files.filesystem import OsFileSystem
-        from storage.positions import CheckpointFile, Role
+        from storage.checkpoint.positions import CheckpointFile, Role
         page = CheckpointFile.open(OsFileSystem(), Path({str(path)!r}), Role.WRITER, boot_id={BOOT!r})
         while True:
             page.publish_appended({low}); page.publish_appended({high})

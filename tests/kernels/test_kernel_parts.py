@@ -10,10 +10,17 @@ from hypothesis import strategies as st
 from numba import njit, types
 
 from storage.kernels.columns import COLUMN_COUNT
-from storage.kernels.jit import BYTES, UNCOUNTED, int64, kernel, results
-from storage.kernels.marks import BLOCK, below_bit, from_bit, lowest, marks, without_lowest
-from storage.kernels.prefetch import prefetch
-from storage.kernels.scratch import free_longs, new_longs, scratch_row
+from storage.kernels.primitives.jit import BYTES, UNCOUNTED, int64, kernel, results
+from storage.kernels.primitives.marks import (
+    BLOCK,
+    below_bit,
+    from_bit,
+    lowest,
+    marks,
+    without_lowest,
+)
+from storage.kernels.primitives.prefetch import prefetch
+from storage.kernels.primitives.scratch import free_longs, new_longs, scratch_row
 
 SOME_BYTES = st.lists(
     st.sampled_from((0, 1, 2, 3, 0x41, 0x7F, 0x80, 0x81, 0x82, 0xFF)), min_size=BLOCK, max_size=200

@@ -17,8 +17,9 @@ from record_examples import (
     stored_records,
 )
 
-from storage.kernels import batch, client_records, columns, crc, queue, scan
+from storage.kernels import batch, client_records, columns, queue, scan
 from storage.kernels import index as index_kernels
+from storage.kernels.primitives import crc
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 BASE = 4096

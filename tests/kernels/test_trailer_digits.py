@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage.format.property_crc import CRC_MASK, property_crc_trailer
-from storage.kernels.jit import WRITABLE_BYTES, boolean, int64, kernel
+from storage.kernels.primitives.jit import WRITABLE_BYTES, boolean, int64, kernel
 from storage.kernels.properties import crc_trailer_tells, write_crc_trailer
 
 

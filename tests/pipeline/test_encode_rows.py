@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.encode import Encoder, Rows, chunks
 from pipeline.errors import InvalidColumn
-from pipeline.write_options import WriteColumns
+from pipeline.sink.encode import Encoder, Rows, chunks
+from pipeline.sink.write_options import WriteColumns
 from storage.format.properties import RESERVED, TRANSIENT_PREFIX, encode_properties
 from storage.format.record import decode_record, encode_for_batch
 from storage.format.stage import stage_prefix, unique_key

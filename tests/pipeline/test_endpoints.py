@@ -8,8 +8,8 @@ from re import escape
 import pytest
 
 from pipeline.errors import InvalidOption
-from pipeline.options import parse_options
-from pipeline.write_options import parse_write
+from pipeline.sink.write_options import parse_write
+from pipeline.source.options import parse_options
 
 
 def of_read(endpoint: str) -> str | None:

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
-from pipeline.keys import group_by_key, part_keys
-from pipeline.placing import lay_out, place_at, placed_sizes
-from pipeline.replay_job import Marked
-from pipeline.slab_layout import sizes_of
-from pipeline.slabs import Taken
+from pipeline.jobs.new_store.replay_job import Marked
+from pipeline.jobs.new_store.slab_layout import sizes_of
+from pipeline.jobs.new_store.slabs import Taken
 from storage.format.properties import decode_properties, encode_properties
 from storage.format.record import Verdict, check_record, decode_record, encode_for_batch
 from storage.kernels.columns import (
@@ -24,6 +22,8 @@ from storage.kernels.columns import (
     STOP_END,
     new_rows,
 )
+from storage.kernels.placing import lay_out, place_at, placed_sizes
+from storage.kernels.same_keys import group_by_key, part_keys
 from storage.kernels.scan import scan_records
 
 EMPTY = np.empty(0, np.uint8)

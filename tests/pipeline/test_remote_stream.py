@@ -15,9 +15,9 @@ from spark_schemas import schema_of
 from stream_query import Query, Row, through_json
 
 from pipeline.errors import DataLost, InvalidOption, ReaderUnavailable, WrongCheckpoint
-from pipeline.options import parse_options
-from pipeline.remote_view import RemoteView
-from pipeline.stream import StreamReader, make_stream_reader
+from pipeline.source.options import parse_options
+from pipeline.source.stream.remote_view import RemoteView
+from pipeline.source.stream.stream import StreamReader, make_stream_reader
 from storage import Message, MessageStore
 
 FILES = {"commit_log_file_size": 8 << 20, "consume_queue_file_size": 20 * 5_000}

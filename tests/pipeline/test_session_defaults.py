@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.session import defaults_of
+from pipeline.session.session import defaults_of
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_only_executors_of_this_machine_are_told_of_loopback(
 
     assert ("spark.driver.host" in settings) is on_loopback
     assert ("spark.driver.bindAddress" in settings) is on_loopback
-    assert settings["spark.python.daemon.module"] == "pipeline.daemon"
+    assert settings["spark.python.daemon.module"] == "pipeline.session.daemon"

@@ -17,12 +17,12 @@ from local_spark import LocalSpark
 from typer.testing import CliRunner
 
 from pipeline import audit, audit_stores
-from pipeline.audit_job import AuditReport
 from pipeline.errors import InvalidOption, NotAStore, PipelineError, TaskFailed
-from pipeline.index_files import slot_count_of
-from pipeline.plan import LogPiece
-from pipeline.store_files import StoreFiles
-from pipeline.work import in_tasks, run_tasks
+from pipeline.files.index_files import slot_count_of
+from pipeline.files.store_files import StoreFiles
+from pipeline.jobs.audit.job import AuditReport
+from pipeline.jobs.work import in_tasks, run_tasks
+from pipeline.source.plan import LogPiece
 from storage import Message, MessageStore
 from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
@@ -426,7 +426,7 @@ def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path
 
 def test_chains_are_followed_as_a_plain_loop_does(tmp_path: Path) -> None:
     """The kernel agrees with a dictionary of newest entries, broken links included."""
-    from pipeline.index_chains import follow_chains
+    from pipeline.jobs.audit.index_chains import follow_chains
 
     index = max((golden_store("basic") / "index").iterdir())
     data = np.fromfile(index, np.uint8)

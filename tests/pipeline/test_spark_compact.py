@@ -18,9 +18,9 @@ from new_stores import (
     set_offsets,
 )
 
-from pipeline.compact_job import compact
 from pipeline.errors import InvalidOption, PipelineError
-from pipeline.queue_plan import SourceQueue, refuse_moved_light_queues
+from pipeline.jobs.new_store.compact_job import compact
+from pipeline.jobs.new_store.queue_plan import SourceQueue, refuse_moved_light_queues
 from storage import Message, MessageStore, StoreConfig
 
 Line = dict[str, Any]

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import HOSTS, INT64S, TOPICS, property_blocks
 
-from pipeline.decode import COLUMNS, TAGS_NAME, Batch
-from pipeline.gather import OTHER
-from pipeline.walk import Run, walk
+from pipeline.files.walk import Run, walk
+from pipeline.source.decode import COLUMNS, TAGS_NAME, Batch
 from storage.format.compression import compress
 from storage.format.message_id import encode_message_id
 from storage.format.properties import RESERVED
 from storage.format.record import Record, decode_record, encode_record
+from storage.kernels.arrow.gather import OTHER
 from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, POSITION, PROPERTIES_POSITION
 
 INT32S = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -195,7 +195,7 @@ def test_a_thousand_hosts_in_one_batch() -> None:
 
 def test_the_fast_kernels_say_when_they_cannot() -> None:
     """The slow way is taken for broken text only: plain text must not take it."""
-    from pipeline import gather
+    from storage.kernels.arrow import gather
 
     def answer(block: bytes) -> int:
         log = encode_record(topic="t", queue_id=0, body=b"", properties_block=block)
@@ -216,7 +216,7 @@ def test_the_fast_kernels_say_when_they_cannot() -> None:
 @pytest.mark.parametrize("moved", [-(1 << 62), -1000, 1000, 1 << 62])
 def test_kernels_touch_nothing_outside_the_data(column: int, moved: int) -> None:
     """Rows that point elsewhere, and arrays that are too small, are answered with WRONG."""
-    from pipeline import gather
+    from storage.kernels.arrow import gather
 
     log = encode_record(topic="t", queue_id=0, body=b"body", properties_block=b"TAGS\x01a\x02")
     data = np.frombuffer(log, np.uint8)

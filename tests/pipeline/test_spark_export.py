@@ -23,9 +23,11 @@ from golden import CLEAN, golden_copy, golden_dump, golden_store
 from local_spark import LocalSpark
 from typer.testing import CliRunner
 
-from pipeline import export, export_manifest, export_targets
+from pipeline import export
 from pipeline.errors import DataLost, InvalidOption, PipelineError
-from pipeline.export_manifest import held_export, joined
+from pipeline.jobs.export import manifest as export_manifest
+from pipeline.jobs.export import targets as export_targets
+from pipeline.jobs.export.manifest import held_export, joined
 from storage import Message, MessageStore
 
 SPARK: Any = LocalSpark()
@@ -277,7 +279,7 @@ def die_at(patch: pytest.MonkeyPatch, file_format: str, step: str, when: str) ->
     name, _, number = step.partition("-")
     owner: Any
     if name == "written":
-        from pipeline import export_write
+        from pipeline.jobs.export import write as export_write
 
         owner, name = export_write, "write_files"
     elif name == "save":
@@ -315,7 +317,7 @@ sys.path.insert(0, sys.argv[3])
 from pathlib import Path
 from local_spark import LocalSpark
 from pipeline import export
-import pipeline.export_write
+import pipeline.jobs.export.write
 print("begins", flush=True)
 export(LocalSpark(), sys.argv[1], sys.argv[2], file_bytes=20_000)
 print("ends", flush=True)

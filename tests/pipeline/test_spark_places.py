@@ -19,13 +19,13 @@ from spark_schemas import schema_of
 
 from pipeline import audit
 from pipeline.errors import InvalidOption, NotAStore, PipelineError
-from pipeline.options import parse_options
-from pipeline.places import GAP_MAX, Url, joined, map_file
-from pipeline.plan import plan_messages
-from pipeline.read import Reader
-from pipeline.source import wanted_columns
-from pipeline.store_files import StoreFiles
-from pipeline.tables import parts_of, read_part
+from pipeline.files.places import GAP_MAX, Url, joined, map_file
+from pipeline.files.store_files import StoreFiles
+from pipeline.source.options import parse_options
+from pipeline.source.plan import plan_messages
+from pipeline.source.read import Reader
+from pipeline.source.source import wanted_columns
+from pipeline.source.tables import parts_of, read_part
 from storage import Message, MessageStore
 
 FILES = {

@@ -15,8 +15,8 @@ from new_stores import set_offsets
 from typer.testing import CliRunner
 
 from pipeline.errors import InvalidOption, NotAStore
-from pipeline.profile_counts import class_floor, estimate, size_class
-from pipeline.profile_job import profile
+from pipeline.jobs.profile.counts import class_floor, estimate, size_class
+from pipeline.jobs.profile.job import profile
 from storage import Message, MessageStore
 
 PIECE = 1 << 16
@@ -162,7 +162,7 @@ def test_size_classes_hold_the_sizes_between_their_floors() -> None:
 
 
 def test_distinct_keys_are_estimated_within_a_few_percent() -> None:
-    from pipeline.profile_counts import REGISTERS, _note_distinct
+    from pipeline.jobs.profile.counts import REGISTERS, _note_distinct
 
     for count in (100, 5_000, 300_000):
         registers = np.zeros(REGISTERS, np.int8)

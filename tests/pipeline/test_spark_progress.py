@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from pipeline import progress
-from pipeline.progress import job_progress, size_text
+from pipeline.jobs import progress
+from pipeline.jobs.progress import job_progress, size_text
 
 
 def test_what_tasks_count_arrives_and_never_passes_the_total(spark: Any) -> None:

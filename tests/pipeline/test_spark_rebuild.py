@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from pipeline import audit, rebuild, rebuild_stores
 from pipeline.errors import InvalidOption, PipelineError, StoreInUse
-from pipeline.store_lock import is_in_use, stopped_store
+from pipeline.files.store_lock import is_in_use, stopped_store
 from storage import Message, MessageStore, StoreConfig
 from storage.errors import StoreLocked
 from storage.format.record_layout import QUEUE_OFFSET_POSITION
@@ -313,7 +313,8 @@ def test_a_job_killed_around_each_step_leaves_old_files_or_new(
 
 def _die_at(number: int, when: str) -> None:
     """End this process at the given one of the steps that put directories in place."""
-    from pipeline import exchange, rebuild_job
+    from pipeline.jobs.rebuild import exchange
+    from pipeline.jobs.rebuild import job as rebuild_job
 
     steps = iter(range(1 << 20))
 

@@ -21,10 +21,10 @@ from restarting_reader import Restarting
 from spark_schemas import schema_of
 
 from pipeline.errors import DataLost, PipelineError, ReaderUnavailable
-from pipeline.options import parse_options
-from pipeline.plan import plan_messages
-from pipeline.read import Reader
-from pipeline.source import wanted_columns
+from pipeline.source.options import parse_options
+from pipeline.source.plan import plan_messages
+from pipeline.source.read import Reader
+from pipeline.source.source import wanted_columns
 from storage import Message, MessageStore
 
 KEYS = ("topic", "queueId", "queueOffset", "physicalOffset")

@@ -17,9 +17,9 @@ from golden import golden_copy, golden_dump, golden_store
 
 from pipeline import read_messages
 from pipeline.errors import InvalidOption
-from pipeline.options import parse_options
-from pipeline.plan import LogPiece, StorePlan, plan_messages
-from pipeline.store_files import StoreFiles
+from pipeline.files.store_files import StoreFiles
+from pipeline.source.options import parse_options
+from pipeline.source.plan import LogPiece, StorePlan, plan_messages
 from storage import Message, MessageStore
 from storage.config import StoreConfig
 from storage.format.record import encode_for_batch
@@ -104,7 +104,7 @@ def test_a_header_only_read_touches_no_body(spark: Any, tmp_path: Path) -> None:
         log.write_bytes(data)
     plan = StorePlan(StoreFiles.open(golden_store("slow")))
     piece = next(plan.log_pieces(*plan.bounds[:2], 1 << 30, None))
-    from pipeline.walk import walk
+    from pipeline.files.walk import walk
 
     data = (broken / "commitlog" / Path(piece.path).name).read_bytes()
     import numpy as np
@@ -144,10 +144,10 @@ def test_every_split_size_gives_every_record_once(spark: Any, store: Path) -> No
 
 def test_a_record_that_ends_exactly_on_a_split_edge(store: Path) -> None:
     """The search for a cut from that edge finds the edge, from one byte on the next record."""
-    from pipeline.columns import Columns
-    from pipeline.decode import pa
-    from pipeline.read import Reader
-    from pipeline.store_files import find_boundary
+    from pipeline.files.store_files import find_boundary
+    from pipeline.source.columns import Columns
+    from pipeline.source.decode import pa
+    from pipeline.source.read import Reader
 
     plan = StorePlan(StoreFiles.open(store))
     edge, size = plan.queues["orders", 1].place(20)
@@ -232,10 +232,10 @@ def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_told(
     """failOnDataLoss says which; the error names the file."""
     copy = golden_copy(BASIC, tmp_path)
     first = sorted((copy / "commitlog").iterdir())[0]
-    from pipeline.columns import Columns
-    from pipeline.decode import pa
     from pipeline.errors import DataLost
-    from pipeline.read import Reader
+    from pipeline.source.columns import Columns
+    from pipeline.source.decode import pa
+    from pipeline.source.read import Reader
 
     columns = Columns(("queueId",), pa.schema([("queueId", pa.int32())]))
     for loses, raises in (("true", True), ("false", False)):

@@ -48,7 +48,7 @@ def spark_class(environment: dict[str, str], log: Path, *words: str) -> subproce
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    from pipeline.java import find_java_home
+    from pipeline.session.java import find_java_home
 
     directory = tmp_path_factory.mktemp("speculation")
     environment = os.environ | {

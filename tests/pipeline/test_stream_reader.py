@@ -31,15 +31,15 @@ from pyspark.sql.types import (
 )
 from stream_query import Query, Row, through_json
 
-from pipeline import places
 from pipeline.errors import DataLost, InvalidOption, NotAStore, WrongCheckpoint
-from pipeline.options import parse_options
-from pipeline.plan import StorePlan, plan_messages
-from pipeline.read import Reader
-from pipeline.schemas import MESSAGE_COLUMNS
-from pipeline.source import wanted_columns
-from pipeline.store_files import StoreFiles
-from pipeline.stream import StreamReader, make_stream_reader
+from pipeline.files import places
+from pipeline.files.store_files import StoreFiles
+from pipeline.source.options import parse_options
+from pipeline.source.plan import StorePlan, plan_messages
+from pipeline.source.read import Reader
+from pipeline.source.schemas import MESSAGE_COLUMNS
+from pipeline.source.source import wanted_columns
+from pipeline.source.stream.stream import StreamReader, make_stream_reader
 from storage import Message, MessageStore
 
 TYPES = {
@@ -543,7 +543,7 @@ def test_a_unit_that_is_being_written_does_not_count(
             file.write(bytes(20))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.frontier.time.sleep", finish)
+        patch.setattr("pipeline.files.frontier.time.sleep", finish)
         assert query.step() == queue_rows("t", 1, 10, 11)
         assert StorePlan(StoreFiles.open(path)).queues["t", 0].end == 10
 
@@ -582,7 +582,7 @@ def test_an_idle_store_is_not_listed(
         return not walks
 
     monkeypatch.setattr(os, "scandir", noted("directory", os.scandir))
-    monkeypatch.setattr("pipeline.places.read_at", noted("queue", places.read_at))
+    monkeypatch.setattr("pipeline.files.places.read_at", noted("queue", places.read_at))
     query.step()
     real_processes.until(is_idle)  # the timed flush moves the page once more
     monkeypatch.undo()

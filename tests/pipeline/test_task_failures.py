@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from pipeline.errors import TaskFailed
-from pipeline.work import task_failures_told
+from pipeline.jobs.work import task_failures_told
 
 SAID = """An error occurred while calling o1.collect.
 : org.apache.spark.SparkException: Job aborted: Traceback (most recent call last):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import PipelineError
-from pipeline.write_options import parse_write
+from pipeline.sink.write_options import parse_write
 
 ENDPOINT = {"endpoint": "localhost:5801"}
 GOOD = ENDPOINT | {"topic": "t"}

@@ -11,7 +11,7 @@ import pytest
 from three_services import three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
-from storage.index_directory import IndexDirectory
+from storage.index.directory import IndexDirectory
 
 COUNT = 3000  # records with a key each; an index file of the tests' shape holds 4000
 

@@ -14,8 +14,8 @@ from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
 from services.reader import catching_up
-from storage.dispatch import DispatchThread
-from storage.index_builder import IndexBuilder
+from storage.index.builder import IndexBuilder
+from storage.queues.dispatch import DispatchThread
 
 DISPATCH_DELAY_S = 0.15
 INDEX_DELAY_S = 0.1

@@ -12,7 +12,7 @@ from engine_store import small_config
 from power_cuts import PowerCuts, bury_the_dead
 from stepped_engine import StepClock, without_threads
 
-from storage import positions
+from storage.checkpoint import positions
 from storage.writer import StoreWriter
 
 

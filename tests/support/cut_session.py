@@ -13,9 +13,9 @@ from stepped_engine import Parts
 from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull, TopicNotFound
 from storage.format.record import decode_record
 from storage.indexer import StoreIndexer
-from storage.layout import StorePaths, load_settings
 from storage.message import Message, PullStatus
 from storage.reader import StoreReader
+from storage.view.layout import StorePaths, load_settings
 from storage.writer import StoreWriter
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cut_session import Model, Session
 from power_cuts import PowerCuts, Stopped, bury_the_dead
 from stepped_engine import StepClock, without_threads
 
-from storage import positions
+from storage.checkpoint import positions
 from storage.errors import StoreError
 
 

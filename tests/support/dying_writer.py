@@ -14,8 +14,8 @@ from typing import Any
 
 from engine_store import small_config
 
-from storage.commit_log import CommitLog
 from storage.files.filesystem import OsFile, OsFileSystem
+from storage.log.commit_log import CommitLog
 from storage.writer import StoreWriter
 
 DIED, FAILED = 77, 78

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from storage.config import StoreConfig
-from storage.consume_queue import as_units
 from storage.errors import StoreBusy
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
@@ -16,7 +15,8 @@ from storage.format.config_json import decode_config, encode_config
 from storage.format.properties import encode_properties
 from storage.format.record import Record, decode_record, encode_for_batch
 from storage.kernels.columns import CHECK_ALL
-from storage.log_walk import Damage, Records, walk_log
+from storage.queues.consume_queue import as_units
+from storage.view.log_walk import Damage, Records, walk_log
 
 LOG_FILE_SIZE = 1 << 16
 QUEUE_FILE_SIZE = 100 * 20

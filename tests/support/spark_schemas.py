@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.schemas import HEADERS_TYPE, columns_of
+from pipeline.source.schemas import HEADERS_TYPE, columns_of
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, Any] = {

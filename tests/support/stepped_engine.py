@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from storage.dispatch import DispatchThread
-from storage.engine import Engine
+from storage.engine.checkpointer import CheckpointKeeper
+from storage.engine.engine import Engine
 from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 from storage.files.allocator import MappedFileAllocator
-from storage.flush import _PositionService
-from storage.keeper import CheckpointKeeper
+from storage.log.flush import _PositionService
+from storage.queues.dispatch import DispatchThread
 
 
 class StepClock:

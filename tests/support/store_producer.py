@@ -9,8 +9,8 @@ import time
 
 from engine_store import record, small_config
 
-from storage.commit_log import CommitLog
 from storage.errors import StoreBusy
+from storage.log.commit_log import CommitLog
 from storage.writer import StoreWriter
 
 

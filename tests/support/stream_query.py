@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from pipeline.stream import StreamReader
+from pipeline.source.stream.stream import StreamReader
 
 Row = tuple[str, int, int]
 Offset = dict[str, Any]

@@ -1,0 +1,1 @@
+"""``make demo``: flights stored, read back, queried and compared."""

@@ -1,0 +1,1 @@
+"""``penstock job``: one module a job."""

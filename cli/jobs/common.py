@@ -1,0 +1,86 @@
+"""What the commands of ``penstock job`` share: Spark, the options of all, and errors as one line."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import typer
+
+from cli.failures import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cli.session import Session
+
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], or a cluster's address.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+LOCAL = "local[*]"
+_RAISED_IN_A_TASK: Final = re.compile(r"(?:^|: )pipeline\.errors\.(\w+): (.*)", re.DOTALL)
+
+
+def shows_progress(session: Session, quiet: bool) -> bool:
+    """Tell whether a job is to show how far it is."""
+    return not quiet and not session.as_json
+
+
+def start_spark(session: Session, master: str) -> SparkSession:
+    """Return a session for a job; it starts when the job first uses it.
+
+    A job checks stores, target and options before that, so what is wrong with them is told at once
+    and not after the seconds that Spark takes to start. With ``--debug`` Spark says all it has to.
+    """
+    return cast("SparkSession", _LateSession(master, verbose=session.debug))
+
+
+class _LateSession:
+    """Stands for a session until an attribute of it is asked for."""
+
+    def __init__(self, master: str, *, verbose: bool) -> None:
+        self._master = master
+        self._verbose = verbose
+        self._started: SparkSession | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._started is None:
+            from cli.jobs.spark_start import start_session
+
+            self._started = start_session(self._master, "penstock job", {}, verbose=self._verbose)
+        return getattr(self._started, name)
+
+
+@contextlib.contextmanager
+def failures_told() -> Iterator[None]:
+    """Turn what the pipeline raises into one line and an exit code."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyspark", "pyarrow"):
+            raise
+        raise CommandFailed(
+            "Spark is not installed: make setup-spark, or pip install 'penstock[spark]'",
+            ExitCode.USAGE,
+        ) from error
+    except Exception as error:
+        if not type(error).__module__.startswith(("pipeline.", "pyspark.", "py4j.")):
+            raise
+        from pipeline import errors
+        from pipeline.jobs.work import cause_of
+
+        kind: type[Exception] = type(error)
+        line = str(error)
+        if not isinstance(error, errors.PipelineError):
+            kind, line = errors.TaskFailed, cause_of(line)
+        if raised := _RAISED_IN_A_TASK.search(line):
+            kind, line = getattr(errors, raised[1], kind), raised[2]
+        codes: dict[type[Exception], ExitCode] = {
+            errors.NotAStore: ExitCode.NOT_A_STORE,
+            errors.StoreInUse: ExitCode.LOCKED,
+            errors.TaskFailed: ExitCode.FAILED,
+            errors.DataLost: ExitCode.FAILED,
+            errors.WriterUnavailable: ExitCode.UNREACHABLE,
+        }
+        raise CommandFailed(line, codes.get(kind, ExitCode.USAGE)) from error

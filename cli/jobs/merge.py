@@ -1,0 +1,43 @@
+"""``penstock job merge``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.stores import tell_holes, tell_stores
+from cli.session import session_of
+
+LogFileSize = Annotated[
+    int | None,
+    typer.Option(help="Bytes of a commit log file; otherwise as the store's that is read."),
+]
+
+
+def merge(
+    context: typer.Context,
+    directories: Annotated[
+        list[str], typer.Argument(metavar="DIR...", help="Store directories, or URLs of copies.")
+    ],
+    target: Annotated[Path, typer.Option("--to", help="New directory for the new store.")],
+    without: Annotated[
+        list[str] | None, typer.Option(help="Leave a topic out; may be given several times.")
+    ] = None,
+    log_file_size: LogFileSize = None,
+    master: Master = LOCAL,
+    quiet: Quiet = False,
+) -> None:
+    """Make one new store of several, in the order of their messages' store times."""
+    session = session_of(context)
+    with failures_told():
+        from pipeline import merge as run
+
+        report = run(
+            start_spark(session, master), directories, target, without=without or [],
+            log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
+        )  # fmt: skip
+    tell_stores(session, [report.store])
+    tell_holes(session, report.holes)

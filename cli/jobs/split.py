@@ -1,0 +1,45 @@
+"""``penstock job split``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.merge import LogFileSize
+from cli.jobs.stores import tell_holes, tell_stores
+from cli.session import session_of
+
+
+def split(
+    context: typer.Context,
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="Store directory, or URL of a copy.")
+    ],
+    target: Annotated[
+        Path, typer.Option("--to", help="New directory, in which each new store gets one.")
+    ],
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]A,B", help="Topics of one new store; may be given several times."
+        ),
+    ] = None,
+    rest: Annotated[bool, typer.Option("--rest", help="One more store of all others.")] = False,
+    log_file_size: LogFileSize = None,
+    master: Master = LOCAL,
+    quiet: Quiet = False,
+) -> None:
+    """Make a new store of each topic of a store, or of each group of topics."""
+    session = session_of(context)
+    with failures_told():
+        from pipeline import split as run
+
+        report = run(
+            start_spark(session, master), directory, target, topics=topics or [], rest=rest,
+            log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
+        )  # fmt: skip
+    tell_stores(session, report.stores)
+    tell_holes(session, [(str(directory), hole) for hole in report.holes])

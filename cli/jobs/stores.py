@@ -1,0 +1,64 @@
+"""What ``penstock job merge|split|compact|replay`` say of the stores that they made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.failures import ExitCode
+from cli.session import Session, print_json
+
+if TYPE_CHECKING:
+    from pipeline.files.walk import Hole
+    from pipeline.jobs.new_store.new_store import NewStore
+
+
+def store_value(store: NewStore) -> dict[str, Any]:
+    """Return a store as JSON has it."""
+    return {
+        "store": store.path, "records": store.records, "logBytes": store.log_bytes,
+        "topics": store.topics, "queues": store.queues,
+        "renumbered": [list(key) for key in store.renumbered],
+        "droppedOffsets": list(store.dropped_offsets),
+    }  # fmt: skip
+
+
+def store_line(store: NewStore) -> str:
+    """Return a store as one line."""
+    moved = f", {len(store.renumbered):,} of them counted anew" if store.renumbered else ""
+    return (
+        f"{store.path}: {store.records:,} messages in {store.queues:,} queues{moved},"
+        f" {store.log_bytes:,} bytes of log"
+    )
+
+
+def tell_stores(session: Session, stores: Iterable[NewStore]) -> None:
+    """Print each store, and which places of consumers went."""
+    for store in stores:
+        if session.as_json:
+            print_json(store_value(store))
+            continue
+        console = session.console()
+        console.print(store_line(store), markup=False)
+        for line in store.dropped_offsets:
+            console.print(f"  dropped the place of {line}", markup=False, style="yellow")
+
+
+def tell_holes(session: Session, holes: Iterable[tuple[str, Hole]]) -> None:
+    """Print what was damaged and left out, and end with the exit code for it if anything was."""
+    found = False
+    for store, hole in holes:
+        found = True
+        if session.as_json:
+            print_json({"store": store, **hole._asdict()})
+        else:
+            session.console().print(
+                f"{store}: left out {hole.end - hole.begin:,} damaged bytes at commit offset"
+                f" {hole.begin}: {hole.reason}",
+                markup=False,
+                style="red",
+            )
+    if found:
+        raise typer.Exit(ExitCode.DAMAGED)

@@ -1,0 +1,123 @@
+"""Units and index entries that no record of the log accounts for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.files.index_files import index_entries
+from pipeline.files.places import file_name_of
+from pipeline.jobs.audit.findings import Finding, Findings
+from pipeline.jobs.audit.pieces import IndexFile
+from pipeline.jobs.runs import QueueRun
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+
+if TYPE_CHECKING:
+    from pipeline.files.walk import Hole
+    from pipeline.source.plan import Queue, QueueKey, StorePlan
+
+CHUNK: Final = 1 << 20
+
+
+def unaccounted_units(
+    plan: StorePlan,
+    runs: dict[QueueKey, list[QueueRun]],
+    holes: Sequence[Hole],
+    findings: Findings,
+    *,
+    at_rest: bool,
+) -> None:
+    """Name units that no intact record put there; ``at_rest``, also those behind the queues' ends."""
+    begins = np.array(sorted(hole.begin for hole in holes), np.int64)
+    ends = np.array(sorted(hole.end for hole in holes), np.int64)
+    for key, queue in plan.queues.items():
+        mine = runs.get(key, [])
+        for begin, end in uncovered(mine, queue.files.begin, queue.files.end):
+            for at in range(begin, end, CHUNK):
+                units = queue.files.units(at, min(CHUNK, end - at))
+                placed = (units["offset"] == 0) & (units["size"] == PREFILL_SIZE)
+                bad = np.flatnonzero(~placed)
+                findings.add(_units(key, at, units, bad, begins, ends), len(bad))
+        if at_rest and queue.files.files:
+            _behind_the_end(queue, findings)
+
+
+def _units(
+    key: QueueKey,
+    first: int,
+    units: npt.NDArray[Any],
+    bad: npt.NDArray[np.int64],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+) -> Iterator[Finding]:
+    for place in bad.tolist():
+        offset = int(units["offset"][place])
+        hole = int(np.searchsorted(begins, offset, side="right")) - 1
+        inside = hole >= 0 and offset < ends[hole]
+        yield {
+            "kind": "unit",
+            "topic": key[0],
+            "queueId": key[1],
+            "queueOffset": first + place,
+            "physicalOffset": offset,
+            "problem": "its record is damaged" if inside else "points to no record of it",
+        }
+
+
+def _behind_the_end(queue: Queue, findings: Findings) -> None:
+    end = queue.files.files[-1].end // UNIT_SIZE
+    for at in range(queue.files.end, end, CHUNK):
+        units = queue.files.units(at, min(CHUNK, end - at))
+        written = np.flatnonzero((units["offset"] != 0) | (units["size"] != 0))
+        findings.add(_beyond(queue, at, units, written), len(written))
+
+
+def _beyond(
+    queue: Queue, first: int, units: npt.NDArray[Any], written: npt.NDArray[np.int64]
+) -> Iterator[Finding]:
+    for place in written.tolist():
+        torn = int(units["size"][place]) == 0
+        yield {
+            "kind": "unit",
+            "topic": queue.topic,
+            "queueId": queue.queue_id,
+            "queueOffset": first + place,
+            "physicalOffset": int(units["offset"][place]),
+            "problem": "torn" if torn else "points behind the end of the log",
+        }
+
+
+def uncovered(runs: Sequence[QueueRun], begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the queue offsets of ``[begin, end)`` that no run covers."""
+    for run in sorted(runs, key=lambda run: run.begin):
+        if run.begin > begin:
+            yield begin, min(run.begin, end)
+        begin = max(begin, run.end)
+        if begin >= end:
+            return
+    if begin < end:
+        yield begin, end
+
+
+def audit_entries_behind(index: Sequence[IndexFile], end_offset: int, findings: Findings) -> None:
+    """Name entries of the index that point behind the end of the log."""
+    for file in index:
+        if file.end_offset < end_offset:
+            continue
+        _, entries = index_entries(file.path, file.slot_count)
+        beyond = np.flatnonzero(entries["offset"] >= end_offset)
+        findings.add(
+            (
+                {
+                    "kind": "index",
+                    "file": file_name_of(file.path),
+                    "physicalOffset": int(entries["offset"][place]),
+                    "problem": f"entry {place + 1} points behind the end of the log",
+                }
+                for place in beyond.tolist()
+            ),
+            len(beyond),
+        )

@@ -1,0 +1,1 @@
+"""The jobs that write new stores: ``compact``, ``merge``, ``split``, ``replay``."""

@@ -1,0 +1,139 @@
+"""The job ``compact``: the latest message of each topic and key, as a new store or a Parquet table.
+
+The key of a message is its property KEYS as it stands. A message without a body is a tombstone: it
+ends its key, and goes itself unless it is to be kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.errors import InvalidOption
+from pipeline.files.walk import Hole
+from pipeline.jobs.new_directory import new_directory
+from pipeline.jobs.new_store.latest import Latest, find_latest
+from pipeline.jobs.new_store.merge_job import INTERNAL_PREFIXES
+from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
+from pipeline.jobs.new_store.slab_layout import Change
+from pipeline.jobs.new_store.slabs import Slab, cut_slabs
+from pipeline.jobs.new_store.store_config import watched_places
+from pipeline.jobs.new_store.store_out import write_logs
+from pipeline.jobs.progress import job_progress
+from pipeline.jobs.work import PIECE_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KEYLESS: Final = ("keep", "drop")
+FORMATS: Final = ("store", "parquet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactReport:
+    """What a compaction did; ``store`` is None where the result is a table.
+
+    ``keys`` are distinct pairs of topic and key, ``tombstones`` those that end in one.
+    """
+
+    target: str
+    store: NewStore | None
+    records: int
+    keys: int
+    tombstones: int
+    log_bytes: int
+    holes: tuple[Hole, ...]
+    seconds: float
+
+
+def compact(
+    spark: SparkSession,
+    store: str | Path,
+    target: str | Path,
+    *,
+    topics: Sequence[str] = (),
+    keep_others: bool = False,
+    keyless: str = "keep",
+    keep_tombstones: bool = False,
+    format: str = "store",  # noqa: A002  the word that Spark has for it
+    log_file_size: int | None = None,
+    piece_bytes: int = PIECE_BYTES,
+    show_progress: bool = False,
+) -> CompactReport:
+    """Write what is left of ``topics``, all that users have if none is named, to ``target``.
+
+    The result is durable on return, and has its name only then. Records keep everything but their
+    places: queues begin at 0, and each consumer goes on at the first message left that it has not
+    had. ``keep_others`` takes the other topics along as they are. ``format="parquet"`` writes a
+    directory of Parquet files with the columns of the table ``messages``. Raises InvalidOption and
+    NotAStore.
+    """
+    began = perf_counter()
+    _check("keyless", keyless, KEYLESS)
+    _check("format", format, FORMATS)
+    sources = Sources.open([store], log_file_size=log_file_size)
+    sources.check_topics("topics", topics)
+    known = sources.topics()
+    internal = {topic for topic in known if topic.startswith(INTERNAL_PREFIXES)}
+    compacted = frozenset(topics or known - internal)
+    taken = known if keep_others else compacted
+    with new_directory(target) as work:
+        winners = work / f"winners-{uuid.uuid4().hex}"  # tasks remember what they read by its name
+        winners.mkdir()
+        slabs = cut_slabs(spark, sources.plans, taken.__contains__, piece_bytes)
+        cost = sum(slab.cost for slab in slabs)
+        passes = 3 if format == "store" else 2
+        with job_progress(
+            spark, "compact", total_bytes=passes * cost, show=show_progress
+        ) as progress:
+            progress.step = "keys"
+            pieces = [piece for slab in slabs for _, pieces in slab.parts for piece in pieces]
+            found = find_latest(
+                spark, pieces, winners, compacted,
+                keep_tombstones=keep_tombstones, counter=progress.counter,
+            )  # fmt: skip
+            choose = Latest(dict.fromkeys(taken, 0), str(winners), compacted, keyless == "keep")
+            made: NewStore | None = None
+            if format == "store":
+                result = write_logs(
+                    spark, slabs, choose, Change(), [work],
+                    file_size=sources.sizes.commit_log, keep_offsets=False,
+                    watched=watched_places(sources.configs), progress=progress,
+                )  # fmt: skip
+                shutil.rmtree(winners)
+                make_queues_and_index(spark, work, [work], sources.sizes, progress)
+                made = finish_store(work, result.logs[0], sources, taken.__contains__)
+                made = made.at(target)
+                records, holes = made.records, [hole for _, hole in result.holes]
+            else:
+                records, holes = _write_table(spark, slabs, choose, work, progress)
+                shutil.rmtree(winners)
+    return CompactReport(
+        target=str(target),
+        store=made,
+        records=records,
+        keys=found.keys,
+        tombstones=found.tombstones,
+        log_bytes=cost,
+        holes=tuple(holes),
+        seconds=perf_counter() - began,
+    )
+
+
+def _check(option: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise InvalidOption(option, f"{value!r} is none of {', '.join(allowed)}")
+
+
+def _write_table(
+    spark: SparkSession, slabs: Sequence[Slab], choose: Latest, work: Path, progress: Any
+) -> tuple[int, list[Hole]]:
+    from pipeline.jobs.new_store.parquet_out import write_parquet
+
+    progress.step = "writing"
+    return write_parquet(spark, slabs, choose, work, counter=progress.counter)

@@ -1,0 +1,105 @@
+"""The job ``merge``: several stores become one new store.
+
+Topics stand side by side. Records of all stores are in the order of their store timestamps, each
+store's in the order of its log; so is every queue of a topic that several stores have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from pipeline.errors import InvalidOption
+from pipeline.files.walk import Hole
+from pipeline.jobs.new_directory import new_directory
+from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
+from pipeline.jobs.new_store.slab_layout import Change
+from pipeline.jobs.new_store.slabs import Served, cut_slabs
+from pipeline.jobs.new_store.store_config import watched_places
+from pipeline.jobs.new_store.store_out import write_logs
+from pipeline.jobs.progress import job_progress
+from pipeline.jobs.work import PIECE_BYTES
+from pipeline.source.plan import StorePlan
+from storage.format.consume_entry import SCHEDULE_TOPIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INTERNAL_PREFIXES: Final = (
+    SCHEDULE_TOPIC, "RMQ_SYS_TRANS_", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_",
+)  # fmt: skip
+"""Topics whose queue offsets are named elsewhere: in bodies, in files, in other records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeReport:
+    """What a merge did. ``holes`` are damaged ranges that were left out, with the store's path."""
+
+    store: NewStore
+    stores: tuple[str, ...]
+    log_bytes: int
+    holes: tuple[tuple[str, Hole], ...]
+    seconds: float
+
+
+def merge(
+    spark: SparkSession,
+    stores: Sequence[str | Path],
+    target: str | Path,
+    *,
+    without: Sequence[str] = (),
+    log_file_size: int | None = None,
+    piece_bytes: int = PIECE_BYTES,
+    show_progress: bool = False,
+) -> MergeReport:
+    """Write all topics of ``stores``, but for those ``without``, to the new store ``target``.
+
+    The store is durable on return, and has its name only then. A queue that one store alone has
+    keeps its offsets; one of several stores is counted anew from 0, and each group goes on in it at
+    the first message that it has not had. Raises InvalidOption and NotAStore.
+    """
+    began = perf_counter()
+    if not stores:
+        raise InvalidOption("stores", "name at least one store")
+    sources = Sources.open(stores, log_file_size=log_file_size)
+    sources.check_topics("without", without)
+
+    def chosen(topic: str) -> bool:
+        return topic not in without
+
+    _refuse_shared_internals(sources.plans, without)
+    with new_directory(target) as work:
+        slabs = cut_slabs(spark, sources.plans, chosen, piece_bytes)
+        cost = sum(slab.cost for slab in slabs)
+        with job_progress(spark, "merge", total_bytes=2 * cost, show=show_progress) as progress:
+            result = write_logs(
+                spark, slabs, Served(), Change(), [work],
+                file_size=sources.sizes.commit_log, keep_offsets=True,
+                watched=watched_places(sources.configs), progress=progress,
+            )  # fmt: skip
+            make_queues_and_index(spark, work, [work], sources.sizes, progress)
+            made = finish_store(work, result.logs[0], sources, chosen)
+    return MergeReport(
+        store=made.at(target),
+        stores=tuple(map(str, stores)),
+        log_bytes=cost,
+        holes=tuple((str(stores[store]), hole) for store, hole in result.holes),
+        seconds=perf_counter() - began,
+    )
+
+
+def _refuse_shared_internals(plans: Sequence[StorePlan], without: Sequence[str]) -> None:
+    seen: dict[str, int] = {}
+    for number, plan in enumerate(plans):
+        for (topic, queue_id), queue in plan.queues.items():
+            if not topic.startswith(INTERNAL_PREFIXES) or topic in without:
+                continue
+            if queue.begin < queue.end and seen.setdefault(f"{topic}/{queue_id}", number) != number:
+                raise InvalidOption(
+                    "stores",
+                    f"several have messages in {topic}, whose offsets are named outside of it and"
+                    " would change; leave it out with 'without'",
+                )

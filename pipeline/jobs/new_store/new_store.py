@@ -1,0 +1,195 @@
+"""What jobs that write stores share: source stores opened, new ones made whole after their logs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.errors import InvalidOption
+from pipeline.files.store_files import INDEX_DIRECTORY, QUEUE_DIRECTORY, StoreFiles
+from pipeline.jobs.new_store.store_config import (
+    LOG_PAGE,
+    FileSizes,
+    Offsets,
+    StoreConfigs,
+    carry_offsets,
+    join_topics,
+    new_store_id,
+    new_topic,
+    write_checkpoint,
+    write_configs,
+)
+from pipeline.jobs.rebuild.job import rebuild_stores
+from pipeline.jobs.work import open_stores
+from pipeline.source.plan import QueueKey, StorePlan
+from storage.format.consume_entry import SCHEDULE_TOPIC
+from storage.format.names import LIGHT_QUEUE_PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.jobs.new_store.store_out import Written
+    from pipeline.jobs.progress import Progress
+
+MADE: Final = ".made"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewStore:
+    """A store that a job wrote.
+
+    ``renumbered`` are queues whose offsets are not the old ones, ``dropped_offsets`` a line for each
+    place of a consumer that means nothing here.
+    """
+
+    path: str
+    records: int
+    log_bytes: int
+    topics: int
+    queues: int
+    renumbered: tuple[QueueKey, ...]
+    dropped_offsets: tuple[str, ...]
+
+    def at(self, path: Path | str) -> NewStore:
+        """Return the same under the name that it has got."""
+        return replace(self, path=str(path))
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The stores that a job reads, looked at once."""
+
+    plans: tuple[StorePlan, ...]
+    configs: tuple[StoreConfigs, ...]
+    sizes: FileSizes
+
+    @classmethod
+    def open(cls, stores: Sequence[Path | str], *, log_file_size: int | None = None) -> Sources:
+        """Open stores; new files get the sizes of the first one's.
+
+        Raises NotAStore, and PipelineError where one is named twice.
+        """
+        files = open_stores(stores)
+        sizes = FileSizes.of(files[0])
+        if log_file_size is not None:
+            if log_file_size < LOG_PAGE or log_file_size % LOG_PAGE:
+                raise InvalidOption(
+                    "log_file_size", f"must be a multiple of {LOG_PAGE}, not {log_file_size}"
+                )
+            sizes = replace(sizes, commit_log=log_file_size)
+        return cls(
+            tuple(StorePlan(store) for store in files),
+            tuple(StoreConfigs.of(store) for store in files),
+            sizes,
+        )
+
+    def topics(self) -> set[str]:
+        """Return the topics that have a name in a table or a queue; light queues have neither."""
+        return {
+            topic
+            for plan in self.plans
+            for topic in plan.topics
+            if not topic.startswith(LIGHT_QUEUE_PREFIX)
+        }
+
+    def check_topics(self, option: str, names: Sequence[str]) -> None:
+        """Raise InvalidOption for a name that no store has."""
+        known = self.topics()
+        for name in names:
+            if name not in known:
+                some = ", ".join(sorted(known)[:10]) or "none"
+                raise InvalidOption(option, f"no store has a topic {name!r}; topics: {some}")
+
+
+def make_queues_and_index(
+    spark: SparkSession, work: Path, roots: Sequence[Path], sizes: FileSizes, progress: Progress
+) -> None:
+    """Give the new logs below ``work`` their consume queues and index files; nothing is synced."""
+    progress.step = "queues and index"
+    size = sum(file.size for root in roots for file in StoreFiles(root).log)
+    progress.grow(size)
+    rebuild_stores(
+        spark, roots, work / MADE,
+        consume_queue_file_size=sizes.consume_queue, index_slot_count=sizes.index_slots,
+        index_entry_count=sizes.index_entries,
+    )  # fmt: skip
+    for root in roots:
+        for name in (QUEUE_DIRECTORY, INDEX_DIRECTORY):
+            (work / MADE / root.name / name).rename(root / name)
+    shutil.rmtree(work / MADE)
+    progress.advance(size)
+
+
+def finish_store(
+    root: Path,
+    written: Written,
+    sources: Sources,
+    chosen: Callable[[str], bool],
+    *,
+    topics: Mapping[str, Mapping[str, Any]] | None = None,
+    carry: bool = True,
+) -> NewStore:
+    """Give a log with queues and index its configuration and checkpoint; nothing is synced.
+
+    ``topics`` replaces the table of the chosen topics; without ``carry`` consumers start anew.
+    """
+    queues = written.queues.queues
+    table = dict(topics) if topics is not None else join_topics(sources.configs, chosen)
+    counts: dict[str, int] = {}
+    for topic, queue_id in queues:
+        counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+    for topic, count in counts.items():
+        table.setdefault(topic, new_topic(topic, count))
+    offsets: Offsets = {}
+    dropped: list[str] = []
+    if carry:
+        offsets, dropped = carry_offsets(sources.configs, written, chosen)
+    store_id = new_store_id()
+    write_configs(
+        root,
+        sizes=sources.sizes,
+        store_id=store_id,
+        topics=table,
+        groups=_groups(sources.configs) if carry else {},
+        offsets=offsets,
+        delays=_delays(sources.configs, written) if carry else {},
+        light=any(store.light for store in sources.configs),
+    )
+    write_checkpoint(
+        root,
+        store_id=store_id,
+        end_offset=written.size,
+        last_timestamp_ms=written.last_timestamp_ms,
+        sizes=sources.sizes,
+    )
+    return NewStore(
+        path=str(root),
+        records=written.records,
+        log_bytes=written.size,
+        topics=len(table),
+        queues=len(queues),
+        renumbered=tuple(sorted(key for key, queue in queues.items() if not queue.kept)),
+        dropped_offsets=tuple(dropped),
+    )
+
+
+def _groups(stores: Sequence[StoreConfigs]) -> dict[str, Mapping[str, Any]]:
+    joined: dict[str, Mapping[str, Any]] = {}
+    for store in stores:
+        for name, fields in store.groups.items():
+            joined.setdefault(name, fields)
+    return joined
+
+
+def _delays(stores: Sequence[StoreConfigs], written: Written) -> Mapping[int, int]:
+    """Return how far delayed messages were delivered, where their queues are as they were."""
+    sources = {
+        source.store
+        for (topic, _), queue in written.queues.queues.items()
+        if topic == SCHEDULE_TOPIC and queue.kept
+        for source in queue.sources
+    }
+    return stores[sources.pop()].delays if len(sources) == 1 else {}

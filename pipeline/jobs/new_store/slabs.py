@@ -1,0 +1,314 @@
+"""Slabs: what one task of a job that writes stores reads, records of several logs put in order.
+
+A slab is a range of each log. Of one store it is a piece; of several it is the same range of time in
+each, so that slab after slab is in the order of store timestamps while each log keeps its own order.
+Where a clock went back, a record counts with the latest time before it in its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.files.store_files import ByteArray, map_file
+from pipeline.files.walk import Hole, walk
+from pipeline.jobs.work import PIECE_BYTES, TASK_BYTES, run_tasks
+from pipeline.source.plan import RECORD_HEAD, LogPiece, QueueKey, StorePlan, Target
+from pipeline.source.tail import is_queued, queue_of
+from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.format.record_layout import (
+    BORN_HOST_POSITION,
+    COMMIT_OFFSET_POSITION,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_POSITION,
+)
+from storage.kernels.batch import group_by_queue
+from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Rows = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Slab:
+    """Pieces by store, in the order of the stores; each store's are in the order of its log."""
+
+    parts: tuple[tuple[int, tuple[LogPiece, ...]], ...]
+
+    @property
+    def cost(self) -> int:
+        """Bytes to read."""
+        return sum(piece.cost for _, pieces in self.parts for piece in pieces)
+
+
+@dataclass
+class Taken:
+    """Records of one piece that go into one output; ``key_of`` numbers the queues in ``keys``."""
+
+    store: int
+    data: ByteArray
+    rows: Rows
+    keys: list[QueueKey]
+    key_of: Longs
+
+
+@dataclass
+class Chosen:
+    """What a slab gives to each output, in the order of stores and logs, and what is damaged."""
+
+    outputs: dict[int, list[Taken]] = field(default_factory=dict)
+    holes: list[tuple[int, Hole]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Served:
+    """Chooses the records that queues serve; ``outputs`` says where topics go, others nowhere.
+
+    Without ``outputs`` all go to output 0. Jobs choose fewer by overriding ``kept``.
+    """
+
+    outputs: dict[str, int] | None = None
+
+    def outputs_of(
+        self, piece: LogPiece, data: ByteArray, rows: Rows, keys: Sequence[QueueKey], key_of: Longs
+    ) -> Longs:
+        """Return the number of each row's output, -1 for a row that goes nowhere."""
+        lows, highs, outputs = np.zeros((3, len(keys)), np.int64)
+        ranges = ranges_of(piece)
+        for number, key in enumerate(keys):
+            output = 0 if self.outputs is None else self.outputs.get(key[0], -1)
+            if output >= 0 and key in ranges:
+                lows[number], highs[number] = ranges[key]
+            outputs[number] = output
+        offsets = rows[:, COMMIT_OFFSET]
+        served = (offsets >= lows[key_of]) & (offsets < highs[key_of]) & is_queued(rows)
+        found = np.where(served, outputs[key_of], -1)
+        mine = np.flatnonzero(found >= 0)
+        if len(mine):
+            kept = self.kept(piece, data, rows[mine], keys, key_of[mine])
+            found[mine[~kept]] = -1
+        return found
+
+    def kept(
+        self,
+        piece: LogPiece,  # noqa: ARG002  for jobs that choose
+        data: ByteArray,  # noqa: ARG002
+        rows: Rows,
+        keys: Sequence[QueueKey],  # noqa: ARG002
+        key_of: Longs,  # noqa: ARG002
+    ) -> npt.NDArray[np.bool_]:
+        """Tell which of the records that are served are wanted."""
+        return np.ones(len(rows), np.bool_)
+
+
+def ranges_of(piece: LogPiece) -> dict[QueueKey, tuple[int, int]]:
+    """Return the commit offsets between which each target queue of a piece has records."""
+    return {
+        (target.topic, target.queue_id): (target.begin, target.end)
+        for target in piece.targets or ()
+    }
+
+
+def targets_of(plan: StorePlan, topics: Callable[[str], bool]) -> list[Target]:
+    """Return every queue of the chosen topics that has records. Light queues come with theirs."""
+    found = []
+    for (topic, queue_id), queue in sorted(plan.queues.items()):
+        if queue.begin < queue.end and topics(topic) and not topic.startswith(LIGHT_QUEUE_PREFIX):
+            last, size = queue.place(queue.end - 1)
+            found.append(Target(topic, queue_id, queue.place(queue.begin)[0], last + size))
+    return found
+
+
+def take(slab: Slab, choose: Served) -> Chosen:
+    """Read a slab: the rows that go to each output. Damaged records go nowhere."""
+    chosen = Chosen()
+    for store, pieces in slab.parts:
+        for piece in pieces:
+            data = data_of(piece)
+            for step in walk(data, piece.file_start, piece.begin, piece.end):
+                if isinstance(step, Hole):
+                    chosen.holes.append((store, step))
+                    continue
+                keys, key_of = group(data, step.rows)
+                outputs = choose.outputs_of(piece, data, step.rows, keys, key_of)
+                for output in np.unique(outputs[outputs >= 0]).tolist():
+                    mine = outputs == output
+                    chosen.outputs.setdefault(output, []).append(
+                        Taken(store, data, step.rows[mine], keys, key_of[mine])
+                    )
+    return chosen
+
+
+def data_of(piece: LogPiece) -> ByteArray:
+    """Return the array that a piece lies in, at the positions of its file."""
+    return map_file(piece.path, piece.begin - piece.file_start, piece.end - piece.file_start)
+
+
+def group(data: ByteArray, rows: Rows) -> tuple[list[QueueKey], Longs]:
+    """Return the queues of the rows and the number of each row's."""
+    key_of, first_row, sizes = np.empty((3, max(1, len(rows))), np.int64)
+    count = int(group_by_queue(data, rows, len(rows), key_of, first_row, sizes))
+    keys = [queue_of(data, rows[row]) for row in first_row[:count].tolist()]
+    return keys, key_of[: len(rows)]
+
+
+def time_order(taken: Sequence[Taken]) -> Longs | None:
+    """Return the order of the records of several stores by time; None if they lie in order."""
+    if len({part.store for part in taken}) < 2:
+        return None
+    times = []
+    for store in sorted({part.store for part in taken}):
+        mine = [part.rows[:, STORE_TIMESTAMP] for part in taken if part.store == store]
+        times.append(np.maximum.accumulate(np.concatenate(mine)))
+    joined = np.concatenate(times)  # parts come store by store, so this is their order
+    return np.argsort(joined, kind="stable").astype(np.int64, copy=False)
+
+
+def cut_slabs(
+    spark: SparkSession,
+    plans: Sequence[StorePlan],
+    topics: Callable[[str], bool],
+    piece_bytes: int = PIECE_BYTES,
+) -> list[Slab]:
+    """Cut the chosen topics' records of all stores into slabs of about ``piece_bytes``."""
+    logs = []
+    for plan in plans:
+        low, high, _ = plan.bounds
+        logs.append(list(plan.log_pieces(low, high, piece_bytes, targets_of(plan, topics))))
+    used = [(store, pieces) for store, pieces in enumerate(logs) if pieces]
+    if len(used) < 2:
+        return [Slab(((store, (piece,)),)) for store, pieces in used for piece in pieces]
+    starts = {
+        store: np.maximum.accumulate([_first_time(plans[store], piece) for piece in pieces])
+        for store, pieces in used
+    }
+    cuts = _cut_times(used, starts, piece_bytes)
+    return _cut_at(spark, used, starts, cuts)
+
+
+def _first_time(plan: StorePlan, piece: LogPiece) -> int:
+    """Return when a piece's first record was stored; 0 if there is damage in its place."""
+    head = plan.store.read_log(piece.begin, RECORD_HEAD)
+    named = head[COMMIT_OFFSET_POSITION : COMMIT_OFFSET_POSITION + 8]
+    if len(head) < RECORD_HEAD or int.from_bytes(named, "big") != piece.begin:
+        return 0
+    sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
+    at = BORN_HOST_POSITION + (20 if sys_flag & SYS_FLAG_BORN_HOST_V6 else 8)
+    return int.from_bytes(head[at : at + 8], "big", signed=True)
+
+
+def _cut_times(
+    used: Sequence[tuple[int, list[LogPiece]]], starts: dict[int, Longs], piece_bytes: int
+) -> list[int]:
+    """Choose times between which about ``piece_bytes`` were stored in all stores together."""
+    points = sorted(
+        (int(time), piece.cost)
+        for store, pieces in used
+        for time, piece in zip(starts[store], pieces, strict=True)
+    )
+    cuts: list[int] = []
+    gathered = 0
+    for (_, cost), (following, _) in pairwise(points):
+        gathered += cost
+        if gathered >= piece_bytes and (not cuts or following > cuts[-1]):
+            cuts.append(following)
+            gathered = 0
+    return cuts
+
+
+def _cut_at(
+    spark: SparkSession,
+    used: Sequence[tuple[int, list[LogPiece]]],
+    starts: dict[int, Longs],
+    cuts: Sequence[int],
+) -> list[Slab]:
+    work: list[tuple[int, int, LogPiece, list[int]]] = []
+    for store, pieces in used:
+        ends = [*starts[store].tolist()[1:], 1 << 62]
+        for number, (piece, begin, end) in enumerate(
+            zip(pieces, starts[store].tolist(), ends, strict=True)
+        ):
+            work.append((store, number, piece, [cut for cut in cuts if begin < cut <= end]))
+    searched = [item for item in work if item[3]]
+    found: dict[tuple[int, int], list[int]] = {}
+    if searched:
+        found = dict(slab_tasks(spark, searched, _find_cuts, cost=lambda item: item[2].cost))
+    slabs: list[dict[int, list[LogPiece]]] = [{} for _ in range(len(cuts) + 1)]
+    for store, number, piece, inside in work:
+        at = int(np.searchsorted(cuts, starts[store][number], side="right"))
+        edges = [piece.begin, *found.get((store, number), []), piece.end]
+        for index, (begin, end) in enumerate(pairwise(edges)):
+            if begin < end:
+                part = replace(piece, begin=begin, end=end)
+                slabs[at + index].setdefault(store, []).append(part)
+        assert len(edges) == len(inside) + 2
+    return [
+        Slab(tuple((store, tuple(pieces)) for store, pieces in sorted(parts.items())))
+        for parts in slabs
+        if parts
+    ]
+
+
+def _find_cuts(
+    item: tuple[int, int, LogPiece, list[int]],
+) -> tuple[tuple[int, int], list[int]]:
+    """Find, for each time, the first record of a piece that was stored then or later."""
+    store, number, piece, cuts = item
+    data = data_of(piece)
+    found: list[int] = []
+    latest = 0
+    for step in walk(data, piece.file_start, piece.begin, piece.end, checks=0):
+        if isinstance(step, Hole):
+            continue
+        times = np.maximum.accumulate(step.rows[:, STORE_TIMESTAMP])
+        latest = max(latest, int(times[-1]))
+        while len(found) < len(cuts) and latest >= cuts[len(found)]:
+            row = int(np.searchsorted(times, cuts[len(found)]))
+            found.append(int(step.rows[row, COMMIT_OFFSET]))
+        if len(found) == len(cuts):
+            break
+    return (store, number), found + [piece.end] * (len(cuts) - len(found))
+
+
+def deal(
+    spark: SparkSession, items: Sequence[Item], cost: Callable[[Item], int]
+) -> list[list[Item]]:
+    """Deal items out to tasks, neighbours together: no fewer tasks than slots, none too long."""
+    slots = max(1, spark.sparkContext.defaultParallelism)
+    share = min(TASK_BYTES, sum(map(cost, items)) // slots + 1)
+    tasks: list[list[Item]] = []
+    room = 0
+    for item in items:
+        if room <= 0:
+            tasks.append([])
+            room = share
+        tasks[-1].append(item)
+        room -= cost(item)
+    return tasks
+
+
+def slab_tasks(
+    spark: SparkSession,
+    items: Sequence[Item],
+    work: Callable[[Item], Result],
+    *,
+    cost: Callable[[Item], int],
+) -> list[Result]:
+    """Run ``work`` on each item and return the results in order."""
+    found = run_tasks(spark, deal(spark, items, cost), partial(_each, work=work))
+    return [result for results in found for result in results]
+
+
+def _each(items: Sequence[Item], *, work: Callable[[Item], Result]) -> list[Result]:
+    return [work(item) for item in items]

@@ -1,0 +1,309 @@
+"""The configuration of stores: read from those that a job reads, joined, and written to a new one.
+
+Documents are a broker's: topics, consumer offsets, subscription groups, delay offsets. Besides them
+``penstock.json`` says with which sizes the files were made, and the checkpoint that all is durable.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.files.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
+from pipeline.files.places import file_name_of, file_size
+from pipeline.files.queue_files import QueueFiles
+from pipeline.files.store_files import StoreFiles, list_files, map_file
+from pipeline.jobs.new_store.queue_plan import SourceQueue
+from storage.format import checkpoint
+from storage.format.checkpoint import BrokerFields, IndexerSlot, WriterSlot
+from storage.format.config_json import decode_config, encode_config, integer_keyed
+from storage.format.consume_entry import UNIT_SIZE
+from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader
+from storage.format.names import LIGHT_QUEUE_PREFIX
+
+if TYPE_CHECKING:
+    from pipeline.jobs.new_store.store_out import Written
+
+TOPICS: Final = "topics.json"
+GROUPS: Final = "subscriptionGroup.json"
+OFFSETS: Final = ("consumerOffset.json", "lmqConsumerOffset.json")
+DELAYS: Final = "delayOffset.json"
+SETTINGS: Final = "penstock.json"
+SEPARATOR: Final = "@"
+BROKER_LOG_FILE_SIZE: Final = 1 << 30
+BROKER_QUEUE_FILE_SIZE: Final = 300_000 * UNIT_SIZE
+LOG_PAGE: Final = 4096
+Offsets = dict[tuple[str, str], dict[int, int]]  # (topic, group) -> queue id -> queue offset
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSizes:
+    """How large the files of a store are; bytes, and numbers of slots and entries."""
+
+    commit_log: int = BROKER_LOG_FILE_SIZE
+    consume_queue: int = BROKER_QUEUE_FILE_SIZE
+    index_slots: int = BROKER_SLOTS
+    index_entries: int = BROKER_ENTRIES
+
+    @classmethod
+    def of(cls, store: StoreFiles) -> FileSizes:
+        """Return the sizes that a store was made with, a broker's where nothing tells them."""
+        try:
+            known = json.loads((store.root / "config" / SETTINGS).read_bytes())
+            return cls(
+                commit_log=int(known["commitLogFileSize"]),
+                consume_queue=int(known["consumeQueueFileSize"]),
+                index_slots=int(known["indexSlotCount"]),
+                index_entries=int(known["indexEntryCount"]),
+            )
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            pass
+        logs = Counter(file.size for file in store.log)
+        log = max(logs, key=lambda size: (logs[size], size), default=BROKER_LOG_FILE_SIZE)
+        queues = Counter(
+            file.size
+            for _, _, directory in store.queue_directories()
+            for file in list_files(directory)
+        )
+        queue = max(queues, key=lambda size: (queues[size], size), default=BROKER_QUEUE_FILE_SIZE)
+        slots, entries = BROKER_SLOTS, BROKER_ENTRIES
+        for path in list_index_files(store)[:1]:
+            told = slot_count_of(store, path)
+            if told:
+                slots = told
+                entries = (file_size(path) - HEADER_SIZE - SLOT_SIZE * told) // ENTRY_SIZE
+        return cls(
+            commit_log=-(-log // LOG_PAGE) * LOG_PAGE,
+            consume_queue=queue // UNIT_SIZE * UNIT_SIZE or BROKER_QUEUE_FILE_SIZE,
+            index_slots=slots,
+            index_entries=entries,
+        )
+
+
+@dataclass(frozen=True)
+class StoreConfigs:
+    """What the documents of one store say. What cannot be read counts as absent."""
+
+    topics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    offsets: Offsets = field(default_factory=dict)
+    delays: Mapping[int, int] = field(default_factory=dict)
+    light: bool = False  # offsets stand in a broker's file for light queues
+
+    @classmethod
+    def of(cls, store: StoreFiles) -> StoreConfigs:
+        """Read the documents of a store, or their ``.bak``."""
+        light, document = False, _read(store, OFFSETS[0])
+        if not document:
+            document = _read(store, OFFSETS[1])
+            light = bool(document)
+        offsets: Offsets = {}
+        for key, table in _table(document, "offsetTable").items():
+            topic, _, group = str(key).rpartition(SEPARATOR)
+            offsets[topic, group] = integer_keyed(table)
+        return cls(
+            topics=_table(_read(store, TOPICS), "topicConfigTable"),
+            groups=_table(_read(store, GROUPS), "subscriptionGroupTable"),
+            offsets=offsets,
+            delays=integer_keyed(_table(_read(store, DELAYS), "offsetTable")),
+            light=light,
+        )
+
+
+def _read(store: StoreFiles, name: str) -> dict[str, Any]:
+    for candidate in (name, f"{name}.bak"):
+        try:
+            document = decode_config((store.root / "config" / candidate).read_bytes())
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            continue
+        if isinstance(document, dict):
+            return document
+    return {}
+
+
+def _table(document: Mapping[str, Any], name: str) -> dict[Any, Any]:
+    table = document.get(name)
+    return dict(table) if isinstance(table, Mapping) else {}
+
+
+def join_topics(
+    stores: Sequence[StoreConfigs], chosen: Callable[[str], bool]
+) -> dict[str, dict[str, Any]]:
+    """Return the chosen topics of all stores; of one in several, the most queues, else the first's."""
+    joined: dict[str, dict[str, Any]] = {}
+    for store in stores:
+        for name, fields in store.topics.items():
+            if not chosen(name):
+                continue
+            known = joined.setdefault(name, dict(fields))
+            for count in ("readQueueNums", "writeQueueNums"):
+                known[count] = max(int(known.get(count, 16)), int(fields.get(count, 16)))
+    return joined
+
+
+def new_topic(name: str, queue_count: int) -> dict[str, Any]:
+    """Return a topic as a broker creates one."""
+    return {
+        "attributes": {},
+        "order": False,
+        "perm": 6,
+        "readQueueNums": queue_count,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": queue_count,
+    }
+
+
+def watched_places(stores: Sequence[StoreConfigs]) -> dict[SourceQueue, list[int]]:
+    """Return where the consumers of all stores stand."""
+    places: dict[SourceQueue, set[int]] = {}
+    for number, store in enumerate(stores):
+        for (topic, _), offsets in store.offsets.items():
+            for queue_id, offset in offsets.items():
+                places.setdefault(SourceQueue(number, topic, queue_id), set()).add(offset)
+    return {queue: sorted(offsets) for queue, offsets in places.items()}
+
+
+def carry_offsets(
+    stores: Sequence[StoreConfigs], written: Written, chosen: Callable[[str], bool]
+) -> tuple[Offsets, list[str]]:
+    """Return where consumers stand in a new store, and a line for each place that was dropped.
+
+    In a queue that kept its offsets they stay. In any other a group goes on at the first record that
+    it has not had from any of the stores; of a store where it has no offset it has had nothing.
+    """
+    carried: Offsets = {}
+    dropped: list[str] = []
+    pairs = sorted({pair for store in stores for pair in store.offsets if chosen(pair[0])})
+    for topic, group in pairs:
+        queue_ids = {i for store in stores for i in store.offsets.get((topic, group), {})}
+        for queue_id in sorted(queue_ids):
+            where = f"{group} in queue {queue_id} of {topic}"
+            if topic.startswith(LIGHT_QUEUE_PREFIX):
+                known = [store.offsets[topic, group][queue_id] for store in stores
+                         if queue_id in store.offsets.get((topic, group), {})]  # fmt: skip
+                carried.setdefault((topic, group), {})[queue_id] = min(known)
+                continue
+            queue = written.queues.queues.get((topic, queue_id))
+            if queue is None:
+                dropped.append(f"{where}: the queue has no messages")
+                continue
+            found = [
+                _new_place(stores[source.store], source, group, written, kept=queue.kept)
+                for source in sorted(queue.sources)
+            ]
+            ends = [queue.end if place is None else place for place in found]
+            carried.setdefault((topic, group), {})[queue_id] = min(ends)
+    return carried, dropped
+
+
+def _new_place(
+    store: StoreConfigs, source: SourceQueue, group: str, written: Written, *, kept: bool
+) -> int | None:
+    """Return the new place of a group in one old queue, None behind the last record."""
+    old = store.offsets.get((source.topic, group), {}).get(source.queue_id)
+    if kept and old is not None:
+        return old
+    if old is None:
+        return written.queues.queues[source.key].begin
+    return written.moved.get((source, old))
+
+
+def write_configs(
+    root: Path,
+    *,
+    sizes: FileSizes,
+    store_id: bytes,
+    topics: Mapping[str, Mapping[str, Any]],
+    groups: Mapping[str, Mapping[str, Any]],
+    offsets: Offsets,
+    delays: Mapping[int, int],
+    light: bool,
+) -> None:
+    """Write the documents of a new store; nothing is synced."""
+    directory = root / "config"
+    directory.mkdir(parents=True, exist_ok=True)
+    version = {"counter": 1, "stateVersion": 0, "timestamp": time.time_ns() // 1_000_000}
+    settings = {
+        "formatVersion": 1,
+        "storeId": store_id.hex(),
+        "commitLogFileSize": sizes.commit_log,
+        "consumeQueueFileSize": sizes.consume_queue,
+        "indexSlotCount": sizes.index_slots,
+        "indexEntryCount": sizes.index_entries,
+        "flushMode": "async",
+        "deletedTopics": {},
+    }
+    (directory / SETTINGS).write_bytes(json.dumps(settings, indent=1).encode())
+    table = {
+        name: dict(sorted({**new_topic(name, 1), **fields}.items()))
+        for name, fields in sorted(topics.items())
+    }
+    _write(directory / TOPICS, {"dataVersion": version, "topicConfigTable": table})
+    if groups:
+        document = {"dataVersion": version, "forbiddenTable": {}, "subscriptionGroupTable": groups}
+        _write(directory / GROUPS, document)
+    if offsets:
+        by_group: dict[str, list[str]] = {}
+        for topic, group in offsets:
+            by_group.setdefault(group, []).append(topic)
+        places = {f"{topic}{SEPARATOR}{group}": dict(sorted(table.items()))
+                  for (topic, group), table in offsets.items()}  # fmt: skip
+        document = {"dataVersion": version, "groupTopicMap": by_group, "offsetTable": places}
+        _write(directory / OFFSETS[light], document)
+    if delays:
+        _write(directory / DELAYS, {"dataVersion": version, "offsetTable": dict(delays)})
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    path.write_bytes(encode_config(document))
+
+
+def new_store_id() -> bytes:
+    """Return a store's identity."""
+    return secrets.token_bytes(16)
+
+
+def write_checkpoint(
+    root: Path,
+    *,
+    store_id: bytes,
+    end_offset: int,
+    last_timestamp_ms: int,
+    sizes: FileSizes,
+) -> None:
+    """Say that log, queues and index are durable to the end, as after an orderly stop."""
+    store = StoreFiles(root)
+    units = sum(
+        QueueFiles.open(directory, 0, end_offset).end - files[0].start // UNIT_SIZE
+        for _, _, directory in store.queue_directories()
+        if (files := list_files(directory))
+    )
+    headers = [
+        (path, IndexHeader.decode(map_file(path)[:HEADER_SIZE].tobytes()))
+        for path in list_index_files(store)
+    ]
+    full = [header for _, header in headers if header.next_entry >= sizes.index_entries]
+    indexed_ms = full[-1].end_timestamp_ms if full else 0
+    fields = BrokerFields(last_timestamp_ms, last_timestamp_ms, indexed_ms, 0, 0)
+    page = bytearray(checkpoint.PAGE_SIZE)
+    page[: checkpoint.BROKER_SIZE] = fields.encode()
+    ours = checkpoint.writer_broker_fields(bytes(page))
+    writer = WriterSlot(True, 1, store_id, end_offset, end_offset, units, ours, ours).encode()
+    position = checkpoint.WRITER_SLOT_POSITIONS[0]
+    page[position : position + len(writer)] = writer
+    name, header = 0, bytes(HEADER_SIZE)
+    if headers:
+        path = headers[-1][0]
+        name, header = int(file_name_of(path)), map_file(path)[:HEADER_SIZE].tobytes()
+    indexer = IndexerSlot(True, 1, store_id, end_offset, name, header).encode()
+    position = checkpoint.INDEXER_SLOT_POSITIONS[0]
+    page[position : position + len(indexer)] = indexer
+    (root / "checkpoint").write_bytes(page)

@@ -1,0 +1,118 @@
+"""The most frequent keys counted exactly: every key is dealt out once for each piece that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.files.walk import Hole, walk
+from pipeline.jobs.new_store.slabs import data_of, deal
+from pipeline.jobs.profile.counts import single_keys
+from pipeline.jobs.work import task_failures_told
+from pipeline.source.decode import Batch
+from pipeline.source.plan import LogPiece
+from storage.kernels.columns import KEYS_LENGTH, KEYS_POSITION
+from storage.kernels.same_keys import group_by_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BUCKET_BYTES: Final = 256 << 20  # of log, whose keys are added up in one task
+SCHEMA: Final = pa.schema([("topic", pa.binary()), ("key", pa.binary()), ("times", pa.int64())])
+
+
+class HotKey(NamedTuple):
+    """A key of a topic and how many messages have it."""
+
+    topic: str
+    key: str
+    messages: int
+
+
+def count_keys(
+    spark: SparkSession, pieces: Sequence[LogPiece], top: int, counter: Any
+) -> tuple[list[HotKey], int]:
+    """Return the ``top`` most frequent keys, and how many pairs of topic and key there are.
+
+    Raises TaskFailed.
+    """
+    if not pieces:
+        return [], 0
+    slots = max(1, spark.sparkContext.defaultParallelism)
+    buckets = max(slots, -(-sum(piece.cost for piece in pieces) // BUCKET_BYTES))
+    tasks = deal(spark, pieces, lambda piece: piece.cost)
+    with task_failures_told():
+        found: list[tuple[list[HotKey], int]] = (
+            spark.sparkContext.parallelize(tasks, len(tasks))
+            .flatMap(partial(_count, buckets=buckets, counter=counter))
+            .partitionBy(buckets, int)
+            .mapPartitions(partial(_add_up, top=top))
+            .collect()
+        )
+    keys = [key for part, _ in found for key in part]
+    keys.sort(key=lambda key: (-key.messages, key.topic, key.key))
+    return keys[:top], sum(distinct for _, distinct in found)
+
+
+def _count(
+    pieces: Sequence[LogPiece], *, buckets: int, counter: Any
+) -> Iterator[tuple[int, bytes]]:
+    for piece in pieces:
+        data = data_of(piece)
+        steps = walk(data, piece.file_start, piece.begin, piece.end, checks=0)
+        parts = [single_keys(data, step.rows) for step in steps if not isinstance(step, Hole)]
+        counter.add(piece.cost)
+        rows = np.concatenate(parts) if parts else np.empty((0, 0), np.int64)
+        if not len(rows):
+            continue
+        key_of, last_row, hashes = np.empty((3, len(rows)), np.int64)
+        distinct = int(group_by_key(data, rows, key_of, last_row, hashes))
+        batch = Batch(data, rows[last_row[:distinct]], decompress_bodies=False)
+        table = pa.table(
+            {
+                "topic": batch.topic().cast(pa.binary()),
+                "key": batch._bytes(
+                    batch._longs(KEYS_POSITION), batch._longs(KEYS_LENGTH), pa.binary()
+                ),
+                "times": np.bincount(key_of, minlength=distinct),
+            },
+            schema=SCHEMA,
+        )
+        yield from by_bucket(table, hashes[:distinct] % buckets)
+
+
+def by_bucket(table: Any, bucket_of: Any) -> Iterator[tuple[int, bytes]]:
+    """Part a table by the bucket of each row; each part is an Arrow stream."""
+    for bucket in np.unique(bucket_of).tolist():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table.filter(pa.array(bucket_of == bucket)))
+        yield bucket, sink.getvalue().to_pybytes()
+
+
+def join_buckets(items: Iterable[tuple[int, bytes]], aggregation: tuple[str, str]) -> Any:
+    """Put the parts of a bucket together and aggregate a column by topic and key; None for nothing."""
+    tables = [pa.ipc.open_stream(data).read_all() for _, data in items]
+    if not tables:
+        return None
+    return pa.concat_tables(tables).group_by(["topic", "key"]).aggregate([aggregation])
+
+
+def _add_up(items: Iterable[tuple[int, bytes]], *, top: int) -> Iterator[tuple[list[HotKey], int]]:
+    joined = join_buckets(items, ("times", "sum"))
+    if joined is None:
+        return
+    hottest = joined.sort_by([("times_sum", "descending"), ("topic", "ascending")]).slice(0, top)
+    yield (
+        [
+            HotKey(topic.decode(), key.decode(errors="replace"), times)
+            for topic, key, times in zip(
+                *(hottest[name].to_pylist() for name in ("topic", "key", "times_sum")), strict=True
+            )
+        ],
+        len(joined),
+    )

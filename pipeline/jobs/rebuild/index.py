@@ -1,0 +1,262 @@
+"""Index files from the log, byte for byte a broker's.
+
+Which entry a key gets follows from the number of keys before it. So one pass counts the keys of every
+piece, their sums say where in the log each file begins, and then one task makes one file: it walks the
+log from there, in order, and puts key after key as a broker does.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+from pipeline.files.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
+from pipeline.files.places import file_size as size_of_file
+from pipeline.files.store_settings import store_settings
+from pipeline.files.walk import Hole
+from pipeline.jobs.runs import steps_of
+from storage.format.index import (
+    ENTRY_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    entry_position,
+    file_size,
+)
+from storage.format.names import INDEX_NAME_LENGTH, index_file_name
+from storage.kernels.columns import POSITION
+from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes, put_keys
+
+if TYPE_CHECKING:
+    from pipeline.files.store_files import ByteArray, StoreFiles
+    from pipeline.files.walk import Rows
+    from pipeline.source.plan import LogPiece
+
+KEYS_AT_ONCE = 4 * KEYS_OF_A_RECORD_MAX
+Longs = npt.NDArray[np.int64]
+
+
+class Shape(NamedTuple):
+    """How many slots and entries each file has; entry 0 is never used."""
+
+    slot_count: int
+    entry_count: int
+
+    @property
+    def keys_max(self) -> int:
+        """How many keys a file holds."""
+        return self.entry_count - 1
+
+
+class Seed(NamedTuple):
+    """Store time and place of the last key of the file before: what a new header begins with."""
+
+    timestamp_ms: int
+    commit_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCount:
+    """Keys of one piece, the last of them, and whether a record follows it."""
+
+    count: int = 0
+    last: Seed | None = None
+    follows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """One file: where it goes, from which key of its first piece on, and up to how many."""
+
+    path: str
+    shape: Shape
+    pieces: tuple[LogPiece, ...]
+    skip: int
+    key_count: int
+    seed: Seed | None
+
+
+class Keys:
+    """The keys of rows, in order, without those of records that have none."""
+
+    def __init__(self) -> None:
+        self._arrays = np.empty((3, KEYS_AT_ONCE), np.int64)
+
+    def of(self, data: ByteArray, rows: Rows, data_offset: int) -> Iterator[tuple[Longs, ...]]:
+        """Yield hashes, commit offsets and store times; good until the next is asked for."""
+        hashes, offsets, times = self._arrays
+        row = 0
+        while row < len(rows):
+            count, row = key_hashes(data, rows, row, len(rows), data_offset, hashes, offsets, times)
+            kept = hashes[:count] != NO_KEY
+            yield hashes[:count][kept], offsets[:count][kept], times[:count][kept]
+
+
+class KeyCounter:
+    """Counts the keys of one piece as it is walked."""
+
+    def __init__(self) -> None:
+        self._keys = Keys()
+        self._count = 0
+        self._last: Seed | None = None
+        self._newest = -1
+
+    def take(self, data: ByteArray, rows: Rows, data_offset: int) -> None:
+        """Count a run of records."""
+        for hashes, offsets, times in self._keys.of(data, rows, data_offset):
+            self._count += len(hashes)
+            if len(hashes):
+                self._last = Seed(int(times[-1]), int(offsets[-1]))
+        self._newest = data_offset + int(rows[-1, POSITION])
+
+    @property
+    def result(self) -> KeyCount:
+        """What was counted."""
+        last = -1 if self._last is None else self._last.commit_offset
+        return KeyCount(self._count, self._last, self._newest > last)
+
+
+def index_shape(
+    store: StoreFiles, slot_count: int | None = None, entry_count: int | None = None
+) -> Shape:
+    """Return the shape of a store's index files: as told, as its settings say, as they are.
+
+    Raises PipelineError if only one number is told, or one that cannot be.
+    """
+    if (slot_count is None) != (entry_count is None):
+        raise PipelineError("index_slot_count and index_entry_count go together; give both")
+    if slot_count is not None and entry_count is not None:
+        if slot_count < 1 or not 2 <= entry_count < 1 << 31:
+            raise PipelineError(
+                f"an index file of {slot_count} slots and {entry_count} entries cannot be:"
+                " index_slot_count is 1 at least, index_entry_count 2"
+            )
+        return Shape(slot_count, entry_count)
+    settings = store_settings(store)
+    try:
+        return Shape(int(settings["indexSlotCount"]), int(settings["indexEntryCount"]))
+    except (KeyError, TypeError, ValueError):
+        pass
+    for path in reversed(list_index_files(store)):
+        found = slot_count_of(store, path)
+        entries = (size_of_file(path) - HEADER_SIZE - SLOT_SIZE * found) // ENTRY_SIZE
+        if found and entries > 1:
+            return Shape(found, entries)
+    return Shape(BROKER_SLOTS, BROKER_ENTRIES)
+
+
+def plan_index(
+    pieces: Sequence[LogPiece],
+    counts: Sequence[KeyCount],
+    shape: Shape,
+    directory: Path,
+    newest_name: int,
+    now_ms: int,
+) -> list[IndexTask]:
+    """Return the tasks that make the files; names are later than ``newest_name`` and the clock's."""
+    sums = np.cumsum([0, *(count.count for count in counts)]).tolist()
+    total = sums[-1]
+    starts = list(range(0, total, shape.keys_max))
+    lasts = [place for place, count in enumerate(counts) if count.count]
+    behind = bool(lasts) and (
+        counts[lasts[-1]].follows or any(each.follows for each in counts[lasts[-1] + 1 :])
+    )
+    some_record = any(each.follows or each.count for each in counts)
+    if (total == 0 and some_record) or (total and total % shape.keys_max == 0 and behind):
+        starts.append(total)  # a full file gets its successor with the next record, keyed or not
+    first_name = max(int(index_file_name(now_ms)), newest_name + 1)
+    tasks = []
+    for number, start in enumerate(starts):
+        name = f"{first_name + number:0{INDEX_NAME_LENGTH}d}"
+        end = min(start + shape.keys_max, total)
+        first = int(np.searchsorted(sums, start, side="right")) - 1
+        last = int(np.searchsorted(sums, end, side="left"))
+        before = [count.last for count in counts[:first] if count.last is not None]
+        tasks.append(
+            IndexTask(
+                path=str(directory / name),
+                shape=shape,
+                pieces=tuple(pieces[first:last]) if start < end else (),
+                skip=start - sums[first] if start < end else 0,
+                key_count=end - start,
+                seed=_seed_at_end(counts) if start == end else (before[-1] if before else None),
+            )
+        )
+    return tasks
+
+
+def _seed_at_end(counts: Sequence[KeyCount]) -> Seed | None:
+    return next((each.last for each in reversed(counts) if each.last is not None), None)
+
+
+def write_index_file(task: IndexTask) -> int:
+    """Make one file; return its keys. What is written is in the page cache on return."""
+    slot_count, entry_count = task.shape
+    size = file_size(slot_count, entry_count)
+    Path(task.path).parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.ftruncate(descriptor, size)
+        # A store to a mapped hole on a full disk would be a signal, not an error.
+        used = entry_position(slot_count, min(task.key_count + 1, entry_count))
+        os.posix_fallocate(descriptor, 0, used)
+        with mmap.mmap(descriptor, size) as space:
+            array = np.frombuffer(space, np.uint8)
+            try:
+                return _fill(array, task)
+            finally:
+                del array
+    finally:
+        os.close(descriptor)
+
+
+def _fill(array: Any, task: IndexTask) -> int:
+    seed, skip, put = task.seed, task.skip, 0
+    seeded = False
+    for piece in task.pieces:
+        keys = Keys()
+        for data, step in steps_of(piece):
+            if isinstance(step, Hole):
+                continue
+            for hashes, offsets, times in keys.of(data, step, piece.file_start):
+                begin = min(skip, len(hashes))
+                if begin:
+                    seed = Seed(int(times[begin - 1]), int(offsets[begin - 1]))
+                    skip -= begin
+                end = min(len(hashes), begin + task.key_count - put)
+                if begin == end:
+                    continue
+                if not seeded:
+                    _set_seed(array, seed)
+                    seeded = True
+                accepted = put_keys(
+                    array, task.shape.slot_count, task.shape.entry_count, hashes, offsets, times,
+                    begin, end,
+                )  # fmt: skip
+                put += int(accepted) - begin
+        if put >= task.key_count:
+            break
+    if not seeded:
+        _set_seed(array, seed)
+    if put != task.key_count:
+        raise PipelineError(
+            f"{task.path}: {put} keys, {task.key_count} counted before; the log was changed while"
+            " its index was rebuilt"
+        )
+    return put
+
+
+def _set_seed(array: Any, seed: Seed | None) -> None:
+    if seed is not None and (seed.timestamp_ms > 0 or seed.commit_offset > 0):
+        header = HEADER.pack(
+            seed.timestamp_ms, seed.timestamp_ms, seed.commit_offset, seed.commit_offset, 0, 0
+        )
+        array[:HEADER_SIZE] = np.frombuffer(header, np.uint8)

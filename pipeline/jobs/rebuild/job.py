@@ -1,0 +1,275 @@
+"""The job ``rebuild``: consume queues and index files of stores made anew from their logs alone.
+
+No shuffle: where a unit stands follows from its record's queue offset, so each task writes the units
+of its pieces of the log straight to their places (see ``rebuild_queues``); where a key's entry stands
+follows from the number of keys before it (see ``rebuild_index``). What is new has its name only when
+all of it is durable: in a new directory, or in the place of the old files of a stopped store.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from pipeline.errors import InvalidOption, PipelineError
+from pipeline.files.places import Url
+from pipeline.files.store_files import INDEX_DIRECTORY, QUEUE_DIRECTORY, StoreFiles, list_files
+from pipeline.files.store_lock import stopped_store
+from pipeline.files.store_settings import deleted_topics, store_settings
+from pipeline.files.walk import Hole
+from pipeline.jobs.new_directory import new_directory
+from pipeline.jobs.progress import job_progress
+from pipeline.jobs.rebuild.exchange import beside, check_exchange, put_in_place
+from pipeline.jobs.rebuild.index import index_shape
+from pipeline.jobs.rebuild.index_slot import tell_indexer
+from pipeline.jobs.rebuild.passes import StoreWork, finish_queues, first_pass, make_index_files
+from pipeline.jobs.work import (
+    PIECE_BYTES,
+    Stores,
+    names_of,
+    open_stores,
+    pieces_of,
+)
+from pipeline.source.plan import QueueKey, StorePlan
+from storage.format.consume_entry import UNIT_SIZE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BROKER_FILE_SIZE: Final = 300_000 * UNIT_SIZE
+WHAT: Final = ("all", "queues", "index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildReport:
+    """What a rebuild of one store did.
+
+    ``target`` holds ``consumequeue`` and ``index``. ``gaps`` are queue offsets without a record, by
+    queue; ``moved`` counts records whose queue offset is wrong and that follow the one before instead.
+    """
+
+    store: str
+    target: str
+    log_bytes: int
+    records: int
+    units: int
+    queues: int
+    keys: int
+    index_files: int
+    holes: tuple[Hole, ...]
+    gaps: tuple[tuple[QueueKey, int, int], ...]
+    moved: int
+    seconds: float
+
+
+def rebuild(
+    spark: SparkSession,
+    store: str | Path,
+    target: str | Path | None = None,
+    *,
+    what: str = "all",
+    in_place: bool = False,
+    consume_queue_file_size: int | None = None,
+    index_slot_count: int | None = None,
+    index_entry_count: int | None = None,
+    piece_bytes: int = PIECE_BYTES,
+    show_progress: bool = False,
+) -> RebuildReport:
+    """Rebuild one store, to the new directory ``target`` or in place; see ``rebuild_stores``."""
+    opened = open_stores([store])
+    return _rebuild(
+        spark,
+        opened,
+        [] if target is None else [Path(target)],
+        what=what,
+        in_place=in_place,
+        sizes=(consume_queue_file_size, index_slot_count, index_entry_count),
+        piece_bytes=piece_bytes,
+        show_progress=show_progress,
+    )[0]
+
+
+def rebuild_stores(
+    spark: SparkSession,
+    stores: Stores,
+    target: str | Path | None = None,
+    *,
+    what: str = "all",
+    in_place: bool = False,
+    consume_queue_file_size: int | None = None,
+    index_slot_count: int | None = None,
+    index_entry_count: int | None = None,
+    piece_bytes: int = PIECE_BYTES,
+    show_progress: bool = False,
+) -> list[RebuildReport]:
+    """Make consume queues, index files or both of each store anew; durable on return.
+
+    Written to ``target/NAME``, NAME being that of the store's directory; or ``in_place``, where a store
+    that is in use is refused, and one that was killed meanwhile has its old files or the new ones. The
+    files are a broker's, byte for byte, from the first record on that the log still has; their sizes
+    are the store's own unless given. Raises PipelineError: StoreInUse, NotAStore, InvalidOption, or
+    where ``target`` exists.
+    """
+    opened = open_stores(stores)
+    named = [] if target is None else [Path(target) / name for name in names_of(opened)]
+    return _rebuild(
+        spark,
+        opened,
+        named,
+        what=what,
+        in_place=in_place,
+        sizes=(consume_queue_file_size, index_slot_count, index_entry_count),
+        piece_bytes=piece_bytes,
+        show_progress=show_progress,
+    )
+
+
+def _rebuild(
+    spark: SparkSession,
+    opened: Sequence[StoreFiles],
+    targets: Sequence[Path],
+    *,
+    what: str,
+    in_place: bool,
+    sizes: tuple[int | None, int | None, int | None],
+    piece_bytes: int,
+    show_progress: bool,
+) -> list[RebuildReport]:
+    began = perf_counter()
+    if what not in WHAT:
+        raise InvalidOption("what", f"{what!r} is none of {', '.join(WHAT)}")
+    if in_place == bool(targets):
+        raise InvalidOption(
+            "in_place" if in_place else "target",
+            "a new directory is given, too; choose one"
+            if in_place
+            else "missing; give a new directory, or rebuild in place",
+        )
+    with ExitStack() as stack:
+        if in_place:
+            for files in opened:
+                stack.enter_context(_held(files))
+            opened = [StoreFiles.open(files.root) for files in opened]
+            targets = [Path(files.root) for files in opened]
+        stores = [
+            _open(stack, files, target, what, in_place, sizes, piece_bytes)
+            for files, target in zip(opened, targets, strict=True)
+        ]
+        total = sum(piece.cost for store in stores for piece in store.pieces)
+        with job_progress(spark, "rebuild", total_bytes=total, show=show_progress) as progress:
+            first_pass(spark, stores, progress)
+            for store in stores:
+                finish_queues(spark, store)
+            make_index_files(spark, stores, progress)
+        if in_place:
+            for store in stores:
+                for work, name in ((store.queues, QUEUE_DIRECTORY), (store.index, INDEX_DIRECTORY)):
+                    if work is not None:
+                        put_in_place(work, store.target / name)
+                if store.index is not None:
+                    tell_indexer(store.files, store.plan.bounds.end_offset)
+    return [_report(store, perf_counter() - began) for store in stores]
+
+
+@contextmanager
+def _held(files: StoreFiles) -> Iterator[None]:
+    if isinstance(files.root, Url):
+        raise InvalidOption(
+            "in_place", f"{files.root} is not on this machine; give a new directory"
+        )
+    with stopped_store(files.root):
+        yield
+
+
+def _open(
+    stack: ExitStack,
+    files: StoreFiles,
+    target: Path,
+    what: str,
+    in_place: bool,
+    sizes: tuple[int | None, int | None, int | None],
+    piece_bytes: int,
+) -> StoreWork:
+    size = sizes[0] or _file_size(files)
+    if size <= 0 or size % UNIT_SIZE:
+        raise PipelineError(
+            f"a consume queue file of {size} bytes does not hold whole units; give"
+            f" consume_queue_file_size, a multiple of {UNIT_SIZE}"
+        )
+    shape = index_shape(files, sizes[1], sizes[2])
+    plan = StorePlan(files)
+    pieces = pieces_of(plan, piece_bytes)
+    if in_place:
+        check_exchange(target)
+        root, make = target, beside
+    else:
+        root, make = stack.enter_context(new_directory(target)), _made
+    queues = make(root / QUEUE_DIRECTORY) if what != "index" else None
+    index = make(root / INDEX_DIRECTORY) if what != "queues" else None
+    for work in (queues, index):
+        if in_place and work is not None:
+            stack.callback(shutil.rmtree, work, ignore_errors=True)
+    return StoreWork(
+        files,
+        plan,
+        target,
+        queues,
+        index,
+        size,
+        shape,
+        deleted_topics(files),
+        pieces,
+    )
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+def _file_size(store: StoreFiles) -> int:
+    told = store_settings(store).get("consumeQueueFileSize")
+    if isinstance(told, int):
+        return told
+    sizes = Counter(
+        file.size
+        for _, _, directory in store.queue_directories()
+        for file in list_files(directory)
+        if file.size >= UNIT_SIZE and file.size % UNIT_SIZE == 0
+    )
+    return max(sizes, key=lambda size: (sizes[size], size), default=BROKER_FILE_SIZE)
+
+
+def _report(store: StoreWork, seconds: float) -> RebuildReport:
+    with_queues = store.queues is not None
+    plans = store.plans if with_queues else []
+    return RebuildReport(
+        store=str(store.files.root),
+        target=str(store.target),
+        log_bytes=sum(piece.cost for piece in store.pieces),
+        records=sum(done.result.records for done in store.results),
+        units=sum(_placed(store)) if with_queues else 0,
+        queues=len(plans),
+        keys=sum(done.keys.count for done in store.results),
+        index_files=store.index_files,
+        holes=tuple(store.holes),
+        gaps=tuple((gap.key, gap.begin, gap.end) for plan in plans for gap in plan.gaps),
+        moved=sum(_placed(store, only_moved=True)) if with_queues else 0,
+        seconds=seconds,
+    )
+
+
+def _placed(store: StoreWork, *, only_moved: bool = False) -> Iterator[int]:
+    """Yield the lengths of the runs that are in their queues, or of those that are elsewhere."""
+    places = {plan.key: plan.places for plan in store.plans}
+    for done in store.results:
+        for run in done.result.runs:
+            place = places[run.key][run.commit_offset]
+            if place >= 0 and (not only_moved or place != run.begin):
+                yield run.end - run.begin

@@ -1,0 +1,194 @@
+"""The passes of ``rebuild``, over the logs of all stores at once.
+
+The first writes all units where records say they belong and counts the keys of every piece. Then the
+driver settles what the log alone cannot place, and queues that are not as their records say are written
+again. The last pass makes index files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.files.index_files import list_index_files
+from pipeline.files.places import file_name_of
+from pipeline.files.store_files import StoreFiles, list_files
+from pipeline.files.walk import Hole
+from pipeline.jobs.rebuild.index import (
+    IndexTask,
+    KeyCount,
+    KeyCounter,
+    Shape,
+    plan_index,
+    write_index_file,
+)
+from pipeline.jobs.rebuild.queues import (
+    Places,
+    QueuePlan,
+    finish_queue,
+    held_queue,
+    misplaced,
+    plan_queue,
+    write_units,
+)
+from pipeline.jobs.runs import PieceResult, QueueRun, by_queue, units_of_piece
+from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
+from pipeline.source.plan import LogPiece, QueueKey, StorePlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.jobs.progress import Progress
+
+
+@dataclass
+class StoreWork:
+    """One store in the driver, and where what is made of it is built."""
+
+    files: StoreFiles
+    plan: StorePlan
+    target: Path
+    queues: Path | None
+    index: Path | None
+    file_size: int
+    shape: Shape
+    deleted: dict[str, int]
+    pieces: list[LogPiece] = field(default_factory=list)
+    results: list[PieceDone] = field(default_factory=list)
+    plans: list[QueuePlan] = field(default_factory=list)
+    index_files: int = 0
+
+    @property
+    def holes(self) -> list[Hole]:
+        """Damaged ranges of the log and lost files, in order."""
+        found = [hole for done in self.results for hole in done.result.holes]
+        return sorted([*found, *lost_files(self.files)])
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a task knows of a store: where to write, and what to leave out."""
+
+    queues: str | None
+    file_size: int
+    with_keys: bool
+    deleted: dict[str, int]
+
+
+@dataclass
+class PieceDone:
+    """What the first pass found in one piece."""
+
+    store: str
+    result: PieceResult
+    keys: KeyCount
+
+
+def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: Progress) -> None:
+    """Write all units where records say they are, and count the keys of every piece."""
+    outputs = {
+        str(store.files.root): Output(
+            None if store.queues is None else str(store.queues),
+            store.file_size,
+            store.index is not None,
+            store.deleted,
+        )
+        for store in stores
+    }
+    pieces = [piece for store in stores for piece in store.pieces]
+    run = partial(walk_pieces, outputs=outputs, count=progress.counter.add)
+    found: dict[str, list[PieceDone]] = {}
+    for group in run_tasks(spark, in_tasks(spark, pieces, TASK_BYTES), run):
+        for done in group:
+            found.setdefault(done.store, []).append(done)
+    for store in stores:
+        store.results = found.get(str(store.files.root), [])
+
+
+def walk_pieces(
+    pieces: Sequence[LogPiece],
+    *,
+    outputs: dict[str, Output],
+    count: Callable[[int], None],
+    places: Places | None = None,
+) -> list[PieceDone]:
+    """Do one task of a pass: write units, count keys; with ``places`` only the runs in there."""
+    found = []
+    for piece in pieces:
+        output = outputs[piece.store]
+        counter = KeyCounter() if output.with_keys else None
+        result = PieceResult()
+        units = units_of_piece(
+            piece, result, deleted=output.deleted, also=None if counter is None else counter.take
+        )
+        if output.queues is not None:
+            write_units(Path(output.queues), units, output.file_size, places)
+        keys = KeyCount() if counter is None else counter.result
+        found.append(PieceDone(piece.store, result, keys))
+        count(piece.cost)
+    return found
+
+
+def finish_queues(spark: SparkSession, store: StoreWork) -> None:
+    """Lay out every queue; write those anew that are not as their records say, fill gaps."""
+    runs: dict[QueueKey, list[QueueRun]] = by_queue(
+        run for done in store.results for run in done.result.runs
+    )
+    holes = store.holes
+    low = store.plan.bounds.min_offset
+    store.plans = [
+        plan_queue(key, mine, holes, low, partial(held_queue, store.files, key))
+        for key, mine in runs.items()
+    ]
+    if store.queues is None:
+        return
+    again = dict(misplaced(store.plans))
+    if again:
+        for key in {key for key, _ in again}:
+            for file in list_files(store.queues / key[0] / str(key[1])):
+                Path(file.path).unlink()
+        output = Output(str(store.queues), store.file_size, False, store.deleted)
+        run = partial(
+            walk_pieces, outputs={str(store.files.root): output}, count=_uncounted, places=again
+        )
+        run_tasks(spark, in_tasks(spark, store.pieces, TASK_BYTES), run)
+    for plan in store.plans:
+        held = held_queue(store.files, plan.key) if plan.gaps else None
+        finish_queue(store.queues, plan, held, store.file_size)
+
+
+def _uncounted(_bytes: int) -> None:
+    """A piece that is walked again counts only once."""
+
+
+def make_index_files(spark: SparkSession, stores: Sequence[StoreWork], progress: Progress) -> None:
+    """Make the index files of all stores, one task a file."""
+    tasks: list[IndexTask] = []
+    for store in stores:
+        if store.index is None:
+            continue
+        names = [int(file_name_of(path)) for path in list_index_files(store.files)]
+        mine = plan_index(
+            store.pieces,
+            [done.keys for done in store.results],
+            store.shape,
+            store.index,
+            max(names, default=0),
+            time.time_ns() // 1_000_000,
+        )
+        store.index_files = len(mine)
+        tasks += mine
+    progress.step = "index"
+    progress.grow(sum(piece.cost for task in tasks for piece in task.pieces))
+    run_tasks(spark, tasks, partial(make_index_file, count=progress.counter.add))
+
+
+def make_index_file(task: IndexTask, *, count: Callable[[int], None]) -> int:
+    """Make one file; return its keys."""
+    keys = write_index_file(task)
+    count(sum(piece.cost for piece in task.pieces))
+    return keys

@@ -1,0 +1,138 @@
+"""Pieces of logs dealt out to Spark's tasks, the logs of many stores in one job.
+
+A task costs Spark some 50 ms however small it is, as long as 100 MiB of log take to be walked; so
+neighbouring pieces share one, stores too small to fill a task among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pipeline.errors import PipelineError, TaskFailed
+from pipeline.files.places import Place, Url, place_of
+from pipeline.files.store_files import StoreFiles
+from pipeline.files.store_settings import store_settings
+from pipeline.files.walk import Hole
+from pipeline.source.plan import LogPiece
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.source.plan import StorePlan
+
+PIECE_BYTES: Final = 64 << 20
+TASK_BYTES: Final = 512 << 20
+Stores = str | Path | Sequence[str | Path]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def open_stores(stores: Stores) -> list[StoreFiles]:
+    """Open one store or several; NotAStore for what is none, PipelineError if one is named twice."""
+    given = [stores] if isinstance(stores, str | Path) else list(stores)
+    if not given:
+        raise PipelineError("no store is named; give the directory of one at least")
+    seen: dict[Place, str | Path] = {}
+    for store in given:
+        place = place_of(store)
+        place = place if isinstance(place, Url) else place.resolve()
+        if place in seen:
+            raise PipelineError(f"{store} and {seen[place]} are one store; name it once")
+        seen[place] = store
+    return [StoreFiles.open(store) for store in given]
+
+
+def names_of(stores: Sequence[StoreFiles]) -> list[str]:
+    """Return a name for each store, for what is written of it: that of its directory.
+
+    Raises PipelineError where two are called the same.
+    """
+    roots = [store.root for store in stores]
+    names = [root.name if isinstance(root, Url) else root.resolve().name for root in roots]
+    for store, name in zip(stores, names, strict=True):
+        if names.count(name) > 1:
+            raise PipelineError(
+                f"several stores are called {name!r}, {store.root} for one; what is written is"
+                " named after them: run the job on each by itself"
+            )
+    return names
+
+
+def pieces_of(plan: StorePlan, piece_bytes: int) -> list[LogPiece]:
+    """Cut all of a store's log that may be read."""
+    low, high, _ = plan.bounds
+    return list(plan.log_pieces(low, high, piece_bytes, None))
+
+
+def lost_files(store: StoreFiles) -> Iterator[Hole]:
+    """Yield the ranges of the log whose file is gone, though one before and one behind are there."""
+    told = store_settings(store).get("commitLogFileSize")
+    sizes = [after.start - before.start for before, after in pairwise(store.log)]
+    likely = told if isinstance(told, int) else min(sizes, default=0)
+    for before, after in pairwise(store.log):
+        if 0 < likely < after.start - before.start:
+            end = before.start + likely
+            yield Hole(
+                end, after.start, f"the file is missing, the first after {before.start:020d}"
+            )
+
+
+def in_tasks(
+    spark: SparkSession, pieces: Sequence[LogPiece], task_bytes: int = TASK_BYTES
+) -> list[tuple[LogPiece, ...]]:
+    """Deal pieces out: tasks of at most about ``task_bytes``, no fewer than there are slots."""
+    slots = max(1, spark.sparkContext.defaultParallelism)
+    total = sum(piece.cost for piece in pieces)
+    count = max(slots, -(-total // task_bytes))
+    share = max(1, total / (-(-count // slots) * slots))
+    tasks: list[tuple[LogPiece, ...]] = []
+    current: list[LogPiece] = []
+    done = 0
+    for piece in pieces:
+        current.append(piece)
+        done += piece.cost
+        if done >= share * (len(tasks) + 1):
+            tasks.append(tuple(current))
+            current = []
+    if current:
+        tasks.append(tuple(current))
+    return tasks
+
+
+def run_tasks(
+    spark: SparkSession, items: Iterable[Item], function: Callable[[Item], Result]
+) -> list[Result]:
+    """Run one task an item and return the results in order; ``function`` and items are pickled.
+
+    Raises TaskFailed with what a task raised.
+    """
+    given = list(items)
+    if not given:
+        return []
+    tasks = spark.sparkContext.parallelize(given, len(given)).map(function)
+    with task_failures_told():
+        found: list[Any] = tasks.collect()
+    return found
+
+
+@contextmanager
+def task_failures_told() -> Iterator[None]:
+    """Turn an error of Spark's into TaskFailed with what a task raised."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith(("py4j", "pyspark")):
+            raise
+        raise TaskFailed(f"a task failed: {cause_of(str(error))}") from error
+
+
+def cause_of(text: str) -> str:
+    """Return what a task raised, out of what Spark says of it: the last line of its traceback."""
+    begin = text.find("Traceback (most recent call last)")
+    traceback = text[max(begin, 0) :].partition("\n\tat ")[0]
+    told = [line for line in traceback.splitlines() if line and not line.startswith((" ", "\t"))]
+    return (told or [text])[-1].strip()

@@ -1,0 +1,197 @@
+"""Writing a store with Spark, exactly once: tasks stage what they have, the driver commits it.
+
+What a task returns are the ids of what it staged. The commit names those of the tasks that Spark
+chose; whatever else was staged is removed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.errors import InvalidOption, WriteFailed
+from pipeline.sink.stage_task import CALL_TIMEOUT_S, Staged, stage_task
+from pipeline.sink.write_options import WriteOptions, parse_write
+from pipeline.sink.writer_door import WriterDoor
+
+PLANNING_TIMEOUT_S: Final = 10.0
+BATCH_ID: Final = "streaming.sql.batchId"
+QUERY_ID: Final = "sql.streaming.queryId"
+QUESTION_TIMEOUT_MS: Final = "10000"
+QUESTION_UNREACHABLE_S: Final = 0.5
+
+
+def make_writer(given: dict[str, str], schema: StructType, *, overwrite: bool) -> MessageWriter:
+    """Check everything that can be checked before a task runs, and return a writer of a batch.
+
+    Raises InvalidOption, InvalidColumn, WriteFailed.
+    """
+    options = _checked(given, schema, overwrite=overwrite, streaming=False)
+    return MessageWriter(options)
+
+
+def make_stream_writer(
+    given: dict[str, str], schema: StructType, *, overwrite: bool
+) -> MessageStreamWriter:
+    """Return a writer of a stream's batches. Raises InvalidOption, InvalidColumn, WriteFailed."""
+    options = _checked(given, schema, overwrite=overwrite, streaming=True)
+    return MessageStreamWriter(options)
+
+
+def _checked(
+    given: dict[str, str], schema: StructType, *, overwrite: bool, streaming: bool
+) -> WriteOptions:
+    if overwrite:
+        raise InvalidOption(
+            "mode",
+            "a log is appended to and never overwritten; use mode('append'), for a stream"
+            " outputMode('append') or 'update'",
+        )
+    columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    options = parse_write(given, columns, streaming=streaming)
+    # A query that is going on waits for a writer that restarts; one that begins is told soon.
+    timeout_s = options.timeout_s if streaming else min(options.timeout_s, PLANNING_TIMEOUT_S)
+    with WriterDoor(options, timeout_s=timeout_s) as writer:
+        if options.topic is not None:
+            writer.queue_count(options.topic)
+        else:
+            writer.check()
+    return options
+
+
+class MessageWriter(DataSourceArrowWriter):
+    """Writes a batch as one transaction, the user's or one of its own."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+        self.one_off = options.app_id is None
+        self.app_id = options.app_id or f"batch-{uuid.uuid4().hex}"
+        self.version = options.version or 0
+        self.run = new_run()
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Stage the rows of one task."""
+        return stage_task(
+            self.options, iterator, self.app_id, self.version, run=self.run, one_off=self.one_off
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Store what the tasks staged, once."""
+        staged = _of(messages)
+        if self.one_off and not any(each.attempts for each in staged):
+            return
+        _commit(self.options, self.app_id, self.version, staged, one_off=self.one_off)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        """Remove what the tasks staged, also those that failed, and nothing of another run."""
+        _abort(self.options, self.run)
+
+
+class MessageStreamWriter(DataSourceStreamArrowWriter):
+    """Writes each batch of a stream as a transaction: the query's or the user's id, its number."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+        self.run = new_run()
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Stage the rows of one task."""
+        context = TaskContext.get()
+        assert context is not None
+        app_id = self.options.app_id or context.getLocalProperty(QUERY_ID)
+        version = context.getLocalProperty(BATCH_ID)
+        if not app_id or version is None:
+            raise WriteFailed("Spark does not say which query and batch this is; give 'txnAppId'")
+        return stage_task(self.options, iterator, app_id, int(version), run=self.run)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Store what the tasks staged, once, however often the batch is run and committed."""
+        staged = _of(messages)
+        if staged:
+            _commit(self.options, staged[0].app_id, batchId, staged)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Remove what the tasks staged, and nothing of a later run of the batch.
+
+        Spark calls another writer than the tasks had: their run is known if one of them ended. What
+        stays otherwise goes when the batch is committed.
+        """
+        staged = [attempt for each in _of(messages) for attempt in each.attempts]
+        for run in {attempt.split("-")[2] for attempt in staged}:
+            _abort(self.options, run)
+
+
+def new_run() -> str:
+    """Return what the attempts of one write, and of no other, have in their ids."""
+    return uuid.uuid4().hex[:12]
+
+
+def _of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [message for message in messages if isinstance(message, Staged)]
+
+
+def _commit(
+    options: WriteOptions,
+    app_id: str,
+    version: int,
+    staged: Sequence[Staged],
+    *,
+    one_off: bool = False,
+) -> None:
+    from penstock.errors import PenstockError
+
+    attempts = [attempt for each in staged for attempt in each.attempts]
+    with WriterDoor(options) as writer:
+        try:
+            writer.client.transaction(app_id, version, one_off=one_off).commit(
+                attempts, timeout_s=max(options.timeout_s, CALL_TIMEOUT_S)
+            )
+        except PenstockError as error:
+            raise writer.failed(error) from error
+
+
+def _abort(options: WriteOptions, run: str) -> None:
+    """Remove a run's stages as far as can be done: what stays is removed by the writer in time."""
+    with WriterDoor(options) as writer, suppress(Exception):
+        for app in writer.client.transactions(timeout_s=5):
+            for each in app.open:
+                attempts = [x.attempt for x in each.stages if x.attempt.split("-")[2:3] == [run]]
+                if attempts and not each.decided:
+                    transaction = writer.client.transaction(app.app_id, each.version)
+                    transaction.abort(attempts, timeout_s=5)
+
+
+def is_committed(endpoint: str, app_id: str, version: int) -> bool:
+    """Tell whether a transaction, or a later one of its application, is stored. Raises WriteFailed."""
+    from penstock.errors import PenstockError
+
+    with _asked(endpoint) as writer:
+        try:
+            return any(
+                each.app_id == app_id and each.last_version >= version
+                for each in writer.client.transactions()
+            )
+        except PenstockError as error:
+            raise writer.failed(error) from error
+
+
+def queue_count_of(endpoint: str, topic: str) -> int:
+    """Return how many queues of a topic can be written. Raises WriteFailed."""
+    with _asked(endpoint) as writer:
+        return writer.queue_count(topic)
+
+
+def _asked(endpoint: str) -> WriterDoor:
+    given = {"endpoint": endpoint, "topic": "any", "endpointTimeoutMs": QUESTION_TIMEOUT_MS}
+    options = parse_write(given, [("value", "binary")], streaming=False)
+    return WriterDoor(options, unreachable_s=QUESTION_UNREACHABLE_S)

@@ -1,0 +1,1 @@
+"""The Spark data source: options checked, reads planned, batches decoded in tasks."""

@@ -1,0 +1,372 @@
+"""Rows of a scan as Arrow arrays: at most one kernel call a column, none a record.
+
+Two things are done one by one, and only where they occur: compressed bodies are decompressed, and
+each distinct host becomes text once a batch. Broken UTF-8 and names that come twice in one record are
+rare too, and take slower kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.files.store_files import ByteArray
+from pipeline.source.schemas import CORRUPT
+from storage.format.compression import decompress
+from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
+from storage.format.properties import RESERVED, TAGS, decode_properties
+from storage.format.record_layout import (
+    BORN_HOST_POSITION,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_COMPRESSED,
+    SYS_FLAG_STORE_HOST_V6,
+)
+from storage.kernels.arrow import columnar, gather
+from storage.kernels.columns import (
+    BODY_LENGTH,
+    BODY_POSITION,
+    COMMIT_OFFSET,
+    FEATURES,
+    HAS_KEYS,
+    HAS_UNIQ_KEY,
+    KEYS_LENGTH,
+    KEYS_POSITION,
+    POSITION,
+    PROPERTIES_LENGTH,
+    PROPERTIES_POSITION,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG,
+    TOPIC_LENGTH,
+    TOPIC_POSITION,
+    UNIQ_KEY_LENGTH,
+    UNIQ_KEY_POSITION,
+)
+
+HOSTS_MAX: Final = 256
+LOG_APPEND_TIME: Final = 1  # Kafka's timestampType for a time that the store gave
+TAGS_NAME: Final = np.frombuffer(TAGS.encode(), np.uint8)
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+PROPERTIES_TYPE: Final = pa.map_(pa.string(), pa.string())
+PAIR_FIELDS: Final = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+REPLACEMENT: Final = "\ufffd"  # where bytes were no UTF-8
+UNKNOWN: Final = -1  # Arrow counts the nulls when it has to
+RESERVED_NAMES: Final = pa.array(sorted(RESERVED), pa.string())
+
+Rows = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
+Array = Any  # pyarrow ships no types
+
+
+class Batch:
+    """Records of one array, some of the rows of a scan; each column is made when it is asked for."""
+
+    def __init__(self, data: ByteArray, rows: Rows, *, decompress_bodies: bool) -> None:
+        self.data = data
+        self.rows = rows
+        self.decompress_bodies = decompress_bodies
+        self.broken: dict[int, str] = {}  # rows whose body does not decompress, and why
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str) -> Array:
+        """Return one column by the name it has in the schema."""
+        if name == CORRUPT:
+            return self._reasons()
+        return COLUMNS[name](self)
+
+    def _longs(self, column: int) -> Longs:
+        return np.ascontiguousarray(self.rows[:, column])
+
+    @cached_property
+    def _numbers(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        ints = np.empty((gather.INT_COUNT, len(self.rows)), np.int32)
+        longs = np.empty((gather.LONG_COUNT, len(self.rows)), np.int64)
+        _whole(gather.read_numbers(self.data, self.rows, ints, longs))
+        return ints, longs
+
+    def int_column(self, number: int) -> Array:
+        """Return one of the 32-bit numbers, by its INT_* name in ``storage.kernels.arrow.gather``."""
+        return _numeric(self._numbers[0][number], pa.int32())
+
+    def long_column(self, number: int, kind: Any = None) -> Array:
+        """Return one of the 64-bit numbers, by its LONG_* name in ``storage.kernels.arrow.gather``."""
+        return _numeric(self._numbers[1][number], kind or pa.int64())
+
+    def _bytes(self, positions: Longs, lengths: Longs, kind: Any) -> Array:
+        offsets = np.empty(len(positions) + 1, np.int32)
+        out = np.empty(int(lengths.sum()), np.uint8)
+        _whole(columnar.gather_bytes(self.data, positions, lengths, offsets, out))
+        return _binary(offsets, out, kind)
+
+    def _column(self, position: int, length: int, kind: Any, feature: int = 0) -> Array:
+        """Return what two columns of the rows name; None if it is text and not UTF-8."""
+        count = len(self.rows)
+        offsets = np.empty(count + 1, np.int32)
+        present = np.zeros((count + 7) // 8 if feature else 0, np.uint8)
+        out = np.empty(int(self.rows[:, length].sum()), np.uint8)
+        written = gather.gather_column(
+            self.data, self.rows, position, length, feature, int(kind == pa.string()),
+            offsets, present, out,
+        )  # fmt: skip
+        if written == gather.OTHER:
+            return None
+        return _binary(offsets, out[: _whole(written)], kind, present if feature else None)
+
+    def _text(
+        self, positions: Longs, lengths: Longs, absent: npt.NDArray[np.bool_] | None
+    ) -> Array:
+        positions, lengths = np.ascontiguousarray(positions), np.ascontiguousarray(lengths)
+        size = int(_whole(columnar.text_size(self.data, positions, lengths)))
+        offsets = np.empty(len(positions) + 1, np.int32)
+        out = np.empty(size + 3, np.uint8)
+        _whole(columnar.gather_text(self.data, positions, lengths, offsets, out))
+        present = None if absent is None else np.packbits(~absent, bitorder="little")
+        return _binary(offsets, out, pa.string(), present)
+
+    def topic(self) -> Array:
+        return self._column(TOPIC_POSITION, TOPIC_LENGTH, pa.string())  # a scan lets ASCII by
+
+    def message_id(self) -> Array:
+        """The client's unique id; without one, the offset message id, as a consumer has it."""
+        unique = (self.rows[:, FEATURES] & HAS_UNIQ_KEY) != 0
+        ids = self._property_text(UNIQ_KEY_POSITION, UNIQ_KEY_LENGTH, HAS_UNIQ_KEY)
+        return ids if unique.all() else pc.coalesce(ids, self.offset_message_id())
+
+    def offset_message_id(self) -> Array:
+        positions, lengths = self._store_hosts()
+        offsets = np.empty(len(self.rows) + 1, np.int32)
+        out = np.empty(len(self.rows) * 56, np.uint8)
+        commit_offsets = self._longs(COMMIT_OFFSET)
+        _whole(columnar.message_ids(self.data, positions, lengths, commit_offsets, offsets, out))
+        return _binary(offsets, out, pa.string())
+
+    def _property_text(self, position: int, length: int, feature: int) -> Array:
+        made = self._column(position, length, pa.string(), feature)
+        if made is not None:
+            return made
+        absent = (self.rows[:, FEATURES] & feature) == 0
+        positions = np.where(absent, columnar.NONE, self.rows[:, position])
+        return self._text(positions, self.rows[:, length], absent)
+
+    def tags(self) -> Array:
+        """The tag; null without one."""
+        count = len(self.rows)
+        offsets = np.empty(count + 1, np.int32)
+        present = np.zeros((count + 7) // 8, np.uint8)
+        out = np.empty(int(self.rows[:, PROPERTIES_LENGTH].sum()), np.uint8)
+        written = gather.gather_tags(self.data, self.rows, TAGS_NAME, offsets, present, out)
+        if written == gather.OTHER:
+            return self._broken_tags()
+        return _binary(offsets, out[: _whole(written)], pa.string(), present)
+
+    def _broken_tags(self) -> Array:
+        positions, lengths = np.empty((2, len(self.rows)), np.int64)
+        _whole(
+            columnar.find_property(
+                self.data, self._longs(PROPERTIES_POSITION), self._longs(PROPERTIES_LENGTH),
+                TAGS_NAME, positions, lengths,
+            )
+        )  # fmt: skip
+        return self._text(positions, lengths, positions == columnar.NONE)
+
+    def keys(self) -> Array:
+        return self._property_text(KEYS_POSITION, KEYS_LENGTH, HAS_KEYS)
+
+    def body(self) -> Array:
+        stored = self._column(BODY_POSITION, BODY_LENGTH, pa.binary())
+        packed = (self.rows[:, SYS_FLAG] & SYS_FLAG_COMPRESSED) != 0
+        if not self.decompress_bodies or not packed.any():
+            return stored
+        bodies: list[bytes | None] = []
+        for row in np.flatnonzero(packed).tolist():
+            try:
+                bodies.append(decompress(stored[row].as_py(), int(self.rows[row, SYS_FLAG])))
+            except ValueError as error:
+                self.broken[row] = str(error)
+                bodies.append(None)
+        return pc.replace_with_mask(stored, pa.array(packed), pa.array(bodies, pa.binary()))
+
+    def _reasons(self) -> Array:
+        if not self.broken:
+            return pa.nulls(len(self.rows), pa.string())
+        return pa.array([self.broken.get(row) for row in range(len(self.rows))], pa.string())
+
+    def _pairs(self) -> tuple[npt.NDArray[np.int32], Array, tuple[Longs, Longs]]:
+        lengths = self._longs(PROPERTIES_LENGTH)
+        capacity = int(lengths.sum()) // 4 + len(lengths) + 1
+        pair_offsets = np.empty(len(lengths) + 1, np.int32)
+        names, name_lengths, values, value_lengths = np.empty((4, capacity), np.int64)
+        count = _whole(
+            columnar.split_properties(
+                self.data, self._longs(PROPERTIES_POSITION), lengths, pair_offsets,
+                names, name_lengths, values, value_lengths,
+            )
+        )  # fmt: skip
+        keys = self._text(names[:count], name_lengths[:count], None)
+        return pair_offsets, keys, (values[:count], value_lengths[:count])
+
+    def properties(self) -> Array:
+        """All properties; of equal names the last value."""
+        sizes = self.rows[:, PROPERTIES_LENGTH].sum()
+        capacity = int(sizes) // 4 + len(self.rows) + 2
+        pair_offsets = np.empty(len(self.rows) + 1, np.int32)
+        name_offsets, value_offsets = np.empty((2, capacity), np.int32)
+        names, values = np.empty((2, int(sizes)), np.uint8)
+        count = gather.gather_pairs(
+            self.data, self.rows, pair_offsets, name_offsets, names, value_offsets, values
+        )
+        if count == gather.OTHER:
+            return self._other_properties()
+        count = _whole(count)
+        return pa.Array.from_buffers(
+            PROPERTIES_TYPE,
+            len(self.rows),
+            [None, pa.py_buffer(pair_offsets)],
+            0,
+            0,
+            [
+                pa.StructArray.from_arrays(
+                    [
+                        _binary(name_offsets[: count + 1], names, pa.string()),
+                        _binary(value_offsets[: count + 1], values, pa.string()),
+                    ],
+                    fields=PAIR_FIELDS,
+                )
+            ],
+        )
+
+    def _other_properties(self) -> Array:
+        offsets, keys, (values, lengths) = self._pairs()
+        if pc.any(pc.match_substring(keys, REPLACEMENT)).as_py():  # names may have become the same
+            blocks = [
+                self.data[row[PROPERTIES_POSITION] :][: row[PROPERTIES_LENGTH]].tobytes()
+                for row in self.rows
+            ]
+            pairs = [list(decode_properties(block).items()) for block in blocks]
+            return pa.array(pairs, PROPERTIES_TYPE)
+        return pa.MapArray.from_arrays(pa.array(offsets), keys, self._text(values, lengths, None))
+
+    def headers(self) -> Array:
+        """The user's own properties as Kafka has headers; null without any."""
+        offsets, keys, (values, lengths) = self._pairs()
+        mine = pc.invert(pc.is_in(keys, RESERVED_NAMES))
+        kept = mine.to_numpy(zero_copy_only=False)
+        before = np.concatenate(([0], np.cumsum(kept))).astype(np.int32)
+        pairs = pa.StructArray.from_arrays(
+            [
+                keys.filter(mine),
+                self._bytes(values[kept], lengths[kept], pa.binary()),
+            ],
+            fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())],
+        )
+        bounds = before[offsets]
+        return pa.ListArray.from_arrays(
+            pa.array(bounds), pairs, mask=pa.array(bounds[1:] == bounds[:-1])
+        )
+
+    def _born_hosts(self) -> tuple[Longs, Longs]:
+        wide = (self.rows[:, SYS_FLAG] & SYS_FLAG_BORN_HOST_V6) != 0
+        lengths = np.where(wide, IPV6_HOST_SIZE, IPV4_HOST_SIZE).astype(np.int64)
+        return self._longs(POSITION) + BORN_HOST_POSITION, lengths
+
+    def _store_hosts(self) -> tuple[Longs, Longs]:
+        wide = (self.rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6) != 0
+        lengths = np.where(wide, IPV6_HOST_SIZE, IPV4_HOST_SIZE).astype(np.int64)
+        return self._longs(STORE_TIMESTAMP_POSITION) + 8, lengths
+
+    def hosts(self, positions: Longs, lengths: Longs) -> Array:
+        numbers = np.empty(len(positions), np.int32)
+        firsts = np.empty(HOSTS_MAX, np.int64)
+        distinct = int(columnar.number_hosts(self.data, positions, lengths, numbers, firsts))
+        if distinct < 0:
+            if len(positions) <= HOSTS_MAX:
+                raise ValueError("a host is not inside the array that was scanned")
+            half = len(positions) // 2
+            return pa.concat_arrays(
+                [self.hosts(positions[:half], lengths[:half]),
+                 self.hosts(positions[half:], lengths[half:])]
+            )  # fmt: skip
+        texts = [
+            _host_text(self.data[positions[row] : positions[row] + lengths[row]].tobytes())
+            for row in firsts[:distinct].tolist()
+        ]
+        if distinct == 1:
+            return pa.repeat(pa.scalar(texts[0], pa.string()), len(positions))
+        return pa.array(texts, pa.string()).take(pa.array(numbers))
+
+    def born_timestamp(self) -> Array:
+        return self.long_column(gather.LONG_BORN_TIMESTAMP, TIMESTAMP)
+
+    def store_timestamp(self) -> Array:
+        return self.long_column(gather.LONG_STORE_TIMESTAMP, TIMESTAMP)
+
+    def key(self) -> Array:
+        return self.keys().cast(pa.binary())
+
+
+COLUMNS: Final[dict[str, Callable[[Batch], Array]]] = {
+    "topic": Batch.topic,
+    "queueId": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
+    "queueOffset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
+    "physicalOffset": lambda batch: batch.long_column(gather.LONG_COMMIT_OFFSET),
+    "size": lambda batch: batch.int_column(gather.INT_SIZE),
+    "msgId": Batch.message_id,
+    "tags": Batch.tags,
+    "keys": Batch.keys,
+    "body": Batch.body,
+    "properties": Batch.properties,
+    "headers": Batch.headers,
+    "bornTimestamp": Batch.born_timestamp,
+    "storeTimestamp": Batch.store_timestamp,
+    "bornHost": lambda batch: batch.hosts(*batch._born_hosts()),
+    "storeHost": lambda batch: batch.hosts(*batch._store_hosts()),
+    "sysFlag": lambda batch: batch.int_column(gather.INT_SYS_FLAG),
+    "flag": lambda batch: batch.int_column(gather.INT_FLAG),
+    "bodyCrc": lambda batch: batch.int_column(gather.INT_BODY_CRC),
+    "reconsumeTimes": lambda batch: batch.int_column(gather.INT_RECONSUME_TIMES),
+    "preparedTransactionOffset": lambda batch: batch.long_column(gather.LONG_PREPARED_OFFSET),
+    "key": Batch.key,
+    "value": Batch.body,
+    "partition": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
+    "offset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
+    "timestamp": Batch.store_timestamp,
+    "timestampType": lambda batch: pa.array(np.full(len(batch), LOG_APPEND_TIME, np.int32)),
+}
+
+
+@lru_cache(4096)
+def _host_text(encoded: bytes) -> str:
+    return decode_host(encoded)
+
+
+def body_first(names: Sequence[str]) -> list[str]:
+    """Return the columns in an order in which the reason for a missing body is known when asked."""
+    return sorted(names, key=lambda name: name == CORRUPT)
+
+
+def _numeric(values: npt.NDArray[Any], kind: Any) -> Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], 0)
+
+
+def _whole(result: int) -> int:
+    if result < 0:
+        raise ValueError("a range of the scan is not inside the array that was scanned")
+    return result
+
+
+def _binary(
+    offsets: npt.NDArray[np.int32],
+    values: ByteArray,
+    kind: Any,
+    present: ByteArray | None = None,
+) -> Array:
+    validity = None if present is None else pa.py_buffer(present)
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(values[: int(offsets[-1])])]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers, 0 if present is None else UNKNOWN)

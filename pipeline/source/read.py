@@ -1,0 +1,302 @@
+"""What a task does: read pieces of a plan and yield Arrow batches of the wanted columns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import DamagedRecord, DataLost
+from pipeline.files.places import ByteArray, map_file
+from pipeline.files.store_files import StoreFiles
+from pipeline.files.walk import ROWS_MAX, Hole, Rows, rows_of, walk
+from pipeline.source.columns import Columns
+from pipeline.source.decode import Batch, body_first
+from pipeline.source.options import ReadOptions
+from pipeline.source.plan import LogPiece, Piece, QueuePiece, RemotePiece, Target, open_queue
+from pipeline.source.remote_plan import open_endpoint
+from pipeline.source.schemas import CORRUPT, STORE
+from pipeline.source.tail import Grouper, is_queued
+from storage.format.consume_entry import PREFILL_SIZE, tag_code
+from storage.kernels.arrow import columnar
+from storage.kernels.columns import (
+    CHECK_COMMIT_OFFSET,
+    COMMIT_OFFSET,
+    SIZE,
+    STOP_END,
+    SYS_FLAG,
+    TAG_CODE,
+    new_rows,
+    stop_text,
+)
+
+BATCH_BYTES: Final = 4 << 20  # of records in a batch with bodies, one at least
+RUN_BYTES: Final = 5 << 19  # of log for one batch with bodies: under the 4 MiB that Spark pools
+PACKED_BATCH_BYTES: Final = 1 << 20  # of batches with compressed bodies, which grow
+UNITS_MAX: Final = ROWS_MAX
+LOG: Final = logging.getLogger(__name__)
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """Where something is damaged, as far as it is known, and why."""
+
+    reason: str
+    commit_offset: int
+    size: int
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+
+
+class Reader:
+    """Reads pieces of one read."""
+
+    def __init__(self, options: ReadOptions, columns: Columns) -> None:
+        self.options = options
+        self.columns = columns
+        self._checks = columns.checks(options) | CHECK_COMMIT_OFFSET
+        self._tags = np.array(sorted(tag_code(tag) for tag in options.tags), np.int64)
+        self._grouper = Grouper()
+
+    def read(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+        """Yield the batches of the pieces, one piece after the other."""
+        for piece in pieces:
+            try:
+                if isinstance(piece, LogPiece):
+                    yield from self._log(piece)
+                elif isinstance(piece, QueuePiece):
+                    yield from self._queue(piece)
+                else:
+                    yield from self._remote(piece)
+            except FileNotFoundError as error:
+                self._lost(piece, str(error.filename))
+
+    def _lost(self, piece: Piece, path: str) -> None:
+        self._lose(f"{path} was removed from store {piece.store} after the read was planned")
+
+    def _lose(self, problem: str) -> None:
+        if self.options.fail_on_data_loss:
+            raise DataLost(f"{problem}; set failOnDataLoss=false to go on without it")
+        LOG.warning("%s; going on without it", problem)
+
+    def _log(self, piece: LogPiece) -> Iterator[Any]:
+        start = piece.file_start
+        data = map_file(piece.path, piece.begin - start, piece.end - start)
+        run_bytes = RUN_BYTES if self.columns.bodies else None
+        for step in walk(
+            data, start, piece.begin, piece.end, checks=self._checks, run_bytes=run_bytes
+        ):
+            if isinstance(step, Hole):
+                yield from self._damage(piece.store, list(self._queues_of_hole(piece, step)))
+                continue
+            rows = step.rows
+            if piece.targets is not None:
+                rows = rows[self._of_targets(data, rows, piece.targets)]
+            yield from self._batches(piece.store, data, rows)
+
+    def _of_targets(self, data: ByteArray, rows: Rows, targets: Sequence[Target]) -> Bools:
+        ranges: dict[tuple[str, int], list[Target]] = {}
+        for target in targets:
+            ranges.setdefault((target.topic, target.queue_id), []).append(target)
+        keys = self._grouper.group(data, rows)
+        lows, highs = np.zeros((2, len(keys)), np.int64)
+        for group, key in enumerate(keys):
+            if key in ranges:
+                lows[group] = min(target.begin for target in ranges[key])
+                highs[group] = max(target.end for target in ranges[key])
+        group_of = self._grouper.group_of[: len(rows)]
+        offsets = rows[:, COMMIT_OFFSET]
+        kept: Bools = (offsets >= lows[group_of]) & (offsets < highs[group_of]) & is_queued(rows)
+        return kept
+
+    def _queues_of_hole(self, piece: LogPiece, hole: Hole) -> Iterator[Damaged]:
+        """A hole as one row; of chosen queues, one for each unit that points into it."""
+        if piece.targets is None:
+            yield Damaged(hole.reason, hole.begin, hole.end - hole.begin)
+            return
+        for target in piece.targets:
+            queue = open_queue(piece, target.topic, target.queue_id)
+            at = queue.find_commit_offset(max(hole.begin, target.begin))
+            while at < queue.end:
+                offset, size, _ = queue.unit(at)
+                if offset >= min(hole.end, target.end):
+                    break
+                yield Damaged(hole.reason, offset, size, target.topic, target.queue_id, at)
+                at += 1
+
+    def _queue(self, piece: QueuePiece) -> Iterator[Any]:
+        store = StoreFiles(StoreFiles.open(piece.store).root)
+        queue = open_queue(piece, piece.topic, piece.queue_id)
+        if queue.begin > piece.begin:
+            self._lost(piece, f"the log of offsets {piece.begin} to {queue.begin}")
+        rows, stops = new_rows(UNITS_MAX), np.empty(UNITS_MAX, np.int64)
+        at = max(piece.begin, queue.begin)
+        while at < piece.end:
+            units = queue.units(at, min(UNITS_MAX, piece.end - at))
+            if not len(units):
+                break
+            offsets = units["offset"].astype(np.int64)
+            sizes = units["size"].astype(np.int64)
+            numbers = at + np.arange(len(units))
+            at += len(units)
+            kept = (sizes > 0) & ~((offsets == 0) & (sizes == PREFILL_SIZE))
+            if self.options.tags:
+                codes = units["tag"].astype(np.int64)
+                hashed = (codes >= -(1 << 31)) & (codes < 1 << 31)
+                kept &= ~hashed | np.isin(codes, self._tags)
+            yield from self._units(
+                piece, store, offsets[kept], sizes[kept], numbers[kept], rows, stops
+            )
+
+    def _units(
+        self,
+        piece: QueuePiece,
+        store: StoreFiles,
+        offsets: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        numbers: npt.NDArray[np.int64],
+        rows: Rows,
+        stops: npt.NDArray[np.int64],
+    ) -> Iterator[Any]:
+        starts = np.array([file.start for file in store.log], np.int64)
+        file_of = np.searchsorted(starts, offsets, side="right") - 1
+        for number in np.unique(file_of).tolist():
+            mine = np.flatnonzero(file_of == number)
+            if number < 0:
+                self._lost(piece, f"the log before offset {starts[0] if len(starts) else 0}")
+                continue
+            file = store.log[number]
+            places = offsets[mine] - file.start
+            ends = np.minimum(places + sizes[mine], file.size)
+            data = map_file(file.path, places, ends)[: file.size]
+            columnar.scan_units(
+                data, file.start, offsets[mine], sizes[mine], self._checks, rows, stops
+            )
+            good = stops[: len(mine)] == STOP_END
+            yield from self._batches(piece.store, data, rows[: len(mine)][good])
+            yield from self._damage(
+                piece.store,
+                [
+                    Damaged(
+                        stop_text(int(stops[bad])), int(offsets[mine[bad]]), int(sizes[mine[bad]]),
+                        piece.topic, piece.queue_id, int(numbers[mine[bad]]),
+                    )
+                    for bad in np.flatnonzero(~good).tolist()
+                ],
+            )  # fmt: skip
+
+    def _remote(self, piece: RemotePiece) -> Iterator[Any]:
+        with open_endpoint(self.options, known=True) as endpoint:
+            for pulled in endpoint.pull(
+                piece.topic, piece.queue_id, piece.begin, piece.end, self.options.tags
+            ):
+                missing = pulled.end - pulled.begin - pulled.count - len(pulled.damaged)
+                if pulled.lost or (missing and not self.options.tags):
+                    self._lose(
+                        f"queue {piece.queue_id} of topic {piece.topic!r} behind {piece.store}:"
+                        f" {missing} records at offsets {pulled.begin} to {pulled.end} are not there:"
+                        f" {pulled.lost or 'they have been removed'}"
+                    )
+                for rows in rows_of(pulled.records, self._checks & ~CHECK_COMMIT_OFFSET):
+                    yield from self._batches(piece.store, pulled.records, rows)
+                yield from self._damage(
+                    piece.store,
+                    [
+                        Damaged(
+                            bad.reason, bad.commit_offset, bad.size,
+                            piece.topic, piece.queue_id, bad.queue_offset,
+                        )
+                        for bad in pulled.damaged
+                    ],
+                )  # fmt: skip
+
+    def _batches(self, store: str, data: ByteArray, rows: Rows) -> Iterator[Any]:
+        if self.options.tags and len(rows):
+            rows = rows[np.isin(rows[:, TAG_CODE], self._tags)]
+        if not len(rows):
+            return
+        limit = None
+        if self.columns.bodies:
+            packed = self.options.decompress and bool((rows[:, SYS_FLAG] & 1).any())
+            limit = PACKED_BATCH_BYTES if packed else BATCH_BYTES
+        for part in parts_of(rows, limit):
+            yield from self._batch(store, data, part)
+
+    def _batch(self, store: str, data: ByteArray, rows: Rows) -> Iterator[Any]:
+        batch = Batch(data, rows, decompress_bodies=self.options.decompress)
+        kept = None
+        if self.options.tags:
+            kept = pc.is_in(batch.tags(), pa.array(self.options.tags, pa.string()))
+        made = {
+            name: self._constant(store, len(rows)) if name == STORE else batch.column(name)
+            for name in body_first(self.columns.names)
+        }
+        if batch.broken and self.options.mode != "PERMISSIVE":
+            row, reason = next(iter(batch.broken.items()))
+            if self.options.mode == "FAILFAST":
+                raise self._failure(store, Damaged(reason, int(rows[row, COMMIT_OFFSET]), 0))
+            whole = np.ones(len(rows), np.bool_)
+            whole[list(batch.broken)] = False
+            kept = pa.array(whole) if kept is None else pc.and_(kept, pa.array(whole))
+        if not self.columns.names:
+            made = {}
+        arrays = [made[name] for name in self.columns.names]
+        result = pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
+        yield result if kept is None else result.filter(kept)
+
+    @staticmethod
+    def _constant(text: str, count: int) -> Any:
+        return pa.repeat(pa.scalar(text, pa.string()), count)
+
+    @staticmethod
+    def _failure(store: str, damaged: Damaged) -> DamagedRecord:
+        return DamagedRecord(
+            f"store {store}: damaged at commit offset {damaged.commit_offset}: {damaged.reason};"
+            " mode PERMISSIVE gives such records as nulls, DROPMALFORMED leaves them out"
+        )
+
+    def _damage(self, store: str, found: list[Damaged]) -> Iterator[Any]:
+        if not found or self.options.mode == "DROPMALFORMED":
+            return
+        if self.options.mode == "FAILFAST":
+            raise self._failure(store, found[0])
+        known: dict[str, list[Any]] = {
+            "topic": [damaged.topic for damaged in found],
+            "queueId": [damaged.queue_id for damaged in found],
+            "partition": [damaged.queue_id for damaged in found],
+            "queueOffset": [damaged.queue_offset for damaged in found],
+            "offset": [damaged.queue_offset for damaged in found],
+            "physicalOffset": [damaged.commit_offset for damaged in found],
+            "size": [min(damaged.size, (1 << 31) - 1) for damaged in found],
+            CORRUPT: [damaged.reason for damaged in found],
+            STORE: [store] * len(found),
+        }
+        arrays = [
+            pa.array(known[field.name], field.type)
+            if field.name in known
+            else pa.nulls(len(found), field.type)
+            for field in self.columns.schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
+
+
+def parts_of(rows: Rows, limit: int | None) -> Iterator[Rows]:
+    """Cut rows so that the records of a part take at most ``limit`` bytes, one at least."""
+    if limit is None:
+        yield rows
+        return
+    ends = np.cumsum(rows[:, SIZE])
+    begin, before = 0, 0
+    while begin < len(rows):
+        end = max(begin + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        yield rows[begin:end]
+        begin, before = end, int(ends[end - 1])

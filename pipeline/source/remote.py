@@ -1,0 +1,322 @@
+"""A reader service as a read sees it: which queues there are, and the records of ranges of them.
+
+Reading is done from offset to offset, so a call that broke off is made again from where it was: what
+came is kept, what did not come is asked for. Nothing is imported or connected before the first call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from pipeline.errors import PipelineError, ReaderUnavailable
+from pipeline.files.places import ByteArray
+from storage.clock import SystemClock
+
+FIRST_PATIENCE_S: Final = 3.0  # with an endpoint that has never answered: it may be a wrong one
+CALL_TIMEOUT_S: Final = 30.0
+STREAM_TIMEOUT_S: Final = 120.0
+PASSING: Final = frozenset(
+    ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED")  # by one that stops
+)
+ANSWER_BYTES: Final = 4 << 20
+
+
+class RemoteQueue(NamedTuple):
+    """One queue: offsets ``[begin, end)``, where their records lie in the log, about how many bytes."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+    commit_begin: int | None
+    commit_end: int | None
+    approximate_bytes: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a reader has. ``store_id`` is empty for a store that no writer of ours has named."""
+
+    queues: tuple[RemoteQueue, ...]
+    topics: frozenset[str]
+    store_id: str
+    bounds: tuple[int, int]
+
+
+class RemoteDamage(NamedTuple):
+    """A record that the reader found damaged."""
+
+    queue_offset: int
+    commit_offset: int
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Queue offsets ``[begin, end)``: whole records back to back, and those that are damaged.
+
+    ``lost`` says why there may be fewer than that, empty where there are not.
+    """
+
+    begin: int
+    end: int
+    records: ByteArray
+    count: int
+    damaged: tuple[RemoteDamage, ...] = ()
+    lost: str = ""
+
+
+NO_RECORDS: Final[ByteArray] = np.empty(0, np.uint8)
+
+
+class Endpoint:
+    """A reader service at ``host:port``; safe to make in one process and use in another.
+
+    ``patience_s`` bounds how long a reader that has gone is waited for, ``FIRST_PATIENCE_S`` if it has
+    never answered and is not ``known`` to exist. Methods raise ReaderUnavailable after that.
+    """
+
+    def __init__(self, address: str, patience_s: float, *, known: bool = False) -> None:
+        self.address = address
+        self._patience_s = patience_s
+        self._known = known
+        self._clock = SystemClock()
+        self._channel: Any = None
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    # ---- questions
+
+    def list_queues(self, topics: Sequence[str] = ()) -> Listing:
+        """Return every queue, or those of some topics, with everything acknowledged so far."""
+        from penstock import wire
+        from penstock.v1 import reader_pb2
+
+        request = reader_pb2.ListQueuesRequest(topics=topics, estimate_bytes=True)
+        answer = self._ask(wire.LIST_QUEUES, request)
+        return Listing(
+            tuple(
+                RemoteQueue(
+                    queue.topic,
+                    queue.queue_id,
+                    queue.min_offset,
+                    queue.max_offset,
+                    queue.min_commit_offset if queue.HasField("min_commit_offset") else None,
+                    queue.end_commit_offset if queue.HasField("end_commit_offset") else None,
+                    queue.approximate_bytes,
+                )
+                for queue in answer.queues
+            ),
+            frozenset(answer.topics),
+            answer.store_id,
+            (answer.min_commit_offset, answer.visible_offset),
+        )
+
+    def bounds(self) -> tuple[int, int]:
+        """Return from which to which commit offset the reader serves: the cheapest of questions."""
+        from penstock import wire
+        from penstock.v1 import reader_pb2
+
+        status = self._ask(wire.READER_STATUS, reader_pb2.GetReaderStatusRequest())
+        return status.min_commit_offset, status.visible_offset
+
+    def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int | None:
+        """Return the first queue offset stored at or after a time, None if all are older."""
+        from penstock import wire
+        from penstock.v1 import reader_pb2
+
+        request = reader_pb2.QueryOffsetRequest(
+            topic=topic,
+            queue_id=queue_id,
+            position=reader_pb2.TIME_LOWER,
+            timestamp_ms=timestamp_ms,
+        )
+        answer = self._ask(wire.QUERY_OFFSET, request)
+        return answer.queue_offset if answer.queue_offset < answer.max_offset else None
+
+    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return when a record was stored, in Unix milliseconds; 0 if it cannot be read."""
+        from penstock import wire
+        from penstock.v1 import reader_pb2
+
+        request = reader_pb2.PullRequest(
+            topic=topic, queue_id=queue_id, queue_offset=queue_offset, max_messages=1, decode=True
+        )
+        decoded = self._ask(wire.PULL, request).front.decoded
+        return decoded[0].store_timestamp_ms if decoded else 0
+
+    # ---- records
+
+    def pull(
+        self, topic: str, queue_id: int, begin: int, end: int, tags: Sequence[str] = ()
+    ) -> Iterator[Pulled]:
+        """Yield queue offsets ``[begin, end)``, each once, in order, whatever happens on the way.
+
+        Of what the reader does not have, or has no more, a ``Pulled`` without records is told.
+        """
+        from penstock import wire
+        from penstock.v1 import reader_pb2
+
+        at, failures = begin, _Failures(self)
+        while at < end:
+            request = reader_pb2.PullStreamRequest(
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=at,
+                end_offset=end,
+                max_bytes=ANSWER_BYTES,
+                tag_expression=" || ".join(tags),
+            )
+            call = self._method(wire.PULL_STREAM)(request, timeout=STREAM_TIMEOUT_S)
+            try:
+                for answer in call:
+                    pulled = _pulled(at, end, answer)
+                    if pulled is None:
+                        break
+                    failures.clear()
+                    yield pulled
+                    at = pulled.end
+            except self._rpc_error as error:
+                if _code(error) == "NOT_FOUND":
+                    yield Pulled(at, end, NO_RECORDS, 0, lost="the topic has been deleted")
+                    return
+                failures.add(error)
+                continue
+            finally:
+                call.cancel()
+            if at < end and not failures.add(None):
+                lost = f"the queue ends before offset {end}"
+                yield Pulled(at, end, NO_RECORDS, 0, lost=lost)
+                return
+
+    # ---- calls
+
+    @property
+    def _rpc_error(self) -> type[Exception]:
+        import grpc
+
+        return grpc.RpcError
+
+    def _method(self, method: Any) -> Callable[..., Any]:
+        import grpc
+
+        from penstock.channel import CHANNEL_OPTIONS
+
+        if self._channel is None:
+            self._channel = grpc.insecure_channel(self.address, CHANNEL_OPTIONS)
+        call: Callable[..., Any] = method.on(self._channel)
+        return call
+
+    def _ask(self, method: Any, request: Any) -> Any:
+        failures = _Failures(self)
+        while True:
+            try:
+                answer = self._method(method)(request, timeout=CALL_TIMEOUT_S)
+            except self._rpc_error as error:
+                failures.add(error)
+                continue
+            self._known = True
+            return answer
+
+    @property
+    def patience_s(self) -> float:
+        """How long a reader that does not answer is waited for."""
+        return self._patience_s if self._known else min(FIRST_PATIENCE_S, self._patience_s)
+
+
+def _code(error: Any) -> str:
+    return str(error.code().name)
+
+
+class _Failures:
+    """Failures in a row: pauses that grow, until patience ends."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        from penstock.retry import RetryPolicy
+
+        self._endpoint = endpoint
+        self._policy = RetryPolicy(first_delay_ms=50, delay_ms_max=1_000)
+        self._clock = SystemClock()
+        self.clear()
+
+    def clear(self) -> None:
+        """There was progress."""
+        self._count = 0
+        self._since: float | None = None
+
+    def add(self, error: Any) -> bool:
+        """Wait, and tell whether to try again; a failure that stays raises PipelineError.
+
+        ``error`` is None where the reader answered, and may have more to say a little later.
+        """
+        address, now = self._endpoint.address, self._clock.monotonic()
+        problem = "" if error is None else f"{_code(error)}: {error.details()}"
+        if error is not None and _code(error) not in PASSING:
+            if _code(error) == "UNIMPLEMENTED":
+                raise ReaderUnavailable(
+                    f"option 'endpoint': what serves on {address} is no reader service, or an older"
+                    f" one ({error.details()})"
+                ) from None
+            raise PipelineError(f"the reader service at {address} refused a read: {problem}")
+        self._since = now if self._since is None else self._since
+        left = self._since + self._endpoint.patience_s - now
+        if left <= 0:
+            if error is None:
+                return False
+            raise ReaderUnavailable(
+                f"option 'endpoint': no reader service answers at {address} ({problem}); is it"
+                " running, and is this its address?"
+            ) from None
+        time.sleep(min(left, self._policy.backoff_ms(self._count) / 1e3))
+        self._count += 1
+        return True
+
+
+def _removed() -> tuple[int, ...]:
+    from penstock.v1 import reader_pb2
+
+    return (
+        reader_pb2.MESSAGE_WAS_REMOVING,
+        reader_pb2.OFFSET_FOUND_NULL,
+        reader_pb2.OFFSET_TOO_SMALL,
+    )
+
+
+def _pulled(at: int, end: int, answer: Any) -> Pulled | None:
+    """Return what one answer of a stream gives from offset ``at`` on, None if nothing."""
+    from penstock.v1 import reader_pb2
+
+    front = answer.front
+    upto = min(front.next_offset, end)
+    if upto <= at:
+        return None
+    if front.status in _removed():
+        return Pulled(at, upto, NO_RECORDS, 0, lost="their records have been removed")
+    if front.status not in (reader_pb2.FOUND, reader_pb2.NO_MATCHED_MESSAGE):
+        return None
+    return Pulled(
+        at,
+        upto,
+        np.frombuffer(answer.records, np.uint8),
+        front.record_count,
+        tuple(
+            RemoteDamage(each.queue_offset, each.commit_offset, each.size, each.reason)
+            for each in front.damaged
+        ),
+    )

@@ -1,0 +1,88 @@
+"""What a stream asks of a store, wherever it is: how far each lane goes, and pieces to read.
+
+A lane is what a stream keeps one offset for: a queue, counted in queue offsets, or the whole log,
+counted in commit offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from pipeline.source.plan import Piece
+
+Lane = tuple[str, int]
+WHOLE_LOG: Final[Lane] = ("", -1)
+
+
+def lane_text(lane: Lane) -> str:
+    """Name a lane in a message."""
+    return "the log" if lane == WHOLE_LOG else f"queue {lane[1]} of topic {lane[0]!r}"
+
+
+class Span(NamedTuple):
+    """Offsets ``[begin, end)`` of a lane."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Look:
+    """A store at one moment. ``store_id`` is None for a store that no writer of ours has named."""
+
+    store_id: str | None
+    spans: Mapping[Lane, Span]
+
+
+class LogView(Protocol):
+    """One store as a stream sees it, in the driver; one thread at a time.
+
+    Every offset that a method takes lies within the last look. Methods raise NotAStore when the store
+    is gone.
+    """
+
+    @property
+    def name(self) -> str:
+        """What offsets are recorded under, and messages name."""
+        ...
+
+    def look(self) -> Look:
+        """Return what can be read now: the same object, for next to nothing, while nothing changed."""
+        ...
+
+    def check_selection(self) -> None:
+        """Raise InvalidOption if a topic or queue was chosen that does not exist."""
+        ...
+
+    def offset_at_time(self, lane: Lane, timestamp_ms: int) -> int | None:
+        """Return the first offset stored at or after a time, None if all are older."""
+        ...
+
+    def stored_at(self, lane: Lane, offset: int) -> int:
+        """Return when the record at an offset was stored, in Unix milliseconds, about."""
+        ...
+
+    def bytes_of(self, lane: Lane, span: Span) -> int:
+        """Estimate the bytes of the records of a span."""
+        ...
+
+    def after_records(self, lane: Lane, span: Span, count: int) -> int:
+        """Return the offset behind the first ``count`` records of a span, or its end."""
+        ...
+
+    def after_bytes(self, lane: Lane, span: Span, size: int) -> tuple[int, int]:
+        """Return the offset behind the first records that fit into ``size`` bytes, and what they take.
+
+        May be none; one that begins within the size may count as fitting.
+        """
+        ...
+
+    def pieces(self, spans: Mapping[Lane, Span], piece_bytes: int) -> Iterator[Piece]:
+        """Cut spans into pieces of about ``piece_bytes`` for tasks."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files."""
+        ...

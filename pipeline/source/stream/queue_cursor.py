@@ -1,0 +1,103 @@
+"""Queues looked at again and again: new directories, and units added to those known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipeline.files.queue_files import QueueFiles, Unit
+from pipeline.files.store_files import QUEUE_DIRECTORY, list_files
+from pipeline.source.plan import QueueKey
+from storage.clock import SystemClock
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+
+QUIET_NS: Final = 1_000_000_000  # a directory that changed so lately may change unseen
+MS: Final = 1_000_000
+
+
+class QueueDirectories:
+    """Directories of the queues whose topic is wanted, listed again only where one changed."""
+
+    def __init__(self, root: Path, wants: Callable[[str], bool]) -> None:
+        self._root = root / QUEUE_DIRECTORY
+        self._wants = wants
+        self._listed: dict[Path, tuple[int, list[str]]] = {}
+        self._clock = SystemClock()
+
+    def find(self) -> dict[QueueKey, Path]:
+        """Return the directory of each queue, sorted."""
+        return {
+            (topic, int(queue_id)): self._root / topic / queue_id
+            for topic in sorted(filter(self._wants, self._names(self._root)))
+            for queue_id in sorted(self._names(self._root / topic), key=_number)
+            if queue_id.isdigit()
+        }
+
+    def _names(self, directory: Path) -> list[str]:
+        try:
+            changed = os.stat(directory).st_mtime_ns  # noqa: PTH116
+            if directory in self._listed and self._listed[directory][0] == changed:
+                return self._listed[directory][1]
+            names = [entry.name for entry in os.scandir(directory) if entry.is_dir()]
+        except FileNotFoundError:
+            return []
+        quiet = self._clock.now_ms() * MS - changed > QUIET_NS
+        self._listed[directory] = (changed if quiet else -1, names)
+        return names
+
+
+def _number(name: str) -> int:
+    return int(name) if name.isdigit() else -1
+
+
+@dataclass(frozen=True)
+class QueueCursor:
+    """Where the readable units of a queue lie, and how to find those that come."""
+
+    directory: Path
+    files: QueueFiles
+
+    @classmethod
+    def open(cls, directory: Path, min_offset: int, end_offset: int) -> QueueCursor:
+        """Look for both ends."""
+        return cls(directory, QueueFiles.open(directory, min_offset, end_offset))
+
+    def grown(self, min_offset: int, end_offset: int) -> QueueCursor:
+        """Look for units added since, which point below ``end_offset``; ``begin`` stays."""
+        found = self.files
+        if found.begin == found.end:
+            return QueueCursor.open(self.directory, min_offset, end_offset)
+        while True:
+            found = QueueFiles(found.files, found.begin, _end(found, end_offset))
+            if found.end < found.files[-1].end // UNIT_SIZE:
+                break
+            listed = tuple(list_files(self.directory))
+            if listed == found.files:
+                break
+            found = QueueFiles(listed, found.begin, found.end)
+        return self if found == self.files else QueueCursor(self.directory, found)
+
+
+def _end(queue: QueueFiles, end_offset: int) -> int:
+    """Return the first offset from the end on that has no readable unit: steps that double, then halves."""
+
+    def is_readable(unit: Unit) -> bool:
+        offset, size, _ = unit
+        if offset == 0 and size == PREFILL_SIZE:
+            return True
+        return size > 0 and 0 <= offset <= end_offset - size
+
+    low, limit, step = queue.end, queue.files[-1].end // UNIT_SIZE, 1
+    while low < limit and is_readable(queue.unit(min(low + step, limit) - 1)):
+        low, step = min(low + step, limit), 2 * step
+    high = min(low + step, limit)
+    while low < high:
+        middle = (low + high) // 2
+        if is_readable(queue.unit(middle)):
+            low = middle + 1
+        else:
+            high = middle
+    return low

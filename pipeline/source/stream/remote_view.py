@@ -1,0 +1,104 @@
+"""The store behind a reader service as a stream sees it. An idle look is one small question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pipeline.source.options import ReadOptions
+from pipeline.source.plan import Piece
+from pipeline.source.remote import Listing, RemoteQueue
+from pipeline.source.remote_plan import by_key, mean_size, open_endpoint, pieces_of
+from pipeline.source.selecting import check_topics, wants
+from pipeline.source.stream.log_view import Lane, Look, Span
+from storage.clock import SystemClock
+
+SETTLE_S: Final = 0.05
+
+
+class RemoteView:
+    """A LogView of a reader service; without a selection, of all of its queues."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._endpoint = open_endpoint(options)
+        self._selection = options.selection
+        self._patience_s = options.endpoint_timeout_ms / 1e3
+        self._clock = SystemClock()
+        self._listing: Listing | None = None
+        self._look: Look | None = None
+        self._queues: dict[Lane, RemoteQueue] = {}
+
+    @property
+    def name(self) -> str:
+        """The address; the store's id tells it from others that come to serve there."""
+        return self._endpoint.address
+
+    def look(self) -> Look:
+        """Return what can be read now. Raises ReaderUnavailable."""
+        listing = self._listing
+        # Only a writer of ours says how far its store goes; the queues of any other are looked at.
+        if listing is not None and listing.store_id and self._endpoint.bounds() == listing.bounds:
+            assert self._look is not None
+            return self._look
+        self._listing, self._queues = self._settled()
+        spans = {lane: Span(queue.begin, queue.end) for lane, queue in self._queues.items()}
+        look = Look(self._listing.store_id or None, spans)
+        if look != self._look:
+            self._look = look
+        return self._look
+
+    def _settled(self) -> tuple[Listing, dict[Lane, RemoteQueue]]:
+        """Ask until no queue ends before it did: a writer that starts shows less for a moment."""
+        until = self._clock.monotonic() + self._patience_s
+        while True:
+            listing = self._endpoint.list_queues(self._selection.topics)
+            queues = {
+                lane: queue
+                for lane, queue in by_key(listing).items()
+                if wants(self._selection, *lane)
+            }
+            is_less = any(
+                queue.end < self._queues[lane].end
+                for lane, queue in queues.items()
+                if lane in self._queues
+            )
+            if not is_less or self._clock.monotonic() > until:
+                return listing, queues
+            time.sleep(SETTLE_S)
+
+    def check_selection(self) -> None:
+        """Raise InvalidOption for a topic that the reader does not know."""
+        assert self._listing is not None
+        check_topics(self._selection, self._listing.topics, self.name)
+
+    def offset_at_time(self, lane: Lane, timestamp_ms: int) -> int | None:
+        """Return the first offset stored at or after a time."""
+        return self._endpoint.offset_at_time(*lane, timestamp_ms)
+
+    def stored_at(self, lane: Lane, offset: int) -> int:
+        """Return when the record at an offset was stored, 0 if that cannot be read."""
+        return self._endpoint.stored_at(*lane, offset)
+
+    def bytes_of(self, lane: Lane, span: Span) -> int:
+        """Estimate the bytes of a span by the queue's mean."""
+        return int(mean_size(self._queues[lane]) * (span.end - span.begin))
+
+    def after_records(self, lane: Lane, span: Span, count: int) -> int:  # noqa: ARG002
+        """Return the offset behind the first records."""
+        return min(span.end, span.begin + count)
+
+    def after_bytes(self, lane: Lane, span: Span, size: int) -> tuple[int, int]:
+        """Return the offset behind the first records that fit by the queue's mean."""
+        mean = mean_size(self._queues[lane])
+        count = min(span.end - span.begin, int(size / mean))
+        return span.begin + count, int(count * mean)
+
+    def pieces(self, spans: Mapping[Lane, Span], piece_bytes: int) -> Iterator[Piece]:
+        """Cut spans into pieces."""
+        for lane, span in spans.items():
+            yield from pieces_of(self.name, self._queues[lane], *span, piece_bytes)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._endpoint.close()

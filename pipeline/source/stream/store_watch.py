@@ -1,0 +1,181 @@
+"""Looking at a store again and again: cheap while nothing changes, and never past its end.
+
+A look at an idle store is two ``stat`` calls and one comparison of a mapped page. Of a store whose
+writer is ours the page says how far it may be read; the log of any other is walked on from where it
+ended before.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from pipeline.errors import NotAStore
+from pipeline.files.store_files import (
+    CHECKPOINT,
+    LOG_DIRECTORY,
+    Bounds,
+    StoreFiles,
+    map_file,
+)
+from pipeline.files.walk import ROWS_MAX, end_of_log
+from storage.format import checkpoint
+from storage.format.checkpoint import WriterSlot
+from storage.kernels.columns import (
+    CHECK_ALL,
+    STOP_BLANK,
+    STOP_END,
+    STOP_ROWS_FULL,
+    new_rows,
+)
+from storage.kernels.scan import scan_records
+
+HEAD_SIZE: Final = 8
+SETTLE_TRIES: Final = 100
+SETTLE_S: Final = 0.01
+
+
+class StoreWatch:
+    """Finds out whether a store changed, and how far it may be read now."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._map: mmap.mmap | None = None
+        self._inode: tuple[int, int] | None = None
+        self._seen: tuple[object, ...] | None = None
+        self._files: StoreFiles | None = None
+        self._foreign = False
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether no writer of ours speaks for the store; known after a poll."""
+        return self._foreign
+
+    @property
+    def store_id(self) -> str | None:
+        """What our writer named the store."""
+        slots = [WriterSlot.decode(self._page(), at) for at in checkpoint.WRITER_SLOT_POSITIONS]
+        whole = [slot for slot in slots if slot is not None]
+        return max(whole, key=lambda slot: slot.sequence).store_id.hex() if whole else None
+
+    def poll(self) -> StoreFiles:
+        """Return the store with its bounds: the same object while nothing changed.
+
+        Of a foreign store ``queued_offset`` is not looked for: it is the end. Raises NotAStore.
+        """
+        signature, files = self._signature(), self._files
+        if files is not None and signature == self._seen:
+            if not self._foreign or not any(files.read_log(files.bounds.end_offset, HEAD_SIZE)):
+                return files
+            found = self._settle()
+            if found.bounds[:2] == files.bounds[:2]:  # the third may be known better by now
+                return files
+        else:
+            found = self._settle()
+        self._files, self._seen = found, signature
+        return found
+
+    def close(self) -> None:
+        """Unmap the page."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+    def _signature(self) -> tuple[object, ...]:
+        try:
+            log_changed = os.stat(self.root / LOG_DIRECTORY).st_mtime_ns  # noqa: PTH116
+        except FileNotFoundError:
+            raise NotAStore(
+                f"{self.root}: the store has disappeared: there is no directory {LOG_DIRECTORY!r};"
+                " put it back and start the query again"
+            ) from None
+        self._open_page()
+        return log_changed, self._inode, self._page()
+
+    def _open_page(self) -> None:
+        try:
+            about = os.stat(self.root / CHECKPOINT)  # noqa: PTH116
+        except FileNotFoundError:
+            self.close()
+            self._inode = None
+            return
+        if (about.st_ino, about.st_size) == self._inode:
+            return
+        self.close()
+        self._inode = (about.st_ino, about.st_size)
+        if about.st_size >= checkpoint.PAGE_SIZE:
+            with open(self.root / CHECKPOINT, "rb") as file:  # noqa: PTH123
+                self._map = mmap.mmap(file.fileno(), checkpoint.PAGE_SIZE, prot=mmap.PROT_READ)
+
+    def _page(self) -> bytes:
+        return self._map[:] if self._map is not None else b""
+
+    def _settle(self) -> StoreFiles:
+        """Look until the end is not before the last one, or stays there.
+
+        A writer that starts, or is between two words of the page, shows less than there is for a
+        moment.
+        """
+        before = self._files.bounds if self._files is not None else None
+        for _ in range(SETTLE_TRIES):
+            files = self._look()
+            is_less = before is not None and files.bounds.end_offset < before.end_offset
+            if not is_less and not (self._foreign and self._has_writer()):
+                break
+            time.sleep(SETTLE_S)
+        return files
+
+    def _has_writer(self) -> bool:
+        """Whether the live sector is of a writer of ours in this boot that still runs."""
+        page = self._page()
+        if len(page) < checkpoint.PAGE_SIZE:
+            return False
+        live = checkpoint.WRITER_LIVE_LAYOUT.unpack_from(page, checkpoint.WRITER_LIVE_POSITION)
+        return live[0] == checkpoint.WRITER_LIVE_MAGIC and _is_running(live[5])
+
+    def _look(self) -> StoreFiles:
+        files = StoreFiles(self.root)
+        stated = files.stated_bounds()
+        self._foreign = stated is None
+        if stated is None:
+            end = self._end_of(files)
+            start = files.log[0].start if files.log else end
+            stated = Bounds(start, end, end)
+        files.__dict__["bounds"] = stated  # what the cached property would find by itself
+        return files
+
+    def _end_of(self, files: StoreFiles) -> int:
+        known = self._files.bounds.end_offset if self._files is not None else None
+        if known is None or (files.log and known < files.log[0].start):
+            return end_of_log(files)
+        return walk_on(files, known)
+
+
+def _is_running(process_id: int) -> bool:
+    return Path(f"/proc/{process_id}").exists()
+
+
+def walk_on(files: StoreFiles, end: int) -> int:
+    """Return the offset behind the intact records from ``end`` on.
+
+    At the blank of a file that has a successor it is where that begins.
+    """
+    stop = STOP_END
+    rows = new_rows(ROWS_MAX)
+    while (file := files.file_of(end)) is not None:
+        data = map_file(file.path)[: file.size]
+        position = end - file.start
+        while position < len(data):
+            _, position, stop = scan_records(
+                data, position, len(data), file.start + position, CHECK_ALL, rows
+            )
+            if stop not in (STOP_ROWS_FULL, STOP_END):
+                break
+        end = file.start + position
+        if stop != STOP_BLANK or files.file_of(file.end) is None:
+            break
+        end = file.end
+    return end

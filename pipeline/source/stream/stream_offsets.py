@@ -1,0 +1,104 @@
+"""Offsets of a stream as Spark's checkpoint keeps them.
+
+Version 1::
+
+    {"version": 1, "stores": {"/data/store": {"id": "9f...", "queues": {"orders": {"0": 120}}}}}
+    {"version": 1, "stores": {"/data/store": {"id": "9f...", "log": 81234}}}
+
+``queues`` has the next queue offset of every queue; a stream without ``subscribe`` has ``log``, the next
+commit offset. ``id`` is what the writer named the store, null for a broker's. ``from``, of the same form,
+is where those begin that an offset is the first to have: a batch that is run again starts where it
+did, whatever ``latest`` or ``earliest`` mean by then. The offset before the first has no stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pipeline.errors import WrongCheckpoint
+from pipeline.source.stream.log_view import WHOLE_LOG, Lane
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class StoreOffset:
+    """The next offset of every lane of a store, and where new lanes begin."""
+
+    store_id: str | None
+    ends: Mapping[Lane, int]
+    begins: Mapping[Lane, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StreamOffset:
+    """How far a stream has come, by the name of each store."""
+
+    stores: Mapping[str, StoreOffset] = field(default_factory=dict)
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether nothing has been decided yet."""
+        return not self.stores
+
+    def encode(self) -> dict[str, Any]:
+        """Return the form for JSON; equal offsets are equal as text, too."""
+        stores = {}
+        for name, store in sorted(self.stores.items()):
+            is_log = WHOLE_LOG in store.ends
+            stores[name] = {
+                "id": store.store_id,
+                ("log" if is_log else "queues"): _nest(store.ends),
+            }
+            if store.begins:
+                stores[name]["from"] = _nest(store.begins)
+        return {"version": VERSION, "stores": stores}
+
+    @classmethod
+    def decode(cls, document: Mapping[str, Any]) -> StreamOffset:
+        """Read the form back; raises WrongCheckpoint for any other, and for a newer version."""
+        version = document.get("version")
+        if isinstance(version, int) and version > VERSION:
+            raise WrongCheckpoint(
+                f"the checkpoint has offsets of version {version}, this Penstock knows {VERSION};"
+                " use the one that wrote it"
+            )
+        try:
+            if version != VERSION:
+                raise ValueError(f"version {version!r}")
+            return cls(
+                {
+                    str(name): StoreOffset(
+                        store["id"],
+                        _flat(store["log"] if "log" in store else store["queues"]),
+                        _flat(store.get("from", {})),
+                    )
+                    for name, store in document["stores"].items()
+                }
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WrongCheckpoint(
+                f"the checkpoint's offset is not one of this format ({error}); choose another"
+                " checkpointLocation"
+            ) from error
+
+
+def _nest(offsets: Mapping[Lane, int]) -> Any:
+    if WHOLE_LOG in offsets:
+        return offsets[WHOLE_LOG]
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, queue_id), offset in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(queue_id)] = offset
+    return nested
+
+
+def _flat(nested: Any) -> dict[Lane, int]:
+    if isinstance(nested, int):
+        return {WHOLE_LOG: nested}
+    return {
+        (str(topic), int(queue_id)): int(offset)
+        for topic, queues in nested.items()
+        for queue_id, offset in queues.items()
+    }

@@ -1,0 +1,157 @@
+"""The tables beside messages: units, index entries, the checkpoint, queues and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.files.index_files import index_entries, list_index_files, slot_count_of
+from pipeline.files.places import file_name_of, file_size, map_file
+from pipeline.files.store_files import (
+    QUEUE_DIRECTORY,
+    StoreFiles,
+    list_files,
+    units_in,
+)
+from pipeline.source.plan import StorePlan
+from pipeline.source.schemas import STORE
+from storage.format.checkpoint import BrokerFields
+from storage.format.consume_entry import UNIT_SIZE
+
+if TYPE_CHECKING:
+    from pipeline.source.columns import Columns
+
+CHUNK: Final = 100_000
+Table = dict[str, Any]
+
+
+def parts_of(store: str, table: str) -> list[Any]:
+    """Return what each task of a table reads; checks that there is a store."""
+    files = StoreFiles.open(store)
+    if table == "consumequeue":
+        return [(topic, queue_id) for topic, queue_id, _ in files.queue_directories()]
+    if table == "index":
+        return list_index_files(files)
+    return [None]
+
+
+def read_part(store: str, table: str, part: Any, columns: Columns) -> Iterator[Any]:
+    """Yield the batches of one part with the wanted columns."""
+    for made in READERS[table](StoreFiles.open(store), part):
+        yield batch_of(made, store, columns)
+
+
+def batch_of(made: Table, store: str, columns: Columns) -> Any:
+    """Return the wanted columns of a table as a batch; ``store`` is the value of that column."""
+    count = len(next(iter(made.values())))
+    made = {**made, STORE: pa.repeat(pa.scalar(store, pa.string()), count)}
+    arrays = [
+        made[field.name]
+        if isinstance(made[field.name], pa.Array)
+        else pa.array(made[field.name], field.type)
+        for field in columns.schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
+
+
+def _consume_queue(store: StoreFiles, part: Any) -> Iterator[Table]:
+    topic, queue_id = part
+    for file in list_files(store.root / QUEUE_DIRECTORY / topic / str(queue_id)):
+        units = units_in(map_file(file.path)[: file.size])
+        written = np.flatnonzero(units["size"] != 0)
+        for at in range(0, len(written), CHUNK):
+            chosen = written[at : at + CHUNK]
+            mine = units[chosen]
+            yield {
+                "topic": pa.repeat(pa.scalar(topic, pa.string()), len(mine)),
+                "queueId": np.full(len(mine), queue_id, np.int32),
+                "queueOffset": chosen + file.start // UNIT_SIZE,
+                "physicalOffset": mine["offset"].astype(np.int64),
+                "size": mine["size"].astype(np.int32),
+                "tagsCode": mine["tag"].astype(np.int64),
+            }
+
+
+def _index(store: StoreFiles, part: Any) -> Iterator[Table]:
+    header, entries = index_entries(part, slot_count_of(store, part))
+    for at in range(0, len(entries), CHUNK):
+        mine = entries[at : at + CHUNK]
+        yield {
+            "file": pa.repeat(pa.scalar(file_name_of(part), pa.string()), len(mine)),
+            "entry": np.arange(at + 1, at + 1 + len(mine), dtype=np.int32),
+            "keyHash": mine["hash"].astype(np.int32),
+            "physicalOffset": mine["offset"].astype(np.int64),
+            "timeDelta": mine["delta"].astype(np.int32),
+            "previousEntry": mine["previous"].astype(np.int32),
+            "beginTimestamp": pa.array(
+                np.full(len(mine), header.begin_timestamp_ms * 1000, np.int64),
+                pa.timestamp("us", tz="UTC"),
+            ),
+        }
+
+
+def _checkpoint(store: StoreFiles, _part: Any) -> Iterator[Table]:
+    fields = BrokerFields.decode(store.page)
+    named = {
+        "physicMsgTimestamp": (fields.physic_timestamp_ms, True),
+        "logicsMsgTimestamp": (fields.logics_timestamp_ms, True),
+        "indexMsgTimestamp": (fields.index_timestamp_ms, True),
+        "masterFlushedOffset": (fields.master_flushed_offset, False),
+        "confirmPhyOffset": (fields.confirm_offset, False),
+        "minOffset": (store.bounds.min_offset, False),
+        "readableOffset": (store.bounds.end_offset, False),
+        "queuedOffset": (store.bounds.queued_offset, False),
+    }
+    times = [value * 1000 if is_time and value else None for value, is_time in named.values()]
+    yield {
+        "field": list(named),
+        "value": [value for value, _ in named.values()],
+        "timestamp": pa.array(times, pa.timestamp("us", tz="UTC")),
+    }
+
+
+def _queues(store: StoreFiles, _part: Any) -> Iterator[Table]:
+    queues = [queue for _, queue in sorted(StorePlan(store).queues.items())]
+    filled = [queue.end > queue.begin for queue in queues]
+    yield {
+        "topic": [queue.topic for queue in queues],
+        "queueId": [queue.queue_id for queue in queues],
+        "minOffset": [queue.begin for queue in queues],
+        "maxOffset": [queue.end for queue in queues],
+        "messages": [queue.end - queue.begin for queue in queues],
+        "minPhysicalOffset": [
+            queue.place(queue.begin)[0] if some else None
+            for queue, some in zip(queues, filled, strict=True)
+        ],
+        "maxPhysicalOffset": [
+            sum(queue.place(queue.end - 1)) if some else None
+            for queue, some in zip(queues, filled, strict=True)
+        ],
+    }
+
+
+def _files(store: StoreFiles, _part: Any) -> Iterator[Table]:
+    found: list[tuple[str, str | None, int | None, int, int, str]] = [
+        ("commitlog", None, None, file.start, file_size(file.path), file.path) for file in store.log
+    ]
+    for topic, queue_id, directory in store.queue_directories():
+        found += [
+            ("consumequeue", topic, queue_id, file.start, file.size, file.path)
+            for file in list_files(directory)
+        ]
+    for path in list_index_files(store):
+        found.append(("index", None, None, int(file_name_of(path)), file_size(path), path))
+    names = ("kind", "topic", "queueId", "startOffset", "size", "path")
+    yield {name: [row[at] for row in found] for at, name in enumerate(names)}
+
+
+READERS: Final = {
+    "consumequeue": _consume_queue,
+    "index": _index,
+    "checkpoint": _checkpoint,
+    "queues": _queues,
+    "files": _files,
+}

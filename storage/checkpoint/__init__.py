@@ -1,0 +1,1 @@
+"""The checkpoint page: live positions that processes share, and durable slots that outlive them."""

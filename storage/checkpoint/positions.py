@@ -1,0 +1,360 @@
+"""The checkpoint file: how writer, indexer and readers know how far each other is.
+
+Every position has one owner and is one aligned 8-byte word, so nobody reads half of one. Live
+positions, here, say what is in the page cache and move without any sync; ``durable`` has those that
+outlive the machine, raised by their owner after its own sync of what they promise.
+
+Which live position may be trusted when: the live sectors are good while the machine has not
+rebooted since (``writer_is_current``), even after the writer died; after a reboot they may promise bytes
+that are gone, and only the durable slots count.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage.checkpoint.durable_slots import DurableSlots
+from storage.files.futex import WakeWord
+from storage.format import checkpoint as layout
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import File, FileSystem
+
+CHECKPOINT_FILE: Final = "checkpoint"
+
+_FLAG_WRITABLE: Final = 1
+_FLAG_RUNNING: Final = 1
+
+
+class Role(Enum):
+    """Who opens the file: decides which words may be stored to."""
+
+    WRITER = "writer"
+    INDEXER = "indexer"
+    READER = "reader"
+
+
+def _writer_position(name: str) -> int:
+    return layout.WRITER_LIVE_POSITION + 8 * layout.WRITER_LIVE_WORDS.index(name)
+
+
+def _indexer_position(name: str) -> int:
+    return layout.INDEXER_LIVE_POSITION + 8 * layout.INDEXER_LIVE_WORDS.index(name)
+
+
+class _Word:
+    """A live position: one native word of the page, loaded and stored whole."""
+
+    def __init__(self, position: int, owner: Role) -> None:
+        self.index = position // 8
+        self.owner = owner
+
+    def __get__(self, checkpoint: CheckpointFile, _: type[CheckpointFile]) -> int:
+        return checkpoint._words[self.index]
+
+    def __set__(self, checkpoint: CheckpointFile, value: int) -> None:
+        if checkpoint.role is not self.owner:
+            raise PermissionError(f"only the {self.owner.value} stores this position")
+        checkpoint._words[self.index] = value
+
+
+class _WriterWord(_Word):
+    def __init__(self, name: str) -> None:
+        super().__init__(_writer_position(name), Role.WRITER)
+
+
+class _IndexerWord(_Word):
+    def __init__(self, name: str) -> None:
+        super().__init__(_indexer_position(name), Role.INDEXER)
+
+
+# The writer's words that move with every append.
+_APPENDED: Final = _writer_position("appended_offset") // 8
+_COMMITTED: Final = _writer_position("committed_offset") // 8
+_CONFIRM: Final = _writer_position("confirm_offset") // 8
+
+
+def system_boot_id() -> bytes:
+    """Return the 16 bytes that change with every boot of the machine."""
+    return bytes.fromhex(
+        Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "").strip()
+    )
+
+
+class CheckpointFile:
+    """The mapped page. Loads are safe from any thread; each store has one thread at a time."""
+
+    _writer_magic = _WriterWord("magic")
+    _writer_version = _WriterWord("version")
+    _writer_boot_low = _WriterWord("boot_id_low")
+    _writer_boot_high = _WriterWord("boot_id_high")
+    _writer_session = _WriterWord("session")
+    _writer_process_id = _WriterWord("process_id")
+    _min_commit_offset = _WriterWord("min_commit_offset")
+    _appended_offset = _WriterWord("appended_offset")
+    _committed_offset = _WriterWord("committed_offset")
+    _flushed_offset = _WriterWord("flushed_offset")
+    _confirm_offset = _WriterWord("confirm_offset")
+    _dispatched_offset = _WriterWord("dispatched_offset")
+    _config_generation = _WriterWord("config_generation")
+    _writer_flags = _WriterWord("flags")
+
+    _indexer_magic = _IndexerWord("magic")
+    _indexer_version = _IndexerWord("version")
+    _indexer_boot_low = _IndexerWord("boot_id_low")
+    _indexer_boot_high = _IndexerWord("boot_id_high")
+    _indexer_session = _IndexerWord("session")
+    _indexer_process_id = _IndexerWord("process_id")
+    _indexed_offset = _IndexerWord("indexed_offset")
+    _indexer_flags = _IndexerWord("flags")
+
+    def __init__(self, file: File, role: Role, boot_id: bytes) -> None:
+        self.role = role
+        self.boot_id = boot_id
+        self._file = file
+        self._region = file.map(writable=role is not Role.READER)
+        self._page = self._region.array[: layout.PAGE_SIZE]
+        self._bytes = memoryview(self._page).cast("B")  # type: ignore[arg-type]
+        self._words = self._bytes.cast("q")
+        self._boot_low, self._boot_high = memoryview(boot_id).cast("q")
+        self.durable = DurableSlots(self._bytes, file)
+        self._writer_wake = WakeWord(self._page, _writer_position("wake_word"))
+        self._indexer_wake = WakeWord(self._page, _indexer_position("wake_word"))
+
+    @classmethod
+    def open(
+        cls, filesystem: FileSystem, path: Path, role: Role, *, boot_id: bytes | None = None
+    ) -> CheckpointFile:
+        """Map the page; the writer creates it, or lengthens a short one, durably.
+
+        Others raise FileNotFoundError until then, also for a page that is too short. ``boot_id``
+        is the system's unless given. Opening changes no byte of an existing page.
+        """
+        if role is Role.WRITER and not filesystem.exists(path):
+            file = filesystem.create(path, layout.PAGE_SIZE, allocate=True)
+        else:
+            file = filesystem.open(path, writable=role is not Role.READER)
+            if file.size < layout.PAGE_SIZE:
+                if role is not Role.WRITER:
+                    file.close()
+                    raise FileNotFoundError(f"{path} is shorter than a page: no writer ran here")
+                file.allocate(0, layout.PAGE_SIZE)
+                file.sync_all()
+        return cls(file, role, boot_id or system_boot_id())
+
+    def close(self) -> None:
+        """Close the descriptor; the map goes with the object."""
+        self._file.close()
+
+    # ---- live: the writer
+
+    @property
+    def writer_is_current(self) -> bool:
+        """Whether a writer has published in this boot, so that its live positions hold.
+
+        They hold after its death too: what it promised is in the page cache.
+        """
+        return (
+            self._writer_magic == layout.WRITER_LIVE_MAGIC
+            and self._writer_boot_low == self._boot_low
+            and self._writer_boot_high == self._boot_high
+        )
+
+    @property
+    def writer_session(self) -> int:
+        """Changes with every start of the writer."""
+        return self._writer_session
+
+    @property
+    def writer_is_writable(self) -> bool:
+        """Whether the writer accepts messages."""
+        return bool(self._writer_flags & _FLAG_WRITABLE)
+
+    @property
+    def min_commit_offset(self) -> int:
+        """Start of the oldest record."""
+        return self._min_commit_offset
+
+    @property
+    def appended_offset(self) -> int:
+        """End of what is appended, in the pool or the page cache."""
+        return self._appended_offset
+
+    @property
+    def committed_offset(self) -> int:
+        """End of what is in the page cache."""
+        return self._committed_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """End of what is durable."""
+        return self._flushed_offset
+
+    @property
+    def confirm_offset(self) -> int:
+        """End of what followers and readers may read."""
+        return self._confirm_offset
+
+    @property
+    def dispatched_offset(self) -> int:
+        """End of the records that the consume queues cover."""
+        return self._dispatched_offset
+
+    @property
+    def config_generation(self) -> int:
+        """Differs after every change of the topic table."""
+        return self._config_generation
+
+    def start_writer(
+        self,
+        *,
+        min_commit_offset: int,
+        end_offset: int,
+        dispatched_offset: int,
+        config_generation: int,
+    ) -> None:
+        """Begin a session after recovery: everything up to ``end_offset`` is durable.
+
+        Positions are in place before the session is valid, for whoever looks meanwhile.
+        """
+        self._writer_magic = 0
+        self._min_commit_offset = min_commit_offset
+        self._appended_offset = end_offset
+        self._committed_offset = end_offset
+        self._flushed_offset = end_offset
+        self._confirm_offset = end_offset
+        self._dispatched_offset = dispatched_offset
+        self._config_generation = config_generation
+        self._writer_version = layout.VERSION
+        self._writer_boot_low = self._boot_low
+        self._writer_boot_high = self._boot_high
+        self._writer_process_id = os.getpid()
+        self._writer_session = secrets.randbits(63) | 1
+        self._writer_flags = _FLAG_WRITABLE
+        self._writer_magic = layout.WRITER_LIVE_MAGIC
+        self._writer_wake.bump()
+
+    def publish_appended(self, commit_offset: int) -> None:
+        """Store the appended offset; wakes nobody."""
+        self._appended_offset = commit_offset
+
+    def publish_append(self, commit_offset: int, *, confirm: bool) -> None:
+        """Store what an append without a pool moves, the confirmed offset last; wakes nobody."""
+        if self.role is not Role.WRITER:
+            raise PermissionError("only the writer stores these positions")
+        words = self._words
+        words[_APPENDED] = words[_COMMITTED] = commit_offset
+        if confirm:
+            words[_CONFIRM] = commit_offset
+
+    def publish_committed(self, commit_offset: int) -> None:
+        """Store the committed offset; wakes nobody."""
+        self._committed_offset = commit_offset
+
+    def publish_flushed(self, commit_offset: int) -> None:
+        """Store the flushed offset; wakes nobody."""
+        self._flushed_offset = commit_offset
+
+    def publish_confirm(self, commit_offset: int, *, wake: bool = True) -> None:
+        """Let followers read up to here; call after the bytes are in the file.
+
+        Without ``wake`` nobody is woken: the dispatch that follows does it, and saves the appender
+        a system call for every batch.
+        """
+        self._confirm_offset = commit_offset
+        if wake:
+            self._writer_wake.bump()
+
+    def publish_dispatched(self, commit_offset: int) -> None:
+        """Say that the queues cover everything up to here and wake who waits for it."""
+        self._dispatched_offset = commit_offset
+        self._writer_wake.bump()
+
+    def publish_min_commit_offset(self, commit_offset: int) -> None:
+        """Say where the log begins after old files were removed, and wake who waits."""
+        self._min_commit_offset = commit_offset
+        self._writer_wake.bump()
+
+    def publish_config_generation(self, generation: int) -> None:
+        """Say that the topic table on disk changed, and wake who waits."""
+        self._config_generation = generation
+        self._writer_wake.bump()
+
+    def publish_writable(self, writable: bool) -> None:
+        """Say whether messages are accepted, and wake who waits."""
+        self._writer_flags = _FLAG_WRITABLE if writable else 0
+        self._writer_wake.bump()
+
+    @property
+    def writer_word(self) -> int:
+        """What to pass to ``wait_for_writer``, read before looking at positions."""
+        return self._writer_wake.value
+
+    def wait_for_writer(self, seen_word: int, timeout_s: float | None) -> int:
+        """Sleep until the writer publishes something after ``seen_word``; return the word.
+
+        A result equal to ``seen_word`` means time is up. The GIL is released.
+        """
+        return self._writer_wake.wait(seen_word, timeout_s)
+
+    # ---- live: the indexer
+
+    @property
+    def indexer_is_current(self) -> bool:
+        """Whether an indexer has published in this boot."""
+        return (
+            self._indexer_magic == layout.INDEXER_LIVE_MAGIC
+            and self._indexer_boot_low == self._boot_low
+            and self._indexer_boot_high == self._boot_high
+        )
+
+    @property
+    def indexer_session(self) -> int:
+        """Changes with every start of an indexer, and whenever one goes back in the log."""
+        return self._indexer_session
+
+    @property
+    def indexed_offset(self) -> int:
+        """End of the records that queries by key cover."""
+        return self._indexed_offset
+
+    def start_indexer(self, *, indexed_offset: int) -> None:
+        """Begin an indexer session."""
+        self._indexer_magic = 0
+        self._indexed_offset = indexed_offset
+        self._indexer_version = layout.VERSION
+        self._indexer_boot_low = self._boot_low
+        self._indexer_boot_high = self._boot_high
+        self._indexer_process_id = os.getpid()
+        self._indexer_session = secrets.randbits(63) | 1
+        self._indexer_flags = _FLAG_RUNNING
+        self._indexer_magic = layout.INDEXER_LIVE_MAGIC
+        self._indexer_wake.bump()
+
+    def publish_indexed(self, commit_offset: int) -> None:
+        """Say that everything up to here is found by key, and wake who waits for it."""
+        self._indexed_offset = commit_offset
+        self._indexer_wake.bump()
+
+    def stop_indexer(self) -> None:
+        """Say that the indexer has stopped, and wake who waits."""
+        self._indexer_flags = 0
+        self._indexer_wake.bump()
+
+    @property
+    def indexer_word(self) -> int:
+        """What to pass to ``wait_for_indexer``."""
+        return self._indexer_wake.value
+
+    def wait_for_indexer(self, seen_word: int, timeout_s: float | None) -> int:
+        """Sleep until the indexer publishes something after ``seen_word``; return the word."""
+        return self._indexer_wake.wait(seen_word, timeout_s)
+
+    def interrupt(self) -> None:
+        """End every wait through this object, now and from here on; see ``WakeWord.interrupt``."""
+        self._writer_wake.interrupt()
+        self._indexer_wake.interrupt()

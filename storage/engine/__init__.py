@@ -1,0 +1,1 @@
+"""The parts behind a writer: opened, wired, started, stopped."""

@@ -1,0 +1,275 @@
+"""Appending: three doors into the log, and the one lock under which records get their places."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
+
+from storage.errors import InvalidMessage, QueueNotFound, StoreBusy, StoreClosed, StoreFailed
+from storage.format.hosts import IPV4_HOST_SIZE
+from storage.format.message_id import encode_message_id
+from storage.format.record import complete_record
+from storage.format.record_layout import BLANK_SIZE
+from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, new_rows
+from storage.log.batches import BatchPreparer, Prepared, QueueKey
+from storage.log.commit_log import Batch
+from storage.log.plain_message import PlainMessages
+from storage.log.structured import MessageEncoder
+from storage.message import BatchResult, Message, PutResult, QueueRange
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.engine.engine import Engine
+    from storage.files.mapped_file import MappedFile
+
+BUSY_RETRY_MS: Final = 20
+_NO_ROWS: Final = new_rows(0)
+
+Written = TypeVar("Written")
+Write = Callable[["MappedFile", int, int, int], Written]
+"""Stores a record at the file's appended position, given queue id, queue offset and store time."""
+
+
+class Appender:
+    """Appends to the log of an engine; safe to call from several threads.
+
+    While ``lock`` is held, nothing is appended. What the doors promise, ``StoreWriter`` says.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        config = engine.config
+        self.lock = threading.Lock()
+        self._engine = engine
+        self._log = engine.log
+        self._flusher = engine.flusher
+        self._clock = clock
+        self._unflushed_bytes_max = config.unflushed_bytes_max
+        self._property_crc = config.append_property_crc
+        self._store_host = engine.store_host
+        self._next_offsets: dict[QueueKey, int] = {}
+        self.is_closed = False
+        self.prepare = BatchPreparer(
+            body_size_max=config.body_size_max,
+            store_host_size=len(self._store_host),
+            append_crc=self._property_crc,
+        ).prepare
+        self.encoder = MessageEncoder(
+            engine.topics,
+            clock,
+            store_host=config.store_host,
+            body_size_max=config.body_size_max,
+            property_crc=self._property_crc,
+        )
+        self._plain = (
+            PlainMessages(
+                engine.topics,
+                self.encoder,
+                store_host=self._store_host,
+                body_size_max=config.body_size_max,
+                record_size_max=engine.log.files.file_size - BLANK_SIZE,
+                property_crc=self._property_crc,
+            )
+            if len(self._store_host) == IPV4_HOST_SIZE
+            else None
+        )
+
+    def put(self, messages: Sequence[Message], born_host: str) -> list[PutResult]:
+        """Append messages, all or none."""
+        if len(messages) == 1 and len(self._store_host) == IPV4_HOST_SIZE:
+            return [self._put_one(messages[0], born_host)]
+        self.check_open()
+        if not messages:
+            return []
+        encoded = [self.encoder.encode(message, born_host) for message in messages]
+        prepared = self.prepare(b"".join([record for record, _, _ in encoded]))
+        _, store_timestamp_ms, _ = self.append(prepared, tells_rows=True)
+        placed = prepared.placed_rows[
+            : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
+        ].tolist()
+        host = self._store_host
+        return [
+            PutResult(
+                topic=message.topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                commit_offset=commit_offset,
+                message_id=encode_message_id(host, commit_offset),
+                unique_key=unique_key,
+                store_timestamp_ms=store_timestamp_ms,
+            )
+            for message, (_, unique_key, queue_id), (queue_offset, commit_offset) in zip(
+                messages, encoded, placed, strict=True
+            )
+        ]
+
+    def _put_one(self, message: Message, born_host: str) -> PutResult:
+        """Append one message; what its encoder made needs no check by a kernel."""
+        encoded, unique_key, queue_id = self.encoder.encode(message, born_host)
+        record = bytearray(encoded)
+        size = len(record)
+        host = self._store_host
+
+        def write(
+            file: MappedFile, queue_id: int, queue_offset: int, store_timestamp_ms: int
+        ) -> PutResult:
+            position = file.appended_position
+            commit_offset = file.start_offset + position
+            complete_record(
+                record, queue_offset=queue_offset, commit_offset=commit_offset,
+                store_timestamp_ms=store_timestamp_ms, store_host=host,
+                property_crc=self._property_crc,
+            )  # fmt: skip
+            file.write_array.data[position : position + size] = record
+            return PutResult(
+                message.topic, queue_id, queue_offset, commit_offset,
+                encode_message_id(host, commit_offset), unique_key, store_timestamp_ms,
+            )  # fmt: skip
+
+        key = (message.topic.encode(), queue_id)
+        self._log.check_size(size)
+        with self.lock:
+            self._admit(size)
+            self.check_queue(key)
+            return self._append_one(key, size, write)[0]
+
+    def put_plain(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:
+        """Append the message of a serialized ProduceRequest, if nothing can be wrong with it."""
+        plain = self._plain
+        if plain is None:
+            return None
+        with self.lock:
+            found = plain.read(request, born_host)
+            if found is None:
+                return None
+            key, size = found
+            self._admit(size)
+            return self._append_one(key, size, plain.write)
+
+    def _append_one(self, key: QueueKey, size: int, write: Write[Written]) -> tuple[Written, int]:
+        """Append the record of ``size`` bytes that ``write`` stores; return its result, and the end.
+
+        Runs under the lock. Raises StoreBusy or StoreFull, and then nothing was stored.
+        """
+        log = self._log
+        queue_offset = self._next_offset(key)
+        store_timestamp_ms = self._clock.now_ms()
+        file = log.file_for(size)
+        written = write(file, key[1], queue_offset, store_timestamp_ms)
+        end = log.mark_appended(file, file.appended_position + size)
+        self._next_offsets[key] = queue_offset + 1
+        self._engine.appended(store_timestamp_ms)
+        return written, end
+
+    def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
+        """Append records that a client encoded, all or none."""
+        self.check_open()
+        prepared = self.prepare(records)
+        commit_offset, store_timestamp_ms, firsts = self.append(prepared)
+        ranges = [
+            QueueRange(topic.decode(), queue_id, first, size)
+            for (topic, queue_id), first, size in zip(
+                prepared.queues, firsts, prepared.sizes, strict=True
+            )
+        ]
+        end_commit_offset = commit_offset + prepared.placed_size
+        return BatchResult(
+            commit_offset,
+            end_commit_offset,
+            prepared.record_count,
+            store_timestamp_ms,
+            tuple(ranges),
+        )
+
+    def append(
+        self, prepared: Prepared, *, decided: bool = False, tells_rows: bool = False
+    ) -> tuple[int, int, list[int]]:
+        """Append a checked batch; return its commit offset, store time, and each queue's first offset.
+
+        With ``decided`` topics need but exist; with ``tells_rows`` ``placed_rows`` are filled. Raises
+        TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
+        """
+        log = self._log
+        log.check_size(prepared.placed_size)
+        with self.lock:
+            self._admit(prepared.placed_size)
+            if decided:
+                self._check_topics(prepared.queues)
+            else:
+                self._check_queues(prepared.queues)
+            firsts = [self._next_offset(key) for key in prepared.queues]
+            next_queue_offsets = np.array(firsts, np.int64)
+            store_timestamp_ms = self._clock.now_ms()
+            commit_offset = log.append(
+                Batch(
+                    prepared.data, prepared.rows, prepared.record_count, prepared.group_of,
+                    next_queue_offsets, prepared.placed_rows if tells_rows else _NO_ROWS,
+                    prepared.placed_size,
+                ),
+                store_timestamp_ms,
+            )  # fmt: skip
+            for key, first, size in zip(prepared.queues, firsts, prepared.sizes, strict=True):
+                self._next_offsets[key] = first + size
+            self._engine.appended(store_timestamp_ms)
+        return commit_offset, store_timestamp_ms, firsts
+
+    def _admit(self, size: int) -> None:
+        """Raise StoreBusy if ``size`` more bytes would be too many that no sync has covered."""
+        self.check_open()
+        log = self._log
+        unflushed = log.appended_offset - log.flushed_offset
+        # A store that holds nothing unflushed takes any batch, however small the bound.
+        if unflushed and unflushed + size > self._unflushed_bytes_max:
+            self._flusher.hurry()
+            raise StoreBusy(f"{unflushed} bytes wait to be flushed", retry_delay_ms=BUSY_RETRY_MS)
+
+    def check_queue(self, key: QueueKey) -> None:
+        """Raise unless the topic exists, may be written to, and has the queue."""
+        self._check_queues([key])
+
+    def _check_queues(self, keys: Sequence[QueueKey]) -> None:
+        """Check queues; a topic is looked up once for those of its queues that follow each other."""
+        name: bytes | None = None
+        queue_count = 0
+        for topic_name, queue_id in keys:
+            if topic_name is not name:
+                name = topic_name
+                topic = self._engine.topics.get(name.decode(), to_send=True)
+                if problem := topic.sending_problem:
+                    raise InvalidMessage("topic", f"{topic.name!r} {problem}")
+                queue_count = topic.write_queue_count
+            if queue_id >= queue_count:
+                raise QueueNotFound(topic_name.decode(), queue_id, queue_count)
+
+    def _check_topics(self, keys: Sequence[QueueKey]) -> None:
+        """Raise unless each topic exists: what was decided is stored whatever it allows since."""
+        for topic, _ in keys:
+            self._engine.topics.get(topic.decode())
+
+    def _next_offset(self, key: QueueKey) -> int:
+        offset = self._next_offsets.get(key)
+        if offset is None:
+            # Nothing of this queue was appended since recovery, so what is on disk is all of it.
+            offset = self._engine.queues.get(key[0].decode(), key[1]).next_offset
+        return offset
+
+    def check_open(self) -> None:
+        """Raise StoreClosed after ``close``, StoreFailed once nothing more can be acknowledged."""
+        if self.is_closed:
+            raise StoreClosed("the store is closed")
+        failure = self._engine.failure or self._flusher.failure
+        if failure is not None:
+            # A new exception each time: raising the kept one would tie every caller's frames to it.
+            raise StoreFailed(str(failure)) from failure
+
+    def forget_topic(self, name: str) -> None:
+        """Hear that a topic was deleted; runs under the lock."""
+        topic = name.encode()
+        for key in [key for key in self._next_offsets if key[0] == topic]:
+            del self._next_offsets[key]
+
+    def close(self) -> None:
+        """Refuse everything from here on; runs under the lock."""
+        self.is_closed = True

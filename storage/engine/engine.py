@@ -1,0 +1,363 @@
+"""The parts behind a writer: wired, started in order, and stopped in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from storage.checkpoint.positions import CheckpointFile
+from storage.engine.checkpointer import CheckpointKeeper, Progress
+from storage.errors import StoreError, StoreFailed, StoreFull
+from storage.files.allocator import MappedFileAllocator
+from storage.files.directory_lock import DirectoryLock
+from storage.files.mapped_file import MappedFile
+from storage.files.mapped_file_queue import MappedFileQueue
+from storage.files.transient_store_pool import TransientStorePool
+from storage.format.hosts import encode_host
+from storage.log.commit_log import CommitLog
+from storage.log.flush import CommitService, FlushService
+from storage.queues.dispatch import Dispatcher, DispatchThread
+from storage.queues.queue_table import QueueTable
+from storage.recovery.recover import Recovered
+from storage.tables.topics import TopicConfig, TopicTable
+from storage.view.layout import StorePaths, StoreSettings, save_settings
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.config import StoreConfig
+    from storage.files.filesystem import FileSystem
+
+DRAIN_TIMEOUT_S: Final = 60.0
+
+
+class Engine:
+    """Everything a writer needs, recovered and running. ``open_engine`` makes one."""
+
+    def __init__(
+        self,
+        *,
+        filesystem: FileSystem,
+        paths: StorePaths,
+        config: StoreConfig,
+        settings: StoreSettings,
+        lock: DirectoryLock,
+        topics: TopicTable,
+        positions: CheckpointFile,
+        files: MappedFileQueue,
+        queues: QueueTable,
+        pool: TransientStorePool | None,
+        recovered: Recovered,
+        abort_found: bool,
+        clock: Clock,
+        waits_for_files: bool,
+    ) -> None:
+        self.config = config
+        self.topics = topics
+        self.queues = queues
+        self.recovered = recovered
+        self.abort_found = abort_found
+        self.failure: StoreError | None = None
+        self.store_host = encode_host(config.store_host)
+        self.last_timestamp_ms = recovered.last_timestamp_ms
+        self.filesystem = self._filesystem = filesystem
+        self.root = paths.root
+        self._paths = paths
+        self._settings = settings
+        self._lock = lock
+        self._positions = positions
+        self._files = files
+        self._pool = pool
+        self._sync = config.flush_mode == "sync"
+        end_offset = recovered.end_offset
+        self._allocator = MappedFileAllocator(
+            filesystem,
+            paths.commit_log,
+            file_size=config.commit_log_file_size,
+            warm_ahead_bytes=config.warm_ahead_bytes,
+            warm_cache_bytes_max=config.warm_cache_bytes_max,
+            pool=pool,
+            waits=waits_for_files,
+        )
+        self.log = CommitLog(
+            files,
+            end_offset=end_offset,
+            store_host=self.store_host,
+            append_property_crc=config.append_property_crc,
+            next_file=self._next_file,
+        )
+        self.flusher = FlushService(
+            self.log, mode=config.flush_mode, interval_ms=config.flush_interval_ms
+        )
+        self.committer = (
+            None if pool is None else CommitService(self.log, interval_ms=config.commit_interval_ms)
+        )
+        self.dispatch = DispatchThread(
+            Dispatcher(files, queues, end_offset, unit_count=recovered.unit_count),
+            limit=lambda: positions.confirm_offset,
+            publish=self._dispatched,
+            fail=self._fail,
+            clock=clock,
+        )
+        self.keeper = CheckpointKeeper(
+            positions,
+            queues,
+            store_id=settings.store_id,
+            interval_ms=config.queue_flush_interval_ms,
+            progress=self._progress,
+            fail=self._fail,
+        )
+        self._kept_offset = end_offset
+        self._generation = 1
+        self._hurried_from = -1
+        self._early_bytes = config.unflushed_bytes_max // 4
+
+    def start(self) -> None:
+        """Publish the session and start the threads; if that fails, none is left and all is let go."""
+        try:
+            self._start()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _start(self) -> None:
+        end_offset = self.recovered.end_offset
+        self.keeper.keep(always=True)
+        self._positions.start_writer(
+            min_commit_offset=self.log.min_offset,
+            end_offset=end_offset,
+            dispatched_offset=end_offset,
+            config_generation=self._generation,
+        )
+        self.flusher.add_listener(self._flushed)
+        self.flusher.add_failure_listener(self._fail)
+        self._allocator.start()
+        tail = self.log.tail
+        if tail is not None:
+            if self._pool is not None:
+                tail.borrow(self._pool.borrow(tail.start_offset, position=tail.appended_position))
+            self._allocator.follow(tail)
+        # The first append must not find its file still being made; a later one hardly can.
+        self._allocator.prepare(end_offset if tail is None else tail.end_offset, wait=tail is None)
+        self.flusher.start(end_offset)
+        if self.committer is not None:
+            self.committer.add_listener(self._committed)
+            self.committer.add_failure_listener(self._fail)
+            self.committer.start(end_offset)
+        self.dispatch.start()
+        self.keeper.start()
+
+    # ---- events, each told by the thread that made it happen
+
+    def appended(self, store_timestamp_ms: int) -> None:
+        """Hear of an append; runs under the append lock."""
+        offset = self.log.appended_offset
+        self.last_timestamp_ms = store_timestamp_ms
+        self._allocator.advance()
+        if self.committer is not None:
+            self._positions.publish_appended(offset)
+            self.committer.request(offset)
+        else:
+            self._positions.publish_append(offset, confirm=not self._sync)
+            if self._sync:
+                self.flusher.request(offset)
+            else:
+                self.dispatch.wake()
+        if not self._sync and offset - self.log.flushed_offset > self._early_bytes:
+            self._flush_early()
+
+    def _flush_early(self) -> None:
+        """Between two timed flushes no more may gather than leaves the writer room to go on."""
+        flushed_offset = self.log.flushed_offset
+        if flushed_offset != self._hurried_from:
+            self._hurried_from = flushed_offset
+            self.flusher.hurry()
+
+    def _committed(self, offset: int) -> None:
+        self._positions.publish_committed(offset)
+        if self._sync:
+            self.flusher.request(offset)
+        else:
+            self._positions.publish_confirm(offset, wake=False)
+            self.dispatch.wake()
+
+    def _flushed(self, offset: int) -> None:
+        self._positions.publish_flushed(offset)
+        if self._sync:
+            self._positions.publish_confirm(offset, wake=False)
+            self.dispatch.wake()
+
+    def _dispatched(self, offset: int) -> None:
+        self._positions.publish_dispatched(offset)
+        if offset - self._kept_offset >= self.config.queue_flush_bytes:
+            self._kept_offset = offset
+            self.keeper.hurry()
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = (
+                error
+                if isinstance(error, StoreFailed)
+                else StoreFailed(f"the store failed: {error}")
+            )
+            self._positions.publish_writable(False)
+
+    def fail(self, error: StoreFailed) -> None:
+        """Hear that something else of the store failed for good: nothing more is acknowledged."""
+        self._fail(error)
+
+    def _progress(self) -> Progress:
+        # The time is read first: one that is too old for its offset only makes a broker look at more.
+        timestamp_ms = self.last_timestamp_ms
+        appended_offset = self.log.appended_offset
+        dispatched = self.dispatch.dispatcher.reached
+        return Progress(appended_offset, timestamp_ms, self.log.flushed_offset, dispatched)
+
+    def _next_file(self, start_offset: int) -> MappedFile:
+        mapped = self._allocator.take(start_offset)
+        self._files.add(mapped)
+        return mapped
+
+    # ---- topics
+
+    @contextmanager
+    def failing(self, *passed: type[BaseException]) -> Iterator[None]:
+        """Run changes of the store's small files: what a failed one left on the disk is not known.
+
+        So it ends writing, with StoreFailed, but for errors of the kinds ``passed`` on.
+        """
+        try:
+            yield
+        except (StoreError, OSError) as error:
+            if isinstance(error, passed):
+                raise
+            failure = (
+                error
+                if isinstance(error, StoreFailed)
+                else StoreFailed(f"the store's files failed: {error}")
+            )
+            self._fail(failure)
+            raise failure from error
+
+    def topics_changed(self) -> None:
+        """Tell other processes that the topic table on disk changed."""
+        self._generation += 1
+        self._positions.publish_config_generation(self._generation)
+
+    def create_topic(
+        self, name: str, *, queue_count: int, attributes: Mapping[str, str], now_ms: int
+    ) -> TopicConfig:
+        """Add a topic; durable on return."""
+        with self.failing(StoreError):
+            self._mark_deleted()
+            topic = self.topics.create(
+                name, queue_count=queue_count, attributes=attributes, now_ms=now_ms
+            )
+        self.topics_changed()
+        return topic
+
+    def settle(self) -> int:
+        """Flush and dispatch everything that was appended before the call; return its end."""
+        end_offset = self.log.appended_offset
+        if self.committer is not None:
+            self.committer.run_once()
+        self.flusher.run_once()
+        if not self.dispatch.wait(end_offset, DRAIN_TIMEOUT_S):
+            raise StoreFailed(f"dispatch is stuck: {self.dispatch.problem or 'no progress'}")
+        return end_offset
+
+    def delete_topic(self, name: str, *, now_ms: int) -> None:
+        """Remove a topic, its queues, and its earlier records' claim to ever be in them again.
+
+        Runs under the append lock. It is decided with the settings, in one step, and from there on
+        finished by the next start if this process does not come to it.
+        """
+        self.topics.get(name)
+        end_offset = self.settle()
+        before = self._settings
+        deleted = {**before.deleted_topics, name: end_offset}
+        self._save(replace(before, deleted_topics=deleted, deleting_topic=name))
+        try:
+            self.topics.delete(name, now_ms=now_ms)
+        except StoreFull:
+            # Taken back, or the next start would delete what has been stored since.
+            with self.failing():
+                self._save(before)
+            raise
+        with self.failing():
+            self.dispatch.dispatcher.forget_units(self.queues.remove_topic(name))
+            self.keeper.keep(always=True)
+        self.topics_changed()
+        with suppress(StoreFull):
+            self._mark_deleted()
+
+    def _mark_deleted(self) -> None:
+        """Note that nothing is left of a deletion, before a topic of the name is made again."""
+        if self._settings.deleting_topic:
+            self._save(replace(self._settings, deleting_topic=""))
+
+    def _save(self, settings: StoreSettings) -> None:
+        self._settings = save_settings(self._filesystem, self._paths, settings, self.config)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Stop in the order in which bytes travel, so that each thread finishes its part."""
+        clean = False
+        try:
+            clean = self._drain()
+        finally:
+            self._let_go(clean=clean)
+
+    def _abandon(self) -> None:
+        """Undo a start that failed half-way."""
+        try:
+            self._stop_threads()
+        finally:
+            self._let_go(clean=False)
+
+    def _let_go(self, *, clean: bool) -> None:
+        with ExitStack() as parts:  # from the last to the first, each whatever the others say
+            parts.callback(self._lock.release)
+            parts.callback(self._positions.close)
+            if clean:
+                parts.callback(self._mark_stopped)
+            parts.callback(self.queues.close)
+            parts.callback(self._files.close)
+            if self._pool is not None:
+                parts.callback(self._pool.close)
+            parts.callback(self._allocator.close)
+            parts.callback(self._positions.publish_writable, False)
+
+    def _mark_stopped(self) -> None:
+        with suppress(FileNotFoundError):
+            self._filesystem.unlink(self._paths.abort)
+        self._filesystem.sync_directory(self._paths.root)
+
+    def _stop_threads(self) -> bool:
+        """Stop each after its part; return whether all did theirs."""
+        steps: list[Callable[[], None]] = [self.flusher.close, self.dispatch.stop, self.keeper.stop]
+        if self.committer is not None:
+            steps.insert(0, self.committer.close)
+        complete = True
+        for step in steps:
+            try:
+                step()
+            except StoreError:
+                complete = False
+        return complete and self.failure is None
+
+    def _drain(self) -> bool:
+        """Stop the threads; return whether all is durable and the checkpoint says so."""
+        log = self.log
+        if (
+            not self._stop_threads()
+            or not log.flushed_offset == log.appended_offset == self.dispatch.position
+        ):
+            return False
+        try:
+            self.keeper.keep(clean=True)
+        except StoreFailed:
+            return False
+        return True

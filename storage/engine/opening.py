@@ -1,0 +1,174 @@
+"""Opening a store for writing: lock it, recover it, wire and start the engine."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage.checkpoint.positions import CheckpointFile, Role
+from storage.engine.engine import Engine
+from storage.errors import NotAStore
+from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.files.mapped_file_queue import MappedFileQueue
+from storage.files.transient_store_pool import TransientStorePool
+from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
+from storage.queues.batch_queues import refuse_batch_topics
+from storage.queues.queue_table import QueueTable
+from storage.recovery.recover import Recovered, recover
+from storage.tables.topics import TopicTable
+from storage.view.layout import (
+    StorePaths,
+    check_is_store,
+    effective_config,
+    load_settings,
+    save_settings,
+)
+
+if TYPE_CHECKING:
+    from storage.checkpoint.durable_slots import DurablePositions
+    from storage.clock import Clock
+    from storage.config import StoreConfig
+    from storage.files.filesystem import FileSystem
+
+IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # of the appends that a writer died in
+
+
+def open_engine(
+    directory: Path,
+    config: StoreConfig,
+    filesystem: FileSystem,
+    clock: Clock,
+    *,
+    waits_for_files: bool = True,
+) -> Engine:
+    """Lock, recover and start the store in ``directory``, creating it if it is empty.
+
+    Without ``waits_for_files`` an append never waits for the next log file; see the allocator.
+    """
+    paths = StorePaths(directory)
+    try:
+        filesystem.make_directory(directory)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotAStore(f"{directory} is not a directory") from error
+    except OSError as error:
+        raise NotAStore(f"{directory} cannot be created: {error.strerror}") from error
+    check_is_store(filesystem, directory)
+    try:
+        lock = DirectoryLock.acquire(filesystem, directory, LockRole.WRITER)
+    except OSError as error:
+        raise NotAStore(f"{directory} cannot be written to: {error.strerror}") from error
+    with ExitStack() as parts:  # closed at once if the engine does not come to own them
+        parts.callback(lock.release)
+        engine = _recover_and_wire(paths, config, filesystem, clock, lock, waits_for_files, parts)
+        parts.pop_all()
+    engine.start()
+    return engine
+
+
+def _recover_and_wire(
+    paths: StorePaths, config: StoreConfig, filesystem: FileSystem, clock: Clock,
+    lock: DirectoryLock, waits_for_files: bool, parts: ExitStack,
+) -> Engine:  # fmt: skip
+    """Return the engine of a recovered store; what is opened for it goes on to ``parts``, too."""
+    settings = load_settings(filesystem, paths)
+    topics = TopicTable(filesystem, paths.config)
+    refuse_batch_topics(filesystem, paths, topics)
+    config = effective_config(filesystem, paths, config, settings)
+    for path in (paths.commit_log, paths.consume_queue, paths.config):
+        filesystem.make_directory(path)
+    filesystem.sync_directory(paths.config)  # what a dead process renamed there is relied on now
+    positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
+    parts.callback(positions.close)
+    durable = positions.durable.load()
+    if durable.store_id != settings.store_id:
+        durable = durable._replace(trusted=False)
+    if not settings.present:
+        settings = save_settings(filesystem, paths, settings, config)
+    files = MappedFileQueue(
+        filesystem,
+        paths.commit_log,
+        file_size=config.commit_log_file_size,
+        mapped_files_max=config.mapped_files_max,
+    )
+    parts.callback(files.close)
+    queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
+    parts.callback(queues.close)
+    pool = TransientStorePool(
+        filesystem,
+        Path(config.transient_pool_directory),
+        store_id=settings.store_id,
+        boot_id=positions.boot_id,
+        file_size=config.commit_log_file_size,
+        buffer_count=config.transient_pool_size,
+    )
+    abort_found = filesystem.exists(paths.abort)
+    recovered = recover(
+        files,
+        queues,
+        durable,
+        abort_found=abort_found,
+        unflushed_bytes_max=_unflushed_bytes_max(config, positions, durable),
+        leftovers=pool.leftover(),
+        deleted_topics=settings.deleted_topics,
+        known_topics=[topic.name for topic in topics],
+    )
+    pool.discard_leftover()
+    queues.end_commit_offset = recovered.end_offset
+    if settings.deleting_topic:
+        recovered = _finish_deletion(settings.deleting_topic, topics, queues, recovered, clock)
+        settings = save_settings(filesystem, paths, replace(settings, deleting_topic=""), config)
+    if recovered.forgotten_topics:
+        deleted = dict.fromkeys(recovered.forgotten_topics, recovered.end_offset)
+        deleted_topics = {**settings.deleted_topics, **deleted}
+        settings = replace(settings, deleted_topics=deleted_topics)
+        settings = save_settings(filesystem, paths, settings, config)
+    _restore_topics(topics, recovered, clock)
+    _mark_running(filesystem, paths)
+    return Engine(
+        filesystem=filesystem, paths=paths, config=config, settings=settings, lock=lock,
+        topics=topics, positions=positions, files=files, queues=queues,
+        pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found,
+        clock=clock, waits_for_files=waits_for_files,
+    )  # fmt: skip
+
+
+def _unflushed_bytes_max(
+    config: StoreConfig, positions: CheckpointFile, durable: DurablePositions
+) -> int:
+    """Return how far behind its durable end the log may go on; recovery looks twice as far."""
+    if not positions.writer_is_current:
+        return config.unflushed_bytes_max
+    # The machine has not gone down since: the last writer's word on how far it had come holds, but
+    # for the batch that it died in.
+    appended_bytes = positions.appended_offset - durable.flushed_offset
+    return (max(appended_bytes, 0) + IN_FLIGHT_BYTES_MAX) // 2
+
+
+def _finish_deletion(
+    name: str, topics: TopicTable, queues: QueueTable, recovered: Recovered, clock: Clock
+) -> Recovered:
+    """Do what is left of a deletion that was decided; durable."""
+    if name in topics:
+        topics.delete(name, now_ms=clock.now_ms())
+    return replace(recovered, unit_count=recovered.unit_count - queues.remove_topic(name))
+
+
+def _restore_topics(topics: TopicTable, recovered: Recovered, clock: Clock) -> None:
+    """Make topics of which the log has records and the table knows nothing: it was lost."""
+    for name, queue_count in sorted(recovered.queue_counts.items()):
+        if name in topics or name.startswith(LIGHT_QUEUE_PREFIX):
+            continue
+        if topic_name_problem(name) or not queue_count:
+            continue  # a bit flipped where no checksum covers it
+        topics.create(name, queue_count=queue_count, attributes={}, now_ms=clock.now_ms())
+
+
+def _mark_running(filesystem: FileSystem, paths: StorePaths) -> None:
+    """Leave the file by which a broker, too, sees that the stop was not orderly; durable."""
+    backup = paths.abort.with_name("abort.bak")
+    if not filesystem.exists(paths.abort) and not filesystem.exists(backup):
+        filesystem.create(backup, 0, allocate=False).close()
+    filesystem.write_atomically(paths.abort, str(os.getpid()).encode(), backup=True)

@@ -1,0 +1,1 @@
+"""The append side of the index: following the log into index files."""

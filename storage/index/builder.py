@@ -1,0 +1,247 @@
+"""Builds the index files from the confirmed log, a step at a time, and says how far it has come.
+
+What is durable of it is ``index_promise``; where it goes on after an unclean end is ``index_resume``.
+Restarts cost one interval, and nothing is lost or found twice.
+
+Files that somebody deletes meanwhile are missed within a second, with a warning, and what they held
+is indexed again. Index files that are not ours (no slot, another store's, or made by a broker since)
+are taken over as ``index_take_over`` says.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import StoreFull
+from storage.index.checkpointer import IndexPromise
+from storage.index.coverage import agrees
+from storage.index.directory import IndexDirectory
+from storage.index.follower import IndexFollower, LogReader
+from storage.index.resume import go_back, resume
+from storage.index.take_over import take_over
+from storage.view.index_file import IndexShape
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.checkpoint.positions import CheckpointFile
+    from storage.clock import Clock
+    from storage.files.filesystem import FileSystem
+    from storage.view.layout import StorePaths
+
+_LOG: Final = logging.getLogger(__name__)
+LOOK_S: Final = 1.0  # between looks whether somebody has deleted files
+CATCH_UP_S: Final = 5.0  # the end gives the rest of the log this long, as a broker's does
+LOG_FLUSH_S: Final = 1.0  # and the writer this long to make it durable
+LOG_FLUSH_LOOK_S: Final = 0.01
+
+
+class IndexBuilder:
+    """Follows the log of one store directory. One thread at a time, but for its properties."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        shape: IndexShape,
+        *,
+        filesystem: FileSystem,
+        clock: Clock,
+        checkpoint: CheckpointFile,
+        unclean: bool,
+        durable_interval_ms: int,
+        new_name: Callable[[], str] | None,
+    ) -> None:
+        self._clock = clock
+        self._checkpoint = checkpoint
+        self._unclean = unclean
+        self._log = LogReader(filesystem, paths.commit_log)
+        self._directory = IndexDirectory(
+            filesystem, paths.index, shape, now_ms=clock.now_ms, new_name=new_name
+        )
+        self._promise = IndexPromise(
+            checkpoint, self._directory, clock=clock, interval_ms=durable_interval_ms
+        )
+        self._follower: IndexFollower | None = None
+        self._session = 0
+        self._looked_at = clock.monotonic()
+
+    @property
+    def position(self) -> int:
+        """End of the records whose keys can be found; 0 before the first step."""
+        return self._follower.position if self._follower is not None else 0
+
+    @property
+    def durable_offset(self) -> int:
+        """End of what the checkpoint promises to be in the index; -1 before it does."""
+        return self._promise.offset
+
+    @property
+    def due_in_ms(self) -> float:
+        """How long until the index is to be synced again; 0 or less when it is time."""
+        return self._promise.due_in_ms
+
+    @property
+    def file_count(self) -> int:
+        """How many index files there are."""
+        return len(self._directory.paths)
+
+    @property
+    def key_count(self) -> int:
+        """How many index entries there are in all files."""
+        return sum(max(0, header.next_entry - 1) for header in self._directory.headers())
+
+    def step(self) -> bool:
+        """Index what is confirmed, one chunk of the log at most; return whether there was any.
+
+        Raises StoreFull when the disk has no room; call it again.
+        """
+        try:
+            return self._try_step()
+        except FileNotFoundError:
+            if not self._directory.lost():
+                raise
+            self._looked_at = -math.inf
+            return True
+
+    def _try_step(self) -> bool:
+        if not self._checkpoint.writer_is_current:
+            return False
+        limit = self._checkpoint.confirm_offset
+        if self._follower is not None and self._clock.monotonic() - self._looked_at >= LOOK_S:
+            self._replace_lost(limit)
+        if self._follower is None or self._session != self._checkpoint.writer_session:
+            try:
+                self._prepare(limit)
+            except BaseException:
+                self._follower = None  # files may be gone that it counts on: prepare anew
+                raise
+        follower = self._follower
+        assert follower is not None
+        moved = follower.step(limit)
+        if moved:
+            self._checkpoint.publish_indexed(follower.position)
+        if self._promise.is_due:
+            self.sync()
+        else:
+            self._promise.keep()
+        return moved
+
+    def _replace_lost(self, end_commit_offset: int) -> None:
+        """Go back behind the first file that somebody has deleted, to index from there again."""
+        lost = self._give_up_lost()
+        self._looked_at = self._clock.monotonic()
+        if not lost:
+            return
+        self._begin(
+            go_back(
+                self._directory,
+                self._log,
+                file_name=int(lost[0].name),
+                min_commit_offset=self._min_commit_offset,
+                end_commit_offset=end_commit_offset,
+            )
+        )
+
+    def _give_up_lost(self) -> list[Path]:
+        """Forget the files that somebody has deleted since they were listed, with a warning each."""
+        lost = self._directory.lost()
+        if lost:
+            for path in lost:
+                _LOG.warning("index file %s is gone; what it held is indexed again", path)
+            self._follower = None  # until the files are right again
+            self._directory.give_up(lost)
+        return lost
+
+    def _prepare(self, end_commit_offset: int) -> None:
+        """Find out where to index from: at the start, and when a writer has recovered the log."""
+        self._session = self._checkpoint.writer_session
+        self._promise.start_session()
+        if (
+            self._follower is not None
+            and self._follower.position <= end_commit_offset
+            and self._ends_like_the_log()
+        ):
+            return
+        self._give_up_lost()
+        position = None
+        slot = self._promise.last()
+        if slot is not None:
+            position = resume(
+                self._directory,
+                self._log,
+                slot,
+                min_commit_offset=self._min_commit_offset,
+                end_commit_offset=end_commit_offset,
+            )
+        if position is None:
+            position = take_over(
+                self._directory,
+                self._log,
+                min_commit_offset=self._min_commit_offset,
+                end_commit_offset=end_commit_offset,
+                index_timestamp_ms=self._checkpoint.durable.broker_fields.index_timestamp_ms,
+                unclean=self._unclean,
+            )
+        self._begin(position)
+
+    def _begin(self, position: int) -> None:
+        """Index from ``position`` on, which the files reach up to."""
+        self._follower = IndexFollower(
+            self._log, position, self._directory, on_filled=self._promise.filled
+        )
+        self._promise.begin(position)
+        self._checkpoint.start_indexer(indexed_offset=position)
+
+    @property
+    def _min_commit_offset(self) -> int:
+        return max(self._checkpoint.min_commit_offset, self._log.first_offset)
+
+    def _ends_like_the_log(self) -> bool:
+        last = self._directory.last
+        return last is None or agrees(self._log, last.header)
+
+    def sync(self) -> None:
+        """Make the index durable up to ``position``, and promise it once the log is durable there."""
+        follower = self._follower
+        if follower is not None:
+            self._promise.renew(None if follower.is_interrupted else follower.position)
+
+    def finish(self) -> None:
+        """Index what is confirmed, and make everything durable.
+
+        A broker that opens the store next never looks for keys of older records, hence the first;
+        it is left after some seconds, and when the disk is full.
+        """
+        deadline = self._clock.monotonic() + CATCH_UP_S
+        self._looked_at = -math.inf
+        with suppress(StoreFull):
+            while self.step() and self._clock.monotonic() < deadline:
+                pass
+        if self._follower is not None:
+            self._leave(self._follower)
+            self._checkpoint.stop_indexer()
+
+    def _leave(self, follower: IndexFollower) -> None:
+        """Sync all, and promise it: at once where the writer has stopped, else when it has flushed."""
+        self._promise.keep()
+        if follower.is_interrupted:
+            return
+        self._promise.sync(follower.position)
+        deadline = self._clock.monotonic() + LOG_FLUSH_S
+        while (
+            self._checkpoint.flushed_offset < follower.position
+            and self._checkpoint.writer_is_writable
+            and self._clock.monotonic() < deadline
+        ):
+            threading.Event().wait(LOG_FLUSH_LOOK_S)
+        self._promise.keep(clean=True)
+
+    def close(self) -> None:
+        """Let go of the files; nothing is synced."""
+        self._directory.close()
+        self._log.close()

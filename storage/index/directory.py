@@ -1,0 +1,180 @@
+"""The growing sequence of index files, as the one who writes them has it: the last is open for puts."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from storage.format import index as layout
+from storage.format.index import IndexHeader
+from storage.format.names import INDEX_NAME_LENGTH, index_file_name, parse_index_file_name
+from storage.view.index_file import IndexFile, IndexShape, Int64s, list_index_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from storage.files.filesystem import FileSystem
+
+
+class IndexDirectory:
+    """All index files of a store, in order; one process has it."""
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        shape: IndexShape,
+        *,
+        now_ms: Callable[[], int],
+        new_name: Callable[[], str] | None = None,
+    ) -> None:
+        """Open the files that are there; those of any other size are left out of ``files``.
+
+        ``new_name`` gives new files their names instead of the clock.
+        """
+        self.directory = directory
+        self.shape = shape
+        self._filesystem = filesystem
+        self._now_ms = now_ms
+        self._new_name = new_name
+        filesystem.make_directory(directory)
+        listed = list_index_files(filesystem, directory)
+        self.misfits = [path for _, size, path in listed if size != shape.file_size]
+        self.paths = [path for _, size, path in listed if size == shape.file_size]
+        self._last: IndexFile | None = None
+
+    @property
+    def last(self) -> IndexFile | None:
+        """The file that is put to, None if there is none."""
+        if self._last is None and self.paths:
+            self._last = self.open(self.paths[-1])
+        return self._last
+
+    def open(self, path: Path) -> IndexFile:
+        """Map one of the files for writing."""
+        return IndexFile.open(self._filesystem, path, self.shape, writable=True)
+
+    def headers(self) -> list[IndexHeader]:
+        """Headers of all files, oldest first; a blank one of a file that is gone."""
+        return [IndexHeader.decode(self._head(path)) for path in self.paths]
+
+    def _head(self, path: Path) -> bytes:
+        if self._last is not None and path == self._last.path:
+            return self._last.header_bytes
+        try:
+            file = self._filesystem.open(path, writable=False)
+        except FileNotFoundError:
+            return IndexHeader().encode()
+        try:
+            return file.pread(layout.HEADER_SIZE, 0)
+        finally:
+            file.close()
+
+    def put(
+        self,
+        hashes: Int64s,
+        commit_offsets: Int64s,
+        store_timestamps: Int64s,
+        start: int,
+        count: int,
+    ) -> tuple[int, IndexFile | None]:
+        """Put keys from ``start`` on into the last file until it is full or ``count`` is reached.
+
+        Returns the first key not put, and None; or, when the last file is found full, ``start`` and
+        that file: its successor is there then and takes the next call's keys. As with a broker, a
+        full file gets its successor with the next record, keyed or not. Raises StoreFull, and has
+        put nothing then; try again when there is room.
+        """
+        last = self.last
+        if last is None or last.is_full:
+            filled, last = last, self._roll(last)
+            if filled is not None:
+                return start, filled  # now: if the successor's blocks fail, nobody would hear of it
+        return last.put(hashes, commit_offsets, store_timestamps, start, count), None
+
+    def _roll(self, full: IndexFile | None) -> IndexFile:
+        header = full.header if full is not None else IndexHeader()
+        path = self.directory / self._next_name()
+        self._last = IndexFile.create(
+            self._filesystem,
+            path,
+            self.shape,
+            seed_timestamp_ms=header.end_timestamp_ms,
+            seed_commit_offset=header.end_commit_offset,
+        )
+        self.paths.append(path)
+        return self._last
+
+    def _next_name(self) -> str:
+        if self._new_name is not None:
+            return self._new_name()
+        name = index_file_name(self._now_ms())
+        newest = parse_index_file_name(self.paths[-1].name) or 0 if self.paths else 0
+        # Names sort files: a clock that stands still or goes back must not put one in between.
+        return f"{max(int(name), newest + 1):0{INDEX_NAME_LENGTH}d}"
+
+    def forget(self, commit_offset: int, timestamp_of: Callable[[int], int]) -> None:
+        """Take back the entries of the newest record, which may lie in several files.
+
+        Files that have no others are deleted. See ``IndexFile.forget``.
+        """
+        while (last := self.last) is not None:
+            count = last.entries_at_end(commit_offset)
+            if count < last.header.next_entry - 1:
+                if count:
+                    last.forget(count, timestamp_of)
+                return
+            self.drop_from(len(self.paths) - 1)
+
+    def truncate_last(self, header: IndexHeader) -> None:
+        """Take the last file back to ``header``; see ``IndexFile.truncate``."""
+        last = self.last
+        if last is not None:
+            last.truncate(header)
+
+    def drop_from(self, position: int) -> None:
+        """Delete the files ``[position:]``, newest first; durable on return."""
+        self.keep(self.paths[:position])
+
+    def keep(self, paths: Collection[Path]) -> None:
+        """Delete all files but these, newest first; durable on return."""
+        if self._last is not None:
+            self._last.close()
+            self._last = None
+        for path in reversed(self.paths):
+            if path not in paths:
+                with suppress(FileNotFoundError):
+                    self._filesystem.unlink(path)
+        self.paths = [path for path in self.paths if path in paths]
+        self._filesystem.sync_directory(self.directory)
+
+    def drop_misfits(self) -> None:
+        """Delete the files whose size is not the shape's; durable on return."""
+        for path in self.misfits:
+            with suppress(FileNotFoundError):
+                self._filesystem.unlink(path)
+        self.misfits.clear()
+        self._filesystem.sync_directory(self.directory)
+
+    def lost(self) -> list[Path]:
+        """Return the files that somebody has deleted, oldest first."""
+        there = {path for _, _, path in list_index_files(self._filesystem, self.directory)}
+        return [path for path in self.paths if path not in there]
+
+    def give_up(self, lost: Collection[Path]) -> None:
+        """Forget files that are gone."""
+        self._filesystem.make_directory(self.directory)
+        self.keep([path for path in self.paths if path not in lost])
+
+    def sync(self) -> None:
+        """Make the last file and all names durable."""
+        if self._last is not None:
+            self._last.sync()
+        self._filesystem.sync_directory(self.directory)
+
+    def close(self) -> None:
+        """Let go of the open file."""
+        if self._last is not None:
+            self._last.close()
+            self._last = None

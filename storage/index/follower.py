@@ -1,0 +1,139 @@
+"""From the commit log to index entries: the follower that puts every record's keys.
+
+It works in a process of its own, so it has its own view of a log that another process is writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
+from storage.index.directory import IndexDirectory
+from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
+from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
+from storage.kernels.scan import scan_records
+from storage.view.index_file import IndexFile
+from storage.view.log_follower import LogFollower
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import ByteArray, FileSystem
+    from storage.view.log_walk import Records
+
+KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
+
+
+class LogReader:
+    """The commit log of a live store: lists the directory again when an offset is not found."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
+        self._files = ReadOnlyMappedFileQueue(
+            filesystem, directory, file_size=0, mapped_files_max=4
+        )
+
+    def view(self, offset: int, length: int) -> ByteArray | None:
+        """Return up to ``length`` bytes from ``offset``, not past their file's end."""
+        view = self._files.view(offset, length)
+        if view is None and self._files.refresh():
+            view = self._files.view(offset, length)
+        return view
+
+    def next_start(self, offset: int) -> int | None:
+        """Return the start of the first file after ``offset``."""
+        start = self._files.next_start(offset)
+        if start is None and self._files.refresh():
+            start = self._files.next_start(offset)
+        return start
+
+    @property
+    def first_offset(self) -> int:
+        """Start of the oldest file."""
+        return self._files.first_offset
+
+    def record_at(self, commit_offset: int) -> tuple[int, int] | None:
+        """Return ``(size, store_timestamp_ms)`` of the record there, None if there is none."""
+        data = self.view(commit_offset, 1 << 62)
+        if data is None:
+            return None
+        row = new_rows(1)
+        count, _, _ = scan_records(data, 0, len(data), commit_offset, CHECK_COMMIT_OFFSET, row)
+        return (int(row[0, SIZE]), int(row[0, STORE_TIMESTAMP])) if count else None
+
+    def close(self) -> None:
+        """Let go of the maps."""
+        self._files.close()
+
+
+class IndexFollower(LogFollower):
+    """Puts the keys of every record it meets; a failed step goes on where it failed."""
+
+    def __init__(
+        self,
+        files: LogReader,
+        position: int,
+        directory: IndexDirectory,
+        *,
+        on_filled: Callable[[IndexFile], None],
+    ) -> None:
+        super().__init__(files, position)
+        self._directory = directory
+        self._on_filled = on_filled
+        self._hashes = np.empty(KEYS_MAX, np.int64)
+        self._commit_offsets = np.empty(KEYS_MAX, np.int64)
+        self._store_timestamps = np.empty(KEYS_MAX, np.int64)
+        self._resume = (-1, 0, 0)  # begin offset, row, key within the keys hashed from that row
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a run is only partly put, so that ``position`` does not tell what is in."""
+        return self._resume[0] >= 0
+
+    def take(self, records: Records) -> None:
+        """Put the keys of a run; raises StoreFull, and is then to be called with the run again."""
+        begin, row, key = self._resume
+        if begin != records.begin_offset:
+            row = key = 0
+        while row < len(records.rows):
+            count, next_row = key_hashes(
+                records.data, records.rows, row, len(records.rows), records.data_offset,
+                self._hashes, self._commit_offsets, self._store_timestamps,
+            )  # fmt: skip
+            while key < count:
+                self._resume = (records.begin_offset, row, key)
+                key, filled = self._directory.put(
+                    self._hashes, self._commit_offsets, self._store_timestamps, key, count
+                )
+                self._resume = (records.begin_offset, row, key)
+                if filled is not None:
+                    self._on_filled(filled)
+            row, key = next_row, 0
+        self._resume = (-1, 0, 0)
+
+
+class _KeySeeker(LogFollower):
+    """Looks whether any record in a range has a key."""
+
+    def __init__(self, files: LogReader, position: int) -> None:
+        super().__init__(files, position)
+        self.found = False
+        self._arrays = tuple(np.empty(KEYS_OF_A_RECORD_MAX, np.int64) for _ in range(3))
+
+    def take(self, records: Records) -> None:
+        row = 0
+        while row < len(records.rows) and not self.found:
+            count, row = key_hashes(
+                records.data, records.rows, row, len(records.rows), records.data_offset,
+                *self._arrays,
+            )  # fmt: skip
+            self.found = bool((self._arrays[0][:count] != NO_KEY).any())
+
+
+def keys_in(files: LogReader, begin: int, end: int) -> bool:
+    """Whether any record that starts in ``[begin, end)`` has a key to index."""
+    seeker = _KeySeeker(files, begin)
+    while not seeker.found and seeker.step(end):
+        pass
+    return seeker.found

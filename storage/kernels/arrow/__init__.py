@@ -1,0 +1,1 @@
+"""Kernels that turn rows of a scan into the buffers of Arrow arrays."""

@@ -1,0 +1,1 @@
+"""The append side of the commit log: batches, encoders, commit and flush."""

@@ -1,0 +1,118 @@
+"""Turning bytes from a client into a batch that can be placed: checked, grouped, measured.
+
+All of it happens before the append lock is taken, in buffers of the calling thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidBatch
+from storage.format.properties import PROPERTIES_SIZE_MAX
+from storage.format.record_layout import RECORD_SIZE_MIN
+from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch, check_few
+from storage.kernels.columns import BODY_LENGTH, STOP_END, STOP_ROWS_FULL, new_rows, stop_text
+from storage.kernels.primitives.jit import FEW_BYTES
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import ByteArray
+
+ROWS_FIRST: Final = 1_024
+
+QueueKey = tuple[bytes, int]  # topic, queue id
+
+
+class Prepared(NamedTuple):
+    """A checked batch. ``queues[g]`` and ``sizes[g]`` say which queue group g is and how long.
+
+    ``placed_rows`` has room for what placing tells of each record, where that is asked for.
+    """
+
+    data: ByteArray
+    rows: npt.NDArray[np.int64]
+    placed_rows: npt.NDArray[np.int64]
+    record_count: int
+    group_of: npt.NDArray[np.int64]
+    queues: list[QueueKey]
+    sizes: list[int]
+    placed_size: int
+
+
+class _Arrays(NamedTuple):
+    rows: npt.NDArray[np.int64]
+    placed_rows: npt.NDArray[np.int64]
+    group_of: npt.NDArray[np.int64]
+    first_row: npt.NDArray[np.int64]
+    group_size: npt.NDArray[np.int64]
+    placed_sizes: npt.NDArray[np.int64]
+    queues: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, capacity: int) -> _Arrays:
+        return cls(
+            rows=new_rows(capacity),
+            placed_rows=new_rows(capacity),
+            group_of=np.empty(capacity, np.int64),
+            first_row=np.empty(capacity, np.int64),
+            group_size=np.empty(capacity, np.int64),
+            placed_sizes=np.empty(capacity, np.int64),
+            queues=np.empty((capacity, QUEUES_COLUMN_COUNT), np.int64),
+        )
+
+
+class _Buffers(threading.local):
+    """Arrays of one thread, grown as needed."""
+
+    def __init__(self) -> None:
+        self.arrays = _Arrays.of(ROWS_FIRST)
+
+
+class BatchPreparer:
+    """Checks batches. The result holds until the same thread prepares the next."""
+
+    def __init__(self, *, body_size_max: int, store_host_size: int, append_crc: bool) -> None:
+        self._body_size_max = body_size_max
+        self._store_host_size = store_host_size
+        self._append_crc = append_crc
+        self._buffers = _Buffers()
+
+    def prepare(self, records: bytes | bytearray | memoryview) -> Prepared:
+        """Check every record. Raises InvalidBatch with the index of the first bad one."""
+        data = np.frombuffer(records, np.uint8)
+        check = check_few if data.size <= FEW_BYTES else check_batch
+        arrays = self._buffers.arrays
+        rows, placed_rows, group_of, first_row, group_size, sizes, queues = arrays
+        count, bad_index, stop, group_count, size, longest = check(
+            data, self._store_host_size, self._append_crc,
+            rows, group_of, first_row, group_size, sizes, queues,
+        )  # fmt: skip
+        if stop != STOP_END:
+            if stop == STOP_ROWS_FULL:
+                self._buffers.arrays = _Arrays.of(len(data) // RECORD_SIZE_MIN + 1)
+                return self.prepare(records)
+            raise InvalidBatch(bad_index, stop_text(stop))
+        if longest > self._body_size_max:
+            raise InvalidBatch(
+                int(rows[:count, BODY_LENGTH].argmax()),
+                f"body: {longest} bytes; the most is {self._body_size_max}",
+            )
+        if size < 0:
+            raise InvalidBatch(
+                -1 - size,
+                f"properties: with the property CRC more than {PROPERTIES_SIZE_MAX} bytes",
+            )
+        if count == 0:
+            raise InvalidBatch(0, "the batch is empty; send at least one record")
+        keys = []
+        sizes_of_queues = []
+        topic, topic_position = b"", -1
+        for position, length, queue_id, queue_size in queues[:group_count].tolist():
+            if position != topic_position:
+                topic, topic_position = data[position : position + length].tobytes(), position
+            keys.append((topic, queue_id))
+            sizes_of_queues.append(queue_size)
+        return Prepared(data, rows, placed_rows, count, group_of, keys, sizes_of_queues, size)

@@ -1,0 +1,1 @@
+"""The append side of the consume queues: units, dispatch, repair."""

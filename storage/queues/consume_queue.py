@@ -1,0 +1,238 @@
+"""Consume queues, append side: 20-byte units in sparse files of full length.
+
+Units are written with ``pwrite``, never through a map, so that a full disk is an error and not a
+signal; files have a broker's full length from the moment they exist, as one hole.
+
+Invariants:
+1. One thread writes units (dispatch, or recovery before dispatch starts).
+2. ``next_offset`` of a queue moves only after its unit is in the page cache.
+3. Files are opened under the ``guard`` of all queues' files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from storage.files.mapped_file_queue import file_path, list_files
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.view.units import UNIT_DTYPE, as_units
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import File
+    from storage.queues.queue_files import QueueFiles
+
+
+def placeholder_units(damage: tuple[int, int], count: int) -> bytes:
+    """Return units for queue offsets whose records lie somewhere in a damaged region of the log.
+
+    Pulling one meets the damage and says so; the queue offsets after it stay where they were.
+    """
+    begin, end = damage
+    units = np.zeros(count, UNIT_DTYPE)
+    units["offset"] = begin
+    units["size"] = min(max(end - begin, 1), PREFILL_SIZE - 1)
+    return units.tobytes()
+
+
+class ConsumeQueue:
+    """Units of one topic's one queue. ``next_offset`` is the queue offset given out next."""
+
+    def __init__(self, files: QueueFiles, topic: str, queue_id: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.directory = files.directory / topic / str(queue_id)
+        self.next_offset = 0
+        self._files = files
+        self._file_size = files.file_size
+        self._starts: set[int] = set()
+        self._last_path: tuple[int, Path] | None = None
+        self._tail: tuple[int, File] | None = None  # written to last: its start; good in its epoch
+        self._tail_epoch = -1
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List the files; bring those of a wrong length to the right one."""
+        self._starts = set()
+        for entry in list_files(self._files.filesystem, self.directory):
+            if entry.start_offset % self._file_size:
+                continue
+            if entry.size != self._file_size:
+                self._files.repair_length(entry.path, entry.size)
+            self._starts.add(entry.start_offset)
+
+    @property
+    def file_starts(self) -> list[int]:
+        """Byte offsets at which files start, ascending."""
+        return sorted(self._starts)
+
+    @property
+    def first_offset(self) -> int:
+        """Queue offset at which the oldest file starts."""
+        return min(self._starts, default=0) // UNIT_SIZE
+
+    @property
+    def units_per_file(self) -> int:
+        """How many units a file holds."""
+        return self._file_size // UNIT_SIZE
+
+    @property
+    def unit_count(self) -> int:
+        """How many units the queue's files hold, placeholders in front of the first included."""
+        return self.next_offset - self.first_offset if self._starts else 0
+
+    @property
+    def exists(self) -> bool:
+        """Whether the queue has a file."""
+        return bool(self._starts)
+
+    def append(self, units: bytes | memoryview) -> None:
+        """Write whole units at ``next_offset``. Raises StoreFull and then has moved nothing."""
+        with self._files.guard:
+            if not self._starts and self.next_offset:
+                self.prefill(self.next_offset)
+            self.write(self.next_offset, units)
+            self.next_offset += len(units) // UNIT_SIZE
+
+    def append_next(self, first: int, units: memoryview) -> bool:
+        """Append units from queue offset ``first`` on if that takes but one write to the last file.
+
+        False, and nothing was done, if it takes more. Raises StoreFull and then has moved nothing.
+        """
+        files = self._files
+        with files.guard:
+            tail = self._tail
+            if tail is None or self._tail_epoch != files.epoch or first != self.next_offset:
+                return False
+            start, file = tail
+            position = first * UNIT_SIZE - start
+            if not 0 <= position <= self._file_size - len(units):
+                return False
+            file.pwrite(units, position)
+            self.next_offset = first + len(units) // UNIT_SIZE
+        return True
+
+    def write(self, queue_offset: int, units: bytes | memoryview) -> None:
+        """Write units from ``queue_offset`` on, making files as they are needed."""
+        data = memoryview(units)
+        position = queue_offset * UNIT_SIZE
+        while data:
+            start = position - position % self._file_size
+            count = min(len(data), start + self._file_size - position)
+            path = self._path_at(start)
+            file = self._files.open_for_writing(path, exists=start in self._starts)
+            self._starts.add(start)
+            file.pwrite(data[:count], position - start)
+            self._tail, self._tail_epoch = (start, file), self._files.epoch
+            data = data[count:]
+            position += count
+
+    def read(self, queue_offset: int, count: int) -> bytes:
+        """Return ``count`` units from ``queue_offset`` on; zeros where no file is."""
+        with self._files.guard:
+            return self._read(queue_offset, count)
+
+    def _read(self, queue_offset: int, count: int) -> bytes:
+        parts = []
+        position = queue_offset * UNIT_SIZE
+        end = position + count * UNIT_SIZE
+        while position < end:
+            start = position - position % self._file_size
+            length = min(end, start + self._file_size) - position
+            if start in self._starts:
+                file = self._files.open_for_reading(file_path(self.directory, start))
+                part = file.pread(length, position - start)
+                parts.append(part.ljust(length, b"\0"))
+            else:
+                parts.append(bytes(length))
+            position += length
+        return b"".join(parts)
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int]:
+        """Return ``(commit_offset, size, tag_code)`` of one unit; zeros where nothing is."""
+        unit = as_units(self.read(queue_offset, 1))[0]
+        return int(unit["offset"]), int(unit["size"]), int(unit["tag"])
+
+    def prefill(self, queue_offset: int) -> None:
+        """Fill a missing file up to ``queue_offset``, as a broker does when a queue begins late.
+
+        Raises StoreFull and then has left no file: one that exists is never filled up again.
+        """
+        begin = queue_offset - queue_offset % self.units_per_file
+        start = begin * UNIT_SIZE
+        if start not in self._starts and queue_offset > begin:
+            units = np.zeros(queue_offset - begin, UNIT_DTYPE)
+            units["size"] = PREFILL_SIZE
+            try:
+                self.write(begin, units.tobytes())
+            except BaseException:
+                if start in self._starts:
+                    self._files.remove(file_path(self.directory, start))
+                    self._starts.discard(start)
+                raise
+
+    def find_end(self, limit_commit_offset: int) -> int:
+        """Return the queue offset after the last unit that lies below ``limit_commit_offset``.
+
+        Binary search, file by file from the newest: units ascend, and what follows them is zeros or
+        units of records at or beyond the limit.
+        """
+        for start in sorted(self._starts, reverse=True):
+            file = self._files.open_for_reading(file_path(self.directory, start))
+            low, high = 0, self._file_size // UNIT_SIZE
+            while low < high:
+                middle = (low + high) // 2
+                unit = as_units(file.pread(UNIT_SIZE, middle * UNIT_SIZE))[0]
+                if unit["size"] > 0 and 0 <= unit["offset"] < limit_commit_offset:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low:
+                return start // UNIT_SIZE + low
+        return self.first_offset
+
+    def find_first(self, min_commit_offset: int) -> int:
+        """Return the queue offset of the first unit whose record the log still has."""
+        low, high = self.first_offset, self.next_offset
+        while low < high:
+            middle = (low + high) // 2
+            commit_offset, size, _ = self.unit(middle)
+            if commit_offset < min_commit_offset or size == PREFILL_SIZE:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def truncate(self, queue_offset: int) -> None:
+        """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""
+        end = queue_offset * UNIT_SIZE
+        for start in sorted(self._starts, reverse=True):
+            if start >= end and start > min(self._starts):
+                self._files.remove(file_path(self.directory, start))
+                self._starts.discard(start)
+            elif start + self._file_size > end:
+                path = file_path(self.directory, start)
+                self._files.zero_tail(path, max(0, end - start))
+        self.next_offset = queue_offset
+
+    def distrust_names(self) -> None:
+        """Have the next sync make the names of the queue's files and directories durable."""
+        self._files.distrust_names(self.directory)
+
+    def forget(self) -> None:
+        """Hear that the files were deleted: whoever still holds the queue finds it empty."""
+        self._starts = set()
+        self._tail = None
+        self.next_offset = 0
+
+    def _path_at(self, start: int) -> Path:
+        """Return the path of the file at ``start``: the same object again for the same file.
+
+        Building and hashing a path costs more than writing a unit, so the last one is kept.
+        """
+        last = self._last_path
+        if last is None or last[0] != start:
+            last = self._last_path = (start, file_path(self.directory, start))
+        return last[1]

@@ -1,0 +1,1 @@
+"""What a start makes of what the last session left."""

@@ -1,0 +1,228 @@
+"""Recovery: from whatever a crash, a broker or a broken disk left to a log and queues that agree.
+
+The order is fixed: replay the pool, decide where to start, walk the log and correct the queues on the
+way, overwrite what lies behind the end, sync everything. Nothing is served before ``recover`` returns,
+and a crash in the middle of it leaves a directory that recovers again to the same state, since the
+checkpoint is raised only afterwards, by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.errors import NotAStore
+from storage.kernels.columns import STORE_TIMESTAMP
+from storage.queues.queue_repair import NOTHING_DELETED, QueueRepair
+from storage.queues.queue_table import QueueTable
+from storage.view.log_walk import Damage, End, Records, walk_log
+from storage.view.recovery_cases import Found, Start, decide_start
+
+if TYPE_CHECKING:
+    from storage.checkpoint.durable_slots import DurablePositions
+    from storage.files.filesystem import ByteArray
+    from storage.files.mapped_file_queue import MappedFileQueue
+
+BLOCK_SIZE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """The store after recovery; all of it is durable.
+
+    ``queue_counts`` says how many queues the topics met on the way have, ``unit_count`` how many
+    units all queues hold. ``last_timestamp_ms`` is the store time of the last record walked over, 0
+    if there was none. ``forgotten_topics`` are those that a broker deleted: records of theirs were
+    met, and are in no queue.
+    """
+
+    start: Start
+    min_offset: int
+    end_offset: int
+    last_timestamp_ms: int
+    record_count: int
+    damage: tuple[Damage, ...]
+    units_written: int
+    unit_count: int
+    queue_counts: dict[str, int]
+    forgotten_topics: frozenset[str] = frozenset()
+
+
+def recover(
+    files: MappedFileQueue,
+    queues: QueueTable,
+    durable: DurablePositions,
+    *,
+    abort_found: bool,
+    unflushed_bytes_max: int,
+    leftovers: Iterable[tuple[int, ByteArray]] = (),
+    deleted_topics: Mapping[str, int] = NOTHING_DELETED,
+    known_topics: Collection[str] = (),
+) -> Recovered:
+    """Bring log and queues to agree and make them durable.
+
+    ``leftovers`` are what the pool held: ``(commit_offset, bytes)``, whole records. Of a topic in
+    ``deleted_topics`` records before that commit offset get no units. ``known_topics`` are those of
+    the topic table: after an orderly stop a topic that is not among them, and of which there is no
+    queue while there are others, was deleted. Raises NotAStore when queues exist and the log does not.
+    """
+    _mend_file_lengths(files)
+    leftovers = list(leftovers)
+    _replay(files, leftovers)
+    inside = (
+        files.first_offset
+        <= durable.dispatched_offset
+        <= durable.flushed_offset
+        <= files.end_offset
+    )
+    start = decide_start(
+        Found(
+            log=bool(files.entries),
+            queues=any(True for _ in queues.on_disk()),
+            slot=durable.trusted,
+            inside=inside,
+            agree=durable.trusted
+            and inside
+            and queues.count_units(durable.dispatched_offset) == durable.unit_count,
+            clean=durable.clean and not abort_found and not leftovers,
+        )
+    )
+    if start is Start.REFUSE:
+        raise NotAStore(
+            f"{queues.directory} holds queues but {files.directory} holds no log; mount or restore"
+            " the log, or remove the queues"
+        )
+    if start is Start.NEW:
+        return _nothing(start, 0)
+    if start is Start.CLEAN:
+        _overwrite_tail(files, durable.flushed_offset, files.end_offset, probe_only=True)
+        return _nothing(
+            start, durable.flushed_offset, files.first_offset, unit_count=durable.unit_count
+        )
+    complete = start is Start.FULL
+    begin = files.first_offset if complete else durable.dispatched_offset
+    search_limit = (
+        files.end_offset
+        if complete
+        else min(files.end_offset, durable.flushed_offset + 2 * unflushed_bytes_max)
+    )
+    repair = QueueRepair(
+        queues, begin_offset=begin, complete=complete, log=files, deleted_topics=deleted_topics,
+        known_topics=_topics_there_are(queues, known_topics) if complete and not abort_found else None,
+    )  # fmt: skip
+    return _walk(files, queues, repair, start, begin, search_limit, durable)
+
+
+def _topics_there_are(queues: QueueTable, known: Collection[str]) -> frozenset[str] | None:
+    """Return the topics that the table or the disk has, None where one of them is lost."""
+    on_disk = frozenset(topic for topic, _ in queues.on_disk())
+    return on_disk.union(known) if on_disk and known else None
+
+
+def _nothing(start: Start, end_offset: int, min_offset: int = 0, unit_count: int = 0) -> Recovered:
+    return Recovered(
+        start=start, min_offset=min_offset, end_offset=end_offset, last_timestamp_ms=0,
+        record_count=0, damage=(), units_written=0, unit_count=unit_count, queue_counts={},
+    )  # fmt: skip
+
+
+def _walk(
+    files: MappedFileQueue,
+    queues: QueueTable,
+    repair: QueueRepair,
+    start: Start,
+    begin: int,
+    search_limit: int,
+    sure: DurablePositions,
+) -> Recovered:
+    damages: list[Damage] = []
+    record_count = last_timestamp_ms = 0
+    end_offset = begin
+    for step in walk_log(files, begin, files.end_offset, search_limit_offset=search_limit):
+        if isinstance(step, Records):
+            repair.take(step)
+            record_count += len(step.rows)
+            last_timestamp_ms = int(step.rows[-1, STORE_TIMESTAMP])
+        elif isinstance(step, Damage):
+            repair.take_damage(step)
+            damages.append(step)
+        elif isinstance(step, End):
+            end_offset = step.commit_offset
+    unit_count = repair.finish(end_offset)
+    if sure.trusted:
+        repair.rewrite(sure.dispatched_offset)
+    _overwrite_tail(files, end_offset, search_limit)
+    _sync_log(files, begin, sure.flushed_offset if sure.trusted else end_offset, end_offset)
+    queues.sync()
+    return Recovered(
+        start=start, min_offset=files.first_offset, end_offset=end_offset,
+        last_timestamp_ms=last_timestamp_ms, record_count=record_count, damage=tuple(damages),
+        units_written=repair.units_written, unit_count=unit_count, queue_counts=repair.queue_counts,
+        forgotten_topics=frozenset(repair.forgotten_topics),
+    )  # fmt: skip
+
+
+def _sync_log(files: MappedFileQueue, begin_offset: int, sure_offset: int, end_offset: int) -> None:
+    """Make the log from ``begin_offset`` on durable, and the names of its files.
+
+    Whoever wrote them may have died before his sync, or because it failed: from ``sure_offset`` on,
+    what is in the page cache is on the disk for sure only when it is written once more.
+    """
+    for entry in files.entries:
+        if entry.start_offset + entry.size > begin_offset:
+            file = files.find(entry.start_offset)
+            if file is not None:
+                start = file.start_offset
+                file.rewrite(max(sure_offset - start, 0), min(end_offset - start, file.size))
+                file.sync()
+    files.filesystem.sync_directory(files.directory)
+
+
+def _mend_file_lengths(files: MappedFileQueue) -> None:
+    """Give a short last file its length; an empty one goes. Others are read as far as they reach."""
+    while files.entries and files.entries[-1].size == 0:
+        files.remove(files.entries[-1].start_offset)
+    if files.entries and files.entries[-1].size < files.file_size:
+        files.extend(files.entries[-1].start_offset, files.file_size)
+
+
+def _replay(files: MappedFileQueue, leftovers: list[tuple[int, ByteArray]]) -> None:
+    """Put what only the pool held where it belongs; the walk then checks every record of it."""
+    for commit_offset, data in sorted(leftovers, key=lambda item: item[0]):
+        if not len(data):
+            continue
+        start = commit_offset - commit_offset % files.file_size
+        file = files.find(commit_offset)
+        if file is None:
+            file = files.create(start)
+        position = commit_offset - file.start_offset
+        file.array[position : position + len(data)] = data
+        file.sync()
+
+
+def _overwrite_tail(
+    files: MappedFileQueue, end_offset: int, written_limit: int, *, probe_only: bool = False
+) -> None:
+    """Zero everything behind the end, so that no old record is ever met there again; durable.
+
+    Files which begin behind the end go: they hold nothing, or what was given up. With ``probe_only``
+    the one block behind the end is looked at, which an orderly stop left zero.
+    """
+    file = files.find(end_offset)
+    if file is None:
+        files.remove_from(max(end_offset, files.first_offset + 1))
+        return
+    files.remove_from(file.end_offset)
+    position = end_offset - file.start_offset
+    limit = min(len(file.array), written_limit - file.start_offset)
+    if probe_only:
+        limit = min(limit, position + BLOCK_SIZE)
+    while position < limit:
+        block = file.array[position : min(position + BLOCK_SIZE, limit)]
+        if np.any(block):
+            block[:] = 0
+        position += BLOCK_SIZE
+    file.sync()

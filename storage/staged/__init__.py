@@ -1,0 +1,1 @@
+"""Records staged beside the log and committed as a whole, exactly once."""

@@ -1,0 +1,264 @@
+"""One transaction that is not committed: its stages, its decision, and how far it is in the log."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import DamagedStage, StoreBusy, StoreFailed, TopicNotFound
+from storage.kernels.columns import POSITION, SIZE
+from storage.kernels.staged import mark_staged
+from storage.log.batches import Prepared, QueueKey
+from storage.staged.ledger import Outcome
+from storage.staged.stages import SUFFIX, Stage, read_stage
+from storage.view.log_walk import LogFiles, Records, walk_log
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.files.filesystem import FileSystem
+
+INTENT_FILE: Final = "intent.json"
+
+
+class LogAccess(NamedTuple):
+    """What transactions need of the log, as its writer gives it."""
+
+    prepare: Callable[[bytes | memoryview], Prepared]
+    check_size: Callable[[int], None]
+    check_queue: Callable[[QueueKey], None]
+    check_open: Callable[[], None]
+    append: Callable[[Prepared], int]  # returns the commit offset; whatever the topic's limits now
+    appended_offset: Callable[[], int]
+    wait_flushed: Callable[[int, float], bool]
+    fail: Callable[[StoreFailed], None]
+    files: LogFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """The decision: which attempts, in which order; all of them lie behind ``log_offset``."""
+
+    app_id: str
+    one_off: bool
+    attempts: tuple[str, ...]
+    log_offset: int
+
+
+def save_intent(filesystem: FileSystem, directory: Path, intent: Intent) -> None:
+    """Write the decision; durable on return. Raises StoreFull, OSError."""
+    document = {
+        "appId": intent.app_id,
+        "oneOff": intent.one_off,
+        "attempts": intent.attempts,
+        "logOffset": intent.log_offset,
+    }
+    filesystem.write_atomically(
+        directory / INTENT_FILE, json.dumps(document).encode(), backup=False
+    )
+
+
+def load_intent(filesystem: FileSystem, directory: Path) -> Intent | None:
+    """Return the decision, None if there is none. Raises StoreFailed if it cannot be read."""
+    path = directory / INTENT_FILE
+    try:
+        document = json.loads(filesystem.read_bytes(path))
+        return Intent(
+            app_id=str(document["appId"]),
+            one_off=bool(document["oneOff"]),
+            attempts=tuple(str(attempt) for attempt in document["attempts"]),
+            log_offset=int(document["logOffset"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreFailed(
+            f"{path} cannot be read, so which records belong into the log is not known: {error}."
+            " Restore it, or remove its directory to give the transaction up"
+        ) from error
+
+
+class OpenTransaction:
+    """Stages, decision and progress. The caller holds the application's lock while it completes."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path, version: int) -> None:
+        self._filesystem = filesystem
+        self.directory = directory
+        self.version = version
+        self.app_id = ""
+        self.one_off = False
+        self.stages: dict[str, Stage] = {}
+        self.staging: set[str] = set()
+        self.intent: Intent | None = None
+        self.problem = ""
+        self._chosen: Sequence[Stage] = ()
+        self._missing: str | None = None  # an attempt that was decided on and cannot be read
+        # One flag a record, stage by stage in the order named: whether it is in the log.
+        self._bases: list[int] = []
+        self._seen: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._begin_offset = 0
+        self._end_offset = 0
+
+    def decide(self, intent: Intent, stages: Sequence[Stage]) -> None:
+        """Take the decision in; nothing of it is in the log yet."""
+        self.intent = intent
+        self._chosen = stages
+        counts = [stage.seal.record_count for stage in stages]
+        self._bases = [0, *np.cumsum(counts).tolist()][: len(counts)]
+        self._seen = np.zeros(sum(counts), np.uint8)
+        self._begin_offset = self._end_offset = 0
+
+    def lose(self, intent: Intent, attempt: str) -> None:
+        """Take in a decision which cannot be carried out: an attempt's file is lost."""
+        self.intent = intent
+        self._missing = attempt
+
+    def find_in_log(self, log: LogAccess) -> None:
+        """Find which records are in the log already: after a start, before anything is appended."""
+        intent = self.intent
+        assert intent is not None
+        if self._missing is not None:
+            return
+        end_offset = log.appended_offset()
+        if intent.log_offset > end_offset:
+            # A power cut took the log's end back behind the decision. What is appended from here
+            # on lies behind the end as it is now, and must be looked for from there.
+            intent = self.intent = replace(intent, log_offset=end_offset)
+            save_intent(self._filesystem, self.directory, intent)
+        order = sorted(range(len(self._chosen)), key=lambda k: self._chosen[k].prefix)
+        prefixes = np.frombuffer(b"".join(self._chosen[k].prefix for k in order), np.uint8)
+        bases = np.array([self._bases[k] for k in order], np.int64)
+        sizes = np.array([self._chosen[k].seal.record_count for k in order], np.int64)
+        for step in walk_log(log.files, intent.log_offset, end_offset):
+            if isinstance(step, Records):
+                found = mark_staged(
+                    step.data, step.rows, len(step.rows), prefixes, bases, sizes, self._seen
+                )
+                assert found >= 0
+                if found:
+                    self._note(step.begin_offset, step.end_offset)
+
+    def _note(self, begin_offset: int, end_offset: int) -> None:
+        if self._end_offset == 0:
+            self._begin_offset = begin_offset
+        self._end_offset = end_offset
+
+    def append_rest(
+        self, log: LogAccess, clock: Clock, check_going_on: Callable[[], None]
+    ) -> Outcome:
+        """Append every record that is not in the log, in order; not flushed yet on return.
+
+        Waits where the log is busy. Raises StoreFull, StoreFailed, DamagedStage, and what
+        ``check_going_on`` raises, and may be called again.
+        """
+        if self._missing is not None:
+            raise DamagedStage(self._missing, f"its file in {self.directory} is lost or damaged")
+        for stage, base in zip(self._chosen, self._bases, strict=True):
+            count = stage.seal.record_count
+            if self._seen[base : base + count].all():
+                continue
+            number = base
+            for block in stage.blocks():
+                prepared = log.prepare(block)
+                seen = self._seen[number : number + prepared.record_count]
+                number += prepared.record_count
+                if not seen.any():
+                    self._append(log, prepared, check_going_on)
+                elif not seen.all():
+                    wanted = np.flatnonzero(seen == 0)
+                    self._append(log, log.prepare(_picked(prepared, wanted)), check_going_on)
+                seen[:] = 1
+        self.problem = ""
+        return Outcome(
+            version=self.version,
+            commit_offset=self._begin_offset,
+            end_commit_offset=self._end_offset,
+            record_count=len(self._seen),
+            committed_ms=clock.now_ms(),
+        )
+
+    def _append(
+        self, log: LogAccess, prepared: Prepared, check_going_on: Callable[[], None]
+    ) -> None:
+        while True:
+            check_going_on()
+            try:
+                commit_offset = log.append(prepared)
+            except StoreBusy as busy:
+                threading.Event().wait(busy.retry_delay_ms / 1000)
+            except TopicNotFound as gone:
+                # Deleted since the decision: as if just behind it, and its messages with it.
+                rest = _without_topic(prepared, gone.topic.encode())
+                if len(rest) == 0:
+                    return
+                prepared = log.prepare(rest)
+            else:
+                self._note(commit_offset, commit_offset + prepared.placed_size)
+                return
+
+
+def _picked(prepared: Prepared, rows: npt.NDArray[np.int64]) -> bytes:
+    """Return some of a batch's records, one after the other."""
+    places = prepared.rows[rows][:, (POSITION, SIZE)].tolist()
+    data = prepared.data.data
+    return b"".join([data[position : position + size] for position, size in places])
+
+
+def _without_topic(prepared: Prepared, topic: bytes) -> bytes:
+    """Return a batch's records of other topics."""
+    kept = [number for number, key in enumerate(prepared.queues) if key[0] != topic]
+    group_of = prepared.group_of[: prepared.record_count]
+    return _picked(prepared, np.flatnonzero(np.isin(group_of, kept)))
+
+
+def load_open(filesystem: FileSystem, directory: Path, version: int) -> OpenTransaction | None:
+    """Read a transaction's directory; what was never sealed is removed, and all of it if that is all.
+
+    Raises StoreFailed.
+    """
+    transaction = OpenTransaction(filesystem, directory, version)
+    unreadable = []
+    for entry in filesystem.list_directory(directory):
+        if entry.is_directory or not entry.name.endswith(SUFFIX):
+            continue
+        stage = read_stage(filesystem, directory / entry.name)
+        if stage is None:
+            unreadable.append(directory / entry.name)
+        else:
+            transaction.stages[stage.header.attempt] = stage
+    intent = load_intent(filesystem, directory)
+    if intent is None:
+        for path in unreadable:
+            filesystem.unlink(path)
+        if not transaction.stages:
+            remove_open(filesystem, directory)
+            return None
+        header = next(iter(transaction.stages.values())).header
+        transaction.app_id, transaction.one_off = header.app_id, header.one_off
+        return transaction
+    transaction.app_id, transaction.one_off = intent.app_id, intent.one_off
+    missing = [name for name in intent.attempts if name not in transaction.stages]
+    if missing:
+        transaction.lose(intent, missing[0])
+    else:
+        transaction.decide(intent, [transaction.stages[name] for name in intent.attempts])
+    return transaction
+
+
+def remove_open(filesystem: FileSystem, directory: Path) -> None:
+    """Remove a directory and the files in it; not durable, and what remains is removed later."""
+    for entry in filesystem.list_directory(directory):
+        with suppress(FileNotFoundError):
+            if entry.is_directory:
+                remove_open(filesystem, directory / entry.name)
+            else:
+                filesystem.unlink(directory / entry.name)
+    with suppress(FileNotFoundError):
+        filesystem.remove_directory(directory)

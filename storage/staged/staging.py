@@ -1,0 +1,112 @@
+"""An attempt on its way into a stage file: checked block by block, durable when it is sealed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from storage.errors import InvalidBatch, InvalidMessage, StoreFailed
+from storage.format.stage import RECORD_COUNT_MAX, StageSeal, stage_prefix
+from storage.kernels.staged import check_stage_keys
+from storage.staged.open_transaction import LogAccess
+
+if TYPE_CHECKING:
+    from storage.staged.application import Application
+    from storage.staged.stages import Stage, StageWriter
+
+
+class Failing:
+    """A context that turns an OSError into the failure of the store: what a failed sync left is not known."""
+
+    def __init__(self, log: LogAccess) -> None:
+        self._log = log
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(
+            error, FileExistsError | FileNotFoundError
+        ):
+            failure = StoreFailed(f"a transaction's files failed: {error}")
+            self._log.fail(failure)
+            raise failure from error
+
+
+class Owner(Protocol):
+    """Who keeps account of what is being staged."""
+
+    log: LogAccess
+
+    def sealed(self, app: Application, stage: Stage) -> None: ...
+    def unsealed(self, app: Application, writer: StageWriter) -> None: ...
+
+
+class StagingAttempt:
+    """An attempt being staged. ``seal`` makes it durable; until then ``discard`` undoes it."""
+
+    def __init__(self, owner: Owner, app: Application, writer: StageWriter) -> None:
+        self._owner = owner
+        self._app = app
+        self._writer = writer
+        header = writer.header
+        self._prefix = np.frombuffer(
+            stage_prefix(header.app_id, header.version, header.attempt).encode(), np.uint8
+        )
+        self._record_count = 0
+        self._byte_count = 0
+        self._queues: dict[tuple[bytes, int], None] = {}
+
+    def add(self, records: bytes | memoryview) -> int:
+        """Check records as a batch is checked, and write them; return how many there are now.
+
+        Raises what ``StoreWriter.append_batch`` does, and InvalidBatch for a unique key that is not
+        the next of this stage.
+        """
+        log = self._owner.log
+        log.check_open()
+        prepared = log.prepare(records)
+        log.check_size(prepared.placed_size)
+        bad = check_stage_keys(
+            prepared.data, prepared.rows, prepared.record_count, self._prefix, self._record_count
+        )
+        if bad >= 0:
+            raise InvalidBatch(
+                int(bad),
+                f"UNIQ_KEY: must be {self._prefix.tobytes().decode()} and the record's number in the"
+                f" stage, {self._record_count + int(bad)}, as 8 hexadecimal digits",
+            )
+        if self._record_count + prepared.record_count > RECORD_COUNT_MAX:
+            raise InvalidMessage("records", f"more than {RECORD_COUNT_MAX} in one stage")
+        for key in prepared.queues:
+            if key not in self._queues:
+                log.check_queue(key)
+                self._queues[key] = None
+        with Failing(self._owner.log):
+            self._writer.add(records)
+        self._record_count += prepared.record_count
+        self._byte_count += len(records)
+        return self._record_count
+
+    def seal(self) -> StageSeal:
+        """Make the stage durable and ready to be committed. Raises StoreFull, StoreFailed."""
+        self._owner.log.check_open()
+        seal = StageSeal(
+            record_count=self._record_count,
+            byte_count=self._byte_count,
+            queues=tuple((topic.decode(), queue_id) for topic, queue_id in self._queues),
+        )
+        try:
+            with Failing(self._owner.log):
+                stage = self._writer.seal(seal)
+        except FileNotFoundError:
+            # Decided without it meanwhile, and the directory gone: as if it came too late to begin.
+            self.discard()
+            return seal
+        self._owner.sealed(self._app, stage)
+        return seal
+
+    def discard(self) -> None:
+        """Remove what was staged, unless it was sealed."""
+        self._owner.unsealed(self._app, self._writer)

@@ -1,0 +1,393 @@
+"""Transactions: records staged outside the log, and appended to it by one decision, exactly once.
+
+A transaction is a version of an application. Its attempts are staged, each in a file of its own; a
+commit names the attempts that count. Files, below ``transactions/`` in the store::
+
+    <application>/ledger.json              what it has committed
+    <application>/<version>/<attempt>.stage   one sealed stage
+    <application>/<version>/intent.json    the decision: which attempts, and the log's end then
+
+The steps of a commit, each durable before the next begins:
+
+1. the intent is written: from here on the transaction will be completed, whatever happens;
+2. the stages' records are appended through the log's normal path, block by block;
+3. the log is flushed up to the last of them;
+4. the ledger takes the version in: from here on the commit is known to be done;
+5. the directory of the version goes.
+
+A start that finds an intent whose version the ledger does not hold completes it before anything is
+served. Which of its records are in the log already is found there, by their unique keys, from the
+offset in the intent on; the others are appended. A directory of a version that the ledger holds goes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import (
+    InvalidMessage,
+    StageExists,
+    StageNotFound,
+    StoreClosed,
+    StoreError,
+    TransactionDecided,
+    VersionTooOld,
+)
+from storage.format.stage import (
+    VERSION_MAX,
+    StageHeader,
+    id_problem,
+    safe_name,
+)
+from storage.staged.application import Application, load_application
+from storage.staged.ledger import Ledger, Outcome, save_ledger
+from storage.staged.open_transaction import (
+    Intent,
+    LogAccess,
+    OpenTransaction,
+    remove_open,
+    save_intent,
+)
+from storage.staged.stages import Stage, StageWriter
+from storage.staged.staging import Failing, StagingAttempt
+from storage.staged.transaction_status import ApplicationState, TransactionState
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.files.filesystem import FileSystem
+
+DIRECTORY: Final = "transactions"
+
+
+class Transactions:
+    """All transactions of a store. Methods are safe to call from several threads."""
+
+    def __init__(
+        self, filesystem: FileSystem, root: Path, log: LogAccess, clock: Clock, *, timeout_ms: int
+    ) -> None:
+        self.log = log
+        self._filesystem = filesystem
+        self._root = root / DIRECTORY
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._guard = threading.Lock()  # of the table and of the applications' open transactions
+        self._applications: dict[str, Application] = {}
+        self._closing = threading.Event()
+
+    # ---- start and end
+
+    def recover(self) -> None:
+        """Complete what was decided, remove what was never acknowledged; nothing is served before.
+
+        A transaction that cannot be completed, for a full disk or a damaged stage, stays decided:
+        ``status`` tells its problem, ``resume`` and a repeated commit try again. Raises StoreFailed
+        for a ledger that cannot be read.
+        """
+        self._make_durable(self._root)
+        for entry in self._filesystem.list_directory(self._root):
+            app = load_application(self._filesystem, self._root / entry.name)
+            if app is not None:
+                self._applications[app.ledger.app_id] = app
+        for app in list(self._applications.values()):
+            for transaction in list(app.open.values()):
+                if transaction.intent is not None:
+                    transaction.find_in_log(self.log)
+        self.resume()
+        self.expire()
+
+    def _make_durable(self, directory: Path) -> None:
+        """Sync all below: what a process wrote there, and was killed before it was durable, counts."""
+        for entry in self._filesystem.list_directory(directory):
+            path = directory / entry.name
+            if entry.is_directory:
+                self._make_durable(path)
+            else:
+                file = self._filesystem.open(path, writable=True)
+                file.sync_all()
+                file.close()
+        if self._filesystem.exists(directory):
+            self._filesystem.sync_directory(directory)
+
+    def resume(self) -> None:
+        """Try again to complete what was decided and could not be completed."""
+        for app in list(self._applications.values()):
+            for transaction in list(app.open.values()):
+                if transaction.intent is None:
+                    continue
+                with app.committing, suppress(StoreClosed):
+                    if transaction.version in app.open:
+                        try:
+                            self._complete(app, transaction)
+                        except StoreClosed:
+                            raise
+                        except StoreError as error:
+                            transaction.problem = str(error)
+
+    def expire(self) -> None:
+        """Remove stages that nobody committed in time, and one-off applications as old."""
+        before_ms = self._clock.now_ms() - self._timeout_ms
+        for app in list(self._applications.values()):
+            with self._guard:
+                if app.committing.locked():
+                    continue
+                for transaction in list(app.open.values()):
+                    if transaction.intent is not None:
+                        continue
+                    for stage in list(transaction.stages.values()):
+                        if stage.header.created_ms < before_ms:
+                            self._drop(transaction, stage)
+                    self._drop_if_empty(app, transaction)
+                last = app.ledger.last
+                if app.open or not (
+                    last is None or (app.ledger.one_off and last.committed_ms < before_ms)
+                ):
+                    continue
+                del self._applications[app.ledger.app_id]
+                with suppress(OSError):
+                    # What went before the ledger must not come back when that has gone.
+                    self._filesystem.sync_directory(app.directory)
+                    remove_open(self._filesystem, app.directory)
+
+    def close(self) -> None:
+        """Stop commits under way between two blocks; the next start completes them."""
+        self._closing.set()
+        for app in list(self._applications.values()):
+            with app.committing:
+                pass
+
+    # ---- staging
+
+    def stage(
+        self, app_id: str, version: int, attempt: str, *, one_off: bool = False
+    ) -> StagingAttempt | None:
+        """Begin to stage an attempt; None if the transaction is decided already, without it.
+
+        ``one_off`` says that the application id is never used again: it is forgotten in time.
+        Raises InvalidMessage, StageExists, VersionTooOld, StoreFull, StoreFailed.
+        """
+        _check_ids(app_id, version, (attempt,))
+        self._check_open()
+        header = StageHeader(
+            app_id=app_id,
+            version=version,
+            attempt=attempt,
+            created_ms=self._clock.now_ms(),
+            one_off=one_off,
+        )
+        with self._guard, self.failing():
+            app = self._application(app_id, one_off=one_off)
+            self._check_version(app, version)
+            transaction = app.open.get(version)
+            if app.ledger.holds(version) or (transaction and transaction.intent):
+                return None
+            if transaction is None:
+                transaction = self._open(app, version)
+            if attempt in transaction.stages or attempt in transaction.staging:
+                raise StageExists(app_id, version, attempt)
+            writer = StageWriter(self._filesystem, transaction.directory, header)
+            transaction.staging.add(attempt)
+        return StagingAttempt(self, app, writer)
+
+    def sealed(self, app: Application, stage: Stage) -> None:
+        """Take a sealed stage in."""
+        header = stage.header
+        with self._guard:
+            transaction = app.open.get(header.version)
+            if transaction is None or transaction.intent is not None:
+                # Decided without it meanwhile: its directory goes, or has gone, with it inside.
+                with suppress(OSError):
+                    self._filesystem.unlink(stage.path)
+                return
+            transaction.staging.discard(header.attempt)
+            transaction.stages[header.attempt] = stage
+
+    def unsealed(self, app: Application, writer: StageWriter) -> None:
+        """Hear that a stage was given up."""
+        with self._guard:
+            writer.discard()
+            transaction = app.open.get(writer.header.version)
+            if transaction is not None:
+                transaction.staging.discard(writer.header.attempt)
+                self._drop_if_empty(app, transaction)
+
+    # ---- deciding
+
+    def commit(
+        self, app_id: str, version: int, attempts: Sequence[str], *, one_off: bool = False
+    ) -> tuple[Outcome | None, bool]:
+        """Append the attempts' records in the order named; return the outcome, and if it is old.
+
+        On return they are durable, whatever the flush mode. Of a version that is committed already
+        nothing is looked at: the outcome is the first commit's, None where it is not known any
+        more. One that is decided and not completed is completed, as it was decided.
+
+        Raises InvalidMessage, StageNotFound, TopicNotFound, QueueNotFound, DamagedStage,
+        VersionTooOld and StoreFull with nothing decided; StoreFull and StoreClosed also after the
+        decision, when a repeated commit, or the next start, completes it; StoreFailed.
+        """
+        _check_ids(app_id, version, attempts)
+        self._check_open()
+        while True:
+            with self._guard, self.failing():
+                app = self._application(app_id, one_off=one_off)
+            with app.committing:
+                # One that expired in between is nobody's any more: what it learns would be lost.
+                if self._applications.get(app_id) is app:
+                    return self._commit(app, version, attempts)
+
+    def _commit(
+        self, app: Application, version: int, attempts: Sequence[str]
+    ) -> tuple[Outcome | None, bool]:
+        self._check_open()
+        if app.ledger.holds(version):
+            return app.ledger.outcome_of(version), True
+        self._check_version(app, version)
+        with self._guard, self.failing():
+            transaction = app.open.get(version) or self._open(app, version)
+        if transaction.intent is None:
+            self._decide(app, transaction, attempts)
+        return self._complete(app, transaction), False
+
+    def _decide(
+        self, app: Application, transaction: OpenTransaction, attempts: Sequence[str]
+    ) -> None:
+        app_id, version = app.ledger.app_id, transaction.version
+        with self._guard:
+            try:
+                stages = [transaction.stages[attempt] for attempt in attempts]
+            except KeyError as error:
+                self._drop_if_empty(app, transaction)
+                raise StageNotFound(app_id, version, str(error.args[0])) from None
+        for stage in stages:
+            for topic, queue_id in stage.seal.queues:
+                self.log.check_queue((topic.encode(), queue_id))
+            stage.check()
+        intent = Intent(
+            app_id=app_id,
+            one_off=app.ledger.one_off,
+            attempts=tuple(attempts),
+            log_offset=self.log.appended_offset(),
+        )
+        with self.failing():
+            save_intent(self._filesystem, transaction.directory, intent)
+        with self._guard:
+            transaction.decide(intent, stages)
+
+    def _complete(self, app: Application, transaction: OpenTransaction) -> Outcome:
+        outcome = transaction.append_rest(self.log, self._clock, self._check_going_on)
+        while outcome.record_count and not self.log.wait_flushed(outcome.end_commit_offset, 0.1):
+            self._check_going_on()
+        ledger = app.ledger.with_committed(outcome)
+        with self.failing():
+            save_ledger(self._filesystem, app.directory, ledger)
+        with self._guard:
+            app.ledger = ledger
+            app.open.pop(transaction.version, None)
+        # What is left of the directory after a failure here goes at the next start.
+        with suppress(OSError):
+            remove_open(self._filesystem, transaction.directory)
+        return outcome
+
+    def abort(self, app_id: str, version: int, attempts: Sequence[str] | None) -> int:
+        """Remove staged attempts, all of the transaction's with None; return how many there were.
+
+        Unknown ones are no error. Raises TransactionDecided.
+        """
+        _check_ids(app_id, version, attempts or ())
+        self._check_open()
+        app = self._applications.get(app_id)
+        if app is None:
+            return 0
+        with app.committing, self._guard:
+            transaction = app.open.get(version)
+            if app.ledger.holds(version) or (transaction and transaction.intent):
+                raise TransactionDecided(app_id, version)
+            if transaction is None:
+                return 0
+            named = list(transaction.stages) if attempts is None else attempts
+            stages = [transaction.stages[name] for name in named if name in transaction.stages]
+            for stage in stages:
+                self._drop(transaction, stage)
+            self._drop_if_empty(app, transaction)
+            return len(stages)
+
+    def status(self) -> list[ApplicationState]:
+        """Return every application with its open transactions."""
+        with self._guard:
+            return [
+                ApplicationState(
+                    app_id=app_id,
+                    last_version=app.ledger.last_version,
+                    last=app.ledger.last,
+                    transactions=tuple(
+                        TransactionState.of(transaction)
+                        for _, transaction in sorted(app.open.items())
+                    ),
+                )
+                for app_id, app in sorted(self._applications.items())
+            ]
+
+    # ---- shared
+
+    def failing(self) -> Failing:
+        """Return a context in which an error of the device ends the store's life as a writer."""
+        return Failing(self.log)
+
+    def _application(self, app_id: str, *, one_off: bool) -> Application:
+        app = self._applications.get(app_id)
+        if app is None:
+            directory = self._root / safe_name(app_id)
+            self._filesystem.make_directory(directory)
+            app = Application(directory, Ledger(app_id=app_id, one_off=one_off))
+            self._applications[app_id] = app
+        return app
+
+    def _open(self, app: Application, version: int) -> OpenTransaction:
+        directory = app.directory / f"{version:020d}"
+        self._filesystem.make_directory(directory)
+        transaction = app.open[version] = OpenTransaction(self._filesystem, directory, version)
+        transaction.app_id = app.ledger.app_id
+        return transaction
+
+    def _drop(self, transaction: OpenTransaction, stage: Stage) -> None:
+        with suppress(FileNotFoundError):
+            self._filesystem.unlink(stage.path)
+        transaction.stages.pop(stage.header.attempt, None)
+
+    def _drop_if_empty(self, app: Application, transaction: OpenTransaction) -> None:
+        if transaction.intent is None and not transaction.stages and not transaction.staging:
+            app.open.pop(transaction.version, None)
+            with suppress(OSError):
+                self._filesystem.remove_directory(transaction.directory)
+
+    def _check_version(self, app: Application, version: int) -> None:
+        if app.ledger.is_forgotten(version):
+            raise VersionTooOld(app.ledger.app_id, version, app.ledger.floor)
+
+    def _check_open(self) -> None:
+        self.log.check_open()
+        self._check_going_on()
+
+    def _check_going_on(self) -> None:
+        if self._closing.is_set():
+            raise StoreClosed("the store is closing; the next start completes the transaction")
+
+
+def _check_ids(app_id: str, version: int, attempts: Iterable[str]) -> None:
+    problem = id_problem(app_id)
+    if problem:
+        raise InvalidMessage("app_id", problem)
+    if not 0 <= version <= VERSION_MAX:
+        raise InvalidMessage("version", f"{version} is not between 0 and {VERSION_MAX}")
+    seen = set()
+    for attempt in attempts:
+        problem = id_problem(attempt)
+        if problem is None and attempt in seen:
+            problem = f"{attempt!r} is named twice"
+        if problem:
+            raise InvalidMessage("attempt", problem)
+        seen.add(attempt)

@@ -1,0 +1,185 @@
+"""Walking the commit log across files, blanks, holes and damage.
+
+One generator for everybody who follows the log: recovery, dispatch after it, the indexer, the offline
+tools. It never stops at a damaged record while an intact one follows: the next record counts whose
+framing, own commit offset and checksums all agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.record import blank_end
+from storage.kernels.columns import (
+    CHECK_ALL,
+    STOP_BLANK,
+    STOP_END,
+    STOP_ROWS_FULL,
+    new_rows,
+    stop_text,
+)
+from storage.kernels.scan import find_record, scan_records
+from storage.view.recovery_cases import Stopped, Verdict, decide_stop
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import ByteArray
+
+ROWS_MAX: Final = 16_384
+
+
+class LogFile(Protocol):
+    """A mapped file of the log."""
+
+    @property
+    def start_offset(self) -> int:
+        """Commit offset of the first byte."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """Commit offset after the last byte."""
+        ...
+
+    @property
+    def array(self) -> ByteArray:
+        """The bytes."""
+        ...
+
+
+class LogFiles(Protocol):
+    """The files of the log as one address space, lost files and all."""
+
+    def find(self, offset: int) -> LogFile | None:
+        """Return the file that holds the byte at a commit offset."""
+        ...
+
+    def next_start(self, offset: int) -> int | None:
+        """Return the start of the first file after a commit offset."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A run of intact records in one file.
+
+    ``rows`` (n x COLUMN_COUNT) hold positions in ``data``, whose first byte is at commit offset
+    ``data_offset``. The table is reused: it is good until the walk goes on.
+    """
+
+    data: ByteArray
+    data_offset: int
+    rows: npt.NDArray[np.int64]
+    begin_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Commit offsets ``[begin_offset, end_offset)`` hold no intact record, but one follows."""
+
+    begin_offset: int
+    end_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Nothing intact follows ``commit_offset``; always the last thing a walk yields.
+
+    A blank whose next file holds nothing is itself the end: a broker appends there, too.
+    """
+
+    commit_offset: int
+    reason: str
+
+
+def walk_log(
+    files: LogFiles,
+    begin_offset: int,
+    limit_offset: int,
+    *,
+    checks: int = CHECK_ALL,
+    search_limit_offset: int | None = None,
+) -> Iterator[Records | Damage | End]:
+    """Yield what ``[begin_offset, limit_offset)`` holds, in order.
+
+    ``begin_offset`` must be where a record, a blank or a file starts. Only a record of which every
+    byte lies below the limit is given. Behind damage, intact records are looked for up to
+    ``search_limit_offset``: whoever knows how far the log can have been written saves reading the
+    unwritten rest.
+    """
+    search_limit = limit_offset if search_limit_offset is None else search_limit_offset
+    rows = new_rows(ROWS_MAX)
+    offset = begin_offset
+    resume = offset  # behind the last intact record
+    while offset < limit_offset:
+        file = files.find(offset)
+        if file is None:
+            start = files.next_start(offset)
+            following = None if start is None else _next_record(files, start, search_limit)
+            blank, expected, reason = False, offset, "the file is missing"
+        else:
+            position = offset - file.start_offset
+            file_end = _end_of(files, file)
+            end = min(file_end, limit_offset) - file.start_offset
+            count, position, stop = scan_records(file.array, position, end, offset, checks, rows)
+            next_offset = file.start_offset + int(position)
+            if count:
+                yield Records(file.array, file.start_offset, rows[:count], offset, next_offset)
+                resume = next_offset
+            offset = next_offset
+            if stop in (STOP_ROWS_FULL, STOP_END):
+                continue
+            blank = stop == STOP_BLANK
+            reason = stop_text(stop)
+            if blank and not _ends_file(files, file, offset):
+                blank, reason = False, "a blank record that does not end its file"
+            expected = file_end if blank else offset
+            following = _next_record(files, expected if blank else offset + 1, search_limit)
+        verdict = decide_stop(Stopped(blank, following is not None, following == expected))
+        if verdict is Verdict.CUT or following is None:
+            yield End(resume, reason)
+            return
+        if verdict is Verdict.STEP_OVER:
+            if blank:
+                reason = "the next file is lost or does not begin with a record"
+            yield Damage(expected, following, reason)
+        offset = resume = following
+    yield End(resume, stop_text(STOP_END))
+
+
+def _next_record(files: LogFiles, offset: int, limit_offset: int) -> int | None:
+    """Return the commit offset of the first intact record at or after ``offset``."""
+    while offset < limit_offset:
+        file = files.find(offset)
+        if file is None:
+            start = files.next_start(offset)
+            if start is None:
+                return None
+            offset = start
+            continue
+        position = offset - file.start_offset
+        file_end = _end_of(files, file)
+        end = min(file_end, limit_offset) - file.start_offset
+        found = int(find_record(file.array, position, end, offset))
+        if found >= 0:
+            return file.start_offset + found
+        offset = file_end
+    return None
+
+
+def _ends_file(files: LogFiles, file: LogFile, offset: int) -> bool:
+    """Whether the blank at ``offset`` is as long as what is left of its file, of whatever length."""
+    end_offset = file.start_offset + blank_end(file.array.data, offset - file.start_offset)
+    return end_offset in (file.end_offset, files.next_start(file.start_offset))
+
+
+def _end_of(files: LogFiles, file: LogFile) -> int:
+    """Where a file ends: what is too long in it does not hide the file after it."""
+    following = files.next_start(file.start_offset)
+    return file.end_offset if following is None else min(file.end_offset, following)

@@ -1,0 +1,327 @@
+"""Pulling from one queue: limits, the two-step tag filter, proof of each record, joined slices.
+
+Work per pull is a handful of calls into kernels, never a step per record. The first step of the tag
+filter compares hashes in the units; the second compares the tags themselves in the records, which a
+broker leaves to its client. Every record that is served has passed its checksums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidMessage
+from storage.format.hashing import java_hash
+from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.format.record_layout import RECORD_SIZE_MIN
+from storage.kernels import pull as kernels
+from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
+from storage.message import Damage, PullResult, PullStatus
+from storage.view.commit_log import CommitLogView
+from storage.view.consume_queue import ConsumeQueueView
+
+JOIN_FROM: Final = 9  # as many separate pieces are worth one copy,
+JOIN_BELOW: Final = 8 << 10  # when they are shorter than this on average
+NO_LIMIT: Final = 1 << 62
+BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java trims: no other white space
+
+_NO_CODES: Final = np.empty(0, np.int64)
+_NO_TEXTS: Final = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullPolicy:
+    """What ends a pull besides the caller's limits. Sizes are bytes."""
+
+    name: str
+    examined_max: int  # units looked at in one pull, at least; and all of max_messages
+    one_file: bool = False  # stop at the end of the queue's file
+    exact_tags: bool = True  # compare tags, not only their hashes
+    broker_min: bool = False
+    bytes_max: int = NO_LIMIT
+    records_max: int = NO_LIMIT
+    skip_behind_holes: bool = False
+    bytes_max_floor: int = 1
+
+
+PENSTOCK: Final = PullPolicy(name="penstock", examined_max=65_536)
+
+# A broker's defaults: 16,000 bytes of units examined, 256 KiB and 32 records of what is in memory.
+# A store larger than 40 % of the memory has lower limits for its older records; that is left out.
+BROKER: Final = PullPolicy(
+    name="broker",
+    examined_max=800,
+    one_file=True,
+    exact_tags=False,
+    broker_min=True,
+    bytes_max=262_144,
+    records_max=32,
+    skip_behind_holes=True,
+    bytes_max_floor=100,
+)
+
+
+class TagFilter:
+    """A tag expression: ``""`` or ``*`` for all, else tags joined by ``||``.
+
+    Raises InvalidMessage for one of separators alone, which a broker refuses, too.
+    """
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.matches_all = expression in ("", "*")
+        tags: list[str] = []
+        if not self.matches_all:
+            parts = (part.strip(BLANKS) for part in expression.split("||"))
+            tags = [tag for tag in parts if tag]
+            if not expression.replace("||", ""):
+                raise InvalidMessage("tag_expression", f"no tag in {expression!r}; use * for all")
+        self.tags = tuple(dict.fromkeys(tags))
+        self.codes: npt.NDArray[np.int64] = np.array(
+            sorted({java_hash(tag) for tag in self.tags}), np.int64
+        )
+        encoded = [tag.encode() for tag in self.tags]
+        self.texts: npt.NDArray[np.uint8] = np.frombuffer(b"".join(encoded), np.uint8)
+        self.text_ends: npt.NDArray[np.int64] = np.cumsum([len(text) for text in encoded]).astype(
+            np.int64
+        )
+
+
+MATCH_ALL: Final = TagFilter("")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bounds:
+    min_offset: int
+    max_offset: int
+
+
+def damage_reason(state: int) -> str:
+    """Say in words what is wrong with a unit or record of a damaged state."""
+    if state == kernels.DAMAGED_UNIT:
+        return "the queue's unit points outside the commit log"
+    if state == kernels.DAMAGED_PLACE:
+        return "the record there belongs to another topic or queue"
+    if state - kernels.DAMAGED in (STOP_END, STOP_TRUNCATED):
+        return "its size is not the one in the queue's unit"
+    return stop_text(state - kernels.DAMAGED)
+
+
+def pull_queue(
+    log: CommitLogView,
+    queue: ConsumeQueueView,
+    *,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    max_messages: int,
+    max_bytes: int,
+    tag_filter: TagFilter,
+    policy: PullPolicy = PENSTOCK,
+    end_offset: int = NO_LIMIT,
+) -> PullResult:
+    """Return records of a queue from ``queue_offset`` on; the log view's bounds say which are visible.
+
+    The first record is returned however long it is. A damaged one takes its place in ``damaged``
+    and counts as met. ``next_offset`` is behind the last examined unit. None is examined from
+    ``end_offset`` on, which must lie behind ``queue_offset``.
+    """
+    max_offset = queue.max_offset(log.visible_offset)
+    find_min = queue.broker_min_offset if policy.broker_min else queue.min_offset
+    bounds = _Bounds(min_offset=find_min(log.min_offset, max_offset), max_offset=max_offset)
+    if max_offset == 0:
+        return _nothing(PullStatus.NO_MESSAGE_IN_QUEUE, 0, bounds)
+    if queue_offset < bounds.min_offset:
+        return _nothing(PullStatus.OFFSET_TOO_SMALL, bounds.min_offset, bounds)
+    if queue_offset == max_offset:
+        return _nothing(PullStatus.OFFSET_OVERFLOW_ONE, queue_offset, bounds)
+    if queue_offset > max_offset:
+        return _nothing(PullStatus.OFFSET_OVERFLOW_BADLY, max_offset, bounds)
+    if queue.span(queue_offset, max_offset) is None:
+        return _nothing(
+            PullStatus.OFFSET_FOUND_NULL,
+            _behind_hole(queue, queue_offset, max_offset, policy),
+            bounds,
+        )
+    max_bytes = max(max_bytes, policy.bytes_max_floor)
+    max_messages = min(max(max_messages, 1), NO_LIMIT)
+    return _Pull(log, queue, topic, queue_id, tag_filter, policy, max_messages, max_bytes).run(
+        queue_offset, min(max_offset, end_offset), bounds
+    )
+
+
+def _nothing(status: PullStatus, next_offset: int, bounds: _Bounds) -> PullResult:
+    return PullResult(
+        status=status,
+        next_offset=next_offset,
+        min_offset=bounds.min_offset,
+        max_offset=bounds.max_offset,
+    )
+
+
+def _behind_hole(
+    queue: ConsumeQueueView, queue_offset: int, max_offset: int, policy: PullPolicy
+) -> int:
+    if policy.name == BROKER.name and queue.file_unit_count:
+        return queue_offset - queue_offset % queue.file_unit_count + queue.file_unit_count
+    following = queue.next_file_offset(queue_offset)
+    return max_offset if following is None else min(following, max_offset)
+
+
+class _Pull:
+    """One pull that has something to look at."""
+
+    def __init__(
+        self,
+        log: CommitLogView,
+        queue: ConsumeQueueView,
+        topic: str,
+        queue_id: int,
+        tag_filter: TagFilter,
+        policy: PullPolicy,
+        max_messages: int,
+        max_bytes: int,
+    ) -> None:
+        self._log = log
+        self._queue = queue
+        self._topic = np.frombuffer(topic.encode(), np.uint8)
+        self._queue_id = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else queue_id
+        self._filter = tag_filter
+        self._policy = policy
+        self._examined_max = max(policy.examined_max, max_messages)
+        self._max_messages = min(max_messages, policy.records_max)
+        self._max_bytes = min(max_bytes, policy.bytes_max)
+        exact = policy.exact_tags and not tag_filter.matches_all
+        self._texts = tag_filter.texts if exact else _NO_TEXTS
+        self._text_ends = tag_filter.text_ends if exact else _NO_CODES
+        self._pieces: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]] = []
+        self._records = 0
+        self._bytes = 0
+        self._gone = False
+
+    def run(self, queue_offset: int, end_offset: int, bounds: _Bounds) -> PullResult:
+        """Choose, verify and join, one queue file after the other, up to ``end_offset``."""
+        policy = self._policy
+        examined_max = self._examined_max
+        chosen_parts: list[npt.NDArray[np.int64]] = []
+        chosen_count = chosen_bytes = examined = event = 0
+        at = queue_offset
+        while at < end_offset and examined < examined_max:
+            span = self._queue.span(at, end_offset)
+            if span is None:
+                if chosen_count or policy.one_file:
+                    break
+                at = _behind_hole(self._queue, at, bounds.max_offset, policy)
+                event = event or kernels.REMOVED
+                continue
+            limits = np.empty(kernels.LIMIT_COUNT, np.int64)
+            limits[kernels.RECORDS_MAX] = self._max_messages
+            limits[kernels.BYTES_MAX] = self._max_bytes
+            limits[kernels.EXAMINED_MAX] = examined_max - examined
+            limits[kernels.RECORDS_BEFORE] = chosen_count
+            limits[kernels.BYTES_BEFORE] = chosen_bytes
+            limits[kernels.SKIP_BEHIND_HOLES] = policy.skip_behind_holes
+            room = min(
+                self._max_messages - chosen_count,
+                self._max_bytes // RECORD_SIZE_MIN + 1,
+                span.end - span.begin,
+            )
+            chosen = kernels.new_chosen(room)
+            count, index, byte_count, met = kernels.select_units(
+                span.array, span.begin, span.end, span.first_queue_offset,
+                self._filter.codes, not self._filter.matches_all,
+                *self._log.ranges, limits, chosen,
+            )  # fmt: skip
+            if count:
+                chosen = chosen[:count]
+                self._verify(chosen)
+                chosen_parts.append(chosen)
+            else:
+                event = met or event
+            chosen_count += int(count)
+            chosen_bytes += int(byte_count)
+            examined += int(index) - span.begin
+            at = span.first_queue_offset + int(index)
+            if policy.one_file or index < span.end:
+                break
+        return self._result(chosen_parts, event, at, bounds)
+
+    def _verify(self, chosen: npt.NDArray[np.int64]) -> None:
+        row, end = 0, len(chosen)
+        ranges = np.empty((end, 2), np.int64)
+        while row < end:
+            log = self._log.span(int(chosen[row, kernels.COMMIT_OFFSET]))
+            if log is None:
+                # The file went while we were at it, or the unit never pointed into one.
+                if chosen[row, kernels.STATE] == kernels.CHOSEN:
+                    chosen[row, kernels.STATE] = kernels.FILTERED
+                    self._gone = True
+                row += 1
+                continue
+            next_row, range_count, good_count, good_bytes = kernels.verify_chosen(
+                log.array, log.start_offset, log.end_offset, chosen, row, end,
+                self._topic, self._queue_id, self._texts, self._text_ends, ranges,
+            )  # fmt: skip
+            if range_count:
+                self._pieces.append((log.array, ranges[:range_count]))
+                ranges = ranges[range_count:]
+            self._records += int(good_count)
+            self._bytes += int(good_bytes)
+            row = int(next_row)
+
+    def _result(
+        self, parts: list[npt.NDArray[np.int64]], event: int, next_offset: int, bounds: _Bounds
+    ) -> PullResult:
+        damaged: list[Damage] = []
+        good_parts = parts
+        if self._records != sum(map(len, parts)):
+            good_parts = [part[part[:, kernels.STATE] == kernels.GOOD] for part in parts]
+            for part in parts:
+                bad = part[part[:, kernels.STATE] >= kernels.DAMAGED]
+                damaged += [_damage(row) for row in bad.tolist()]
+        if self._records or damaged:
+            status = PullStatus.FOUND
+        elif self._gone or (event == kernels.REMOVED and not parts):
+            status = PullStatus.MESSAGE_WAS_REMOVING
+        else:
+            status = PullStatus.NO_MATCHED_MESSAGE
+        return PullResult(
+            status=status,
+            next_offset=next_offset,
+            min_offset=bounds.min_offset,
+            max_offset=bounds.max_offset,
+            record_count=self._records,
+            slices=join_pieces(self._pieces, self._bytes),
+            damaged=tuple(damaged),
+            queue_offset_parts=tuple(part[:, kernels.QUEUE_OFFSET] for part in good_parts),
+        )
+
+
+def join_pieces(
+    pieces: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]], byte_count: int
+) -> tuple[memoryview, ...]:
+    """Return ranges of arrays as read-only views, or copied into one when they are many."""
+    count = sum(len(ranges) for _, ranges in pieces)
+    if count >= JOIN_FROM and byte_count < count * JOIN_BELOW:
+        joined = np.empty(byte_count, np.uint8)
+        position = 0
+        for array, ranges in pieces:
+            position = kernels.gather_ranges(joined, position, array, ranges, len(ranges))
+        return (joined.data.toreadonly(),)
+    return tuple(
+        array.data[begin:end].toreadonly()
+        for array, ranges in pieces
+        for begin, end in ranges.tolist()
+    )
+
+
+def _damage(row: list[int]) -> Damage:
+    return Damage(
+        queue_offset=row[kernels.QUEUE_OFFSET],
+        commit_offset=row[kernels.COMMIT_OFFSET],
+        size=row[kernels.RECORD_SIZE],
+        reason=damage_reason(row[kernels.STATE]),
+    )

@@ -1,0 +1,58 @@
+"""How far a queue goes: its range of offsets, where its records lie, about how many bytes they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from storage.view.commit_log import CommitLogView
+from storage.view.consume_queue import ConsumeQueueView
+
+SAMPLES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueExtent:
+    """Offsets ``[min_offset, max_offset)`` of a queue can be read.
+
+    ``commit_range`` is from its first record to behind its last one, None without any;
+    ``approximate_bytes`` of all its records is 0 where it was not asked for.
+    """
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    commit_range: tuple[int, int] | None = None
+    approximate_bytes: int = 0
+
+
+def queue_extent(
+    log: CommitLogView,
+    queue: ConsumeQueueView,
+    topic: str,
+    queue_id: int,
+    *,
+    estimate_bytes: bool,
+) -> QueueExtent:
+    """Look at a queue's first and last units, and at a few between them for an estimate."""
+    high = queue.max_offset(log.visible_offset)
+    low = min(queue.min_offset(log.min_offset, high), high)
+    first, last = queue.unit(low), queue.unit(high - 1)
+    if low == high or first is None or last is None:
+        return QueueExtent(topic=topic, queue_id=queue_id, min_offset=low, max_offset=high)
+    return QueueExtent(
+        topic=topic,
+        queue_id=queue_id,
+        min_offset=low,
+        max_offset=high,
+        commit_range=(first.commit_offset, last.commit_offset + last.size),
+        approximate_bytes=_approximate_bytes(queue, low, high) if estimate_bytes else 0,
+    )
+
+
+def _approximate_bytes(queue: ConsumeQueueView, low: int, high: int) -> int:
+    count = min(SAMPLES, high - low)
+    units = [queue.unit(low + (high - low) * number // count) for number in range(count)]
+    sizes = [unit.size for unit in units if unit is not None and unit.size > 0]
+    return sum(sizes) * (high - low) // len(sizes) if sizes else 0
