@@ -37,7 +37,9 @@ class StoreConfig:
     queue_flush_interval_ms: int = 1_000
     queue_flush_bytes: int = 256 << 20  # or earlier, after this much dispatched log
     transaction_timeout_ms: int = 86_400_000  # of stages that nobody commits
-    mapped_files_max: int = 64  # lazily mapped files per directory kind before the oldest is let go
+    mapped_files_max: int = (
+        64  # lazily mapped files per directory kind before the oldest is unmapped
+    )
     warm_ahead_bytes: int = 64 << 20  # pages touched ahead of the writer
     warm_cache_bytes_max: int = 0  # this log file and the next are warmed whole if both fit in it
 

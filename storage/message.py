@@ -47,7 +47,7 @@ class QueueRange(NamedTuple):
     topic: str
     queue_id: int
     first_queue_offset: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
+    count: int  # type: ignore[assignment]  # hides tuple.count, which has no use here
 
 
 class BatchResult(NamedTuple):

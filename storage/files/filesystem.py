@@ -303,7 +303,7 @@ class OsFileSystem(FileSystem):
         """Create a directory and its missing parents."""
         if path.is_dir():
             if path not in self._durable:
-                # Whoever made it may have been killed before its name was durable.
+                # The process that made it may have been killed before its name was durable.
                 with suppress(PermissionError):
                     self.sync_directory(path.parent)
                 self._durable.add(path)

@@ -1,7 +1,7 @@
 """A 32-bit word in a shared page that processes sleep on until its owner bumps it.
 
 One process owns a word and bumps it; any number of others, which may have the page mapped read
-only, wait for it to change. Waking takes tens of microseconds across processes and nobody polls.
+only, wait for it to change. Waking takes tens of microseconds across processes and nothing polls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class WakeWord:
         libc.futex_wake(self._address)
 
     def interrupt(self) -> None:
-        """End every wait through this object, now and from here on; for whoever stops.
+        """End every wait through this object, now and later; for use at a stop.
 
         A thread that is just about to sleep may miss it and takes its whole timeout.
         """

@@ -127,7 +127,7 @@ class MappedFile:
     ) -> MappedFile:
         """Create a file whose blocks are reserved; file and name are durable. Raises StoreFull.
 
-        Nothing is left behind when it raises, so it may be tried again.
+        When it raises, nothing is left, so it may be tried again.
         """
         file = filesystem.create(path, size, allocate=True)
         try:
@@ -257,7 +257,7 @@ class MappedFile:
         self._file.sync()
 
     def close(self) -> None:
-        """Close the descriptor and let go of the map; views of it stay good."""
+        """Close the descriptor and drop the map; views of it stay valid."""
         if self._buffer is not None:
             self._buffer.release()
             self._buffer = None

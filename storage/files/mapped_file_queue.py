@@ -1,9 +1,9 @@
 """Files named by their start offset, seen as one address space.
 
 Files are found by one listing and mapped when first needed; at most ``mapped_files_max`` stay mapped,
-the longest unused is let go first. What a caller holds stays good when the queue lets go of it.
+the longest unused is unmapped first. A view that a caller holds stays valid after that.
 
-The queue tolerates what crashes and people leave behind: a last file of the wrong or of zero length,
+The queue tolerates what crashes and people leave: a last file of the wrong or of zero length,
 a lost middle file (``find`` returns None there), names that are no numbers (ignored).
 """
 
@@ -185,7 +185,7 @@ class MappedFileQueue(_MappedFiles[MappedFile]):
     def _open(self, entry: FileEntry) -> MappedFile:
         mapped = MappedFile.open(self.filesystem, entry.path, start_offset=entry.start_offset)
         # Only the newest files are ever appended to, and those were handed to `add` or to
-        # `set_positions`; one that is mapped anew has long been full and flushed.
+        # `set_positions`; one that is mapped again has long been full and flushed.
         mapped.set_positions(mapped.size)
         return mapped
 

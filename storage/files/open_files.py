@@ -1,7 +1,7 @@
 """How many files a process may have open, and what share of that each use may take.
 
 Systems start processes with 1,024 and let them ask for many more. Queues have files by the thousand,
-and a service's connections are open files, too: nobody may take what the store itself needs.
+and a service's connections are open files, too: none of them may take what the store itself needs.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ go to private maps, new and lengthened files to a scratch directory, renames and
 remembered. The base needs read permission alone. Outside the base directory, changes are refused.
 
 The base may be a store that is running. Which names a directory of it has is decided when it is first
-looked at: a file that the running store makes later is none of the view's, or a file that recovery
-found missing and makes anew would be there already.
+looked at: a file that the running store makes later is not part of the view, or a file that recovery
+found missing and makes again would be there already.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Scratch:
 class _PrivateCopy:
     """A file of the base as this process sees it, shared by every opening of it.
 
-    It needs no descriptor once it is mapped, and no memory for what nobody changes.
+    It needs no descriptor once it is mapped, and no memory for what is not changed.
     """
 
     def __init__(self, source: OsFile, scratch: _Scratch) -> None:
@@ -191,7 +191,7 @@ class OverlayRegion:
         return self._array
 
     def populate(self, begin: int, end: int) -> None:
-        """Do nothing: warming would copy what nobody changes."""
+        """Do nothing: warming would copy what is not changed."""
 
     def close(self) -> None:
         """Let go of the array."""
@@ -199,14 +199,14 @@ class OverlayRegion:
 
 
 class OverlayLock:
-    """A lock that concerns nobody else."""
+    """A lock that no other process sees."""
 
     def release(self) -> None:
         """Do nothing."""
 
 
 class OverlayFileSystem(FileSystem):
-    """A directory as it is, with changes that nobody else sees. Safe to use from several threads."""
+    """A directory as it is, with changes that no other process sees. Safe to use from several threads."""
 
     def __init__(self, base_directory: Path) -> None:
         self._base_directory = _absolute(base_directory)
@@ -367,7 +367,7 @@ class OverlayFileSystem(FileSystem):
         """Do nothing: the view is never durable."""
 
     def lock(self, path: Path, position: int, content: bytes) -> OverlayLock:
-        """Grant the lock: nobody else can be disturbed."""
+        """Grant the lock: no other process can be disturbed."""
         del path, position, content
         return OverlayLock()
 

@@ -1,7 +1,7 @@
 """What the engine asks of a file system.
 
 The engine reaches files only through ``FileSystem``, so that a simulator of power cuts, or a
-copy-on-write view for offline tools, can take its place. What a method leaves behind after a power
+copy-on-write view for offline tools, can take its place. What a method leaves after a power
 cut is part of its contract: nothing is durable before an explicit ``sync``, ``sync_all`` or
 ``sync_directory``, except where a method says so.
 
@@ -141,7 +141,7 @@ class FileSystem(Protocol):
 
         With ``allocate`` its blocks are reserved, and file and name are durable on return. Without
         it the file is one hole and nothing is durable. Raises FileExistsError, StoreFull (and
-        then leaves nothing behind).
+        then leaves nothing).
         """
         ...
 

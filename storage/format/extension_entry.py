@@ -10,7 +10,7 @@
 
 Integers are big-endian. A size of -1 ends a file. The consume queue unit holds the entry's address
 in place of its tag code: the position in the extension queue minus 2**63. Hashes and delivery times
-are never below -2**31, so an address is told by being lower.
+are never below -2**31, so a lower number is an address.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hosts inside records: an address and a port.
 
     offset  size     type   field
-    0       4 or 16  bytes  address   IPv4 or IPv6, network order; a sysFlag bit tells which
+    0       4 or 16  bytes  address   IPv4 or IPv6, network order; a sysFlag bit says which
     4 / 16  4        i32    port      a full int, not a short
     8 / 20
 

@@ -2,7 +2,7 @@
 
 field        limit
 topic        127 bytes of letters, digits and % | - _ ; 255 for retry and dead-letter topics;
-             none of those to which a broker alone writes
+             not one to which a broker alone writes
 body         the store's ``body_size_max``; may be empty
 keys         none empty, none with a space (which separates them), 32,000 bytes together
 tag          no ``|``, which separates tags in expressions

@@ -29,7 +29,7 @@ def file_name(offset: int) -> str:
 
 
 def parse_file_name(name: str) -> int | None:
-    """Return the offset in a file name, None if it is none of ours.
+    """Return the offset in a file name, None if the name is not an offset.
 
     A broker takes any decimal integer of 64 bits; so does this, but for signs.
     """

@@ -1,6 +1,6 @@
 """Stage files: records of a transaction that are durable and not in the log yet.
 
-A stage file is a sequence of blocks, each a head and so many bytes behind it. Block head, big-endian::
+A stage file is a sequence of blocks, each a head and the bytes that it announces. Block head, big-endian::
 
     offset  size  type  field
     0       4     4s    kind        b"PnSh" header, b"PnSd" records, b"PnSe" seal
@@ -10,7 +10,7 @@ A stage file is a sequence of blocks, each a head and so many bytes behind it. B
 
 The first block is a header, the last a seal, both JSON; a file without a seal was never acknowledged.
 Between them are blocks of records as a client encodes them (docs/format.md). Each record carries a
-unique key that says which of the stage's records it is, so that one met in the log can be told::
+unique key that says which of the stage's records it is, so that one found in the log is recognised::
 
     24 hex digits   the stage: of SHA-256 over application id, version and attempt
     8 hex digits    number of the record in the stage, from 0
@@ -65,7 +65,7 @@ class StageHeader:
 
     @classmethod
     def decode(cls, data: bytes) -> StageHeader:
-        """Read the header's JSON; ValueError, KeyError or TypeError if it is none."""
+        """Read the header's JSON; ValueError, KeyError or TypeError if it is not valid."""
         fields = json.loads(data)
         return cls(
             app_id=str(fields["appId"]),
@@ -92,7 +92,7 @@ class StageSeal:
 
     @classmethod
     def decode(cls, data: bytes) -> StageSeal:
-        """Read the seal's JSON; ValueError, KeyError or TypeError if it is none."""
+        """Read the seal's JSON; ValueError, KeyError or TypeError if it is not valid."""
         fields = json.loads(data)
         return cls(
             record_count=int(fields["records"]),
@@ -113,7 +113,7 @@ def id_problem(value: str) -> str | None:
 
 
 def safe_name(value: str) -> str:
-    """Return a file name for an id: what is readable of it, and a hash that tells it from others."""
+    """Return a file name for an id: what is readable of it, and a hash that makes it unique."""
     digest = sha256(value.encode()).hexdigest()[:20]
     readable = _UNSAFE.sub("_", value)[:_KEPT_OF_NAME].strip("_")
     return f"{readable}-{digest}" if readable else digest

@@ -49,7 +49,7 @@ from storage.kernels.primitives.jit import (
 from storage.kernels.primitives.scratch import free_longs, new_longs
 from storage.kernels.properties import write_crc_trailer
 
-QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch tells about the queues of a batch
+QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch reports of the queues of a batch
 CRC_LAG: Final = 2  # records between copying and the property CRC
 
 
@@ -270,7 +270,7 @@ def place_rows(
         return i64(-1)
     position = i64(dst_position)
     crc_position = position
-    # The CRC goes a few records behind: loading what was stored just now, it would wait for the stores.
+    # The CRC follows a few records later: loading what was stored just now would wait for the stores.
     for i in range(count + CRC_LAG):
         if i < count:
             growth = trailer_growth(src, rows, i, append_property_crc)
@@ -289,11 +289,11 @@ def place_rows(
                     record_offset, store_timestamp,
                 )  # fmt: skip
             position += size
-        behind = i - CRC_LAG
-        if behind >= 0:
-            growth = trailer_growth(src, rows, behind, append_property_crc)
-            size = placed_size_of(rows, behind, growth, host_size)
-            if growth > 0 or rows[behind, FEATURES] & HAS_PROPERTY_CRC:
+        lagging = i - CRC_LAG
+        if lagging >= 0:
+            growth = trailer_growth(src, rows, lagging, append_property_crc)
+            size = placed_size_of(rows, lagging, growth, host_size)
+            if growth > 0 or rows[lagging, FEATURES] & HAS_PROPERTY_CRC:
                 covered = size - PROPERTY_CRC_SIZE
                 crc = masked_crc(dst, crc_position, covered)
                 write_crc_trailer(dst, crc_position + covered, crc)
@@ -319,9 +319,9 @@ def place_records(
     ``store_host`` as encoded (8 or 20 bytes; the IPv6 bit and the record's length follow it), and
     a property CRC trailer if ``append_property_crc`` and it has none; a trailer's digits are
     computed last. ``placed_rows[i]`` becomes the row of the copy, positions in ``dst``; it may not
-    be ``rows`` itself, and without a single row nothing is told. ``src`` and ``dst`` may not overlap.
+    be ``rows`` itself, and with no rows at all it is not filled. ``src`` and ``dst`` may not overlap.
 
-    ``commit_offset`` is that of ``dst_position``. Returns the position behind the last copy, or -1
+    ``commit_offset`` is that of ``dst_position``. Returns the position after the last copy, or -1
     with nothing changed if anything would not fit (see :func:`placed_size`).
     """
     return place_rows(

@@ -1,4 +1,4 @@
-"""The row table: what a scan tells about a record, one int64 row each.
+"""The row table: what a scan reports of a record, one int64 row each.
 
     column  name                        meaning
     0       POSITION                    of the record in the scanned array
@@ -84,7 +84,7 @@ class Stop(IntEnum):
     ROWS_FULL = 1, "the row table is full"
     BLANK = 2, "a blank record: the file ends here"
     ZERO = 3, "eight zero bytes: never written"
-    MAGIC = 4, "the magic number is none of a record's"
+    MAGIC = 4, "the magic number is not a record's"
     SIZE = 5, "the size is too small for a record"
     LENGTHS = 6, "the lengths inside do not add up to the size"
     BODY_CRC = 7, "the body does not match its CRC"

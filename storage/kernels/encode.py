@@ -175,7 +175,7 @@ def measure_pairs(row: int, pairs: Any) -> tuple[int, int]:
 def write_pair(
     dst: Any, at: int, name: Any, name_begin: int, name_end: int, value: Any, begin: int, end: int
 ) -> int:
-    """Write one property; return the position behind it. One without a value is left out."""
+    """Write one property; return the position after it. One without a value is left out."""
     if begin == end:
         return i64(at)
     copy_bytes(dst, at, name, name_begin, name_end - name_begin)
@@ -189,7 +189,7 @@ def write_pair(
 
 @inner
 def write_pairs(dst: Any, at: int, row: int, pairs: Any) -> int:
-    """Write a row's user properties; return the position behind them."""
+    """Write a row's user properties; return the position after them."""
     lists, names, name_offsets, values, value_offsets = pairs
     first = begin_of(lists, row)
     last = end_of(lists, row)
@@ -230,7 +230,7 @@ def write_body_and_topic(
     dst: Any, at: int, bodies: Any, body: int, body_length: int, topics: Any, topic: int,
     topic_length: int, is_long: bool,
 ) -> int:  # fmt: skip
-    """Write the body with its CRC and length, and the topic; return the position behind them."""
+    """Write the body with its CRC and length, and the topic; return the position after them."""
     write_i32(dst, at + BODY_CRC_POSITION, masked_crc(bodies, body, body_length))
     write_i32(dst, at + BODY_LENGTH_AT, body_length)
     at += BODY_AT
@@ -256,7 +256,7 @@ def write_hex(dst: Any, at: int, value: int, digits: int) -> None:
 
 @inner
 def write_unique_key(dst: Any, at: int, prefix: Any, sequence: int) -> int:
-    """Write the unique key's property: prefix and number; return the position behind it."""
+    """Write the unique key's property: prefix and number; return the position after it."""
     copy_bytes(dst, at, NAME_UNIQ_KEY, i64(0), NAME_UNIQ_KEY.size)
     at += NAME_UNIQ_KEY.size
     dst[uintp(at)] = u8(NAME_END)
@@ -296,7 +296,7 @@ def write_properties(
     dst: Any, at: int, size: int, prefix: Any, sequence: int, row: int, keys: Any, key: int,
     key_end: int, tags: Any, tag: int, tag_end: int, pairs: Any, pairs2: Any,
 ) -> int:  # fmt: skip
-    """Write a row's property block behind its length; return the position behind it."""
+    """Write a row's property block after its length; return the position after it."""
     write_i16(dst, at, size)
     at = write_unique_key(dst, at + 2, prefix, sequence)
     at = write_pair(dst, at, NAME_KEYS, i64(0), i64(NAME_KEYS.size), keys, key, key_end)

@@ -5,7 +5,7 @@ mapped file, ``slot_count`` and ``entry_capacity`` are its shape: it must hold
 ``40 + 4 * slot_count + 20 * entry_capacity`` bytes.
 
 A put writes an entry whole, then the slot that leads to it, then the header, key by key as a broker
-does, so that a killed process leaves at most one key half put. Whoever reads the mapping meanwhile
+does, so that a killed process leaves at most one key half put. A process that reads the mapping meanwhile
 may find a slot at or beyond the count in the header it has read; its entry is there.
 """
 
@@ -210,7 +210,7 @@ def put_keys(
 
 @kernel(int64(WRITABLE_BYTES, int64, int64, int64))
 def rebuild_slots(file: Any, slot_count: int, entry_capacity: int, next_entry: int) -> int:
-    """Forget all slots and links and make them anew from entries ``[1, next_entry)``.
+    """Clear all slots and links and rebuild them from entries ``[1, next_entry)``.
 
     Entries from ``next_entry`` on are forgotten, their bytes zeroed; the header's counts follow, its
     times and offsets stay. Returns the number of slots in use, -1 if an argument does not fit.
@@ -261,7 +261,7 @@ def walk_chain(
 
     ``first_entry`` is where to go on, 0 to begin at the slot. Entries above ``entry_limit`` end the
     chain: the header's count asks as a broker asks, ``entry_capacity - 1`` also finds entries of a
-    put in progress. ``exact`` takes entries whose time, as the file tells it, lies in
+    put in progress. ``exact`` takes entries whose time, as the file has it, lies in
     ``[begin_timestamp, end_timestamp]`` and ends the chain at the first earlier one, as a broker
     does. Otherwise an entry is taken if its record's time could lie in the range (the file knows
     whole seconds, and entry 1's time not at all), and the chain is followed to its end.

@@ -1,4 +1,4 @@
-"""How many slots an index file has, told by its bytes: a broker writes that nowhere."""
+"""How many slots an index file has, deduced from its bytes: a broker writes that nowhere."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fits_slot_count(file: Any, slot_count: int, next_entry: int, entries_max: in
 
 @kernel(int64(BYTES, int64))
 def deduce_slot_count(file: Any, entries_max: int) -> int:
-    """How many slots an index file has, told by its bytes; 0 if none or more than one would do.
+    """Return how many slots an index file has, deduced from its bytes; 0 if no number or several fit.
 
     The first and the last entry must point where the header says, and the newest ``entries_max``
     entries must be reachable from the slots of their hashes.

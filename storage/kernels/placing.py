@@ -117,7 +117,7 @@ def placed_sizes(src: Any, rows: Any, topic_length: int, extra_starts: Any, size
 def lay_out(sizes: Any, begin: int, file_size: int, offsets: Any) -> int:
     """Give each record its commit offset, from ``begin`` on, as an appender would.
 
-    A record goes into the next file where it does not leave room for a blank behind it. Returns the
+    A record goes into the next file where it does not leave room for a blank after it. Returns the
     end, -1 - i if record i is too long for any file.
     """
     position = i64(begin)

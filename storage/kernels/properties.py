@@ -205,7 +205,7 @@ def crc_trailer_tells(data: Any, position: int, crc: int) -> bool:
 def trailer_is_damaged(data: Any, position: int, trailer: int) -> bool:
     """Whether a trailer stood at ``trailer``, the end of the record at ``position``.
 
-    Only for 20 bytes that are none as they are; the rule is that of ``storage.format.property_crc``.
+    Only for 20 bytes that are not a trailer as they stand; the rule is that of ``storage.format.property_crc``.
     """
     fixed = i64(0)
     other_property = True

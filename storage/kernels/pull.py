@@ -377,7 +377,7 @@ def verify_chosen(
 
 @kernel(int64(WRITABLE_BYTES, int64, BYTES, ROWS, int64))
 def gather_ranges(dst: Any, dst_position: int, src: Any, ranges: Any, range_count: int) -> int:
-    """Copy ranges of ``src`` one after the other to ``dst``; return the position behind the last."""
+    """Copy ranges of ``src`` one after the other to ``dst``; return the position after the last."""
     for i in range(range_count):
         begin = ranges[i, 0]
         size = ranges[i, 1] - begin

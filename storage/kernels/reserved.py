@@ -1,4 +1,4 @@
-"""Sets of property names that are not everybody's to set, told in the bytes."""
+"""Sets of property names that clients may not set, recognised in the bytes."""
 
 from __future__ import annotations
 

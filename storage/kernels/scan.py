@@ -260,7 +260,7 @@ def scan_few(
 def find_record(data: Any, begin: int, end: int, commit_offset_of_begin: int) -> int:
     """Position of the first whole record at or after ``begin``, -1 if ``data[begin:end]`` has none.
 
-    For going on behind damage: only a record with its own commit offset where it stands and every
+    For going on after damage: only a record with its own commit offset where it stands and every
     check passed counts, so neither a record inside a body nor an old tail is taken.
     """
     if begin < 0 or end > data.size or begin > end:

@@ -1,7 +1,7 @@
 """Recovery: from whatever a crash, a broker or a broken disk left to a log and queues that agree.
 
 The order is fixed: replay the pool, decide where to start, walk the log and correct the queues on the
-way, overwrite what lies behind the end, sync everything. Nothing is served before ``recover`` returns,
+way, overwrite what lies after the end, sync everything. Nothing is served before ``recover`` returns,
 and a crash in the middle of it leaves a directory that recovers again to the same state, since the
 checkpoint is raised only afterwards, by the caller.
 """
@@ -168,8 +168,8 @@ def _walk(
 def _sync_log(files: MappedFileQueue, begin_offset: int, sure_offset: int, end_offset: int) -> None:
     """Make the log from ``begin_offset`` on durable, and the names of its files.
 
-    Whoever wrote them may have died before his sync, or because it failed: from ``sure_offset`` on,
-    what is in the page cache is on the disk for sure only when it is written once more.
+    The process that wrote them may have died before its sync, or because the sync failed: from
+    ``sure_offset`` on, bytes in the page cache are durable only after they are written again.
     """
     for entry in files.entries:
         if entry.start_offset + entry.size > begin_offset:
@@ -206,10 +206,10 @@ def _replay(files: MappedFileQueue, leftovers: list[tuple[int, ByteArray]]) -> N
 def _overwrite_tail(
     files: MappedFileQueue, end_offset: int, written_limit: int, *, probe_only: bool = False
 ) -> None:
-    """Zero everything behind the end, so that no old record is ever met there again; durable.
+    """Zero everything after the end, so that no old record is ever found there; durable.
 
-    Files which begin behind the end go: they hold nothing, or what was given up. With ``probe_only``
-    the one block behind the end is looked at, which an orderly stop left zero.
+    Files that begin after the end are removed: they hold nothing, or what was given up. With ``probe_only``
+    only the block after the end is looked at, which an orderly stop left zero.
     """
     file = files.find(end_offset)
     if file is None:

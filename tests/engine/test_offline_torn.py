@@ -19,7 +19,7 @@ NO_CHECKSUM = {"flip-last-properties", "flip-last-queue-offset"}
 DAMAGED_IN_QUEUE = {
     "flip-near-end-body": ("orders", 3, 403, "the body does not match its CRC"),
     "flip-early-body": ("payments", 1, 10, "the body does not match its CRC"),
-    "flip-early-magic": ("payments", 1, 10, "the magic number is none of a record's"),
+    "flip-early-magic": ("payments", 1, 10, "the magic number is not a record's"),
 }
 """Records with intact ones behind them keep their queue offset and are reported in their place."""
 
