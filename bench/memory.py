@@ -1,4 +1,4 @@
-"""Resident memory of the three services while nobody asks them anything: ``python -m bench.memory``."""
+"""Resident memory of the three services while they are idle: ``python -m bench.memory``."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
 def nobody_answers(address: str) -> str:
     """Say that nothing listens there, and what would."""
     return (
-        f"nobody answers at {address}: is the service running?"
+        f"no answer from {address}: is the service running?"
         " penstock serve --store DIRECTORY starts all three"
     )
 

@@ -34,21 +34,23 @@ class LineRanges:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return what a user typed; ValueError if that is no list of rising ranges."""
+        """Return what a user typed; ValueError if that is not a list of rising ranges."""
         if not _RANGES.fullmatch(text):
-            raise ValueError(f"{text!r} is no list of lines such as 17,40-99,5000-")
+            raise ValueError(f"{text!r} is not a list of lines such as 17,40-99,5000-")
         found: list[tuple[int, int | None]] = []
         for part in text.split(","):
             first, dash, last = part.partition("-")
             begin, end = int(first), (int(last) if last else None) if dash else int(first)
             before = found[-1][1] if found else 0
             if before is None or begin <= before or (end is not None and end < begin):
-                raise ValueError(f"{text!r}: lines begin with 1, and each range is behind the last")
+                raise ValueError(
+                    f"{text!r}: lines begin with 1, and each range comes after the last"
+                )
             found.append((begin, end))
         return cls(tuple(found))
 
     def select(self, lines: Iterable[tuple[int, _T]]) -> Iterator[tuple[int, _T]]:
-        """Yield those of the numbered lines that are among these; read no line behind the last."""
+        """Yield those of the numbered lines that are among these; read no line after the last."""
         ranges = iter(self.ranges)
         begin, end = next(ranges, (0, 0))
         for number, line in lines:
@@ -66,7 +68,7 @@ class LineRanges:
         """The last line of all, None if there is no last one; 0 if there are no lines."""
         return self.ranges[-1][1] if self.ranges else 0
 
-    def behind(self, number: int) -> Self:
+    def after(self, number: int) -> Self:
         """Return those of the lines that come after one."""
         return type(self)(
             tuple(
@@ -77,7 +79,7 @@ class LineRanges:
         )
 
     def then(self, others: Self) -> Self:
-        """Return these and others, all of which are behind these."""
+        """Return these and others, all of which come after these."""
         if not self.ranges or not others.ranges:
             return self if self.ranges else others
         (begin, end), (next_begin, next_end) = self.ranges[-1], others.ranges[0]

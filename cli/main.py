@@ -21,7 +21,7 @@ GLOBAL_FLAGS = ("--json", "--debug")
 GLOBAL_VALUES = ("--writer", "--reader", "--indexer", "--timeout")
 PASSED_THROUGH = frozenset(
     serving.SERVICES
-)  # these commands parse everything behind them themselves
+)  # these commands parse everything after them themselves
 
 
 class PenstockGroup(TyperGroup):
@@ -59,7 +59,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Options of this page may stand behind any command too. Exit codes: docs/operations.md.",
+    epilog="Options of this page may also follow any command. Exit codes: docs/operations.md.",
 )
 
 

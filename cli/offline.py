@@ -22,7 +22,7 @@ Spec = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="JSON with a broker's settings under 'store': only where files do not tell their sizes.",
+        help="JSON with a broker's settings under 'store': only where the files do not show their sizes.",
     ),
 ]
 
@@ -81,7 +81,7 @@ def ask(
 ) -> None:
     """Answer questions about a store as a broker would: pulls, keys, ids, times. Prints JSON.
 
-    Exit code 2 if some of them are no questions; the others are answered all the same.
+    Exit code 2 if some of them are not valid questions; the others are answered.
     """
     from storage.offline import ask as answers_of
     from storage.offline.ask import problem_of
@@ -101,12 +101,12 @@ def ask(
         if (problem := problem_of(each["question"], each["answer"]))
     ]
     if wrong:
-        told = f"{len(wrong)} of {counted(len(answers), 'question')} cannot be asked: {wrong[0]}"
-        raise CommandFailed(f"{questions}: {told}", ExitCode.USAGE)
+        problem = f"{len(wrong)} of {counted(len(answers), 'question')} cannot be asked: {wrong[0]}"
+        raise CommandFailed(f"{questions}: {problem}", ExitCode.USAGE)
 
 
 def existing(directory: Path) -> Path:
-    """Return the directory; an empty one may become a store and is none yet."""
+    """Return the directory; an empty one may become a store and is not one yet."""
     with suppress(OSError):  # what cannot be listed is refused where it is opened
         if next(directory.iterdir(), None) is None:
             raise CommandFailed(f"{directory} is empty: no store", ExitCode.NOT_A_STORE)
@@ -124,7 +124,7 @@ def read_spec(path: Path | None) -> dict[str, Any] | None:
 
 
 def read_json(path: Path) -> Any:
-    """Return what a file holds; what is no JSON is a usage error that names the file."""
+    """Return what a file holds; what is not JSON is a usage error that names the file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

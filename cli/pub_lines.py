@@ -76,7 +76,7 @@ class Sending:
             except KeyboardInterrupt:
                 if not (self._done or self._in_hand):
                     raise
-                if self._in_hand:  # nobody can tell whether the producer had taken it
+                if self._in_hand:  # it is unknown whether the producer had taken it
                     self.unknown.add(self._in_hand)
                 self._stop("interrupted", ExitCode.INTERRUPTED)
                 patience_s = self._client.timeout_s
@@ -117,7 +117,7 @@ class Sending:
             if count % PROGRESS_STEP == 0:
                 advance(PROGRESS_STEP)
             if self._under_way[0][1].done and not self._may_go_on():
-                self.left = self._wanted.behind(number)
+                self.left = self._wanted.after(number)
                 return
 
     def _may_go_on(self) -> bool:
@@ -134,7 +134,7 @@ class Sending:
         return may_go_on
 
     def _failed(self, number: int, error: PenstockError) -> bool:
-        """Take note of a failure; a writer that died may be back for the lines behind."""
+        """Record a failure; a writer that died may be back for the lines that follow."""
         from penstock.errors import UnknownOutcome
 
         is_unknown = isinstance(error, UnknownOutcome)
@@ -147,7 +147,7 @@ class Sending:
     def _stop(self, problem: str, code: ExitCode) -> None:
         self.problem = f"{self.problem}; {problem}" if self.problem else problem
         self.code = code
-        self.left = self._wanted.behind(max(self._done, self._in_hand))
+        self.left = self._wanted.after(max(self._done, self._in_hand))
 
     def _close(self, producer: Producer, patience_s: float | None) -> None:
         from penstock.errors import PenstockError
@@ -204,9 +204,9 @@ def _not_all(session: Session, sending: Sending, seconds: float) -> CommandFaile
                 "unknown_lines": str(unknown),
             }
         )
-    told = [sending.problem, f"{counted(sending.sent, 'line')} sent, {sending.stored:,} stored"]
+    parts = [sending.problem, f"{counted(sending.sent, 'line')} sent, {sending.stored:,} stored"]
     if not_stored.ranges:
-        told.append(f"not stored, send again: --only {not_stored.shown()}")
+        parts.append(f"not stored, send again: --only {not_stored.shown()}")
     if unknown.ranges:
-        told.append(f"{len(sending.unknown):,} stored or not: --only {unknown.shown()}")
-    return CommandFailed("; ".join(told), sending.code)
+        parts.append(f"{len(sending.unknown):,} stored or not: --only {unknown.shown()}")
+    return CommandFailed("; ".join(parts), sending.code)

@@ -18,7 +18,7 @@ BODY_SHOWN_MAX: Final = 100  # characters of a body in a table
 
 
 def record_json(record: Record) -> dict[str, Any]:
-    """Return everything about a record; ``body_base64`` instead of ``body`` if it is no UTF-8."""
+    """Return everything about a record; ``body_base64`` instead of ``body`` if it is not UTF-8."""
     value: dict[str, Any] = {
         "topic": record.topic,
         "queue": record.queue_id,

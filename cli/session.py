@@ -50,7 +50,7 @@ class Session:
         )
 
     def console(self, stream: TextIO | None = None) -> Console:
-        """Return what tables and colours go through; plain and wide when it is no terminal."""
+        """Return what tables and colours go through; plain and wide when it is not a terminal."""
         from rich.console import Console
 
         class PipedConsole(Console):
@@ -138,7 +138,7 @@ def progress_bar(console: Console) -> Progress:
 
 
 def check_address(name: str, address: str) -> None:
-    """Raise CommandFailed if an address is none; gRPC's other schemes are its own to judge."""
+    """Raise CommandFailed if an address is not HOST:PORT; gRPC judges its other schemes."""
     _, colon, port = address.rpartition(":")
     if not (colon and port.isdecimal()) and not address.startswith(("unix:", "unix-abstract:")):
         raise CommandFailed(

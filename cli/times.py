@@ -26,7 +26,7 @@ def parse_time_ms(text: str, *, others: str = "") -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:
         raise CommandFailed(
-            f"{text!r} is no time: give {others}Unix milliseconds, 2013-11-01T10:00:00Z,"
+            f"{text!r} is not a time: give {others}Unix milliseconds, 2013-11-01T10:00:00Z,"
             " or 15m for that long ago",
             ExitCode.USAGE,
         ) from None

@@ -20,7 +20,7 @@ def export(
             metavar="DIR...", help="Store directories, which may be in use, or URLs of copies."
         ),
     ],
-    to: Annotated[str, typer.Option(help="Directory of the export; a second run goes on there.")],
+    to: Annotated[str, typer.Option(help="Directory of the export; a second run continues there.")],
     file_format: Annotated[
         str, typer.Option("--format", help="parquet, iceberg or delta.")
     ] = "parquet",

@@ -27,7 +27,7 @@ def profile(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with plots, too.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, max=1000, help="Hot keys to tell.")] = 20,
+    top: Annotated[int, typer.Option(min=1, max=1000, help="Hot keys to show.")] = 20,
     exact_keys: Annotated[
         bool, typer.Option("--exact-keys", help="Count keys exactly, in a second walk.")
     ] = False,

@@ -38,7 +38,7 @@ def rebuild(
     master: Master = LOCAL,
     quiet: Quiet = False,
 ) -> None:
-    """Make consume queues and index files anew from the log; exit code 7 if the log is damaged."""
+    """Rebuild consume queues and index files from the log; exit code 7 if the log is damaged."""
     session = session_of(context)
     if in_place == (target is not None):
         raise CommandFailed(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 16
 ALL_READ_SECONDS: Final = 10.0
-# They tell with a page of Java and Python what ends the job, whose own line says it too.
+# They report with a page of Java and Python what ends the job, whose own line says it too.
 LOUD_LOGGERS: Final = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
@@ -32,10 +32,10 @@ LOUD_LOGGERS: Final = (
 def start_session(
     master: str, app_name: str, config: Mapping[str, str], *, verbose: bool = False
 ) -> SparkSession:
-    """Start Spark, or return the running session; errors of it and its tasks are told, little else.
+    """Start Spark, or return the running session; its errors and those of its tasks are shown, little else.
 
     ``verbose`` leaves everything as Spark has it, from warnings on. Where the start fails, all that
-    was said is told. Raises what ``build_session`` raises.
+    was said is shown. Raises what ``build_session`` raises.
     """
     from pipeline import build_session
 
@@ -91,16 +91,16 @@ class _Relay:
                 _tell(chunk)
                 continue
             held += chunk
-            before, mark, behind = held.partition(self.mark)
+            before, mark, after = held.partition(self.mark)
             if mark:
-                _tell((before if self.is_to_tell else b"") + behind)
+                _tell((before if self.is_to_tell else b"") + after)
                 held = b""
                 self.all_read.set()
         os.close(self._source)
 
 
 def _tell(data: bytes) -> None:
-    # Whoever writes to the pipe would wait for ever if nobody read it any more.
+    # A writer to the pipe would wait for ever if it were no longer read.
     with contextlib.suppress(OSError):
         while data:
             data = data[os.write(2, data) :]

@@ -27,7 +27,7 @@ def store_value(store: NewStore) -> dict[str, Any]:
 
 def store_line(store: NewStore) -> str:
     """Return a store as one line."""
-    moved = f", {len(store.renumbered):,} of them counted anew" if store.renumbered else ""
+    moved = f", {len(store.renumbered):,} of them renumbered" if store.renumbered else ""
     return (
         f"{store.path}: {store.records:,} messages in {store.queues:,} queues{moved},"
         f" {store.log_bytes:,} bytes of log"

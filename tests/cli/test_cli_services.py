@@ -205,7 +205,7 @@ def test_a_groups_offset_is_set_by_hand(run: Penstock, topic: str) -> None:
         (("pub", "any"), ExitCode.USAGE, "give one of BODY"),
         (("pub", "any", "b", "--property", "x"), ExitCode.USAGE, "NAME=VALUE"),
         (("pub", "any", "--lines", "/no/such/file"), ExitCode.NOT_FOUND, "/no/such/file"),
-        (("query", "any", "k", "--since", "yesterday"), ExitCode.USAGE, "is no time"),
+        (("query", "any", "k", "--since", "yesterday"), ExitCode.USAGE, "is not a time"),
         (("message", "zz"), ExitCode.USAGE, "neither a message id"),
         (("message", 987654321), ExitCode.NOT_FOUND, "987654321"),
         (("offsets", "g", "--reset", "0=1"), ExitCode.USAGE, "--topic"),

@@ -39,7 +39,7 @@ def pub(fake: FakePenstock, *arguments: str) -> Result:
 
 
 def test_lines_of_which_nobody_knows_are_named(fake: FakePenstock) -> None:
-    """The stream breaks behind line 2: it alone is in doubt, and all behind it are stored."""
+    """The stream breaks after line 2: it alone is in doubt, and all after it are stored."""
     fake.store.stream_breaks.append(2)
     broken = pub(fake, "--json")
 
@@ -96,16 +96,16 @@ def test_an_interrupted_run_says_how_to_go_on(fake: FakePenstock) -> None:
 
 @given(st.sets(st.integers(1, 60)))
 def test_lines_named_as_ranges_are_those_lines(numbers: set[int]) -> None:
-    """Written, read back and selected they are the same; `behind` and `then` cut and join."""
+    """Written, read back and selected they are the same; `after` and `then` cut and join."""
     ranges = LineRanges.of(numbers)
     lines = [(number, str(number)) for number in range(1, 70)]
 
     if numbers:
         assert LineRanges.parse(str(ranges)) == ranges
     assert [number for number, _ in ranges.select(lines)] == sorted(numbers)
-    behind = ranges.behind(30)
-    assert behind == LineRanges.of(n for n in numbers if n > 30)
-    assert LineRanges.of(n for n in numbers if n <= 30).then(behind) == ranges
+    after = ranges.after(30)
+    assert after == LineRanges.of(n for n in numbers if n > 30)
+    assert LineRanges.of(n for n in numbers if n <= 30).then(after) == ranges
 
 
 @pytest.mark.parametrize("text", ["x", "0", "5-3", "3,2", "1-,5", "1,,2", "-5", "１"])
@@ -117,7 +117,7 @@ def test_what_is_no_list_of_lines_is_refused(text: str) -> None:
 
 
 def test_only_the_wanted_lines_are_read() -> None:
-    """Nothing is read behind the last of them: it may not have been written yet."""
+    """Nothing is read after the last of them: it may not have been written yet."""
 
     def lines() -> Iterator[tuple[int, str]]:
         yield from ((number, "x") for number in range(1, 8))
