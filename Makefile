@@ -39,7 +39,7 @@ test-spark: setup-spark ## Run the tests of the Spark pipeline (FAST=1 leaves ou
 
 kill-streams: setup-spark ## Kill KILLS=500 drivers of streams at seeded points (10 s each)
 	@PENSTOCK_STREAM_KILLS=$(or $(KILLS),500) $(BIN)/python -m pytest -q --timeout 600 \
-	  tests/pipeline/test_spark_stream_kills.py $(PYTEST_ARGS)
+	  tests/pipeline/source/test_spark_stream_kills.py $(PYTEST_ARGS)
 
 check: setup ## Format, lint, strict types, import rules, stubs and lock file up to date
 	@echo "format";  $(BIN)/ruff format --check .
@@ -79,7 +79,7 @@ bench: setup ## Measure, each figure beside its limit; results in bench/results/
 
 kill-test: setup ## Kill writers and drivers of transactions 500 times (KILLS=n for another number)
 	@KILLS=$(if $(KILLS),$(KILLS),500) $(BIN)/python -m pytest -q --timeout 7200 \
-	  tests/e2e/test_killed_transactions.py tests/engine/test_transaction_kills.py $(PYTEST_ARGS)
+	  tests/e2e/test_killed_transactions.py tests/staged/test_transaction_kills.py $(PYTEST_ARGS)
 
 power-cuts: setup ## Cut the power of simulated machines 20,000 times (CUTS=n for another number; 60 a second)
 	@CUTS=$(or $(CUTS),20000) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 \

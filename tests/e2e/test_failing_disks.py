@@ -58,7 +58,7 @@ def bad_disk_writer(store: Path, switches: Path, *flags: str) -> Running:
         "writer_on_bad_disk", "--store", str(store), "--listen", "127.0.0.1:0", *FLAGS, *flags,
         environment={
             "BAD_DISK": str(switches),
-            "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
+            "PYTHONPATH": str(Path(__file__).parents[1] / "support" / "service_support"),
         },
     )  # fmt: skip
 

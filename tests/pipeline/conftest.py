@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("pyspark") else ["*test_*.py"]
 HERE = Path(__file__).parent
 
 

@@ -93,8 +93,8 @@ def run_driver(**given: Any) -> int:
         process = subprocess.Popen(
             [sys.executable, __file__, json.dumps(given)],
             stdout=out, stderr=out, start_new_session=True,
-            cwd=Path(__file__).resolve().parents[2],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+            cwd=Path(__file__).resolve().parents[3],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
         )  # fmt: skip
         return process.wait(120)
 

@@ -325,7 +325,7 @@ print("ends", flush=True)
 
 
 def test_runs_killed_at_any_moment_lose_and_double_nothing(tmp_path: Path) -> None:
-    support = str(Path(__file__).parents[1] / "support")
+    support = str(Path(__file__).parents[2] / "support" / "spark_support")
     store = golden_store("basic")
     for attempt in range(8):
         command = [sys.executable, "-c", RUN, str(store), str(tmp_path / "out"), support]

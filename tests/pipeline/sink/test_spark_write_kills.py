@@ -18,7 +18,7 @@ from files_below import files_below
 from spark_write_job import ROWS
 from writer_process import WriterProcess
 
-SUPPORT = Path(__file__).parent.parent / "support"
+SUPPORT = Path(__file__).parents[2] / "support" / "spark_support"
 pytestmark = pytest.mark.slow
 DEATHS = int(os.environ.get("KILLS", "2"))  # of drivers; every second time the writer's too
 BIG_LOG = ("--commit-log-file-size", "64MiB")
@@ -26,7 +26,7 @@ BIG_LOG = ("--commit-log-file-size", "64MiB")
 
 def start_job(kind: str, writer: WriterProcess, directory: Path) -> subprocess.Popen[str]:
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(SUPPORT), str(SUPPORT.parent.parent)])
+        "PYTHONPATH": os.pathsep.join([str(SUPPORT), str(SUPPORT.parents[2])])
     }
     return subprocess.Popen(
         [sys.executable, str(SUPPORT / "spark_write_job.py"), kind, writer.address, str(directory)],

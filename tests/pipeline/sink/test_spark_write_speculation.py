@@ -26,7 +26,7 @@ from writer_process import WriterProcess
 from storage.format.properties import decode_properties
 from storage.format.stage import stage_prefix
 
-SUPPORT = Path(__file__).parent.parent / "support"
+SUPPORT = Path(__file__).parents[2] / "support" / "spark_support"
 NAMES = ("127.0.0.1", "localhost")
 pytestmark = [pytest.mark.timeout(170), pytest.mark.slow]
 CASES = ("second", "first", "both", "failure", "given-up")
@@ -52,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
     directory = tmp_path_factory.mktemp("speculation")
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(SUPPORT), str(SUPPORT.parent.parent)]),
+        "PYTHONPATH": os.pathsep.join([str(SUPPORT), str(SUPPORT.parents[2])]),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
     }

@@ -15,7 +15,7 @@ import pytest
 
 from storage import Message, MessageStore
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "flights_spark.py"
+SCRIPT = Path(__file__).parents[3] / "docs" / "examples" / "flights_spark.py"
 
 
 def test_the_example_computes_the_same_in_a_batch_and_a_stream(

@@ -469,7 +469,7 @@ def test_a_writer_that_is_killed_and_started_again(
     """Nothing acknowledged is missed, nothing comes twice, the end never goes back."""
     path, pool_path = tmp_path / "s", tmp_path / "pool"
     pool_path.mkdir()
-    script = Path(__file__).parents[1] / "support" / "store_producer.py"
+    script = Path(__file__).parents[2] / "support" / "store_producer.py"
     query: Query | None = None
     rows: list[Row] = []
     acknowledged: dict[int, int] = {}

@@ -17,7 +17,7 @@ from storage import MessageStore
 from storage.config import StoreConfig
 from storage.format.record import decode_record, encode_for_batch
 
-SCRIPT = Path(__file__).parents[1] / "support" / "spark_on_a_cluster.py"
+SCRIPT = Path(__file__).parents[2] / "support" / "spark_support" / "spark_on_a_cluster.py"
 STORES = ("basic", "lmq", "syncflush")
 RECORDS = 40_000
 
