@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.errors import InvalidOption
 from pipeline.files.places import Url
 from pipeline.files.store_files import StoreFiles
-from pipeline.jobs.export.manifest import Manifest, Ranges, held_export
+from pipeline.jobs.export.known_stores import ExportedStore, match_stores
+from pipeline.jobs.export.manifest import DIRECTORY, Manifest, Ranges, held_export
 from pipeline.jobs.export.plan import FILE_BYTES, Choice, FilePlan, in_tasks, plan_export
 from pipeline.jobs.export.targets import Target, is_local, open_target, staging_of
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import Stores, open_stores, run_tasks
 from pipeline.source.options import parse_options
-from pipeline.source.plan import StorePlan
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS, STORE
 
 if TYPE_CHECKING:
@@ -99,12 +99,13 @@ def export(
     )
     names = [name for name in MESSAGE_COLUMNS if body or name != "body"] + [STORE]
     open_target(format, root, "", catalog, table)
-    plans = [StorePlan(_resolved(store)) for store in open_stores(stores)]
+    opened = [ExportedStore.open(_resolved(store)) for store in open_stores(stores)]
     with held_export(root):
         manifest = Manifest.open(root, format, names)
         target = open_target(format, root, manifest.export_id, catalog, table)
         _recover(root, manifest, target)
-        files, ranges = plan_export(plans, choice, manifest, file_bytes)
+        match_stores(opened, manifest)
+        files, ranges = plan_export(opened, choice, manifest, file_bytes)
         layout = _layout(root, manifest, target, names, max_records_per_file)
         done = _write(spark, files, layout, choice, show_progress=show_progress)
         if ranges:
@@ -115,7 +116,7 @@ def export(
         target=str(root),
         format=format,
         run=manifest.run,
-        stores=len(plans),
+        stores=len(opened),
         topics=len({file.topic for file in made}),
         files=tuple(file.path for file in made),
         rows=sum(file.rows for file in made),
@@ -133,15 +134,13 @@ def _root_of(to: str | Path) -> Path:
     root = Path(to).absolute()
     if root.exists() and not root.is_dir():
         raise InvalidOption("to", f"{to} is a file; give a directory")
-    from pipeline.jobs.export.manifest import DIRECTORY
-
     if root.exists() and any(root.iterdir()) and not (root / DIRECTORY).is_dir():
         raise InvalidOption("to", f"{to} holds something else; name a new directory")
     return root
 
 
 def _resolved(store: StoreFiles) -> StoreFiles:
-    """Name a store by one path, however it was given: the manifest knows it by that."""
+    """Name a store by one path, however it was given: it stands in the rows, and names a broker's."""
     if isinstance(store.root, Url):
         return store
     return StoreFiles.open(store.root.resolve())

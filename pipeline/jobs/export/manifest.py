@@ -1,5 +1,9 @@
 """What an export has written so far: ranges of queue offsets by store, topic and queue.
 
+A store is known by its id; one that has none, a broker's, by its path. A topic that was deleted and made
+again counts its queue offsets from 0 again, so ranges are of one incarnation of a topic: the commit
+offset at which the last one of its name was deleted, 0 if none was.
+
 ``_penstock/manifest.json`` beside the data, replaced in one step. A run first writes its data where no
 reader looks, then puts itself into ``pending`` with its ranges and files, then makes the files visible,
 and then moves its ranges to ``stores`` and is pending no more. So a killed run is either not mentioned,
@@ -14,24 +18,34 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pipeline.errors import InvalidOption, PipelineError
 from pipeline.jobs.new_directory import empty, sync_path
 
 DIRECTORY: Final = "_penstock"
 MANIFEST: Final = "manifest.json"
-VERSION: Final = 1
-QueueOfStore = tuple[str, str, int]
+VERSION: Final = 2  # version 1 had the paths of stores for their ids, and no incarnations
+
+
+class QueueOfStore(NamedTuple):
+    """One queue; ``incarnation`` is None for what version 1 recorded, until its store is seen."""
+
+    store: str
+    topic: str
+    incarnation: int | None
+    queue_id: int
+
+
 Ranges = dict[QueueOfStore, list[tuple[int, int]]]
 
 
 @dataclass
 class Manifest:
-    """The document. ``stores`` are the identities of stores by path, where they have one."""
+    """The document. ``stores`` has the id of the store at each path, None for a store without one."""
 
     path: Path
     export_id: str
@@ -54,11 +68,13 @@ class Manifest:
             raise PipelineError(
                 f"{path} is damaged: {error}; export to a new directory, or restore it"
             ) from error
-        if document.get("version") != VERSION:
+        if document.get("version") not in (1, VERSION):
             raise PipelineError(
                 f"{path} is of version {document.get('version')}, not {VERSION}: export to a new"
                 " directory, or with the version of Penstock that wrote it"
             )
+        if document["version"] == 1:
+            _upgrade(document)
         if document["format"] != file_format:
             raise InvalidOption(
                 "format",
@@ -71,7 +87,7 @@ class Manifest:
             )
         manifest = cls(path, document["exportId"], file_format, columns, document["run"])
         manifest.stores = document["stores"]
-        manifest.ranges = _decoded(document["ranges"])
+        manifest.ranges = _decoded(document["exported"])
         manifest.pending = document["pending"]
         return manifest
 
@@ -84,7 +100,7 @@ class Manifest:
             "columns": self.columns,
             "run": self.run,
             "stores": self.stores,
-            "ranges": _encoded(self.ranges),
+            "exported": _encoded(self.ranges),
             "pending": self.pending,
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,13 +112,13 @@ class Manifest:
 
     def begin(self, ranges: Ranges, files: list[dict[str, Any]]) -> None:
         """Say what this run will make visible; from here on it is finished or undone as a whole."""
-        self.pending = {"run": self.run + 1, "ranges": _encoded(ranges), "files": files}
+        self.pending = {"run": self.run + 1, "exported": _encoded(ranges), "files": files}
         self.save()
 
     def finish(self) -> None:
         """Count the pending run."""
         assert self.pending is not None
-        for key, ranges in _decoded(self.pending["ranges"]).items():
+        for key, ranges in _decoded(self.pending["exported"]).items():
             self.ranges[key] = joined(self.ranges.get(key, []) + ranges)
         self.run = self.pending["run"]
         self.pending = None
@@ -133,15 +149,37 @@ class Manifest:
         ranges = self.ranges.get(key)
         return ranges[-1][1] if ranges else None
 
-    def check_store(self, path: str, store_id: str | None) -> None:
-        """Raise InvalidOption if another store lies at this path than when it was exported."""
+    @property
+    def target(self) -> Path:
+        """The directory of the export."""
+        return self.path.parent.parent
+
+    def is_made_again(self, key: QueueOfStore) -> bool:
+        """Return whether another incarnation of a topic was exported, and nothing of this one."""
+        of_topic = {known.incarnation for known in self.ranges if known[:2] == key[:2]}
+        return bool(of_topic) and key.incarnation not in of_topic
+
+    def match(self, path: str, store_id: str | None, deleted_topics: Mapping[str, int]) -> None:
+        """Take a store for the one that was exported from a path, or note it.
+
+        What version 1 recorded of its topics is from here on of their present incarnations. Raises
+        InvalidOption if another store was exported from this path.
+        """
         known = self.stores.setdefault(path, store_id)
         if known != store_id:
             raise InvalidOption(
                 "store",
-                f"{path} is another store than the one that was exported to {self.path.parent.parent};"
+                f"{path} is another store than the one that was exported to {self.target};"
                 " export it to a new directory",
             )
+        store = store_id or path
+        for key in [key for key in self.ranges if key.store == store and key.incarnation is None]:
+            now = key._replace(incarnation=deleted_topics.get(key.topic, 0))
+            self.ranges[now] = joined(self.ranges.pop(key) + self.ranges.get(now, []))
+
+    def paths_of(self, store_id: str) -> list[str]:
+        """Return the paths from which a store was exported."""
+        return [path for path, known in self.stores.items() if known == store_id]
 
 
 @contextlib.contextmanager
@@ -189,19 +227,46 @@ def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _encoded(ranges: Ranges) -> dict[str, Any]:
-    document: dict[str, Any] = {}
-    for (store, topic, queue_id), mine in sorted(ranges.items()):
-        document.setdefault(store, {}).setdefault(topic, {})[str(queue_id)] = [
-            list(each) for each in mine
-        ]
-    return document
+def _order(item: tuple[QueueOfStore, Any]) -> tuple[str, str, int, int]:
+    store, topic, incarnation, queue_id = item[0]
+    return store, topic, -1 if incarnation is None else incarnation, queue_id
 
 
-def _decoded(document: Mapping[str, Any]) -> Ranges:
+def _encoded(ranges: Ranges) -> list[dict[str, Any]]:
+    topics: dict[tuple[str, str, int | None], dict[str, Any]] = {}
+    for key, mine in sorted(ranges.items(), key=_order):
+        queues = topics.setdefault(key[:3], {})
+        queues[str(key.queue_id)] = [list(each) for each in mine]
+    return [
+        {"store": store, "topic": topic, "incarnation": incarnation, "queues": queues}
+        for (store, topic, incarnation), queues in topics.items()
+    ]
+
+
+def _decoded(topics: Iterable[Mapping[str, Any]]) -> Ranges:
     return {
-        (store, topic, int(queue_id)): [(int(begin), int(end)) for begin, end in ranges]
-        for store, topics in document.items()
-        for topic, queues in topics.items()
-        for queue_id, ranges in queues.items()
+        QueueOfStore(topic["store"], topic["topic"], topic["incarnation"], int(queue_id)): [
+            (int(begin), int(end)) for begin, end in ranges
+        ]
+        for topic in topics
+        for queue_id, ranges in topic["queues"].items()
     }
+
+
+def _upgrade(document: dict[str, Any]) -> None:
+    """Make a document of version 1 one of version 2.
+
+    A store that was renamed has several paths in it, whose ranges are of one queue now.
+    """
+    for part in (document, document["pending"]):
+        if part is None:
+            continue
+        ranges: Ranges = {}
+        for path, topics in part.pop("ranges").items():
+            store = document["stores"].get(path) or path
+            for topic, queues in topics.items():
+                for queue_id, mine in queues.items():
+                    key = QueueOfStore(store, topic, None, int(queue_id))
+                    mine = [(int(begin), int(end)) for begin, end in mine]
+                    ranges[key] = joined(ranges.get(key, []) + mine)
+        part["exported"] = _encoded(ranges)

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import DataLost, InvalidOption
-from pipeline.files.store_settings import store_settings
-from pipeline.jobs.export.manifest import Manifest, Ranges
+from pipeline.jobs.export.known_stores import ExportedStore, check_incarnations
+from pipeline.jobs.export.manifest import Manifest, QueueOfStore, Ranges
 from pipeline.source.plan import LogPiece, Piece, Queue, QueuePiece, StorePlan, Target, pack
 from storage.format.names import LIGHT_QUEUE_PREFIX
 
@@ -66,14 +66,16 @@ class Choice:
     fail_on_data_loss: bool = True
 
 
-def choose_queues(plans: Sequence[StorePlan], choice: Choice) -> Iterator[tuple[StorePlan, Queue]]:
+def choose_queues(
+    stores: Sequence[ExportedStore], choice: Choice
+) -> Iterator[tuple[ExportedStore, Queue]]:
     """Yield the chosen queues; InvalidOption for a topic that no store has.
 
     Light queues hold records of other topics, so they are only chosen by name.
     """
     if choice.topics and choice.pattern is not None:
         raise InvalidOption("pattern", "'topic' is given, too; choose one")
-    known = {topic for plan in plans for topic in plan.topics}
+    known = {topic for store in stores for topic in store.plan.topics}
     for topic in choice.topics:
         if topic not in known:
             some = ", ".join(sorted(known)[:10]) or "none"
@@ -82,8 +84,8 @@ def choose_queues(plans: Sequence[StorePlan], choice: Choice) -> Iterator[tuple[
         pattern = re.compile(choice.pattern) if choice.pattern is not None else None
     except re.error as error:
         raise InvalidOption("pattern", f"not a regular expression: {error}") from error
-    for plan in plans:
-        for _, queue in sorted(plan.queues.items()):
+    for store in stores:
+        for _, queue in sorted(store.plan.queues.items()):
             if pattern is not None:
                 chosen = pattern.fullmatch(queue.topic) is not None
             elif choice.topics:
@@ -91,21 +93,22 @@ def choose_queues(plans: Sequence[StorePlan], choice: Choice) -> Iterator[tuple[
             else:
                 chosen = not queue.topic.startswith(LIGHT_QUEUE_PREFIX)
             if chosen and queue.end > queue.begin:
-                yield plan, queue
+                yield store, queue
 
 
 def plan_export(
-    plans: Sequence[StorePlan], choice: Choice, manifest: Manifest, file_bytes: int
+    stores: Sequence[ExportedStore], choice: Choice, manifest: Manifest, file_bytes: int
 ) -> tuple[list[FilePlan], Ranges]:
     """Return the files that are to be written and the ranges which they hold together."""
-    for plan in plans:
-        settings = store_settings(plan.store)
-        manifest.check_store(str(plan.store.root), settings.get("storeId"))
+    chosen = [(store, queue, store.key(queue)) for store, queue in choose_queues(stores, choice)]
+    check_incarnations(
+        (key for _, _, key in chosen), manifest, fail_on_data_loss=choice.fail_on_data_loss
+    )
     ranges: Ranges = {}
     parts: dict[tuple[str, date], list[DayPart]] = {}
-    for plan, queue in choose_queues(plans, choice):
-        key = (str(plan.store.root), queue.topic, queue.queue_id)
-        for begin, end in _wanted(plan, queue, choice, manifest):
+    for store, queue, key in chosen:
+        plan = store.plan
+        for begin, end in _wanted(plan, queue, key, choice, manifest):
             ranges.setdefault(key, []).append((begin, end))
             for part in days_of(plan, queue, begin, end):
                 parts.setdefault((queue.topic, part.day), []).append(part)
@@ -117,10 +120,9 @@ def plan_export(
 
 
 def _wanted(
-    plan: StorePlan, queue: Queue, choice: Choice, manifest: Manifest
+    plan: StorePlan, queue: Queue, key: QueueOfStore, choice: Choice, manifest: Manifest
 ) -> list[tuple[int, int]]:
     begin, end = queue.begin, queue.end
-    key = (str(plan.store.root), queue.topic, queue.queue_id)
     exported = manifest.exported_end(key)
     if exported is not None and exported < begin and choice.fail_on_data_loss:
         raise DataLost(
@@ -132,7 +134,8 @@ def _wanted(
         raise InvalidOption(
             "store",
             f"queue {queue.queue_id} of topic {queue.topic!r} in {plan.store.root} ends at {end} and"
-            f" was exported up to {exported}: its topic was made anew; export to a new directory",
+            f" was exported up to {exported}: the store is older than that, or its topic was made"
+            " again; export to a new directory",
         )
     for time_ms, is_begin in ((choice.since_ms, True), (choice.until_ms, False)):
         if time_ms is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from pipeline import export
 from pipeline.errors import DataLost, InvalidOption, PipelineError
 from pipeline.jobs.export import manifest as export_manifest
 from pipeline.jobs.export import targets as export_targets
-from pipeline.jobs.export.manifest import held_export, joined
+from pipeline.jobs.export.manifest import QueueOfStore, held_export, joined
 from storage import Message, MessageStore
 
 SPARK: Any = LocalSpark()
@@ -211,7 +212,8 @@ def test_times_choose_and_the_rest_comes_later(tmp_path: Path) -> None:
     rows = rows_of(out)
     assert len(set(places(rows))) == len(rows) == 44
     manifest = json.loads((out / "_penstock" / "manifest.json").read_text())
-    assert manifest["ranges"][str(tmp_path / "store")]["orders"] == {"0": [[0, 20]], "1": [[0, 20]]}
+    orders = next(each for each in manifest["exported"] if each["topic"] == "orders")
+    assert orders["queues"] == {"0": [[0, 20]], "1": [[0, 20]]}
 
 
 def test_bodies_are_left_out_on_wish(tmp_path: Path) -> None:
@@ -357,8 +359,8 @@ def test_what_retention_took_before_it_was_exported_is_an_error(tmp_path: Path) 
     everything = export(SPARK, store, tmp_path / "out").rows
     path = tmp_path / "out" / "_penstock" / "manifest.json"
     document = json.loads(path.read_text())
-    for queues in document["ranges"][str(store)].values():
-        for ranges in queues.values():
+    for topic in document["exported"]:
+        for ranges in topic["queues"].values():
             ranges[:] = [[0, ranges[0][0] - 5]] if ranges[0][0] > 5 else ranges
     path.write_text(json.dumps(document))
 
@@ -428,15 +430,86 @@ def test_another_store_at_the_same_path_is_noticed(tmp_path: Path) -> None:
         export(SPARK, tmp_path / "store", tmp_path / "out")
 
 
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_store_that_was_renamed_is_exported_once(tmp_path: Path, file_format: str) -> None:
+    """A store is known by its id: the next run writes what is new, and nothing again."""
+    make_store(tmp_path / "store", {"orders": 10})
+    export(SPARK, tmp_path / "store", tmp_path / "out", format=file_format)
+    (tmp_path / "store").rename(tmp_path / "renamed")
+    again = export(SPARK, tmp_path / "renamed", tmp_path / "out", format=file_format)
+    make_store(tmp_path / "renamed", {"orders": 4})
+    later = export(SPARK, tmp_path / "renamed", tmp_path / "out", format=file_format)
+
+    assert (again.rows, later.rows) == (0, 4)
+    assert len(set(places(rows_of(tmp_path / "out", file_format)))) == 14
+    assert len(rows_of(tmp_path / "out", file_format)) == 14
+
+
+def test_a_manifest_by_paths_goes_on_by_ids(tmp_path: Path) -> None:
+    """Version 1 of the manifest had paths; a store renamed before the upgrade is still exported once."""
+    broker = golden_copy("slow", tmp_path)
+    make_store(tmp_path / "store", {"orders": 10})
+    out = tmp_path / "out"
+    first = export(SPARK, [tmp_path / "store", broker], out)
+    path = out / "_penstock" / "manifest.json"
+    path.write_text(json.dumps(version_1(json.loads(path.read_text()))))
+    (tmp_path / "store").rename(tmp_path / "renamed")
+    make_store(tmp_path / "renamed", {"orders": 5})
+
+    assert export(SPARK, [tmp_path / "renamed", broker], out).rows == 5
+    assert json.loads(path.read_text())["version"] == export_manifest.VERSION == 2
+    assert len(rows_of(out)) == first.rows + 5
+
+
+def version_1(document: dict[str, Any]) -> dict[str, Any]:
+    """Write a manifest as version 1 had it: ranges by path, topic and queue."""
+    path_of = {store_id or path: path for path, store_id in document["stores"].items()}
+    ranges: dict[str, Any] = {}
+    for topic in document.pop("exported"):
+        ranges.setdefault(path_of[topic["store"]], {})[topic["topic"]] = topic["queues"]
+    return document | {"version": 1, "ranges": ranges}
+
+
+def test_a_copy_beside_its_store_is_refused(tmp_path: Path) -> None:
+    """Both have one id, and may have gone apart since: the rows of one would be taken for the other's."""
+    make_store(tmp_path / "store", {"orders": 5})
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    with pytest.raises(PipelineError, match="name one of them"):
+        export(SPARK, [tmp_path / "store", tmp_path / "copy"], tmp_path / "out")
+    export(SPARK, tmp_path / "store", tmp_path / "out")
+    with pytest.raises(InvalidOption, match="a copy of"):
+        export(SPARK, tmp_path / "copy", tmp_path / "out")
+
+
+def test_a_topic_made_again_is_an_error_or_begins_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its queue offsets count from 0 again: what the manifest has of the deleted one is not of it."""
+    store, out = make_store(tmp_path / "store", {"orders": 10, "other": 2}), tmp_path / "out"
+    export(SPARK, store, out)
+    with MessageStore.open(store) as opened:
+        opened.delete_topic("orders")
+    make_store(store, {"orders": 15})
+
+    with pytest.raises(DataLost, match=r"'orders'.*deleted and made again"):
+        export(SPARK, store, out)
+    assert len(rows_of(out)) == 12
+    assert export(SPARK, store, out, fail_on_data_loss=False).rows == 15
+    assert caplog.text.count("'orders'") == 1
+    make_store(store, {"orders": 2})
+    assert export(SPARK, store, out).rows == 2
+    assert len({row["physicalOffset"] for row in rows_of(out)}) == len(rows_of(out)) == 29
+
+
 def test_ranges_join_and_leave_what_is_missing() -> None:
     manifest = export_manifest.Manifest(Path("m"), "x", "parquet", [])
-    key = ("s", "t", 0)
+    key = QueueOfStore("s", "t", 0, 0)
     manifest.ranges[key] = joined([(10, 20), (5, 8), (20, 30), (7, 9)])
 
     assert manifest.ranges[key] == [(5, 9), (10, 30)]
     assert manifest.missing(key, 0, 40) == [(0, 5), (9, 10), (30, 40)]
     assert manifest.missing(key, 12, 25) == []
-    assert manifest.missing(("s", "t", 1), 3, 4) == [(3, 4)]
+    assert manifest.missing(key._replace(queue_id=1), 3, 4) == [(3, 4)]
 
 
 def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path: Path) -> None:
