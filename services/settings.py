@@ -23,6 +23,7 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
+    TomlConfigSettingsSource,
 )
 
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
@@ -56,7 +57,7 @@ class ProcessSettings(BaseSettings):
         cli_hide_none_type=True,
         env_ignore_empty=True,
     )
-    toml_values: ClassVar[Mapping[str, Any]] = {}
+    toml_file: ClassVar[Path | None] = None  # the file that --config names
 
     config: Path | None = Field(None, description="TOML file with any of these settings.")
     store: Path = Field(description="Store directory; the writer makes it if it is missing.")
@@ -115,21 +116,7 @@ class ProcessSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  not offered
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags win over variables, variables over the file."""
-        return (init_settings, env_settings, _TomlSource(settings_cls, cls.toml_values))
-
-
-class _TomlSource(PydanticBaseSettingsSource):
-    """Values of the TOML file, which was read before so that its errors name it."""
-
-    def __init__(self, settings_cls: type[BaseSettings], values: Mapping[str, Any]) -> None:
-        super().__init__(settings_cls)
-        self._values = values
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002
-        return self._values.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return dict(self._values)
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, cls.toml_file))
 
 
 class ListenSettings(ProcessSettings):
@@ -297,13 +284,15 @@ def load(
     arguments = list(sys.argv[1:] if argv is None else argv)
     path = _config_path(arguments)
     try:
-        values = dict(tomllib.loads(path.read_text())) if path else {}
+        if path is not None:
+            path.open().close()  # the source takes a file that is missing for an empty one
+        values = TomlConfigSettingsSource(kind, path).toml_data
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         _exit(prog, f"settings file {path}: {error}")
     unknown = sorted(set(values) - _all_names())
     if unknown:
         _exit(prog, f"settings file {path}: no setting is called {', '.join(unknown)}")
-    flavour = type(kind.__name__, (kind,), {"toml_values": values, "__doc__": kind.__doc__})
+    flavour = type(kind.__name__, (kind,), {"toml_file": path, "__doc__": kind.__doc__})
     flags: CliSettingsSource[Any] = CliSettingsSource(
         flavour, cli_prog_name=prog, cli_exit_on_error=False
     )
@@ -322,7 +311,7 @@ def load(
         if str(first["type"]).startswith("byte_size"):
             words = [each["ctx"]["expected"] for each in same if each["type"] == "literal_error"]
             sizes = ", or ".join(["bytes, for instance 64MiB", *words])
-            problem = f"{str(first['input'])!r} is no size: give {sizes}"
+            problem = f"{str(first['input'])!r} is not a size: give {sizes}"
         if first["type"] == "missing":
             problem = f"is needed (or {ENV_PREFIX}{name.upper()})"
         _exit(prog, f"{given_as}: {problem}")

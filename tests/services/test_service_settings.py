@@ -50,11 +50,11 @@ def test_the_file_may_be_named_by_a_variable(
     [
         (
             ("--warm-cache-bytes-max", "much"),
-            "--warm-cache-bytes-max: 'much' is no size: give bytes, for instance 64MiB, or 'auto'",
+            "--warm-cache-bytes-max: 'much' is not a size: give bytes, for instance 64MiB, or 'auto'",
         ),
         (
             ("--commit-log-file-size", "-4"),
-            "--commit-log-file-size: '-4' is no size: give bytes, for instance 64MiB",
+            "--commit-log-file-size: '-4' is not a size: give bytes, for instance 64MiB",
         ),
         (("--frob",), "unrecognized arguments: --frob; see penstock writer --help"),
         (("--listen",), "argument --listen: expected one argument; see penstock writer --help"),
