@@ -34,6 +34,7 @@ from storage.format.record_layout import (
     MAGIC_V2,
     RECORD_SIZE_MIN,
 )
+from storage.format.store_time import HEAD_SIZE, store_time_of
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -142,6 +143,20 @@ class StoreFiles:
             )
         except FileNotFoundError:
             return b""
+
+    def record_time_ms(self, commit_offset: int, size: int | None = None) -> int:
+        """Return when the record at a commit offset was stored; NO_TIME if no head of one is there.
+
+        ``size`` is what a unit says of it, None where it is known from nowhere else.
+        """
+        head = self.read_log(commit_offset, HEAD_SIZE)
+        named = int.from_bytes(head[:4], "big") if size is None else size
+        return store_time_of(head, commit_offset, named)
+
+    def next_there(self, commit_offset: int) -> int | None:
+        """Return where the log has bytes from ``commit_offset`` on; None after its last file."""
+        ends = (max(commit_offset, file.start) for file in self.log if file.end > commit_offset)
+        return next(ends, None)
 
     @cached_property
     def page(self) -> bytes:

@@ -24,11 +24,11 @@ from pipeline.files.topic_table import topic_names
 from pipeline.source.options import EARLIEST, LATEST, Point, ReadOptions
 from pipeline.source.points import QueueBounds, resolve_point
 from pipeline.source.selecting import select
+from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.format.record_layout import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_POSITION
+from storage.view.time_search import QueueTimes, search
 
 SCAN_SHARE: Final = 0.25  # of the log's bytes: from there on the log is read as it lies
-RECORD_HEAD: Final = 80  # bytes that hold a record's store timestamp
 QueueKey = tuple[str, int]
 
 
@@ -138,6 +138,11 @@ class Queue:
         at = int(np.searchsorted(self.tail.queue_offsets, queue_offset))
         return self.tail.commit_offsets[at], self.tail.sizes[at]
 
+    def next_file_offset(self, queue_offset: int) -> int | None:
+        """Return the first queue offset of the next file of units, None without one."""
+        starts = (file.start // UNIT_SIZE for file in self.files.files)
+        return next((start for start in starts if start > queue_offset), None)
+
 
 @dataclass(frozen=True)
 class QueueRange:
@@ -194,19 +199,18 @@ class StorePlan:
         return select(self.queues, self.topics, options.selection, str(self.store.root))
 
     def timestamp(self, queue: Queue, queue_offset: int) -> int:
-        """Return when the record at a queue offset was stored, in Unix milliseconds."""
-        return stored_at(self.store, queue.place(queue_offset)[0])
+        """Return when the record at a queue offset was stored, in Unix milliseconds.
+
+        The next readable one's time if it has none, 0 if there is no such.
+        """
+        time_ms, _ = QueueTimes(self.store, queue)(queue_offset, queue.end)
+        return max(time_ms, 0)
 
     def offset_at_time(self, queue: Queue, timestamp_ms: int) -> int | None:
         """Return the first offset stored at or after a time, None if all are older."""
-        low, high = queue.begin, queue.end
-        while low < high:
-            middle = (low + high) // 2
-            if self.timestamp(queue, middle) < timestamp_ms:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < queue.end else None
+        times = QueueTimes(self.store, queue)
+        found = search(queue.begin, queue.end, timestamp_ms, times)
+        return found if found < queue.end else None
 
     def resolve(self, queue: Queue, point: Point, options: ReadOptions, *, start: bool) -> int:
         """Return the queue offset that a point means for one queue."""
@@ -317,16 +321,6 @@ class StorePlan:
                     yield first, file_start + found
                     first = file_start + found
             yield first, high
-
-
-def stored_at(store: StoreFiles, commit_offset: int) -> int:
-    """Return when the record at a commit offset was stored, in Unix milliseconds; 0 without one."""
-    head = store.read_log(commit_offset, RECORD_HEAD)
-    if len(head) < RECORD_HEAD:
-        return 0
-    sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
-    at = 68 if sys_flag & SYS_FLAG_BORN_HOST_V6 else 56
-    return int.from_bytes(head[at : at + 8], "big", signed=True)
 
 
 def _bytes_of(r: QueueRange) -> float:

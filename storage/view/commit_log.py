@@ -14,18 +14,10 @@ import numpy.typing as npt
 
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
-from storage.format.record_layout import (
-    BORN_HOST_POSITION,
-    STORE_TIMESTAMP,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_POSITION,
-)
+from storage.format.store_time import HEAD_SIZE, NO_TIME, store_time_in, store_time_of
 from storage.kernels.lookup import check_one
 
 EVERYTHING: Final = (1 << 63) - 1  # a visible offset that hides nothing
-STORE_TIMESTAMP_POSITION: Final = BORN_HOST_POSITION + IPV4_HOST_SIZE
-IPV6_SHIFT: Final = IPV6_HOST_SIZE - IPV4_HOST_SIZE  # of what comes behind an IPv6 born host
 
 
 class LogSpan(NamedTuple):
@@ -150,13 +142,19 @@ class CommitLogView:
         return int(size), int(stop)
 
     def store_timestamp_ms(self, commit_offset: int, size: int) -> int:
-        """Return the store time in the record's bytes, unchecked; -1 if they are not there."""
+        """Return the store time in the record's bytes, unchecked; NO_TIME if they are not there."""
         record = self.bytes_at(commit_offset, size)
-        if record is None or size < STORE_TIMESTAMP_POSITION + IPV6_SHIFT + STORE_TIMESTAMP.size:
-            return -1
-        is_ipv6 = record[SYS_FLAG_POSITION + 3] & SYS_FLAG_BORN_HOST_V6
-        position = STORE_TIMESTAMP_POSITION + (IPV6_SHIFT if is_ipv6 else 0)
-        return int(STORE_TIMESTAMP.unpack_from(record, position)[0])
+        return NO_TIME if record is None or size < HEAD_SIZE else store_time_in(record)
+
+    def record_time_ms(self, commit_offset: int, size: int) -> int:
+        """Return when the record at a commit offset was stored; NO_TIME if no head of one is there."""
+        head = self.bytes_at(commit_offset, HEAD_SIZE)
+        return NO_TIME if head is None else store_time_of(head, commit_offset, size)
+
+    def next_there(self, commit_offset: int) -> int | None:
+        """Return where the log has bytes from ``commit_offset`` on; None after its last file."""
+        span = self.span(commit_offset)
+        return self.next_start(commit_offset) if span is None else commit_offset
 
     def close(self) -> None:
         """Let go of every map."""

@@ -187,6 +187,11 @@ class ConsumeQueueView:
             return None
         return unit_at(mapped.array, index)
 
+    def place(self, queue_offset: int) -> tuple[int, int] | None:
+        """Return commit offset and size in one unit; None if its file is not there."""
+        unit = self.unit(queue_offset)
+        return None if unit is None else (unit.commit_offset, unit.size)
+
     def next_file_offset(self, queue_offset: int) -> int | None:
         """Return the first queue offset of the next file that is there, None if none is."""
         start = self._files.next_start(max(queue_offset, 0) * UNIT_SIZE)

@@ -1,20 +1,28 @@
-"""Queue offsets by store time, by binary search over a queue and its records.
+"""Offsets by store time: the one answer to "the first at or after a time", and a broker's own.
 
-``exact`` searches the whole queue. ``as_a_broker`` repeats ConsumeQueue#getOffsetInQueueByTime with
-its file choice and its arithmetic; the two differ only where records are missing. Both take store
-times to grow with the queue offset.
+``search`` halves any range of offsets whose times can be asked for: reader, plans and streams share
+it. What is lost or damaged has no time; the answer is the offset after the newest readable record that
+is older, so a read which starts there leaves out nothing that is intact, and meets the damage. Store
+times are taken to grow with the offset.
+
+``as_a_broker`` repeats ConsumeQueue#getOffsetInQueueByTime with its file choice and its arithmetic; the
+two differ only where records are missing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from typing import Protocol
 
 from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import UNIT_SIZE
+from storage.format.store_time import NO_TIME
 from storage.view.commit_log import CommitLogView
 from storage.view.consume_queue import ConsumeQueueView
 
-NO_TIME = -1
+TimeFrom = Callable[[int, int], tuple[int, int]]
+"""Store time of the first readable record in ``[offset, end)``, and its offset; NO_TIME and the end."""
 
 
 class Boundary(Enum):
@@ -24,16 +32,18 @@ class Boundary(Enum):
     UPPER = "the last stored at or before the time"
 
 
-def exact(
-    log: CommitLogView, queue: ConsumeQueueView, *, timestamp_ms: int, boundary: Boundary
+def search(
+    begin: int,
+    end: int,
+    timestamp_ms: int,
+    time_from: TimeFrom,
+    boundary: Boundary = Boundary.LOWER,
 ) -> int:
-    """Return the queue offset; LOWER of a time after all is the maximum, UPPER before all the minimum."""
-    max_offset = queue.max_offset(log.visible_offset)
-    min_offset = queue.min_offset(log.min_offset, max_offset)
-    low, high = min_offset, max_offset
+    """Return the offset in ``[begin, end]``; LOWER of a time after all is the end, UPPER before all the begin."""
+    low, high = begin, end
     while low < high:
         middle = (low + high) // 2
-        time_ms, at = _time_from(log, queue, middle, high)
+        time_ms, at = time_from(middle, high)
         before = time_ms < timestamp_ms if boundary is Boundary.LOWER else time_ms <= timestamp_ms
         if at == high or not before:
             high = middle
@@ -41,24 +51,89 @@ def exact(
             low = at + 1
     if boundary is Boundary.LOWER:
         return low
-    return max(low - 1, min_offset)
+    return max(low - 1, begin)
 
 
-def _time_from(
-    log: CommitLogView, queue: ConsumeQueueView, queue_offset: int, end: int
-) -> tuple[int, int]:
-    """Store time of the first readable record in ``[queue_offset, end)``, and where that is."""
-    while queue_offset < end:
-        unit = queue.unit(queue_offset)
-        if unit is None:
-            following = queue.next_file_offset(queue_offset)
-            queue_offset = end if following is None else min(following, end)
-            continue
-        time_ms = log.store_timestamp_ms(unit.commit_offset, unit.size)
-        if time_ms >= 0:
-            return time_ms, queue_offset
-        queue_offset += 1
-    return NO_TIME, end
+class TimedLog(Protocol):
+    """The log as far as times are read from it."""
+
+    def record_time_ms(self, commit_offset: int, size: int) -> int:
+        """Return when the record at a commit offset was stored; NO_TIME if no head is there."""
+        ...
+
+    def next_there(self, commit_offset: int) -> int | None:
+        """Return the commit offset from which on there are bytes: itself, or where the next file starts.
+
+        None after the last file.
+        """
+        ...
+
+
+class TimedQueue(Protocol):
+    """A queue as far as times are looked for in it."""
+
+    def place(self, queue_offset: int) -> tuple[int, int] | None:
+        """Return commit offset and size of a record; None where the unit's file is missing."""
+        ...
+
+    def next_file_offset(self, queue_offset: int) -> int | None:
+        """Return the first queue offset of the next file that is there, None if none is."""
+        ...
+
+
+class QueueTimes:
+    """Store times of one queue's records, for one search. A range without any is walked once."""
+
+    def __init__(self, log: TimedLog, queue: TimedQueue) -> None:
+        self._log = log
+        self._queue = queue
+        self._unreadable = (0, 0)
+
+    def __call__(self, queue_offset: int, end: int) -> tuple[int, int]:
+        """Return the time of the first readable record in ``[queue_offset, end)``, and where it is."""
+        begin = at = queue_offset
+        while at < end:
+            if self._unreadable[0] <= at < self._unreadable[1]:
+                at = self._unreadable[1]
+                continue
+            place = self._queue.place(at)
+            time_ms = NO_TIME if place is None else self._log.record_time_ms(*place)
+            if time_ms != NO_TIME:
+                break
+            at = self._after(at, place, end)
+        at = min(at, end)
+        if at > begin:
+            self._unreadable = (begin, at)
+        return (NO_TIME, end) if at == end else (time_ms, at)
+
+    def _after(self, queue_offset: int, place: tuple[int, int] | None, end: int) -> int:
+        """Return the next offset to look at: that of the next file, if this one's is missing."""
+        if place is None:
+            following = self._queue.next_file_offset(queue_offset)
+            return end if following is None else following
+        there = self._log.next_there(place[0])
+        if there == place[0]:
+            return queue_offset + 1
+        if there is None:
+            return end
+        low, high = queue_offset + 1, end
+        while low < high:
+            middle = (low + high) // 2
+            found = self._queue.place(middle)
+            if found is None or found[0] < there:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def exact(
+    log: CommitLogView, queue: ConsumeQueueView, *, timestamp_ms: int, boundary: Boundary
+) -> int:
+    """Return the queue offset; LOWER of a time after all is the maximum, UPPER before all the minimum."""
+    max_offset = queue.max_offset(log.visible_offset)
+    min_offset = queue.min_offset(log.min_offset, max_offset)
+    return search(min_offset, max_offset, timestamp_ms, QueueTimes(log, queue), boundary)
 
 
 def as_a_broker(

@@ -19,15 +19,9 @@ import numpy.typing as npt
 from pipeline.files.store_files import ByteArray, map_file
 from pipeline.files.walk import Hole, walk
 from pipeline.jobs.work import PIECE_BYTES, TASK_BYTES, run_tasks
-from pipeline.source.plan import RECORD_HEAD, LogPiece, QueueKey, StorePlan, Target
+from pipeline.source.plan import LogPiece, QueueKey, StorePlan, Target
 from pipeline.source.tail import is_queued, queue_of
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.format.record_layout import (
-    BORN_HOST_POSITION,
-    COMMIT_OFFSET_POSITION,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_POSITION,
-)
 from storage.kernels.batch import group_by_queue
 from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP
 
@@ -199,13 +193,7 @@ def cut_slabs(
 
 def _first_time(plan: StorePlan, piece: LogPiece) -> int:
     """Return when a piece's first record was stored; 0 if there is damage in its place."""
-    head = plan.store.read_log(piece.begin, RECORD_HEAD)
-    named = head[COMMIT_OFFSET_POSITION : COMMIT_OFFSET_POSITION + 8]
-    if len(head) < RECORD_HEAD or int.from_bytes(named, "big") != piece.begin:
-        return 0
-    sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
-    at = BORN_HOST_POSITION + (20 if sys_flag & SYS_FLAG_BORN_HOST_V6 else 8)
-    return int.from_bytes(head[at : at + 8], "big", signed=True)
+    return max(plan.store.record_time_ms(piece.begin), 0)
 
 
 def _cut_times(

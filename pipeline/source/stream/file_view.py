@@ -17,12 +17,14 @@ from pipeline.files.store_files import StoreFiles, find_boundary, map_file
 from pipeline.files.topic_table import topic_names
 from pipeline.files.walk import Run, walk
 from pipeline.source.options import Selection
-from pipeline.source.plan import Piece, Queue, QueueKey, QueueRange, StorePlan, Tail, stored_at
+from pipeline.source.plan import Piece, Queue, QueueKey, QueueRange, StorePlan, Tail
 from pipeline.source.selecting import check_topics
 from pipeline.source.stream.log_view import WHOLE_LOG, Lane, Look, Span
 from pipeline.source.stream.queue_cursor import QueueCursor, QueueDirectories
 from pipeline.source.stream.store_watch import StoreWatch
+from storage.format.store_time import NO_TIME
 from storage.kernels.columns import COMMIT_OFFSET, SIZE
+from storage.view.time_search import search
 
 UNITS_AT_ONCE = 8192
 
@@ -138,18 +140,19 @@ class FileView:
         """Return the first offset stored at or after a time."""
         if lane != WHOLE_LOG:
             return self._plan.offset_at_time(self._queues[lane], timestamp_ms)
-        files = self._plan.store
-        low, end = files.bounds.min_offset, files.bounds.end_offset
-        high = end
-        while low < high:
-            middle = (low + high) // 2
-            found = self._record_at(middle)
-            if found < end and stored_at(files, found) < timestamp_ms:
-                low = found + 1
-            else:
-                high = middle
-        found = self._record_at(low)
+        begin, end, _ = self._plan.store.bounds
+        found = self._record_at(search(begin, end, timestamp_ms, self._time_from))
         return found if found < end else None
+
+    def _time_from(self, commit_offset: int, end: int) -> tuple[int, int]:
+        """Return when the first record in ``[commit_offset, end)`` of the log was stored, and where it is."""
+        files = self._plan.store
+        while (found := self._record_at(commit_offset)) < end:
+            time_ms = files.record_time_ms(found)
+            if time_ms != NO_TIME:
+                return time_ms, found
+            commit_offset = found + 1
+        return NO_TIME, end
 
     def _record_at(self, commit_offset: int) -> int:
         """Return where the first record at or behind a commit offset begins; the end without one."""
@@ -169,8 +172,8 @@ class FileView:
     def stored_at(self, lane: Lane, offset: int) -> int:
         """Return when the record at an offset was stored, 0 if that cannot be read."""
         if lane != WHOLE_LOG:
-            offset, _ = self._queues[lane].place(offset)
-        return stored_at(self._plan.store, offset)
+            return self._plan.timestamp(self._queues[lane], offset)
+        return max(self._time_from(offset, self._plan.bounds.end_offset)[0], 0)
 
     def bytes_of(self, lane: Lane, span: Span) -> int:
         """Estimate the bytes of a span: exact for the log, by samples for a queue."""
