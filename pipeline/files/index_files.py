@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.places import entries, map_file
+from pipeline.files.places import entries, map_file, read_at
 from pipeline.files.places import file_size as size_of_file
 from pipeline.files.store_files import INDEX_DIRECTORY
-from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, file_size
+from storage.format.index import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    IndexHeader,
+    entry_position,
+    file_size,
+)
 from storage.format.names import parse_index_file_name
 
 if TYPE_CHECKING:
@@ -57,12 +63,30 @@ def slot_count_of(store: StoreFiles, path: str) -> int:
     return 0
 
 
-def index_entries(path: str, slot_count: int) -> tuple[IndexHeader, npt.NDArray[Any]]:
-    """Return the header of an index file and its entries from number 1 on."""
-    data = map_file(path)
-    if len(data) < HEADER_SIZE or not slot_count:
-        return IndexHeader(), np.empty(0, ENTRY_DTYPE)
-    header = IndexHeader.decode(data[:HEADER_SIZE].tobytes())
-    begin = HEADER_SIZE + SLOT_SIZE * slot_count + ENTRY_SIZE
-    count = max(0, min(header.next_entry - 1, (len(data) - begin) // ENTRY_SIZE))
-    return header, np.frombuffer(data[begin : begin + count * ENTRY_SIZE], ENTRY_DTYPE)
+def index_header(path: str) -> IndexHeader:
+    """Return the header of an index file; a blank one of a file that is cut off before its end."""
+    data = read_at(path, 0, HEADER_SIZE)
+    return IndexHeader.decode(data) if len(data) == HEADER_SIZE else IndexHeader()
+
+
+def entry_capacity(path: str, slot_count: int) -> int:
+    """Return the number of the last entry that the file has room for."""
+    return max(0, (size_of_file(path) - entry_position(slot_count, 1)) // ENTRY_SIZE)
+
+
+def written_entries(path: str, slot_count: int) -> int:
+    """Return how many entries from number 1 on are written; what is not is zeros."""
+    low, high = 0, entry_capacity(path, slot_count)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if any(read_at(path, entry_position(slot_count, middle), ENTRY_SIZE)):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def index_entries(path: str, slot_count: int, count: int) -> npt.NDArray[Any]:
+    """Return the entries of an index file from number 1 to ``count``."""
+    begin, end = entry_position(slot_count, 1), entry_position(slot_count, count + 1)
+    return np.frombuffer(map_file(path, 0, end)[begin:end], ENTRY_DTYPE)

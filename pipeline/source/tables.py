@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.files.index_files import index_entries, list_index_files, slot_count_of
+from pipeline.files.index_files import (
+    entry_capacity,
+    index_entries,
+    index_header,
+    list_index_files,
+    slot_count_of,
+)
 from pipeline.files.places import file_name_of, file_size, map_file
 from pipeline.files.store_files import (
     QUEUE_DIRECTORY,
@@ -76,7 +82,9 @@ def _consume_queue(store: StoreFiles, part: Any) -> Iterator[Table]:
 
 
 def _index(store: StoreFiles, part: Any) -> Iterator[Table]:
-    header, entries = index_entries(part, slot_count_of(store, part))
+    slot_count, header = slot_count_of(store, part), index_header(part)
+    count = min(header.next_entry - 1, entry_capacity(part, slot_count)) if slot_count else 0
+    entries = index_entries(part, slot_count, count)
     for at in range(0, len(entries), CHUNK):
         mine = entries[at : at + CHUNK]
         yield {

@@ -11,7 +11,7 @@ MODULES: Final = (
     "primitives.crc", "scan", "client_records", "batch", "queue", "pull", "lookup", "index",
     "index_shape", "staged", "encode", "plain_message",
 )  # fmt: skip
-PIPELINE_MODULES: Final = ("placing", "same_keys", "arrow.columnar", "arrow.gather")
+PIPELINE_MODULES: Final = ("index_chains", "placing", "same_keys", "arrow.columnar", "arrow.gather")
 
 
 def warm(modules: Iterable[str] = MODULES) -> float:

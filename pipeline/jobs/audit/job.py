@@ -17,8 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.files.index_files import index_entries, list_index_files, slot_count_of
-from pipeline.files.places import entries, file_name_of, map_file, place_of
+from pipeline.files.places import entries, place_of
 from pipeline.files.queue_files import QueueFiles
 from pipeline.files.store_files import StoreFiles
 from pipeline.files.store_lock import is_in_use
@@ -31,9 +30,15 @@ from pipeline.jobs.audit.files import (
     audit_queue_files,
 )
 from pipeline.jobs.audit.findings import NAMED_MAX, Finding, Findings
-from pipeline.jobs.audit.index_chains import audit_chains
-from pipeline.jobs.audit.pieces import IndexFile, PieceAudit, StoreToAudit, audit_piece
-from pipeline.jobs.audit.units import audit_entries_behind, unaccounted_units
+from pipeline.jobs.audit.index_entries import IndexToAudit
+from pipeline.jobs.audit.index_files import (
+    IndexFile,
+    audit_entries_after_log,
+    audit_index_file,
+    look_at_index,
+)
+from pipeline.jobs.audit.pieces import PieceAudit, StoreToAudit, audit_piece
+from pipeline.jobs.audit.units import unaccounted_units
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.runs import by_queue
 from pipeline.jobs.work import (
@@ -47,7 +52,7 @@ from pipeline.jobs.work import (
     run_tasks,
 )
 from pipeline.source.plan import LogPiece, QueueKey, StorePlan
-from storage.format.index import HEADER_SIZE
+from storage.format.index import IndexHeader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,11 +106,15 @@ class _Store:
     plan: StorePlan
     in_use: bool
     index: list[IndexFile]
-    shapeless: list[IndexFile]
 
     @property
     def name(self) -> str:
         return str(self.files.root)
+
+    @property
+    def with_entries(self) -> list[IndexFile]:
+        """The index files that have entries."""
+        return [file for file in self.index if file.entry_count]
 
     @property
     def indexed_offset(self) -> int | None:
@@ -178,8 +187,7 @@ def audit_stores(
             store.name,
             store.queued_offset,
             deleted_topics(store.files),
-            store.index if index else None,
-            store.indexed_offset,
+            IndexToAudit(store.with_entries, store.indexed_offset, store.in_use) if index else None,
         )
         for store in opened
     }
@@ -189,6 +197,8 @@ def audit_stores(
         work.append(_Task(number, pieces=group))
     for store in opened:
         for file in store.index:
+            if not file.slot_count:
+                continue
             work.append(_Task(len(work), index=(store.name, file), live=store.in_use))
     total = sum(piece.cost for piece in pieces)
     with job_progress(spark, "audit", total_bytes=total, show=show_progress) as progress:
@@ -206,24 +216,10 @@ def _open(files: StoreFiles, with_index: bool) -> _Store:
     plan = StorePlan(files)
     _ = files.page  # before the index is listed: what it promises must be in the files by then
     in_use = isinstance(files.root, Path) and is_in_use(files.root)
-    index = [_index_file(files, path) for path in list_index_files(files)] if with_index else []
+    index = look_at_index(files, live=in_use) if with_index else []
     # Before anything is read, so that what comes meanwhile is behind the bounds.
     _ = plan.bounds, plan.queues
-    return _Store(
-        files,
-        plan,
-        in_use,
-        [file for file in index if file.end_offset >= 0],
-        [file for file in index if not file.slot_count],
-    )
-
-
-def _index_file(store: StoreFiles, path: str) -> IndexFile:
-    slot_count = slot_count_of(store, path)
-    header, found = index_entries(path, slot_count)
-    if not len(found):
-        return IndexFile(path, slot_count, -1, -1)
-    return IndexFile(path, slot_count, header.begin_commit_offset, header.end_commit_offset)
+    return _Store(files, plan, in_use, index)
 
 
 def _new_directory(target: str | Path) -> Path:
@@ -244,13 +240,13 @@ def _run(
 ) -> _Done:
     done = _Done([], {})
     queue_of = cache(_queue_of)
-    entries_of = lru_cache(INDEX_FILES_KEPT)(index_entries)
+    entries_of = lru_cache(INDEX_FILES_KEPT)(IndexFile.entries)
     if task.index is not None:
         name, file = task.index
         findings = done.findings[name] = Findings(
             limit, _part(out, name, f"part-{task.number}"), name
         )
-        audit_chains(file.path, file.slot_count, findings, live=task.live)
+        audit_index_file(file, findings, live=task.live)
     for piece in task.pieces:
         if piece.store not in done.findings:
             path = _part(out, piece.store, f"part-{task.number}")
@@ -328,8 +324,8 @@ def _report(
         log_bytes=sum(piece.cost for piece in pieces),
         records=sum(piece.records for piece in pieces),
         units=units,
-        keys=sum(piece.keys for piece in pieces),
-        doubled_keys=sum(piece.doubled_keys for piece in pieces),
+        keys=sum(piece.keys.compared for piece in pieces),
+        doubled_keys=sum(piece.keys.doubled for piece in pieces),
         finding_count=findings.count,
         findings=tuple(findings.named),
         seconds=seconds,
@@ -337,21 +333,21 @@ def _report(
 
 
 def _report_index(store: _Store, pieces: Sequence[PieceAudit], findings: Findings) -> None:
-    unindexed = sum(piece.unindexed_keys for piece in pieces)
-    lost = sum(piece.lost_keys for piece in pieces)
+    unindexed = sum(piece.keys.unindexed for piece in pieces)
+    lost = sum(piece.keys.lost for piece in pieces)
     findings.add(
         {
             "kind": "index",
-            "file": file_name_of(file.path),
+            "file": file.name,
             "problem": "no number of slots fits its length and entries",
         }
-        for file in store.shapeless
-        if map_file(file.path, 0, HEADER_SIZE)[:HEADER_SIZE].any()
+        for file in store.index
+        if not file.slot_count and file.header != IndexHeader()
     )
     if store.is_at_rest:
-        audit_entries_behind(store.index, store.plan.bounds.end_offset, findings)
-    if unindexed and (store.index or not store.in_use):  # one may only just have begun
-        where = "the index begins behind them" if store.index else "there is no index"
+        audit_entries_after_log(store.with_entries, store.plan.bounds.end_offset, findings)
+    if unindexed and (store.with_entries or not store.in_use):  # one may only just have begun
+        where = "the index begins behind them" if store.with_entries else "there is no index"
         findings.add([{"kind": "index", "count": unindexed, "problem": f"keys not found: {where}"}])
     if lost:
         where = "the index ends before them, and the checkpoint says that it had them"

@@ -1,4 +1,4 @@
-"""Units and index entries that no record of the log accounts for."""
+"""Units that no record of the log accounts for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.index_files import index_entries
-from pipeline.files.places import file_name_of
 from pipeline.jobs.audit.findings import Finding, Findings
-from pipeline.jobs.audit.pieces import IndexFile
 from pipeline.jobs.runs import QueueRun
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 
@@ -100,24 +97,3 @@ def uncovered(runs: Sequence[QueueRun], begin: int, end: int) -> Iterator[tuple[
             return
     if begin < end:
         yield begin, end
-
-
-def audit_entries_behind(index: Sequence[IndexFile], end_offset: int, findings: Findings) -> None:
-    """Name entries of the index that point behind the end of the log."""
-    for file in index:
-        if file.end_offset < end_offset:
-            continue
-        _, entries = index_entries(file.path, file.slot_count)
-        beyond = np.flatnonzero(entries["offset"] >= end_offset)
-        findings.add(
-            (
-                {
-                    "kind": "index",
-                    "file": file_name_of(file.path),
-                    "physicalOffset": int(entries["offset"][place]),
-                    "problem": f"entry {place + 1} points behind the end of the log",
-                }
-                for place in beyond.tolist()
-            ),
-            len(beyond),
-        )

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.errors import PipelineError
 from pipeline.files.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
 from pipeline.files.places import file_size as size_of_file
 from pipeline.files.store_settings import store_settings
 from pipeline.files.walk import Hole
+from pipeline.jobs.keys import KeyHasher
 from pipeline.jobs.runs import steps_of
 from storage.format.index import (
     ENTRY_SIZE,
@@ -33,15 +33,12 @@ from storage.format.index import (
 )
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
 from storage.kernels.columns import POSITION
-from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes, put_keys
+from storage.kernels.index import put_keys
 
 if TYPE_CHECKING:
     from pipeline.files.store_files import ByteArray, StoreFiles
     from pipeline.files.walk import Rows
     from pipeline.source.plan import LogPiece
-
-KEYS_AT_ONCE = 4 * KEYS_OF_A_RECORD_MAX
-Longs = npt.NDArray[np.int64]
 
 
 class Shape(NamedTuple):
@@ -84,27 +81,11 @@ class IndexTask:
     seed: Seed | None
 
 
-class Keys:
-    """The keys of rows, in order, without those of records that have none."""
-
-    def __init__(self) -> None:
-        self._arrays = np.empty((3, KEYS_AT_ONCE), np.int64)
-
-    def of(self, data: ByteArray, rows: Rows, data_offset: int) -> Iterator[tuple[Longs, ...]]:
-        """Yield hashes, commit offsets and store times; good until the next is asked for."""
-        hashes, offsets, times = self._arrays
-        row = 0
-        while row < len(rows):
-            count, row = key_hashes(data, rows, row, len(rows), data_offset, hashes, offsets, times)
-            kept = hashes[:count] != NO_KEY
-            yield hashes[:count][kept], offsets[:count][kept], times[:count][kept]
-
-
 class KeyCounter:
     """Counts the keys of one piece as it is walked."""
 
     def __init__(self) -> None:
-        self._keys = Keys()
+        self._keys = KeyHasher()
         self._count = 0
         self._last: Seed | None = None
         self._newest = -1
@@ -222,7 +203,7 @@ def _fill(array: Any, task: IndexTask) -> int:
     seed, skip, put = task.seed, task.skip, 0
     seeded = False
     for piece in task.pieces:
-        keys = Keys()
+        keys = KeyHasher()
         for data, step in steps_of(piece):
             if isinstance(step, Hole):
                 continue
