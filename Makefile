@@ -77,9 +77,9 @@ conformance: setup ## Compare with a real broker (needs Java and Maven)
 bench: setup ## Measure, each figure beside its limit; results in bench/results/
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
-kill-test: setup ## Kill writers and drivers of transactions 500 times (KILLS=n for another number)
+kill-test: setup ## Kill writers and drivers of staged commits 500 times (KILLS=n for another number)
 	@KILLS=$(if $(KILLS),$(KILLS),500) $(BIN)/python -m pytest -q --timeout 7200 \
-	  tests/e2e/test_killed_transactions.py tests/staged/test_transaction_kills.py $(PYTEST_ARGS)
+	  tests/e2e/test_killed_staged_commits.py tests/staged/test_staged_commit_kills.py $(PYTEST_ARGS)
 
 power-cuts: setup ## Cut the power of simulated machines 20,000 times (CUTS=n for another number; 60 a second)
 	@CUTS=$(or $(CUTS),20000) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 \

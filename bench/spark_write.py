@@ -1,9 +1,9 @@
 """Exactly-once writing with Spark beside plain producers: ``python -m bench.spark_write``.
 
-In turn, to one writer: a batch of ``--rows`` messages of 1,000 bytes saved with Spark as a transaction;
+In turn, to one writer: a batch of ``--rows`` messages of 1,000 bytes saved with Spark as a staged commit;
 as many produced by the client's producer, message by message; and as many in record batches that were
 encoded before, which is the writer's own limit. Each ends when all of it is acknowledged. The writer
-flushes as it does by default, and a transaction is on the device when it is acknowledged, which a
+flushes as it does by default, and a staged commit is on the device when it is acknowledged, which a
 plain producer's messages are not. Rates are MiB/s of records in the log.
 """
 
@@ -28,7 +28,7 @@ TOPIC: Final = "bench"
 
 
 def with_spark(spark: Any, writer: str, rows: int) -> None:
-    """Save the rows as one transaction."""
+    """Save the rows as one staged commit."""
     frame(spark, rows).write.format("penstock").options(endpoint=writer, topic=TOPIC).mode(
         "append"
     ).save()

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import bench, groups, offline, pub, query, serving, sub, topics, transactions
+from cli import bench, groups, offline, pub, query, serving, staged, sub, topics
 from cli.failures import ExitCode, describe
 from cli.jobs import app as jobs
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
@@ -155,7 +155,7 @@ pub.register(app)
 sub.register(app)
 query.register(app)
 groups.register(app)
-transactions.register(app)
+staged.register(app)
 serving.register(app)
 offline.register(app)
 bench.register(app)

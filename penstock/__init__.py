@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.aio import AsyncClient
     from penstock.aio_consumer import AsyncConsumer, AsyncKeyRecords
     from penstock.aio_producer import AsyncHandle, AsyncProducer
-    from penstock.aio_transactions import AsyncTransaction
+    from penstock.aio_staged_commit import AsyncStagedCommit
     from penstock.batch import RecordBatch
     from penstock.client import Client
     from penstock.consumer import Consumer, KeyRecords
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from penstock.producer import Handle, Producer
     from penstock.record import Record, Records
     from penstock.retry import RetryPolicy
-    from penstock.transactions import Transaction
+    from penstock.staged_commit import StagedCommit
     from penstock.values import (
         Committed,
         Damage,
@@ -62,17 +62,17 @@ if TYPE_CHECKING:
         IndexerStatus,
         Message,
         OffsetRange,
-        OpenTransaction,
+        OpenStagedCommit,
         PullResult,
         PullStatus,
         QueueRange,
         ReaderStatus,
         Staged,
+        StagedApplication,
         Stored,
         StoredBatch,
         Topic,
         TopicDescription,
-        TransactionApplication,
         WriterStatus,
     )
 
@@ -82,7 +82,7 @@ __all__ = [
     "AsyncHandle",
     "AsyncKeyRecords",
     "AsyncProducer",
-    "AsyncTransaction",
+    "AsyncStagedCommit",
     "BatchFull",
     "Cancelled",
     "Client",
@@ -104,7 +104,7 @@ __all__ = [
     "NotFound",
     "OffsetOutOfRange",
     "OffsetRange",
-    "OpenTransaction",
+    "OpenStagedCommit",
     "PenstockError",
     "Producer",
     "PullResult",
@@ -121,14 +121,14 @@ __all__ = [
     "StageExists",
     "StageNotFound",
     "Staged",
+    "StagedApplication",
+    "StagedCommit",
     "Stored",
     "StoredBatch",
     "Topic",
     "TopicDescription",
     "TopicExists",
     "TopicNotFound",
-    "Transaction",
-    "TransactionApplication",
     "Unavailable",
     "Unimplemented",
     "UnknownOutcome",
@@ -141,7 +141,7 @@ _HOMES: Final = {
     "AsyncHandle": "penstock.aio_producer",
     "AsyncKeyRecords": "penstock.aio_consumer",
     "AsyncProducer": "penstock.aio_producer",
-    "AsyncTransaction": "penstock.aio_transactions",
+    "AsyncStagedCommit": "penstock.aio_staged_commit",
     "BatchFull": "penstock.errors",
     "Cancelled": "penstock.errors",
     "Client": "penstock.client",
@@ -163,7 +163,7 @@ _HOMES: Final = {
     "NotFound": "penstock.errors",
     "OffsetOutOfRange": "penstock.errors",
     "OffsetRange": "penstock.values",
-    "OpenTransaction": "penstock.values",
+    "OpenStagedCommit": "penstock.values",
     "PenstockError": "penstock.errors",
     "Producer": "penstock.producer",
     "PullResult": "penstock.values",
@@ -186,8 +186,8 @@ _HOMES: Final = {
     "TopicDescription": "penstock.values",
     "TopicExists": "penstock.errors",
     "TopicNotFound": "penstock.errors",
-    "Transaction": "penstock.transactions",
-    "TransactionApplication": "penstock.values",
+    "StagedCommit": "penstock.staged_commit",
+    "StagedApplication": "penstock.values",
     "Unavailable": "penstock.errors",
     "Unimplemented": "penstock.errors",
     "UnknownOutcome": "penstock.errors",

@@ -10,9 +10,9 @@ import grpc
 
 from penstock.aio_consumer import AsyncConsumer, AsyncKeyRecords
 from penstock.aio_producer import AsyncProducer
-from penstock.aio_transactions import AsyncTransaction
+from penstock.aio_staged_commit import AsyncStagedCommit
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
-from penstock.calls import offsets, produce, records, transactions
+from penstock.calls import offsets, produce, records, staged_commits
 from penstock.consuming import ConsumeOptions, KeyQuery, OnDamaged
 from penstock.offsets import AsyncOffsets
 from penstock.producing import ProducerOptions
@@ -20,7 +20,7 @@ from penstock.record import Record
 from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
 from penstock.status import AsyncStatus
 from penstock.topics import AsyncTopics
-from penstock.values import Message, PullResult, Stored, StoredBatch, TransactionApplication
+from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch
 
 
 class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
@@ -106,18 +106,20 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
         )
         return AsyncProducer(self, options)
 
-    # Transactions
+    # Staged commits
 
-    def transaction(self, app_id: str, version: int, *, one_off: bool = False) -> AsyncTransaction:
-        """Return the transaction of an application's version: stage records, then commit them once.
+    def staged_commit(
+        self, app_id: str, version: int, *, one_off: bool = False
+    ) -> AsyncStagedCommit:
+        """Return the staged commit of an application's version: stage records, then commit them once.
 
         ``one_off`` says that the application id is random and never used again.
         """
-        return AsyncTransaction(self, app_id, version, one_off=one_off)
+        return AsyncStagedCommit(self, app_id, version, one_off=one_off)
 
-    async def transactions(self, *, timeout_s: float | None = None) -> list[TransactionApplication]:
+    async def staged_commits(self, *, timeout_s: float | None = None) -> list[StagedApplication]:
         """Return what each application has committed, and what is staged or being committed."""
-        return await self.run(transactions.list_all(), timeout_s=timeout_s)
+        return await self.run(staged_commits.list_all(), timeout_s=timeout_s)
 
     # Consuming
 

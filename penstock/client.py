@@ -9,7 +9,7 @@ from typing import Literal
 import grpc
 
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
-from penstock.calls import offsets, produce, records, transactions
+from penstock.calls import offsets, produce, records, staged_commits
 from penstock.consumer import Consumer, KeyRecords
 from penstock.consuming import ConsumeOptions, KeyQuery, OnDamaged
 from penstock.offsets import Offsets
@@ -17,10 +17,10 @@ from penstock.producer import Producer
 from penstock.producing import ProducerOptions
 from penstock.record import Record
 from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
+from penstock.staged_commit import StagedCommit
 from penstock.status import Status
 from penstock.topics import Topics
-from penstock.transactions import Transaction
-from penstock.values import Message, PullResult, Stored, StoredBatch, TransactionApplication
+from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch
 
 
 class Client(Topics, Offsets, Status):
@@ -105,18 +105,18 @@ class Client(Topics, Offsets, Status):
         )
         return Producer(self, options)
 
-    # Transactions
+    # Staged commits
 
-    def transaction(self, app_id: str, version: int, *, one_off: bool = False) -> Transaction:
-        """Return the transaction of an application's version: stage records, then commit them once.
+    def staged_commit(self, app_id: str, version: int, *, one_off: bool = False) -> StagedCommit:
+        """Return the staged commit of an application's version: stage records, then commit them once.
 
         ``one_off`` says that the application id is random and never used again.
         """
-        return Transaction(self, app_id, version, one_off=one_off)
+        return StagedCommit(self, app_id, version, one_off=one_off)
 
-    def transactions(self, *, timeout_s: float | None = None) -> list[TransactionApplication]:
+    def staged_commits(self, *, timeout_s: float | None = None) -> list[StagedApplication]:
         """Return what each application has committed, and what is staged or being committed."""
-        return self.run(transactions.list_all(), timeout_s=timeout_s)
+        return self.run(staged_commits.list_all(), timeout_s=timeout_s)
 
     # Consuming
 

@@ -152,7 +152,7 @@ class IndexerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """One staged attempt; ``decided``: the transaction was decided before, nothing was stored."""
+    """One staged attempt; ``decided``: the staged commit was decided before, nothing was stored."""
 
     attempt: str
     record_count: int
@@ -176,8 +176,8 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
-    """A transaction that is not committed; ``problem`` says why one that is decided is not."""
+class OpenStagedCommit:
+    """A staged commit under way; ``problem`` says why one that is decided is not."""
 
     version: int
     decided: bool
@@ -186,10 +186,10 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionApplication:
-    """An application's highest committed version (-1: none), last commit and open transactions."""
+class StagedApplication:
+    """An application's highest committed version (-1: none), last commit and its open ones."""
 
     app_id: str
     last_version: int
     last: Committed | None
-    open: tuple[OpenTransaction, ...]
+    open: tuple[OpenStagedCommit, ...]

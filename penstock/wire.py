@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from google.protobuf.message import Message as ProtoMessage
 
 from penstock.addresses import Service
-from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, transactions_pb2, writer_pb2
+from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, staged_commits_pb2, writer_pb2
 
 _LENGTH_DELIMITED: Final = 2
 _SCALAR_SIZES: Final = {1: 8, 5: 4}  # fixed64 and fixed32 by wire type
@@ -122,7 +122,7 @@ def _method(
     return Method(service, path, request.SerializeToString, response.FromString)
 
 
-_w, _r, _i, _t = writer_pb2, reader_pb2, indexer_pb2, transactions_pb2
+_w, _r, _i, _t = writer_pb2, reader_pb2, indexer_pb2, staged_commits_pb2
 
 PRODUCE: Final = Method(
     "writer",
@@ -140,21 +140,21 @@ PRODUCE_STREAM: Final = Method(
     _w.ProduceStreamResponse.FromString,
     "stream_stream",
 )
-STAGE_TRANSACTION: Final = Method(
+STAGE_RECORDS: Final = Method(
     "writer",
-    "/penstock.v1.Writer/StageTransaction",
+    "/penstock.v1.Writer/StageRecords",
     bytes,  # requests come serialized
-    _t.StageResponse.FromString,
+    _t.StageRecordsResponse.FromString,
     "stream_unary",
 )
-COMMIT_TRANSACTION: Final = _method(
-    "writer", "CommitTransaction", _t.CommitTransactionRequest, _t.CommitTransactionResponse
+COMMIT_STAGED: Final = _method(
+    "writer", "CommitStaged", _t.CommitStagedRequest, _t.CommitStagedResponse
 )
-ABORT_TRANSACTION: Final = _method(
-    "writer", "AbortTransaction", _t.AbortTransactionRequest, _t.AbortTransactionResponse
+ABORT_STAGED: Final = _method(
+    "writer", "AbortStaged", _t.AbortStagedRequest, _t.AbortStagedResponse
 )
-LIST_TRANSACTIONS: Final = _method(
-    "writer", "ListTransactions", _t.ListTransactionsRequest, _t.ListTransactionsResponse
+LIST_STAGED_COMMITS: Final = _method(
+    "writer", "ListStagedCommits", _t.ListStagedCommitsRequest, _t.ListStagedCommitsResponse
 )
 CREATE_TOPIC: Final = _method("writer", "CreateTopic", _w.CreateTopicRequest, common_pb2.Topic)
 UPDATE_TOPIC: Final = _method("writer", "UpdateTopic", _w.UpdateTopicRequest, common_pb2.Topic)

@@ -183,8 +183,8 @@ class EngineSettings(ProcessSettings):
     queue_flush_interval_ms: int = Field(
         _ENGINE.queue_flush_interval_ms, ge=1, description="Time between syncs of consume queues."
     )
-    transaction_timeout_ms: int = Field(
-        _ENGINE.transaction_timeout_ms,
+    stage_timeout_ms: int = Field(
+        _ENGINE.stage_timeout_ms,
         ge=1,
         description="Staged records that nobody commits are removed after this.",
     )

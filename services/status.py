@@ -46,7 +46,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.InvalidBatch: grpc.StatusCode.INVALID_ARGUMENT,
     errors.StageNotFound: grpc.StatusCode.NOT_FOUND,
     errors.StageExists: grpc.StatusCode.ALREADY_EXISTS,
-    errors.TransactionDecided: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.CommitDecided: grpc.StatusCode.FAILED_PRECONDITION,
     errors.VersionTooOld: grpc.StatusCode.FAILED_PRECONDITION,
     errors.IndexIncomplete: grpc.StatusCode.UNAVAILABLE,
     errors.RecordNotFound: grpc.StatusCode.NOT_FOUND,

@@ -36,7 +36,7 @@ class StoreConfig:
 
     queue_flush_interval_ms: int = 1_000
     queue_flush_bytes: int = 256 << 20  # or earlier, after this much dispatched log
-    transaction_timeout_ms: int = 86_400_000  # of stages that nobody commits
+    stage_timeout_ms: int = 86_400_000  # of stages that nobody commits
     mapped_files_max: int = (
         64  # lazily mapped files per directory kind before the oldest is unmapped
     )
@@ -49,7 +49,7 @@ class StoreConfig:
             "commit_log_file_size", "consume_queue_file_size", "index_slot_count", "index_entry_count",
             "flush_interval_ms", "transient_pool_size", "commit_interval_ms", "body_size_max",
             "unflushed_bytes_max", "queue_flush_interval_ms", "queue_flush_bytes", "mapped_files_max",
-            "transaction_timeout_ms",
+            "stage_timeout_ms",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -18,7 +18,7 @@
     │   ├── InvalidBatch        one record of a batch is not valid; ``record_index`` names it
     │   ├── StageNotFound       a commit names an attempt that nobody has staged
     │   ├── StageExists         an attempt of that id is staged already
-    │   ├── TransactionDecided  a transaction is committed and cannot be aborted
+    │   ├── CommitDecided       a staged commit is decided and cannot be aborted
     │   └── VersionTooOld       whether a version was committed cannot be told any more
     └── reading
         ├── IndexIncomplete     files of the index are gone and are being made again; retry
@@ -138,8 +138,8 @@ class StageExists(StoreError):
         self.attempt = attempt
 
 
-class TransactionDecided(StoreError):
-    """The transaction is committed, or certain to be, and cannot be aborted."""
+class CommitDecided(StoreError):
+    """The staged commit is committed, or certain to be, and cannot be aborted."""
 
     def __init__(self, app_id: str, version: int) -> None:
         super().__init__(f"version {version} of {app_id!r} is committed and cannot be aborted")

@@ -29,8 +29,8 @@ from storage.engine.opening import open_engine
 from storage.errors import StoreError
 from storage.files.filesystem import OsFileSystem
 from storage.message import BatchResult, Message, PutResult
-from storage.staged.open_transaction import LogAccess
-from storage.staged.transactions import Transactions
+from storage.staged.open_commit import LogAccess
+from storage.staged.staged_commits import StagedCommits
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -65,9 +65,9 @@ class StoreWriter:
         self._sync = self._config.flush_mode == "sync"
         self._topic_lock = threading.Lock()  # taken before the appender's
         self._appender = Appender(engine, clock)
-        self.transactions = Transactions(
+        self.staged = StagedCommits(
             engine.filesystem, engine.root, self._log_access(), clock,
-            timeout_ms=self._config.transaction_timeout_ms,
+            timeout_ms=self._config.stage_timeout_ms,
         )  # fmt: skip
 
     @classmethod
@@ -98,14 +98,14 @@ class StoreWriter:
         )
         writer = cls(engine, clock)
         try:
-            writer.transactions.recover()
+            writer.staged.recover()
         except BaseException:
             writer.close()
             raise
         return writer
 
     def _log_access(self) -> LogAccess:
-        """What transactions need of the log; what is decided is appended whatever topics allow now."""
+        """What staged commits need of the log; what is decided is appended whatever topics allow now."""
         engine, appender = self._engine, self._appender
 
         def wait_flushed(end_commit_offset: int, timeout_s: float) -> bool:
@@ -302,7 +302,7 @@ class StoreWriter:
         After a failure the stop is not marked, so that the next start verifies.
         """
         if not self._appender.is_closed:
-            self.transactions.close()
+            self.staged.close()
         with self._topic_lock, self._appender.lock:
             if self._appender.is_closed:
                 return

@@ -23,10 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from penstock.v1 import common_pb2 as penstock_dot_v1_dot_common__pb2
-from penstock.v1 import transactions_pb2 as penstock_dot_v1_dot_transactions__pb2
+from penstock.v1 import staged_commits_pb2 as penstock_dot_v1_dot_staged__commits__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18penstock/v1/writer.proto\x12\x0bpenstock.v1\x1a\x18penstock/v1/common.proto\x1a\x1epenstock/v1/transactions.proto\"8\n\x0eProduceRequest\x12&\n\x08messages\x18\x01 \x03(\x0b\x32\x14.penstock.v1.Message\">\n\x0fProduceResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.ProduceResult\"\xa1\x01\n\rProduceResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x15\n\rcommit_offset\x18\x04 \x01(\x03\x12\x12\n\nmessage_id\x18\x05 \x01(\t\x12\x12\n\nunique_key\x18\x06 \x01(\t\x12\x1a\n\x12store_timestamp_ms\x18\x07 \x01(\x03\"&\n\x13ProduceBatchRequest\x12\x0f\n\x07records\x18\x01 \x01(\x0c\"\xa3\x01\n\x14ProduceBatchResponse\x12\x15\n\rcommit_offset\x18\x01 \x01(\x03\x12\x19\n\x11\x65nd_commit_offset\x18\x02 \x01(\x03\x12\x14\n\x0crecord_count\x18\x03 \x01(\x05\x12\x1a\n\x12store_timestamp_ms\x18\x04 \x01(\x03\x12\'\n\x06ranges\x18\x05 \x03(\x0b\x32\x17.penstock.v1.QueueRange\"X\n\nQueueRange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x1a\n\x12\x66irst_queue_offset\x18\x03 \x01(\x03\x12\r\n\x05\x63ount\x18\x04 \x01(\x05\"\x80\x01\n\x15ProduceStreamResponse\x12\x33\n\x06stored\x18\x01 \x01(\x0b\x32!.penstock.v1.ProduceBatchResponseH\x00\x12\'\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.penstock.v1.FailureH\x00\x42\t\n\x07outcome\"\xaf\x01\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bqueue_count\x18\x02 \x01(\x05\x12\x43\n\nattributes\x18\x03 \x03(\x0b\x32/.penstock.v1.CreateTopicRequest.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe0\x01\n\x12UpdateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x0bqueue_count\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x11\n\x04perm\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x43\n\nattributes\x18\x04 \x03(\x0b\x32/.penstock.v1.UpdateTopicRequest.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0e\n\x0c_queue_countB\x07\n\x05_perm\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteTopicResponse\"$\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"c\n\x15\x44\x65scribeTopicResponse\x12!\n\x05topic\x18\x01 \x01(\x0b\x32\x12.penstock.v1.Topic\x12\'\n\x06queues\x18\x02 \x03(\x0b\x32\x17.penstock.v1.QueueState\"F\n\nQueueState\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x12\n\nmin_offset\x18\x02 \x01(\x03\x12\x12\n\nmax_offset\x18\x03 \x01(\x03\"\x13\n\x11ListTopicsRequest\"8\n\x12ListTopicsResponse\x12\"\n\x06topics\x18\x01 \x03(\x0b\x32\x12.penstock.v1.Topic\"\x18\n\x16GetWriterStatusRequest\"\xde\x01\n\x0cWriterStatus\x12\x19\n\x11min_commit_offset\x18\x01 \x01(\x03\x12\x17\n\x0f\x61ppended_offset\x18\x02 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\x03 \x01(\x03\x12\x16\n\x0e\x66lushed_offset\x18\x04 \x01(\x03\x12\x19\n\x11\x64ispatched_offset\x18\x05 \x01(\x03\x12\x10\n\x08writable\x18\x06 \x01(\x08\x12\x0f\n\x07problem\x18\x07 \x01(\t\x12\x12\n\nflush_mode\x18\x08 \x01(\t\x12\x16\n\x0etransient_pool\x18\t \x01(\x08\x32\xc5\x08\n\x06Writer\x12\x44\n\x07Produce\x12\x1b.penstock.v1.ProduceRequest\x1a\x1c.penstock.v1.ProduceResponse\x12S\n\x0cProduceBatch\x12 .penstock.v1.ProduceBatchRequest\x1a!.penstock.v1.ProduceBatchResponse\x12Y\n\rProduceStream\x12 .penstock.v1.ProduceBatchRequest\x1a\".penstock.v1.ProduceStreamResponse(\x01\x30\x01\x12K\n\x10StageTransaction\x12\x19.penstock.v1.StageRequest\x1a\x1a.penstock.v1.StageResponse(\x01\x12\x62\n\x11\x43ommitTransaction\x12%.penstock.v1.CommitTransactionRequest\x1a&.penstock.v1.CommitTransactionResponse\x12_\n\x10\x41\x62ortTransaction\x12$.penstock.v1.AbortTransactionRequest\x1a%.penstock.v1.AbortTransactionResponse\x12_\n\x10ListTransactions\x12$.penstock.v1.ListTransactionsRequest\x1a%.penstock.v1.ListTransactionsResponse\x12\x42\n\x0b\x43reateTopic\x12\x1f.penstock.v1.CreateTopicRequest\x1a\x12.penstock.v1.Topic\x12\x42\n\x0bUpdateTopic\x12\x1f.penstock.v1.UpdateTopicRequest\x1a\x12.penstock.v1.Topic\x12P\n\x0b\x44\x65leteTopic\x12\x1f.penstock.v1.DeleteTopicRequest\x1a .penstock.v1.DeleteTopicResponse\x12V\n\rDescribeTopic\x12!.penstock.v1.DescribeTopicRequest\x1a\".penstock.v1.DescribeTopicResponse\x12M\n\nListTopics\x12\x1e.penstock.v1.ListTopicsRequest\x1a\x1f.penstock.v1.ListTopicsResponse\x12Q\n\x0fGetWriterStatus\x12#.penstock.v1.GetWriterStatusRequest\x1a\x19.penstock.v1.WriterStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18penstock/v1/writer.proto\x12\x0bpenstock.v1\x1a\x18penstock/v1/common.proto\x1a penstock/v1/staged_commits.proto\"8\n\x0eProduceRequest\x12&\n\x08messages\x18\x01 \x03(\x0b\x32\x14.penstock.v1.Message\">\n\x0fProduceResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.ProduceResult\"\xa1\x01\n\rProduceResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x15\n\rcommit_offset\x18\x04 \x01(\x03\x12\x12\n\nmessage_id\x18\x05 \x01(\t\x12\x12\n\nunique_key\x18\x06 \x01(\t\x12\x1a\n\x12store_timestamp_ms\x18\x07 \x01(\x03\"&\n\x13ProduceBatchRequest\x12\x0f\n\x07records\x18\x01 \x01(\x0c\"\xa3\x01\n\x14ProduceBatchResponse\x12\x15\n\rcommit_offset\x18\x01 \x01(\x03\x12\x19\n\x11\x65nd_commit_offset\x18\x02 \x01(\x03\x12\x14\n\x0crecord_count\x18\x03 \x01(\x05\x12\x1a\n\x12store_timestamp_ms\x18\x04 \x01(\x03\x12\'\n\x06ranges\x18\x05 \x03(\x0b\x32\x17.penstock.v1.QueueRange\"X\n\nQueueRange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x1a\n\x12\x66irst_queue_offset\x18\x03 \x01(\x03\x12\r\n\x05\x63ount\x18\x04 \x01(\x05\"\x80\x01\n\x15ProduceStreamResponse\x12\x33\n\x06stored\x18\x01 \x01(\x0b\x32!.penstock.v1.ProduceBatchResponseH\x00\x12\'\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.penstock.v1.FailureH\x00\x42\t\n\x07outcome\"\xaf\x01\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bqueue_count\x18\x02 \x01(\x05\x12\x43\n\nattributes\x18\x03 \x03(\x0b\x32/.penstock.v1.CreateTopicRequest.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe0\x01\n\x12UpdateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x0bqueue_count\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x11\n\x04perm\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x43\n\nattributes\x18\x04 \x03(\x0b\x32/.penstock.v1.UpdateTopicRequest.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0e\n\x0c_queue_countB\x07\n\x05_perm\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteTopicResponse\"$\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"c\n\x15\x44\x65scribeTopicResponse\x12!\n\x05topic\x18\x01 \x01(\x0b\x32\x12.penstock.v1.Topic\x12\'\n\x06queues\x18\x02 \x03(\x0b\x32\x17.penstock.v1.QueueState\"F\n\nQueueState\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x12\n\nmin_offset\x18\x02 \x01(\x03\x12\x12\n\nmax_offset\x18\x03 \x01(\x03\"\x13\n\x11ListTopicsRequest\"8\n\x12ListTopicsResponse\x12\"\n\x06topics\x18\x01 \x03(\x0b\x32\x12.penstock.v1.Topic\"\x18\n\x16GetWriterStatusRequest\"\xde\x01\n\x0cWriterStatus\x12\x19\n\x11min_commit_offset\x18\x01 \x01(\x03\x12\x17\n\x0f\x61ppended_offset\x18\x02 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\x03 \x01(\x03\x12\x16\n\x0e\x66lushed_offset\x18\x04 \x01(\x03\x12\x19\n\x11\x64ispatched_offset\x18\x05 \x01(\x03\x12\x10\n\x08writable\x18\x06 \x01(\x08\x12\x0f\n\x07problem\x18\x07 \x01(\t\x12\x12\n\nflush_mode\x18\x08 \x01(\t\x12\x16\n\x0etransient_pool\x18\t \x01(\x08\x32\xb4\x08\n\x06Writer\x12\x44\n\x07Produce\x12\x1b.penstock.v1.ProduceRequest\x1a\x1c.penstock.v1.ProduceResponse\x12S\n\x0cProduceBatch\x12 .penstock.v1.ProduceBatchRequest\x1a!.penstock.v1.ProduceBatchResponse\x12Y\n\rProduceStream\x12 .penstock.v1.ProduceBatchRequest\x1a\".penstock.v1.ProduceStreamResponse(\x01\x30\x01\x12U\n\x0cStageRecords\x12 .penstock.v1.StageRecordsRequest\x1a!.penstock.v1.StageRecordsResponse(\x01\x12S\n\x0c\x43ommitStaged\x12 .penstock.v1.CommitStagedRequest\x1a!.penstock.v1.CommitStagedResponse\x12P\n\x0b\x41\x62ortStaged\x12\x1f.penstock.v1.AbortStagedRequest\x1a .penstock.v1.AbortStagedResponse\x12\x62\n\x11ListStagedCommits\x12%.penstock.v1.ListStagedCommitsRequest\x1a&.penstock.v1.ListStagedCommitsResponse\x12\x42\n\x0b\x43reateTopic\x12\x1f.penstock.v1.CreateTopicRequest\x1a\x12.penstock.v1.Topic\x12\x42\n\x0bUpdateTopic\x12\x1f.penstock.v1.UpdateTopicRequest\x1a\x12.penstock.v1.Topic\x12P\n\x0b\x44\x65leteTopic\x12\x1f.penstock.v1.DeleteTopicRequest\x1a .penstock.v1.DeleteTopicResponse\x12V\n\rDescribeTopic\x12!.penstock.v1.DescribeTopicRequest\x1a\".penstock.v1.DescribeTopicResponse\x12M\n\nListTopics\x12\x1e.penstock.v1.ListTopicsRequest\x1a\x1f.penstock.v1.ListTopicsResponse\x12Q\n\x0fGetWriterStatus\x12#.penstock.v1.GetWriterStatusRequest\x1a\x19.penstock.v1.WriterStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,46 +37,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_options = b'8\001'
   _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._loaded_options = None
   _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_options = b'8\001'
-  _globals['_PRODUCEREQUEST']._serialized_start=99
-  _globals['_PRODUCEREQUEST']._serialized_end=155
-  _globals['_PRODUCERESPONSE']._serialized_start=157
-  _globals['_PRODUCERESPONSE']._serialized_end=219
-  _globals['_PRODUCERESULT']._serialized_start=222
-  _globals['_PRODUCERESULT']._serialized_end=383
-  _globals['_PRODUCEBATCHREQUEST']._serialized_start=385
-  _globals['_PRODUCEBATCHREQUEST']._serialized_end=423
-  _globals['_PRODUCEBATCHRESPONSE']._serialized_start=426
-  _globals['_PRODUCEBATCHRESPONSE']._serialized_end=589
-  _globals['_QUEUERANGE']._serialized_start=591
-  _globals['_QUEUERANGE']._serialized_end=679
-  _globals['_PRODUCESTREAMRESPONSE']._serialized_start=682
-  _globals['_PRODUCESTREAMRESPONSE']._serialized_end=810
-  _globals['_CREATETOPICREQUEST']._serialized_start=813
-  _globals['_CREATETOPICREQUEST']._serialized_end=988
-  _globals['_CREATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_start=939
-  _globals['_CREATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_end=988
-  _globals['_UPDATETOPICREQUEST']._serialized_start=991
-  _globals['_UPDATETOPICREQUEST']._serialized_end=1215
-  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_start=939
-  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_end=988
-  _globals['_DELETETOPICREQUEST']._serialized_start=1217
-  _globals['_DELETETOPICREQUEST']._serialized_end=1251
-  _globals['_DELETETOPICRESPONSE']._serialized_start=1253
-  _globals['_DELETETOPICRESPONSE']._serialized_end=1274
-  _globals['_DESCRIBETOPICREQUEST']._serialized_start=1276
-  _globals['_DESCRIBETOPICREQUEST']._serialized_end=1312
-  _globals['_DESCRIBETOPICRESPONSE']._serialized_start=1314
-  _globals['_DESCRIBETOPICRESPONSE']._serialized_end=1413
-  _globals['_QUEUESTATE']._serialized_start=1415
-  _globals['_QUEUESTATE']._serialized_end=1485
-  _globals['_LISTTOPICSREQUEST']._serialized_start=1487
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1506
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=1508
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=1564
-  _globals['_GETWRITERSTATUSREQUEST']._serialized_start=1566
-  _globals['_GETWRITERSTATUSREQUEST']._serialized_end=1590
-  _globals['_WRITERSTATUS']._serialized_start=1593
-  _globals['_WRITERSTATUS']._serialized_end=1815
-  _globals['_WRITER']._serialized_start=1818
-  _globals['_WRITER']._serialized_end=2911
+  _globals['_PRODUCEREQUEST']._serialized_start=101
+  _globals['_PRODUCEREQUEST']._serialized_end=157
+  _globals['_PRODUCERESPONSE']._serialized_start=159
+  _globals['_PRODUCERESPONSE']._serialized_end=221
+  _globals['_PRODUCERESULT']._serialized_start=224
+  _globals['_PRODUCERESULT']._serialized_end=385
+  _globals['_PRODUCEBATCHREQUEST']._serialized_start=387
+  _globals['_PRODUCEBATCHREQUEST']._serialized_end=425
+  _globals['_PRODUCEBATCHRESPONSE']._serialized_start=428
+  _globals['_PRODUCEBATCHRESPONSE']._serialized_end=591
+  _globals['_QUEUERANGE']._serialized_start=593
+  _globals['_QUEUERANGE']._serialized_end=681
+  _globals['_PRODUCESTREAMRESPONSE']._serialized_start=684
+  _globals['_PRODUCESTREAMRESPONSE']._serialized_end=812
+  _globals['_CREATETOPICREQUEST']._serialized_start=815
+  _globals['_CREATETOPICREQUEST']._serialized_end=990
+  _globals['_CREATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_start=941
+  _globals['_CREATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_end=990
+  _globals['_UPDATETOPICREQUEST']._serialized_start=993
+  _globals['_UPDATETOPICREQUEST']._serialized_end=1217
+  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_start=941
+  _globals['_UPDATETOPICREQUEST_ATTRIBUTESENTRY']._serialized_end=990
+  _globals['_DELETETOPICREQUEST']._serialized_start=1219
+  _globals['_DELETETOPICREQUEST']._serialized_end=1253
+  _globals['_DELETETOPICRESPONSE']._serialized_start=1255
+  _globals['_DELETETOPICRESPONSE']._serialized_end=1276
+  _globals['_DESCRIBETOPICREQUEST']._serialized_start=1278
+  _globals['_DESCRIBETOPICREQUEST']._serialized_end=1314
+  _globals['_DESCRIBETOPICRESPONSE']._serialized_start=1316
+  _globals['_DESCRIBETOPICRESPONSE']._serialized_end=1415
+  _globals['_QUEUESTATE']._serialized_start=1417
+  _globals['_QUEUESTATE']._serialized_end=1487
+  _globals['_LISTTOPICSREQUEST']._serialized_start=1489
+  _globals['_LISTTOPICSREQUEST']._serialized_end=1508
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=1510
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=1566
+  _globals['_GETWRITERSTATUSREQUEST']._serialized_start=1568
+  _globals['_GETWRITERSTATUSREQUEST']._serialized_end=1592
+  _globals['_WRITERSTATUS']._serialized_start=1595
+  _globals['_WRITERSTATUS']._serialized_end=1817
+  _globals['_WRITER']._serialized_start=1820
+  _globals['_WRITER']._serialized_end=2896
 # @@protoc_insertion_point(module_scope)

@@ -1,5 +1,5 @@
 from penstock.v1 import common_pb2 as _common_pb2
-from penstock.v1 import transactions_pb2 as _transactions_pb2
+from penstock.v1 import staged_commits_pb2 as _staged_commits_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

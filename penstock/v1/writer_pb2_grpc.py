@@ -4,7 +4,7 @@ import grpc
 import warnings
 
 from penstock.v1 import common_pb2 as penstock_dot_v1_dot_common__pb2
-from penstock.v1 import transactions_pb2 as penstock_dot_v1_dot_transactions__pb2
+from penstock.v1 import staged_commits_pb2 as penstock_dot_v1_dot_staged__commits__pb2
 from penstock.v1 import writer_pb2 as penstock_dot_v1_dot_writer__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -51,25 +51,25 @@ class WriterStub:
                 request_serializer=penstock_dot_v1_dot_writer__pb2.ProduceBatchRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_writer__pb2.ProduceStreamResponse.FromString,
                 _registered_method=True)
-        self.StageTransaction = channel.stream_unary(
-                '/penstock.v1.Writer/StageTransaction',
-                request_serializer=penstock_dot_v1_dot_transactions__pb2.StageRequest.SerializeToString,
-                response_deserializer=penstock_dot_v1_dot_transactions__pb2.StageResponse.FromString,
+        self.StageRecords = channel.stream_unary(
+                '/penstock.v1.Writer/StageRecords',
+                request_serializer=penstock_dot_v1_dot_staged__commits__pb2.StageRecordsRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_staged__commits__pb2.StageRecordsResponse.FromString,
                 _registered_method=True)
-        self.CommitTransaction = channel.unary_unary(
-                '/penstock.v1.Writer/CommitTransaction',
-                request_serializer=penstock_dot_v1_dot_transactions__pb2.CommitTransactionRequest.SerializeToString,
-                response_deserializer=penstock_dot_v1_dot_transactions__pb2.CommitTransactionResponse.FromString,
+        self.CommitStaged = channel.unary_unary(
+                '/penstock.v1.Writer/CommitStaged',
+                request_serializer=penstock_dot_v1_dot_staged__commits__pb2.CommitStagedRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_staged__commits__pb2.CommitStagedResponse.FromString,
                 _registered_method=True)
-        self.AbortTransaction = channel.unary_unary(
-                '/penstock.v1.Writer/AbortTransaction',
-                request_serializer=penstock_dot_v1_dot_transactions__pb2.AbortTransactionRequest.SerializeToString,
-                response_deserializer=penstock_dot_v1_dot_transactions__pb2.AbortTransactionResponse.FromString,
+        self.AbortStaged = channel.unary_unary(
+                '/penstock.v1.Writer/AbortStaged',
+                request_serializer=penstock_dot_v1_dot_staged__commits__pb2.AbortStagedRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_staged__commits__pb2.AbortStagedResponse.FromString,
                 _registered_method=True)
-        self.ListTransactions = channel.unary_unary(
-                '/penstock.v1.Writer/ListTransactions',
-                request_serializer=penstock_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
-                response_deserializer=penstock_dot_v1_dot_transactions__pb2.ListTransactionsResponse.FromString,
+        self.ListStagedCommits = channel.unary_unary(
+                '/penstock.v1.Writer/ListStagedCommits',
+                request_serializer=penstock_dot_v1_dot_staged__commits__pb2.ListStagedCommitsRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_staged__commits__pb2.ListStagedCommitsResponse.FromString,
                 _registered_method=True)
         self.CreateTopic = channel.unary_unary(
                 '/penstock.v1.Writer/CreateTopic',
@@ -127,28 +127,28 @@ class WriterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StageTransaction(self, request_iterator, context):
+    def StageRecords(self, request_iterator, context):
         """Stores records of one attempt of a transaction where nobody sees them: durable on the answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def CommitTransaction(self, request, context):
+    def CommitStaged(self, request, context):
         """Appends the named attempts' records, all of them and once, however often it is called.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AbortTransaction(self, request, context):
+    def AbortStaged(self, request, context):
         """Removes staged attempts; unknown ones are no error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListTransactions(self, request, context):
+    def ListStagedCommits(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -208,25 +208,25 @@ def add_WriterServicer_to_server(servicer, server):
                     request_deserializer=penstock_dot_v1_dot_writer__pb2.ProduceBatchRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_writer__pb2.ProduceStreamResponse.SerializeToString,
             ),
-            'StageTransaction': grpc.stream_unary_rpc_method_handler(
-                    servicer.StageTransaction,
-                    request_deserializer=penstock_dot_v1_dot_transactions__pb2.StageRequest.FromString,
-                    response_serializer=penstock_dot_v1_dot_transactions__pb2.StageResponse.SerializeToString,
+            'StageRecords': grpc.stream_unary_rpc_method_handler(
+                    servicer.StageRecords,
+                    request_deserializer=penstock_dot_v1_dot_staged__commits__pb2.StageRecordsRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_staged__commits__pb2.StageRecordsResponse.SerializeToString,
             ),
-            'CommitTransaction': grpc.unary_unary_rpc_method_handler(
-                    servicer.CommitTransaction,
-                    request_deserializer=penstock_dot_v1_dot_transactions__pb2.CommitTransactionRequest.FromString,
-                    response_serializer=penstock_dot_v1_dot_transactions__pb2.CommitTransactionResponse.SerializeToString,
+            'CommitStaged': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitStaged,
+                    request_deserializer=penstock_dot_v1_dot_staged__commits__pb2.CommitStagedRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_staged__commits__pb2.CommitStagedResponse.SerializeToString,
             ),
-            'AbortTransaction': grpc.unary_unary_rpc_method_handler(
-                    servicer.AbortTransaction,
-                    request_deserializer=penstock_dot_v1_dot_transactions__pb2.AbortTransactionRequest.FromString,
-                    response_serializer=penstock_dot_v1_dot_transactions__pb2.AbortTransactionResponse.SerializeToString,
+            'AbortStaged': grpc.unary_unary_rpc_method_handler(
+                    servicer.AbortStaged,
+                    request_deserializer=penstock_dot_v1_dot_staged__commits__pb2.AbortStagedRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_staged__commits__pb2.AbortStagedResponse.SerializeToString,
             ),
-            'ListTransactions': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListTransactions,
-                    request_deserializer=penstock_dot_v1_dot_transactions__pb2.ListTransactionsRequest.FromString,
-                    response_serializer=penstock_dot_v1_dot_transactions__pb2.ListTransactionsResponse.SerializeToString,
+            'ListStagedCommits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListStagedCommits,
+                    request_deserializer=penstock_dot_v1_dot_staged__commits__pb2.ListStagedCommitsRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_staged__commits__pb2.ListStagedCommitsResponse.SerializeToString,
             ),
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
@@ -351,7 +351,7 @@ class Writer:
             _registered_method=True)
 
     @staticmethod
-    def StageTransaction(request_iterator,
+    def StageRecords(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -364,9 +364,9 @@ class Writer:
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
-            '/penstock.v1.Writer/StageTransaction',
-            penstock_dot_v1_dot_transactions__pb2.StageRequest.SerializeToString,
-            penstock_dot_v1_dot_transactions__pb2.StageResponse.FromString,
+            '/penstock.v1.Writer/StageRecords',
+            penstock_dot_v1_dot_staged__commits__pb2.StageRecordsRequest.SerializeToString,
+            penstock_dot_v1_dot_staged__commits__pb2.StageRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -378,7 +378,7 @@ class Writer:
             _registered_method=True)
 
     @staticmethod
-    def CommitTransaction(request,
+    def CommitStaged(request,
             target,
             options=(),
             channel_credentials=None,
@@ -391,9 +391,9 @@ class Writer:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/penstock.v1.Writer/CommitTransaction',
-            penstock_dot_v1_dot_transactions__pb2.CommitTransactionRequest.SerializeToString,
-            penstock_dot_v1_dot_transactions__pb2.CommitTransactionResponse.FromString,
+            '/penstock.v1.Writer/CommitStaged',
+            penstock_dot_v1_dot_staged__commits__pb2.CommitStagedRequest.SerializeToString,
+            penstock_dot_v1_dot_staged__commits__pb2.CommitStagedResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -405,7 +405,7 @@ class Writer:
             _registered_method=True)
 
     @staticmethod
-    def AbortTransaction(request,
+    def AbortStaged(request,
             target,
             options=(),
             channel_credentials=None,
@@ -418,9 +418,9 @@ class Writer:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/penstock.v1.Writer/AbortTransaction',
-            penstock_dot_v1_dot_transactions__pb2.AbortTransactionRequest.SerializeToString,
-            penstock_dot_v1_dot_transactions__pb2.AbortTransactionResponse.FromString,
+            '/penstock.v1.Writer/AbortStaged',
+            penstock_dot_v1_dot_staged__commits__pb2.AbortStagedRequest.SerializeToString,
+            penstock_dot_v1_dot_staged__commits__pb2.AbortStagedResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -432,7 +432,7 @@ class Writer:
             _registered_method=True)
 
     @staticmethod
-    def ListTransactions(request,
+    def ListStagedCommits(request,
             target,
             options=(),
             channel_credentials=None,
@@ -445,9 +445,9 @@ class Writer:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/penstock.v1.Writer/ListTransactions',
-            penstock_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
-            penstock_dot_v1_dot_transactions__pb2.ListTransactionsResponse.FromString,
+            '/penstock.v1.Writer/ListStagedCommits',
+            penstock_dot_v1_dot_staged__commits__pb2.ListStagedCommitsRequest.SerializeToString,
+            penstock_dot_v1_dot_staged__commits__pb2.ListStagedCommitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,7 +29,7 @@ CALL_TIMEOUT_S: Final = 120.0
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task staged: the transaction, and its attempts in the order of their rows."""
+    """What a task staged: the staged commit, and its attempts in the order of their rows."""
 
     app_id: str
     version: int
@@ -78,7 +78,7 @@ class _TaskStages:
         self._timeout_s = options.timeout_s
         self._app_id = app_id
         self._version = version
-        self._transaction = writer.client.transaction(app_id, version, one_off=one_off)
+        self._staged_commit = writer.client.staged_commit(app_id, version, one_off=one_off)
         self._encoder = Encoder(
             options.columns, options.topic, writer.queue_count, first_turn=first_turn
         )
@@ -104,7 +104,7 @@ class _TaskStages:
                     self._take(staging.popleft())
         except BaseException:
             with suppress(Exception):
-                self._transaction.abort(self._attempts, timeout_s=5)
+                self._staged_commit.abort(self._attempts, timeout_s=5)
             raise
         return Staged(self._app_id, self._version, tuple(self._attempts), row_count)
 
@@ -152,7 +152,7 @@ class _TaskStages:
             attempt = f"{self._name}-{self._part_count}-{retry}"
             source = _Source(part, self._app_id, self._version, attempt)
             try:
-                staged = self._transaction.stage(attempt, source, timeout_s=CALL_TIMEOUT_S)
+                staged = self._staged_commit.stage(attempt, source, timeout_s=CALL_TIMEOUT_S)
             except PenstockError as error:
                 if source.error is not None:
                     raise source.error from error

@@ -70,7 +70,7 @@ def _checked(
 
 
 class MessageWriter(DataSourceArrowWriter):
-    """Writes a batch as one transaction, the user's or one of its own."""
+    """Writes a batch as one staged commit, the user's or one of its own."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
@@ -98,7 +98,7 @@ class MessageWriter(DataSourceArrowWriter):
 
 
 class MessageStreamWriter(DataSourceStreamArrowWriter):
-    """Writes each batch of a stream as a transaction: the query's or the user's id, its number."""
+    """Writes each batch of a stream as a staged commit: the query's or the user's id, its number."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
@@ -153,7 +153,7 @@ def _commit(
     attempts = [attempt for each in staged for attempt in each.attempts]
     with WriterDoor(options) as writer:
         try:
-            writer.client.transaction(app_id, version, one_off=one_off).commit(
+            writer.client.staged_commit(app_id, version, one_off=one_off).commit(
                 attempts, timeout_s=max(options.timeout_s, CALL_TIMEOUT_S)
             )
         except PenstockError as error:
@@ -163,23 +163,23 @@ def _commit(
 def _abort(options: WriteOptions, run: str) -> None:
     """Remove a run's stages as far as can be done: what stays is removed by the writer in time."""
     with WriterDoor(options) as writer, suppress(Exception):
-        for app in writer.client.transactions(timeout_s=5):
+        for app in writer.client.staged_commits(timeout_s=5):
             for each in app.open:
                 attempts = [x.attempt for x in each.stages if x.attempt.split("-")[2:3] == [run]]
                 if attempts and not each.decided:
-                    transaction = writer.client.transaction(app.app_id, each.version)
-                    transaction.abort(attempts, timeout_s=5)
+                    staged_commit = writer.client.staged_commit(app.app_id, each.version)
+                    staged_commit.abort(attempts, timeout_s=5)
 
 
 def is_committed(endpoint: str, app_id: str, version: int) -> bool:
-    """Tell whether a transaction, or a later one of its application, is stored. Raises WriteFailed."""
+    """Tell whether a staged commit, or a later one of its application, is stored. Raises WriteFailed."""
     from penstock.errors import PenstockError
 
     with _asked(endpoint) as writer:
         try:
             return any(
                 each.app_id == app_id and each.last_version >= version
-                for each in writer.client.transactions()
+                for each in writer.client.staged_commits()
             )
         except PenstockError as error:
             raise writer.failed(error) from error

@@ -65,7 +65,7 @@ def parse_write(
     """Check options and the columns, given as ``(name, type)``. Raises InvalidOption, InvalidColumn."""
     values = _known(given)
     endpoint = check_endpoint(values.get("endpoint", ""), "the store's writer")
-    app_id, version = _transaction(values, streaming=streaming)
+    app_id, version = _app_version(values, streaming=streaming)
     topic = values.get("topic")
     if topic is not None and (problem := topic_name_problem(topic)):
         raise InvalidOption("topic", problem)
@@ -114,7 +114,7 @@ def _number(values: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _transaction(values: Mapping[str, str], *, streaming: bool) -> tuple[str | None, int | None]:
+def _app_version(values: Mapping[str, str], *, streaming: bool) -> tuple[str | None, int | None]:
     app_id, version = values.get("txnAppId"), values.get("txnVersion")
     if app_id is not None and (problem := id_problem(app_id)):
         raise InvalidOption("txnAppId", problem)

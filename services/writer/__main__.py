@@ -13,7 +13,7 @@ from services.server import RpcServer
 from services.settings import WriterSettings, load
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
-from services.writer.transactions import TransactionUpkeep
+from services.writer.staged_commits import StagedCommitUpkeep
 from storage.writer import StoreWriter
 
 SERVICE: Final = "writer"
@@ -53,7 +53,7 @@ async def serve(
         address = await server.start(settings.listen)
         server.set_serving(serving=store.status().writable)
         ready(address)
-        upkeep = TransactionUpkeep(store.transactions)
+        upkeep = StagedCommitUpkeep(store.staged)
         while not stop.is_set():
             await process.sleep_until(stop, _LOOK_SECONDS)
             acks.wake()

@@ -16,8 +16,8 @@ from services import status, wire
 from services.peers import host_of_peer
 from services.server import EOF, Context, Draining, raw
 from services.writer.acks import Acknowledging, Acks
-from services.writer.begun import Begun
-from services.writer.transactions import TransactionMethods, Transactions
+from services.writer.eager import EagerCoroutine
+from services.writer.staged_commits import StagedCommitMethods, StagedCommits
 from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, Message, PutResult
 
@@ -47,7 +47,7 @@ class WriterStore(Acknowledging, Protocol):
     @property
     def appended_offset(self) -> int: ...
     @property
-    def transactions(self) -> Transactions: ...
+    def staged(self) -> StagedCommits: ...
     def put(self, messages: Sequence[Message], *, born_host: str) -> list[PutResult]: ...
     def put_plain(self, request: bytes, *, born_host: str) -> tuple[bytes, int] | None: ...
     def append_batch(self, records: memoryview) -> BatchResult: ...
@@ -68,13 +68,13 @@ class WriterStore(Acknowledging, Protocol):
     def status(self) -> Any: ...
 
 
-class WriterServicer(TransactionMethods):
+class WriterServicer(StagedCommitMethods):
     """The methods of penstock.v1.Writer."""
 
     def __init__(
         self, store: WriterStore, acks: Acks, draining: asyncio.Event, *, stream_batches_max: int
     ) -> None:
-        super().__init__(store.transactions)
+        super().__init__(store.staged)
         self._store = store
         self._acks = acks
         self._draining = draining
@@ -273,19 +273,19 @@ class _Stream:
         self.is_reading = False
         self._in_flight_max = in_flight_max
         self._room = asyncio.Event()
-        self._reading: Begun[Any] | None = None
-        self._writing: Begun[None] | None = None
+        self._reading: EagerCoroutine[Any] | None = None
+        self._writing: EagerCoroutine[None] | None = None
 
-    def begin_read(self) -> Begun[Any]:
+    def begin_read(self) -> EagerCoroutine[Any]:
         """Ask for the next frame, so that it comes while the one before is stored."""
-        self._reading = Begun(self.context.read())
+        self._reading = EagerCoroutine(self.context.read())
         return self._reading
 
     async def write(self, answer: bytes) -> None:
         """Begin to write; the end is waited for before the next one, so that a read can go beside."""
         if self._writing is not None:
             await self.written()
-        self._writing = Begun(self.context.write(answer))
+        self._writing = EagerCoroutine(self.context.write(answer))
 
     async def written(self) -> None:
         """Wait for the last write. Raises what it raised."""
@@ -310,9 +310,9 @@ class _Stream:
 
     def cancel(self) -> None:
         """Let go of a read and a write that nobody waits for any more."""
-        for begun in (self._reading, self._writing):
-            if begun is not None:
-                begun.cancel()
+        for operation in (self._reading, self._writing):
+            if operation is not None:
+                operation.cancel()
 
 
 def topic_message(topic: Topic) -> common_pb2.Topic:

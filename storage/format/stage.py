@@ -1,4 +1,4 @@
-"""Stage files: records of a transaction that are durable and not in the log yet.
+"""Stage files: records of a staged commit that are durable and not in the log yet.
 
 A stage file is a sequence of blocks, each a head and the bytes that it announces. Block head, big-endian::
 

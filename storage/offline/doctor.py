@@ -25,8 +25,8 @@ from storage.index.coverage import index_holes
 from storage.index.follower import LogReader
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.offline.lines import Line
-from storage.offline.open_transactions import transaction_findings
 from storage.offline.opened import OfflineStore, open_offline
+from storage.offline.staged import staged_findings
 from storage.view.index_file import IndexShape, list_index_files
 from storage.view.layout import StorePaths
 from storage.view.log_walk import Damage, Records, walk_log
@@ -81,7 +81,7 @@ def _examine(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
         )  # fmt: skip
     yield from _queues(store)
     yield from _index(store, disk)
-    yield from transaction_findings(disk, paths.root)
+    yield from staged_findings(disk, paths.root)
 
 
 def _config_files(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ RANGES_MAX: Final = 10_000
 class Outcome:
     """What a commit stored: ``record_count`` records in ``[commit_offset, end_commit_offset)``.
 
-    Records of others may lie between them. All numbers are 0 for a transaction of no records.
+    Records of others may lie between them. All numbers are 0 for a staged commit of no records.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""Stage files of a transaction: written block by block, durable when sealed, read back checked."""
+"""Stage files of a commit: written block by block, durable when sealed, read back checked."""
 
 from __future__ import annotations
 

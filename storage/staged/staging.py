@@ -9,7 +9,7 @@ import numpy as np
 from storage.errors import InvalidBatch, InvalidMessage, StoreFailed
 from storage.format.stage import RECORD_COUNT_MAX, StageSeal, stage_prefix
 from storage.kernels.staged import check_stage_keys
-from storage.staged.open_transaction import LogAccess
+from storage.staged.open_commit import LogAccess
 
 if TYPE_CHECKING:
     from storage.staged.application import Application
@@ -29,7 +29,7 @@ class Failing:
         if isinstance(error, OSError) and not isinstance(
             error, FileExistsError | FileNotFoundError
         ):
-            failure = StoreFailed(f"a transaction's files failed: {error}")
+            failure = StoreFailed(f"a staged commit's files failed: {error}")
             self._log.fail(failure)
             raise failure from error
 

@@ -23,7 +23,7 @@ from storage import errors as store_errors
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
-    "topic", "pub", "sub", "query", "message", "offsets", "bench", "status", "transactions",
+    "topic", "pub", "sub", "query", "message", "offsets", "bench", "status", "staged",
     "serve", "writer", "reader", "indexer", "health", "dump", "doctor", "ask", "job",
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from penstock import (
     AsyncClient,
     AsyncConsumer,
     AsyncProducer,
-    AsyncTransaction,
+    AsyncStagedCommit,
     Client,
     ClientClosed,
     Consumer,
@@ -26,9 +26,9 @@ from penstock import (
     Producer,
     RecordBatch,
     ResourceExhausted,
+    StagedCommit,
     TopicExists,
     TopicNotFound,
-    Transaction,
     Unavailable,
     UnknownOutcome,
 )
@@ -45,7 +45,7 @@ BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
         (Client, AsyncClient),
         (Producer, AsyncProducer),
         (Consumer, AsyncConsumer),
-        (Transaction, AsyncTransaction),
+        (StagedCommit, AsyncStagedCommit),
     ],
 )
 def test_both_clients_have_the_same_methods_with_the_same_arguments(

@@ -130,12 +130,12 @@ def test_the_client_page_s_fragments_run(run: Callable[..., Any], addresses: Any
         assert [r.body for r in client.query_by_key("orders", "order-1")] == [b"one pen"]
 
 
-def test_the_documented_transaction_stores_once_however_often_it_is_run(
+def test_the_documented_staged_commit_stores_once_however_often_it_is_run(
     run: Callable[..., Any],
 ) -> None:
     with package.Client() as client:
         client.create_topic("flights", queues=1)
-        block = example("docs/client.md", "python", "client.transaction")
+        block = example("docs/client.md", "python", "client.staged_commit")
         for _ in range(2):
             run(block, client=client, bodies=[b"one", b"two"])
         found = [record.body for record in client.consume("flights", follow=False)]

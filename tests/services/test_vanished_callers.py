@@ -23,7 +23,7 @@ from services.server import RpcServer
 from storage.errors import StoreBusy
 
 COUNT = 60  # requests of a megabyte
-METHODS = ["Writer/ListTopics", "Writer/ProduceStream", "Writer/StageTransaction"]
+METHODS = ["Writer/ListTopics", "Writer/ProduceStream", "Writer/StageRecords"]
 METHODS += ["Reader/PullStream", "Reader/Pull", "Indexer/WaitIndexed"]
 
 

@@ -1,6 +1,6 @@
-"""A writer in a forked process that dies at a numbered step of its transactions.
+"""A writer in a forked process that dies at a numbered step of its staged commits.
 
-Steps are what it does to files below ``transactions/`` and its appends to the commit log. It dies
+Steps are what it does to files below ``staged/`` and its appends to the commit log. It dies
 before the step, or in the middle of a write; what it had done by then is what a killed process leaves.
 """
 
@@ -47,7 +47,7 @@ class Steps:
         pwrite, append = OsFile.pwrite, CommitLog.append
 
         def torn_pwrite(file: Any, data: Any, position: int) -> None:
-            if "transactions" in str(file.path):
+            if "staged" in str(file.path):
                 self.step(lambda: pwrite(file, memoryview(data)[: len(data) // 2], position))
             pwrite(file, data, position)
 
@@ -64,7 +64,7 @@ class Steps:
         original = getattr(kind, name)
 
         def patched(*arguments: Any, **options: Any) -> Any:
-            if "transactions" in str(path_of(*arguments)):
+            if "staged" in str(path_of(*arguments)):
                 self.step()
             return original(*arguments, **options)
 

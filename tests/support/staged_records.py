@@ -25,9 +25,9 @@ def staged(
     )  # fmt: skip
 
 
-def stage(transactions, app, version, attempt, blocks, **options):
+def stage(staged_commits, app, version, attempt, blocks, **options):
     """Stage blocks of bodies as one attempt; return whether it was taken."""
-    staging = transactions.stage(app, version, attempt)
+    staging = staged_commits.stage(app, version, attempt)
     if staging is None:
         return False
     first = 0

@@ -1,7 +1,7 @@
 """The job ``replay``: messages of a store once more, in another topic of a live store or in a new store.
 
 Each copy has the property REPLAY_OF, the message id of its original. A replay into a live store is one
-transaction, called after what the replay is: done again, it adds nothing.
+staged_commit, called after what the replay is: done again, it adds nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TIME_MAX: Final = 1 << 62
 class ReplayReport:
     """What a replay did. ``already`` tells that it had been done before, and added nothing.
 
-    ``replay_id`` is the transaction's in a live store; ``store`` is the new one, if it made one.
+    ``replay_id`` names the staged commit in a live store; ``store`` is the new one, if it made one.
     """
 
     messages: int

@@ -108,17 +108,17 @@ def test_a_save_without_a_version_stores_again(spark: Any, writer: WriterProcess
     write(frame, writer, topic="rows")
     write(frame, writer, topic="rows")
     assert len(stored(writer, begin)) == 20
-    assert not files_below(writer.store / "transactions", ".stage")
+    assert not files_below(writer.store / "staged", ".stage")
 
 
-def test_no_rows_are_a_transaction_too(spark: Any, writer: WriterProcess) -> None:
+def test_no_rows_are_a_staged_commit_too(spark: Any, writer: WriterProcess) -> None:
     begin = end_of(writer)
     frame = spark.range(0).selectExpr("cast(id as string) value")
     write(frame, writer, topic="rows")
     write(frame, writer, topic="rows", txnAppId="nothing", txnVersion=0)
     assert end_of(writer) == begin
     with writer.client() as client:
-        (app,) = [each for each in client.transactions() if each.app_id == "nothing"]
+        (app,) = [each for each in client.staged_commits() if each.app_id == "nothing"]
     assert app.last_version == 0
 
 
@@ -153,4 +153,4 @@ def test_a_row_that_can_be_no_message_fails_the_job_and_nothing_is_stored(
     with pytest.raises(Exception, match=r"column 'value': in row \d+ of its task is null"):
         write(frame, writer, topic="rows")
     assert end_of(writer) == begin
-    assert not files_below(writer.store / "transactions", ".stage")
+    assert not files_below(writer.store / "staged", ".stage")

@@ -24,7 +24,7 @@ def writer(tmp_path: Path) -> Iterator[WriterProcess]:
 
 
 def stages(writer: WriterProcess) -> list[Path]:
-    return files_below(writer.store / "transactions", ".stage")
+    return files_below(writer.store / "staged", ".stage")
 
 
 def bodies(writer: WriterProcess) -> list[int]:
@@ -56,7 +56,7 @@ def failing_behind_another(writer: WriterProcess, directory: Path) -> Callable[[
             while not (directory / "third").exists() and time.monotonic() < until:
                 time.sleep(0.05)
             time.sleep(1)  # until the driver knows of the end of partition 0
-            walk = os.walk(Path(store, "transactions"))  # a worker has no module of the tests'
+            walk = os.walk(Path(store, "staged"))  # a worker has no module of the tests'
             seen = [name for _, _, names in walk for name in names if name.endswith(".stage")]
             (directory / "seen").write_text("\n".join(seen))
             raise RuntimeError("this task fails on purpose")
@@ -100,7 +100,7 @@ def test_nothing_stays_of_a_task_that_ended_before_another_failed(
     assert not stages(writer)
     assert not bodies(writer)
     with writer.client() as client:
-        assert not [each for app in client.transactions() for each in app.open]
+        assert not [each for app in client.staged_commits() for each in app.open]
 
     (tmp_path / "fail").unlink()
     for _ in range(2):
@@ -108,5 +108,5 @@ def test_nothing_stays_of_a_task_that_ended_before_another_failed(
         assert bodies(writer) == list(range(ROWS))
         assert not stages(writer)
     with writer.client() as client:
-        (app,) = client.transactions()
+        (app,) = client.staged_commits()
     assert (app.app_id, app.last_version, app.open) == (APP, 0, ())

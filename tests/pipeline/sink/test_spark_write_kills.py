@@ -46,7 +46,7 @@ def test_a_task_that_fails_half_way_leaves_nothing_of_its_first_try(tmp_path: Pa
         assert job.wait(150) == 0
         numbers = sorted(int(each.body.rstrip(b".")) for each in records_on_disk(writer.store))
         assert numbers == list(range(ROWS))
-        assert not files_below(writer.store / "transactions", ".stage")
+        assert not files_below(writer.store / "staged", ".stage")
 
 
 @pytest.mark.timeout(300 + 60 * DEATHS)

@@ -101,7 +101,7 @@ def staged_twice(writer: WriterProcess) -> tuple[str, int, list[str]]:
     until = time.monotonic() + 120
     with writer.client() as client:
         while True:
-            for app in client.transactions():
+            for app in client.staged_commits():
                 for each in app.open:
                     tasks = {
                         int(stage.attempt.split("-")[1]): stage.attempt
@@ -117,7 +117,7 @@ def staged_twice(writer: WriterProcess) -> tuple[str, int, list[str]]:
 def run(
     cluster: Cluster, case: str, gates: dict[int, str], **options: str
 ) -> tuple[str, int, list[str]]:
-    """Write, open the gates when both attempts have staged; return the transaction and their stages."""
+    """Write, open the gates when both attempts have staged; return the staged commit and their stages."""
     driver, directory = cluster.driver, cluster.directory / case
     assert driver.stdin is not None
     driver.stdin.write(f"{case} {json.dumps(options)}\n")
@@ -145,10 +145,10 @@ def ended(cluster: Cluster) -> str:
 def check_stored_once(cluster: Cluster, case: str, app_id: str, version: int) -> set[str]:
     """Check rows and what is left; return the prefixes of the unique keys of partition 0."""
     with cluster.writer.client() as client:
-        (app,) = [each for each in client.transactions() if each.app_id == app_id]
+        (app,) = [each for each in client.staged_commits() if each.app_id == app_id]
     assert app.last_version == version
     assert not app.open
-    assert not files_below(cluster.writer.store / "transactions", ".stage")
+    assert not files_below(cluster.writer.store / "staged", ".stage")
     found = [each for each in records_on_disk(cluster.writer.store) if each.topic == case]
     assert sorted(int(each.body.rstrip(b".")) for each in found) == list(range(PARTITIONS * ROWS))
     return {
@@ -196,7 +196,7 @@ def test_a_named_write_that_is_given_up_leaves_nothing(cluster: Cluster) -> None
     with cluster.writer.client() as client:
         left = [
             stage.attempt
-            for app in client.transactions()
+            for app in client.staged_commits()
             if app.app_id == app_id
             for each in app.open
             for stage in each.stages
@@ -219,7 +219,7 @@ def wait_for_end_of(writer: WriterProcess, attempt: str) -> None:
         while True:
             stages = [
                 stage.attempt
-                for app in client.transactions()
+                for app in client.staged_commits()
                 for each in app.open
                 for stage in each.stages
                 if stage.attempt.startswith(task)

@@ -63,7 +63,7 @@ def test_a_stream_goes_on_where_it_was(spark: Any, writer: WriterProcess, tmp_pa
     assert first.id == second.id
     assert bodies(writer, "lines") == lines(range(4))
     with writer.client() as client:
-        (app,) = [each for each in client.transactions() if each.app_id == str(first.id)]
+        (app,) = [each for each in client.staged_commits() if each.app_id == str(first.id)]
     assert app.last_version == 3
 
 

@@ -28,7 +28,7 @@ def test_columns_are_known_by_either_name_and_without_case() -> None:
     assert options.topic is None
 
 
-def test_names_of_transactions_go_together() -> None:
+def test_names_of_staged_commits_go_together() -> None:
     options = parse_write(GOOD | {"txnAppId": "job", "TXNVERSION": "7"}, VALUE, streaming=False)
     assert (options.app_id, options.version) == ("job", 7)
     options = parse_write(

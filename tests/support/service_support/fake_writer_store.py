@@ -20,7 +20,7 @@ class FakeWriterStore:
         self.refused_count = 0
         self.appended_offset = 0
         self.acknowledged_offset = 0
-        self.transactions: Any = None  # with those of a real store only
+        self.staged: Any = None  # with those of a real store only
         self.acknowledges_itself = acknowledges_itself
         self._failure: StoreError | None = None
         self._listeners: list[Callable[[int], None]] = []

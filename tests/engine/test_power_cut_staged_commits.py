@@ -1,4 +1,4 @@
-"""Transactions through kills and power cuts at any step: each record is stored, and only once."""
+"""Staged commits through kills and power cuts at any step: each record is stored, and only once."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class Driver:
             append(writer, record(body=b"beside"))
             blocks = [bodies_of(part)[i : i + 10] for i in range(0, SIZE, 10)]
             attempt = f"{part}-{self.round}"
-            if stage(writer.transactions, "app", 0, attempt, blocks, queue_count=2):
+            if stage(writer.staged, "app", 0, attempt, blocks, queue_count=2):
                 self.staged.append(attempt)
             else:
                 assert len(self.staged) == 2, "decided without a part"
-        writer.transactions.commit("app", 0, self.staged)
+        writer.staged.commit("app", 0, self.staged)
         self.is_committed = True
 
 
@@ -105,7 +105,7 @@ def test_a_stop_at_any_step_and_a_cut_behind_it(
         driver.work(machine.open(flush_mode=flush_mode))
         machine.cut()
         writer = machine.open(flush_mode=flush_mode)
-        assert writer.transactions.commit("app", 0, ["0", "1"])[1]
+        assert writer.staged.commit("app", 0, ["0", "1"])[1]
         found = [body for body in bodies_on_disk(machine.store) if body.startswith(b"part")]
         assert sorted(found) == sorted(bodies_of(0) + bodies_of(1)), step
         assert step < STEPS_MAX

@@ -1,7 +1,7 @@
-"""Transactions: records staged outside the log, and appended to it by one decision, exactly once.
+"""Staged commits: records staged outside the log, and appended to it by one decision, exactly once.
 
-A transaction is a version of an application. Its attempts are staged, each in a file of its own; a
-commit names the attempts that count. Files, below ``transactions/`` in the store::
+A commit is a version of an application. Its attempts are staged, each in a file of its own; a
+commit names the attempts that count. Files, below ``staged/`` in the store::
 
     <application>/ledger.json              what it has committed
     <application>/<version>/<attempt>.stage   one sealed stage
@@ -9,7 +9,7 @@ commit names the attempts that count. Files, below ``transactions/`` in the stor
 
 The steps of a commit, each durable before the next begins:
 
-1. the intent is written: from here on the transaction will be completed, whatever happens;
+1. the intent is written: from here on the staged commit will be completed, whatever happens;
 2. the stages' records are appended through the log's normal path, block by block;
 3. the log is flushed up to the last of them;
 4. the ledger takes the version in: from here on the commit is known to be done;
@@ -26,15 +26,15 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from storage.errors import (
+    CommitDecided,
     InvalidMessage,
     StageExists,
     StageNotFound,
     StoreClosed,
     StoreError,
-    TransactionDecided,
     VersionTooOld,
 )
 from storage.format.stage import (
@@ -44,37 +44,37 @@ from storage.format.stage import (
     safe_name,
 )
 from storage.staged.application import Application, load_application
+from storage.staged.directory import DIRECTORY, take_over
 from storage.staged.ledger import Ledger, Outcome, save_ledger
-from storage.staged.open_transaction import (
+from storage.staged.open_commit import (
     Intent,
     LogAccess,
-    OpenTransaction,
+    OpenCommit,
     remove_open,
     save_intent,
 )
 from storage.staged.stages import Stage, StageWriter
 from storage.staged.staging import Failing, StagingAttempt
-from storage.staged.transaction_status import ApplicationState, TransactionState
+from storage.staged.status import ApplicationState, OpenCommitState
 
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
 
-DIRECTORY: Final = "transactions"
 
-
-class Transactions:
-    """All transactions of a store. Methods are safe to call from several threads."""
+class StagedCommits:
+    """All staged commits of a store. Methods are safe to call from several threads."""
 
     def __init__(
         self, filesystem: FileSystem, root: Path, log: LogAccess, clock: Clock, *, timeout_ms: int
     ) -> None:
         self.log = log
         self._filesystem = filesystem
+        self._store = root
         self._root = root / DIRECTORY
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._guard = threading.Lock()  # of the table and of the applications' open transactions
+        self._guard = threading.Lock()  # of the table and of the applications' open staged commits
         self._applications: dict[str, Application] = {}
         self._closing = threading.Event()
 
@@ -83,19 +83,21 @@ class Transactions:
     def recover(self) -> None:
         """Complete what was decided, remove what was never acknowledged; nothing is served before.
 
-        A transaction that cannot be completed, for a full disk or a damaged stage, stays decided:
-        ``status`` tells its problem, ``resume`` and a repeated commit try again. Raises StoreFailed
+        A staged commit that cannot be completed, for a full disk or a damaged stage, stays decided:
+        ``status`` has its problem, ``resume`` and a repeated commit try again. Raises StoreFailed
         for a ledger that cannot be read.
         """
+        with self.failing():
+            take_over(self._filesystem, self._store)
         self._make_durable(self._root)
         for entry in self._filesystem.list_directory(self._root):
             app = load_application(self._filesystem, self._root / entry.name)
             if app is not None:
                 self._applications[app.ledger.app_id] = app
         for app in list(self._applications.values()):
-            for transaction in list(app.open.values()):
-                if transaction.intent is not None:
-                    transaction.find_in_log(self.log)
+            for commit in list(app.open.values()):
+                if commit.intent is not None:
+                    commit.find_in_log(self.log)
         self.resume()
         self.expire()
 
@@ -115,17 +117,17 @@ class Transactions:
     def resume(self) -> None:
         """Try again to complete what was decided and could not be completed."""
         for app in list(self._applications.values()):
-            for transaction in list(app.open.values()):
-                if transaction.intent is None:
+            for commit in list(app.open.values()):
+                if commit.intent is None:
                     continue
                 with app.committing, suppress(StoreClosed):
-                    if transaction.version in app.open:
+                    if commit.version in app.open:
                         try:
-                            self._complete(app, transaction)
+                            self._complete(app, commit)
                         except StoreClosed:
                             raise
                         except StoreError as error:
-                            transaction.problem = str(error)
+                            commit.problem = str(error)
 
     def expire(self) -> None:
         """Remove stages that nobody committed in time, and one-off applications as old."""
@@ -134,13 +136,13 @@ class Transactions:
             with self._guard:
                 if app.committing.locked():
                     continue
-                for transaction in list(app.open.values()):
-                    if transaction.intent is not None:
+                for commit in list(app.open.values()):
+                    if commit.intent is not None:
                         continue
-                    for stage in list(transaction.stages.values()):
+                    for stage in list(commit.stages.values()):
                         if stage.header.created_ms < before_ms:
-                            self._drop(transaction, stage)
-                    self._drop_if_empty(app, transaction)
+                            self._drop(commit, stage)
+                    self._drop_if_empty(app, commit)
                 last = app.ledger.last
                 if app.open or not (
                     last is None or (app.ledger.one_off and last.committed_ms < before_ms)
@@ -164,7 +166,7 @@ class Transactions:
     def stage(
         self, app_id: str, version: int, attempt: str, *, one_off: bool = False
     ) -> StagingAttempt | None:
-        """Begin to stage an attempt; None if the transaction is decided already, without it.
+        """Begin to stage an attempt; None if the commit is decided already, without it.
 
         ``one_off`` says that the application id is never used again: it is forgotten in time.
         Raises InvalidMessage, StageExists, VersionTooOld, StoreFull, StoreFailed.
@@ -181,38 +183,38 @@ class Transactions:
         with self._guard, self.failing():
             app = self._application(app_id, one_off=one_off)
             self._check_version(app, version)
-            transaction = app.open.get(version)
-            if app.ledger.holds(version) or (transaction and transaction.intent):
+            commit = app.open.get(version)
+            if app.ledger.holds(version) or (commit and commit.intent):
                 return None
-            if transaction is None:
-                transaction = self._open(app, version)
-            if attempt in transaction.stages or attempt in transaction.staging:
+            if commit is None:
+                commit = self._open(app, version)
+            if attempt in commit.stages or attempt in commit.staging:
                 raise StageExists(app_id, version, attempt)
-            writer = StageWriter(self._filesystem, transaction.directory, header)
-            transaction.staging.add(attempt)
+            writer = StageWriter(self._filesystem, commit.directory, header)
+            commit.staging.add(attempt)
         return StagingAttempt(self, app, writer)
 
     def sealed(self, app: Application, stage: Stage) -> None:
         """Take a sealed stage in."""
         header = stage.header
         with self._guard:
-            transaction = app.open.get(header.version)
-            if transaction is None or transaction.intent is not None:
+            commit = app.open.get(header.version)
+            if commit is None or commit.intent is not None:
                 # Decided without it meanwhile: its directory goes, or has gone, with it inside.
                 with suppress(OSError):
                     self._filesystem.unlink(stage.path)
                 return
-            transaction.staging.discard(header.attempt)
-            transaction.stages[header.attempt] = stage
+            commit.staging.discard(header.attempt)
+            commit.stages[header.attempt] = stage
 
     def unsealed(self, app: Application, writer: StageWriter) -> None:
         """Hear that a stage was given up."""
         with self._guard:
             writer.discard()
-            transaction = app.open.get(writer.header.version)
-            if transaction is not None:
-                transaction.staging.discard(writer.header.attempt)
-                self._drop_if_empty(app, transaction)
+            commit = app.open.get(writer.header.version)
+            if commit is not None:
+                commit.staging.discard(writer.header.attempt)
+                self._drop_if_empty(app, commit)
 
     # ---- deciding
 
@@ -247,20 +249,18 @@ class Transactions:
             return app.ledger.outcome_of(version), True
         self._check_version(app, version)
         with self._guard, self.failing():
-            transaction = app.open.get(version) or self._open(app, version)
-        if transaction.intent is None:
-            self._decide(app, transaction, attempts)
-        return self._complete(app, transaction), False
+            commit = app.open.get(version) or self._open(app, version)
+        if commit.intent is None:
+            self._decide(app, commit, attempts)
+        return self._complete(app, commit), False
 
-    def _decide(
-        self, app: Application, transaction: OpenTransaction, attempts: Sequence[str]
-    ) -> None:
-        app_id, version = app.ledger.app_id, transaction.version
+    def _decide(self, app: Application, commit: OpenCommit, attempts: Sequence[str]) -> None:
+        app_id, version = app.ledger.app_id, commit.version
         with self._guard:
             try:
-                stages = [transaction.stages[attempt] for attempt in attempts]
+                stages = [commit.stages[attempt] for attempt in attempts]
             except KeyError as error:
-                self._drop_if_empty(app, transaction)
+                self._drop_if_empty(app, commit)
                 raise StageNotFound(app_id, version, str(error.args[0])) from None
         for stage in stages:
             for topic, queue_id in stage.seal.queues:
@@ -273,12 +273,12 @@ class Transactions:
             log_offset=self.log.appended_offset(),
         )
         with self.failing():
-            save_intent(self._filesystem, transaction.directory, intent)
+            save_intent(self._filesystem, commit.directory, intent)
         with self._guard:
-            transaction.decide(intent, stages)
+            commit.decide(intent, stages)
 
-    def _complete(self, app: Application, transaction: OpenTransaction) -> Outcome:
-        outcome = transaction.append_rest(self.log, self._clock, self._check_going_on)
+    def _complete(self, app: Application, commit: OpenCommit) -> Outcome:
+        outcome = commit.append_rest(self.log, self._clock, self._check_going_on)
         while outcome.record_count and not self.log.wait_flushed(outcome.end_commit_offset, 0.1):
             self._check_going_on()
         ledger = app.ledger.with_committed(outcome)
@@ -286,16 +286,16 @@ class Transactions:
             save_ledger(self._filesystem, app.directory, ledger)
         with self._guard:
             app.ledger = ledger
-            app.open.pop(transaction.version, None)
+            app.open.pop(commit.version, None)
         # What is left of the directory after a failure here goes at the next start.
         with suppress(OSError):
-            remove_open(self._filesystem, transaction.directory)
+            remove_open(self._filesystem, commit.directory)
         return outcome
 
     def abort(self, app_id: str, version: int, attempts: Sequence[str] | None) -> int:
-        """Remove staged attempts, all of the transaction's with None; return how many there were.
+        """Remove staged attempts, all of the staged commit's with None; return how many there were.
 
-        Unknown ones are no error. Raises TransactionDecided.
+        Unknown ones are no error. Raises CommitDecided.
         """
         _check_ids(app_id, version, attempts or ())
         self._check_open()
@@ -303,29 +303,28 @@ class Transactions:
         if app is None:
             return 0
         with app.committing, self._guard:
-            transaction = app.open.get(version)
-            if app.ledger.holds(version) or (transaction and transaction.intent):
-                raise TransactionDecided(app_id, version)
-            if transaction is None:
+            commit = app.open.get(version)
+            if app.ledger.holds(version) or (commit and commit.intent):
+                raise CommitDecided(app_id, version)
+            if commit is None:
                 return 0
-            named = list(transaction.stages) if attempts is None else attempts
-            stages = [transaction.stages[name] for name in named if name in transaction.stages]
+            named = list(commit.stages) if attempts is None else attempts
+            stages = [commit.stages[name] for name in named if name in commit.stages]
             for stage in stages:
-                self._drop(transaction, stage)
-            self._drop_if_empty(app, transaction)
+                self._drop(commit, stage)
+            self._drop_if_empty(app, commit)
             return len(stages)
 
     def status(self) -> list[ApplicationState]:
-        """Return every application with its open transactions."""
+        """Return every application with its open staged commits."""
         with self._guard:
             return [
                 ApplicationState(
                     app_id=app_id,
                     last_version=app.ledger.last_version,
                     last=app.ledger.last,
-                    transactions=tuple(
-                        TransactionState.of(transaction)
-                        for _, transaction in sorted(app.open.items())
+                    open=tuple(
+                        OpenCommitState.of(commit) for _, commit in sorted(app.open.items())
                     ),
                 )
                 for app_id, app in sorted(self._applications.items())
@@ -346,23 +345,23 @@ class Transactions:
             self._applications[app_id] = app
         return app
 
-    def _open(self, app: Application, version: int) -> OpenTransaction:
+    def _open(self, app: Application, version: int) -> OpenCommit:
         directory = app.directory / f"{version:020d}"
         self._filesystem.make_directory(directory)
-        transaction = app.open[version] = OpenTransaction(self._filesystem, directory, version)
-        transaction.app_id = app.ledger.app_id
-        return transaction
+        commit = app.open[version] = OpenCommit(self._filesystem, directory, version)
+        commit.app_id = app.ledger.app_id
+        return commit
 
-    def _drop(self, transaction: OpenTransaction, stage: Stage) -> None:
+    def _drop(self, commit: OpenCommit, stage: Stage) -> None:
         with suppress(FileNotFoundError):
             self._filesystem.unlink(stage.path)
-        transaction.stages.pop(stage.header.attempt, None)
+        commit.stages.pop(stage.header.attempt, None)
 
-    def _drop_if_empty(self, app: Application, transaction: OpenTransaction) -> None:
-        if transaction.intent is None and not transaction.stages and not transaction.staging:
-            app.open.pop(transaction.version, None)
+    def _drop_if_empty(self, app: Application, commit: OpenCommit) -> None:
+        if commit.intent is None and not commit.stages and not commit.staging:
+            app.open.pop(commit.version, None)
             with suppress(OSError):
-                self._filesystem.remove_directory(transaction.directory)
+                self._filesystem.remove_directory(commit.directory)
 
     def _check_version(self, app: Application, version: int) -> None:
         if app.ledger.is_forgotten(version):
@@ -374,7 +373,7 @@ class Transactions:
 
     def _check_going_on(self) -> None:
         if self._closing.is_set():
-            raise StoreClosed("the store is closing; the next start completes the transaction")
+            raise StoreClosed("the store is closing; the next start completes the staged commit")
 
 
 def _check_ids(app_id: str, version: int, attempts: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Writer and driver of transactions killed at seeded moments: every row is stored once, in order.
+"""Writer and driver of staged commits killed at seeded moments: every row is stored once, in order.
 
 ``KILLS`` says how many (``make kill-test``: 500). A driver that dies loses what it held in memory and
 comes back from its checkpoint, as a query of Spark does.
@@ -64,21 +64,21 @@ class Driver(threading.Thread):
             with ThreadPoolExecutor(PARTS) as tasks:
                 while not self._dead.is_set() and not self.stopping.is_set():
                     version = self._checkpoint.version
-                    transaction = self._client.transaction("query", version)
+                    staged_commit = self._client.staged_commit("query", version)
                     staging = [
-                        tasks.submit(self._stage, transaction, part) for part in range(PARTS)
+                        tasks.submit(self._stage, staged_commit, part) for part in range(PARTS)
                     ]
                     attempts = [each.result() for each in staging]
-                    transaction.commit([attempt for attempt in attempts if attempt], timeout_s=60)
+                    staged_commit.commit([attempt for attempt in attempts if attempt], timeout_s=60)
                     if not self._dead.is_set():
                         self._checkpoint.version = version + 1
         except BaseException as error:  # noqa: BLE001  told to the test
             if not self._dead.is_set():
                 self.problem = error
 
-    def _stage(self, transaction, part: int) -> str:
-        """Stage a task's rows until it works; "" if the transaction was decided before."""
-        version = transaction.version
+    def _stage(self, staged_commit, part: int) -> str:
+        """Stage a task's rows until it works; "" if the staged commit was decided before."""
+        version = staged_commit.version
         while True:
             attempt = f"{part}-{self._dice.getrandbits(60):x}"
             blocks = [
@@ -89,7 +89,7 @@ class Driver(threading.Thread):
                 for rows in (range(ROWS // 2), range(ROWS // 2, ROWS))
             ]  # fmt: skip
             try:
-                return "" if transaction.stage(attempt, blocks).decided else attempt
+                return "" if staged_commit.stage(attempt, blocks).decided else attempt
             except (PenstockError, grpc.RpcError, ValueError):
                 if self._dead.is_set():
                     raise
@@ -124,7 +124,7 @@ def test_killed_writers_and_drivers(tmp_path: Path, flush_mode: str) -> None:
         driver.join(60)
         assert driver.problem is None, driver.problem
         with writer.client() as client:
-            (app,) = client.transactions()
+            (app,) = client.staged_commits()
             assert app.last_version == checkpoint.version - 1
         writer.stop()
     check_stored(tmp_path / "store", checkpoint.version)
@@ -141,5 +141,5 @@ def check_stored(store: Path, versions: int) -> None:
     assert [each.body for each in found] == wanted
     assert len({each.properties["UNIQ_KEY"][:PREFIX_SIZE] for each in found}) == versions * PARTS
     check_queues_match_log(store)
-    left = [path.name for path in (store / "transactions").rglob("*") if path.is_file()]
+    left = [path.name for path in (store / "staged").rglob("*") if path.is_file()]
     assert left == ["ledger.json"]

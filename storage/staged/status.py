@@ -1,11 +1,11 @@
-"""What an operator sees of transactions."""
+"""What ``StagedCommits.status`` returns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from storage.staged.ledger import Outcome
-from storage.staged.open_transaction import OpenTransaction
+from storage.staged.open_commit import OpenCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +19,8 @@ class StageState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionState:
-    """One transaction that is not committed; ``problem`` says why a decided one is not."""
+class OpenCommitState:
+    """One staged commit under way; ``problem`` says why a decided one is not."""
 
     version: int
     decided: bool
@@ -28,12 +28,12 @@ class TransactionState:
     stages: tuple[StageState, ...]
 
     @classmethod
-    def of(cls, transaction: OpenTransaction) -> TransactionState:
-        """Return what is to be told of a transaction."""
+    def of(cls, commit: OpenCommit) -> OpenCommitState:
+        """Return the state of a commit."""
         return cls(
-            version=transaction.version,
-            decided=transaction.intent is not None,
-            problem=transaction.problem,
+            version=commit.version,
+            decided=commit.intent is not None,
+            problem=commit.problem,
             stages=tuple(
                 StageState(
                     attempt=attempt,
@@ -41,16 +41,16 @@ class TransactionState:
                     byte_count=stage.seal.byte_count,
                     created_ms=stage.header.created_ms,
                 )
-                for attempt, stage in sorted(transaction.stages.items())
+                for attempt, stage in sorted(commit.stages.items())
             ),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationState:
-    """One application: its highest committed version (-1: none) and its open transactions."""
+    """One application: its highest committed version (-1: none) and its open staged commits."""
 
     app_id: str
     last_version: int
     last: Outcome | None
-    transactions: tuple[TransactionState, ...]
+    open: tuple[OpenCommitState, ...]

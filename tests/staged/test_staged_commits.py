@@ -1,17 +1,17 @@
-"""Staged transactions: invisible until decided, then stored once, whoever repeats what."""
+"""Staged commits: invisible until decided, then stored once, whoever repeats what."""
 
 import pytest
 from engine_store import append, check_queues_match_log, record, records_on_disk, small_config
 from staged_records import bodies_on_disk, stage, staged
 
 from storage.errors import (
+    CommitDecided,
     InvalidBatch,
     InvalidMessage,
     QueueNotFound,
     StageExists,
     StageNotFound,
     TopicNotFound,
-    TransactionDecided,
 )
 from storage.writer import StoreWriter
 
@@ -28,85 +28,85 @@ def bodies(*numbers):
 
 
 def test_a_commit_stores_the_named_attempts_in_order_and_nothing_else(writer, tmp_path):
-    stage(writer.transactions, "app", 0, "b", [bodies(3, 4)])
-    stage(writer.transactions, "app", 0, "loser", [bodies(9)])
-    stage(writer.transactions, "app", 0, "a", [bodies(1), bodies(2)])
+    stage(writer.staged, "app", 0, "b", [bodies(3, 4)])
+    stage(writer.staged, "app", 0, "loser", [bodies(9)])
+    stage(writer.staged, "app", 0, "a", [bodies(1), bodies(2)])
     assert writer.appended_offset == 0
-    outcome, old = writer.transactions.commit("app", 0, ["a", "b"])
+    outcome, old = writer.staged.commit("app", 0, ["a", "b"])
     assert (outcome.record_count, outcome.commit_offset, old) == (4, 0, False)
     assert outcome.end_commit_offset == writer.appended_offset == writer.status().flushed_offset
     assert bodies_on_disk(tmp_path / "store") == bodies(1, 2, 3, 4)
-    assert not list((tmp_path / "store" / "transactions").rglob("*.stage"))
+    assert not list((tmp_path / "store" / "staged").rglob("*.stage"))
 
 
 def test_a_repeated_commit_answers_with_the_first_outcome_also_after_a_restart(tmp_path):
     with StoreWriter.open(tmp_path / "store", small_config()) as writer:
         writer.create_topic("t", 1)
-        stage(writer.transactions, "app", 5, "a", [bodies(1)])
-        first, _ = writer.transactions.commit("app", 5, ["a"])
-        assert writer.transactions.commit("app", 5, ["other"]) == (first, True)
+        stage(writer.staged, "app", 5, "a", [bodies(1)])
+        first, _ = writer.staged.commit("app", 5, ["a"])
+        assert writer.staged.commit("app", 5, ["other"]) == (first, True)
     with StoreWriter.open(tmp_path / "store", small_config()) as writer:
-        assert writer.transactions.commit("app", 5, ["a"]) == (first, True)
-        assert not stage(writer.transactions, "app", 5, "again", [bodies(1)])
+        assert writer.staged.commit("app", 5, ["a"]) == (first, True)
+        assert not stage(writer.staged, "app", 5, "again", [bodies(1)])
     assert bodies_on_disk(tmp_path / "store") == bodies(1)
 
 
 def test_versions_may_come_in_any_order_and_each_counts_once(writer, tmp_path):
     for version in (10, 3, 4, 10, 3):
-        stage(writer.transactions, "app", version, "a", [bodies(version)])
-        writer.transactions.commit("app", version, ["a"])
+        stage(writer.staged, "app", version, "a", [bodies(version)])
+        writer.staged.commit("app", version, ["a"])
     assert bodies_on_disk(tmp_path / "store") == bodies(10, 3, 4)
 
 
 def test_stages_outlive_a_restart_and_unsealed_ones_do_not(tmp_path):
     with StoreWriter.open(tmp_path / "store", small_config()) as writer:
         writer.create_topic("t", 1)
-        stage(writer.transactions, "app", 0, "a", [bodies(1)])
-        staging = writer.transactions.stage("app", 0, "b")
+        stage(writer.staged, "app", 0, "a", [bodies(1)])
+        staging = writer.staged.stage("app", 0, "b")
         staging.add(staged("app", 0, "b", bodies(2)))
     with StoreWriter.open(tmp_path / "store", small_config()) as writer:
-        (app,) = writer.transactions.status()
-        assert [s.attempt for t in app.transactions for s in t.stages] == ["a"]
-        assert writer.transactions.commit("app", 0, ["a"])[0].record_count == 1
+        (app,) = writer.staged.status()
+        assert [s.attempt for t in app.open for s in t.stages] == ["a"]
+        assert writer.staged.commit("app", 0, ["a"])[0].record_count == 1
 
 
 def test_what_a_commit_names_must_be_staged(writer):
-    stage(writer.transactions, "app", 0, "a", [bodies(1)])
+    stage(writer.staged, "app", 0, "a", [bodies(1)])
     with pytest.raises(StageNotFound, match="attempt 'b' of version 0 of 'app'"):
-        writer.transactions.commit("app", 0, ["a", "b"])
+        writer.staged.commit("app", 0, ["a", "b"])
     with pytest.raises(StageNotFound):
-        writer.transactions.commit("nobody", 0, ["a"])
+        writer.staged.commit("nobody", 0, ["a"])
     assert writer.appended_offset == 0
-    assert writer.transactions.commit("app", 0, ["a"])[0].record_count == 1
+    assert writer.staged.commit("app", 0, ["a"])[0].record_count == 1
 
 
 def test_an_attempt_is_staged_once(writer):
-    stage(writer.transactions, "app", 0, "a", [bodies(1)])
+    stage(writer.staged, "app", 0, "a", [bodies(1)])
     with pytest.raises(StageExists):
-        writer.transactions.stage("app", 0, "a")
-    running = writer.transactions.stage("app", 0, "b")
+        writer.staged.stage("app", 0, "a")
+    running = writer.staged.stage("app", 0, "b")
     with pytest.raises(StageExists):
-        writer.transactions.stage("app", 0, "b")
+        writer.staged.stage("app", 0, "b")
     running.discard()
-    assert writer.transactions.stage("app", 0, "b") is not None
+    assert writer.staged.stage("app", 0, "b") is not None
 
 
 def test_an_abort_removes_the_named_attempts(writer, tmp_path):
     for attempt in "abc":
-        stage(writer.transactions, "app", 0, attempt, [bodies(1)])
-    assert writer.transactions.abort("app", 0, ["a", "unknown"]) == 1
-    assert writer.transactions.abort("app", 0, None) == 2
-    assert not list((tmp_path / "store" / "transactions").rglob("*.stage"))
-    stage(writer.transactions, "app", 0, "d", [bodies(1)])
-    writer.transactions.commit("app", 0, ["d"])
-    with pytest.raises(TransactionDecided):
-        writer.transactions.abort("app", 0, ["d"])
+        stage(writer.staged, "app", 0, attempt, [bodies(1)])
+    assert writer.staged.abort("app", 0, ["a", "unknown"]) == 1
+    assert writer.staged.abort("app", 0, None) == 2
+    assert not list((tmp_path / "store" / "staged").rglob("*.stage"))
+    stage(writer.staged, "app", 0, "d", [bodies(1)])
+    writer.staged.commit("app", 0, ["d"])
+    with pytest.raises(CommitDecided):
+        writer.staged.abort("app", 0, ["d"])
 
 
-def test_a_transaction_of_nothing_is_committed_too(writer):
-    outcome, old = writer.transactions.commit("app", 0, [])
+def test_a_staged_commit_of_nothing_is_committed_too(writer):
+    outcome, old = writer.staged.commit("app", 0, [])
     assert (outcome.record_count, old) == (0, False)
-    assert writer.transactions.commit("app", 0, [])[1]
+    assert writer.staged.commit("app", 0, [])[1]
     assert writer.appended_offset == 0
 
 
@@ -123,7 +123,7 @@ def test_a_transaction_of_nothing_is_committed_too(writer):
     ],
 )
 def test_what_is_staged_must_be_a_batch_with_the_stages_keys(writer, records, error):
-    staging = writer.transactions.stage("app", 0, "a")
+    staging = writer.staged.stage("app", 0, "a")
     with pytest.raises(error):
         staging.add(records)
 
@@ -134,22 +134,22 @@ def test_what_is_staged_must_be_a_batch_with_the_stages_keys(writer, records, er
 )  # fmt: skip
 def test_ids_have_limits(writer, app, version, attempt):
     with pytest.raises(InvalidMessage):
-        writer.transactions.stage(app, version, attempt)
+        writer.staged.stage(app, version, attempt)
 
 
 def test_ids_never_become_paths(writer, tmp_path):
     for app, attempt in (("../../x", "../y"), ("a/b", "."), ("ä" * 200, "\U0001f600" * 200)):
-        stage(writer.transactions, app, 0, attempt, [bodies(1)])
-        writer.transactions.commit(app, 0, [attempt])
+        stage(writer.staged, app, 0, attempt, [bodies(1)])
+        writer.staged.commit(app, 0, [attempt])
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"store"}
-    assert len(list((tmp_path / "store" / "transactions").iterdir())) == 3
+    assert len(list((tmp_path / "store" / "staged").iterdir())) == 3
 
 
 def test_other_producers_go_between_and_the_queues_agree(writer, tmp_path):
     append(writer, record(queue_id=1, body=b"before"))
-    stage(writer.transactions, "app", 0, "a", [bodies(*range(50))], queue_count=4)
-    writer.transactions.commit("app", 0, ["a"])
+    stage(writer.staged, "app", 0, "a", [bodies(*range(50))], queue_count=4)
+    writer.staged.commit("app", 0, ["a"])
     append(writer, record(queue_id=1, body=b"after"))
     writer.close()
     assert check_queues_match_log(tmp_path / "store") == 52

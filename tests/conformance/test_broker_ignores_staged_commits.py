@@ -1,4 +1,4 @@
-"""A real broker opens a store with staged and half-committed transactions and minds none of it."""
+"""A real broker opens a store with staged and half-committed staged commits and minds none of it."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_a_broker_opens_it_and_we_complete_it_afterwards(tmp_path: Path) -> None
     filesystem = FullableFileSystem()
     with StoreWriter.open(directory, small_config(), filesystem=filesystem) as writer:
         writer.create_topic("t", 2)
-        stage(writer.transactions, "done", 0, "a", [bodies(10)], queue_count=2)
-        writer.transactions.commit("done", 0, ["a"])
-        stage(writer.transactions, "staged", 0, "a", [bodies(3)], queue_count=2)
-        stage(writer.transactions, "decided", 0, "a", [[each] for each in bodies(100)])
+        stage(writer.staged, "done", 0, "a", [bodies(10)], queue_count=2)
+        writer.staged.commit("done", 0, ["a"])
+        stage(writer.staged, "staged", 0, "a", [bodies(3)], queue_count=2)
+        stage(writer.staged, "decided", 0, "a", [[each] for each in bodies(100)])
         filesystem.full = True
         with pytest.raises(StoreFull):
-            writer.transactions.commit("decided", 0, ["a"])
+            writer.staged.commit("decided", 0, ["a"])
         with closing(
             StoreIndexer.open(
                 directory, small_config(), filesystem=OsFileSystem(), clock=SystemClock()
@@ -70,8 +70,8 @@ def test_a_broker_opens_it_and_we_complete_it_afterwards(tmp_path: Path) -> None
     assert opened.report["records"] == before
     appended = len(records_on_disk(kept)) - before
     with StoreWriter.open(kept, small_config()) as writer:
-        assert writer.transactions.commit("decided", 0, [])[1]
-        assert writer.transactions.commit("staged", 0, ["a"])[0].record_count == 3
+        assert writer.staged.commit("decided", 0, [])[1]
+        assert writer.staged.commit("staged", 0, ["a"])[0].record_count == 3
     found = [each.body for each in records_on_disk(kept)]
     assert len(found) == 113 + appended
     assert sorted(found).count(bodies(100)[99]) == 1

@@ -1,4 +1,4 @@
-"""Transactions of the asyncio client, with a real writer."""
+"""StagedCommits of the asyncio client, with a real writer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from writer_process import WriterProcess
 
 from penstock import (
     AsyncClient,
-    AsyncTransaction,
+    AsyncStagedCommit,
     ClientClosed,
     FailedPrecondition,
     InvalidArgument,
@@ -41,43 +41,45 @@ async def _aclient(writer: WriterProcess) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-def records(transaction: AsyncTransaction, attempt: str, *numbers: int, size: int = 1000) -> bytes:
+def records(
+    staged_commit: AsyncStagedCommit, attempt: str, *numbers: int, size: int = 1000
+) -> bytes:
     batch = RecordBatch("t")
     for number in numbers:
-        key = transaction.unique_key(attempt, number)
+        key = staged_commit.unique_key(attempt, number)
         batch.add(bytes(size), queue_id=0, unique_key=key)
     return bytes(batch.records())
 
 
 async def test_what_is_staged_is_stored_once(aclient: AsyncClient) -> None:
-    transaction = aclient.transaction("app", 3)
-    staged = await transaction.stage(
-        "a", [records(transaction, "a", 0, 1), records(transaction, "a", 2)]
+    staged_commit = aclient.staged_commit("app", 3)
+    staged = await staged_commit.stage(
+        "a", [records(staged_commit, "a", 0, 1), records(staged_commit, "a", 2)]
     )
     assert (staged.attempt, staged.record_count, staged.decided) == ("a", 3, False)
-    (app,) = [each for each in await aclient.transactions() if each.app_id == "app"]
+    (app,) = [each for each in await aclient.staged_commits() if each.app_id == "app"]
     assert [stage.attempt for each in app.open for stage in each.stages] == ["a"]
 
-    first = await transaction.commit(["a"])
-    again = await transaction.commit(["a"])
+    first = await staged_commit.commit(["a"])
+    again = await staged_commit.commit(["a"])
 
     assert (first.record_count, first.already, again.already) == (3, False, True)
-    assert (await transaction.stage("b", [records(transaction, "b", 0)])).decided
+    assert (await staged_commit.stage("b", [records(staged_commit, "b", 0)])).decided
     with pytest.raises(FailedPrecondition):
-        await transaction.abort()
+        await staged_commit.abort()
 
 
 async def test_stages_run_beside_each_other_and_can_be_removed(aclient: AsyncClient) -> None:
-    transaction = aclient.transaction("several", 0)
+    staged_commit = aclient.staged_commit("several", 0)
     names = [f"try {number}" for number in range(8)]
     staged = await asyncio.gather(
-        *(transaction.stage(name, [records(transaction, name, 0)]) for name in names)
+        *(staged_commit.stage(name, [records(staged_commit, name, 0)]) for name in names)
     )
     assert [each.attempt for each in staged] == names
     with pytest.raises(StageExists):
-        await transaction.stage(names[0], [records(transaction, names[0], 0)])
-    assert await transaction.abort(names[:3]) == 3
-    assert await transaction.abort() == 5
+        await staged_commit.stage(names[0], [records(staged_commit, names[0], 0)])
+    assert await staged_commit.abort(names[:3]) == 3
+    assert await staged_commit.abort() == 5
 
 
 @pytest.mark.parametrize("good", [0, 1, 10])
@@ -85,38 +87,38 @@ async def test_a_refusal_before_the_last_batch_is_told_as_it_is(
     aclient: AsyncClient, good: int
 ) -> None:
     """Also while flow control holds what is being sent, which grpc.aio calls an internal error."""
-    transaction = aclient.transaction("refused", 0)
+    staged_commit = aclient.staged_commit("refused", 0)
 
     def batches(attempt: str) -> Iterator[bytes]:
         for number in range(good):
-            yield records(transaction, attempt, number, size=LARGE)
-        yield records(transaction, "another", good, size=LARGE)
+            yield records(staged_commit, attempt, number, size=LARGE)
+        yield records(staged_commit, "another", good, size=LARGE)
         for number in range(good + 1, good + 40):
-            yield records(transaction, attempt, number, size=LARGE)
+            yield records(staged_commit, attempt, number, size=LARGE)
 
     for round_ in range(10):
         attempt = f"{good} {round_}"
         with pytest.raises(InvalidArgument):
-            await transaction.stage(attempt, batches(attempt))
-    applications = await aclient.transactions()
+            await staged_commit.stage(attempt, batches(attempt))
+    applications = await aclient.staged_commits()
     assert not [app.open for app in applications if app.app_id == "refused" and app.open]
 
 
 async def test_a_stage_that_is_cancelled_leaves_nothing(
     aclient: AsyncClient, writer: WriterProcess
 ) -> None:
-    transaction = aclient.transaction("cancelled", 0)
+    staged_commit = aclient.staged_commit("cancelled", 0)
     goes_on = True
 
     def endless() -> Iterator[bytes]:
         number = 0
         while goes_on:
-            yield records(transaction, "a", number)
+            yield records(staged_commit, "a", number)
             number += 1
             time.sleep(0.01)
 
     def files() -> int:
-        found = files_below(writer.store / "transactions", ".stage")
+        found = files_below(writer.store / "staged", ".stage")
         return sum("cancelled" in str(path) for path in found)
 
     async def becomes(count: int) -> None:
@@ -125,7 +127,7 @@ async def test_a_stage_that_is_cancelled_leaves_nothing(
             await asyncio.sleep(0.02)
         assert files() == count
 
-    staging = asyncio.create_task(transaction.stage("a", endless()))
+    staging = asyncio.create_task(staged_commit.stage("a", endless()))
     await becomes(1)
     staging.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -135,14 +137,14 @@ async def test_a_stage_that_is_cancelled_leaves_nothing(
 
 
 async def test_a_slow_source_does_not_stop_the_loop(aclient: AsyncClient) -> None:
-    transaction = aclient.transaction("slow", 0)
+    staged_commit = aclient.staged_commit("slow", 0)
     answered = threading.Event()
 
     def slow() -> Iterator[bytes]:
         if answered.wait(60):
-            yield records(transaction, "a", 0)
+            yield records(staged_commit, "a", 0)
 
-    staging = asyncio.create_task(transaction.stage("a", slow()))
+    staging = asyncio.create_task(staged_commit.stage("a", slow()))
     await asyncio.sleep(0)
     await aclient.writer_status()
     answered.set()
@@ -151,10 +153,10 @@ async def test_a_slow_source_does_not_stop_the_loop(aclient: AsyncClient) -> Non
 
 async def test_nobody_there_and_a_closed_client() -> None:
     async with AsyncClient(writer="127.0.0.1:1", timeout_s=0.3) as client:
-        transaction = client.transaction("app", 0)
+        staged_commit = client.staged_commit("app", 0)
         with pytest.raises(Unavailable):
-            await transaction.stage("a", [records(transaction, "a", 0)], timeout_s=5)
+            await staged_commit.stage("a", [records(staged_commit, "a", 0)], timeout_s=5)
         with pytest.raises(PenstockError):
-            await transaction.commit(["a"], timeout_s=0.3)
+            await staged_commit.commit(["a"], timeout_s=0.3)
     with pytest.raises(ClientClosed):
-        await transaction.stage("b", [])
+        await staged_commit.stage("b", [])

@@ -1,4 +1,4 @@
-"""Calls about transactions, and the frames that stage one."""
+"""Calls about staged commits, and the frames that stage one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock import wire
 from penstock.calls.call import Call
 from penstock.requests import build
-from penstock.v1 import transactions_pb2 as pb
-from penstock.values import Committed, OpenTransaction, Staged, TransactionApplication
+from penstock.v1 import staged_commits_pb2 as pb
+from penstock.values import Committed, OpenStagedCommit, Staged, StagedApplication
 from storage.format.stage import stage_prefix, unique_key
 
 
@@ -35,32 +35,32 @@ class Version:
             attempt=attempt,
             one_off=self.one_off,
         )
-        yield pb.StageRequest(stage=header).SerializeToString()
+        yield pb.StageRecordsRequest(stage=header).SerializeToString()
         yield from map(wire.frame_batch, batches)
 
     def commit_call(self, attempts: Sequence[str]) -> Call[Committed]:
         """Ask for the attempts to be stored."""
         request = build(
-            pb.CommitTransactionRequest,
+            pb.CommitStagedRequest,
             app_id=self.app_id,
             version=self.version,
             attempts=list(attempts),
             one_off=self.one_off,
         )
-        return Call(wire.COMMIT_TRANSACTION, request, self._committed)
+        return Call(wire.COMMIT_STAGED, request, self._committed)
 
     def abort_call(self, attempts: Sequence[str] | None) -> Call[int]:
         """Ask for attempts to be removed, all with None."""
         request = build(
-            pb.AbortTransactionRequest,
+            pb.AbortStagedRequest,
             app_id=self.app_id,
             version=self.version,
             attempts=list(attempts or ()),
             all=attempts is None,
         )
-        return Call(wire.ABORT_TRANSACTION, request, lambda answer: int(answer.removed_count))
+        return Call(wire.ABORT_STAGED, request, lambda answer: int(answer.removed_count))
 
-    def _committed(self, answer: pb.CommitTransactionResponse) -> Committed:
+    def _committed(self, answer: pb.CommitStagedResponse) -> Committed:
         if not answer.HasField("committed"):
             return Committed(
                 version=self.version, commit_offset=-1, end_commit_offset=-1, record_count=-1,
@@ -69,7 +69,7 @@ class Version:
         return _committed(answer.committed, already=answer.already_committed)
 
 
-def staged(attempt: str, answer: pb.StageResponse) -> Staged:
+def staged(attempt: str, answer: pb.StageRecordsResponse) -> Staged:
     """Return what the writer says of an attempt that it staged."""
     return Staged(
         attempt=attempt,
@@ -79,16 +79,16 @@ def staged(attempt: str, answer: pb.StageResponse) -> Staged:
     )
 
 
-def list_all() -> Call[list[TransactionApplication]]:
+def list_all() -> Call[list[StagedApplication]]:
     """Ask what each application has committed and has open."""
     return Call(
-        wire.LIST_TRANSACTIONS,
-        pb.ListTransactionsRequest(),
+        wire.LIST_STAGED_COMMITS,
+        pb.ListStagedCommitsRequest(),
         lambda answer: [_application(each) for each in answer.applications],
     )
 
 
-def _committed(message: pb.CommittedTransaction, *, already: bool = False) -> Committed:
+def _committed(message: pb.CommitOutcome, *, already: bool = False) -> Committed:
     return Committed(
         version=message.version,
         commit_offset=message.commit_offset,
@@ -99,13 +99,13 @@ def _committed(message: pb.CommittedTransaction, *, already: bool = False) -> Co
     )
 
 
-def _application(message: pb.TransactionApplication) -> TransactionApplication:
-    return TransactionApplication(
+def _application(message: pb.StagedApplication) -> StagedApplication:
+    return StagedApplication(
         app_id=message.app_id,
         last_version=message.last_version,
         last=_committed(message.last) if message.HasField("last") else None,
         open=tuple(
-            OpenTransaction(
+            OpenStagedCommit(
                 version=each.version,
                 decided=each.decided,
                 problem=each.problem,

@@ -63,18 +63,18 @@ def writer(tmp_path, filesystem):
 
 def test_a_disk_that_is_full_while_the_log_grows_leaves_it_decided(writer, filesystem, tmp_path):
     """The commit is refused and not undone; repeating it appends what is missing, and only that."""
-    stage(writer.transactions, "app", 0, "a", [big(i, i + 1) for i in range(0, 20, 2)])
+    stage(writer.staged, "app", 0, "a", [big(i, i + 1) for i in range(0, 20, 2)])
     filesystem.full = "commitlog"
     with pytest.raises(StoreFull):
-        writer.transactions.commit("app", 0, ["a"])
+        writer.staged.commit("app", 0, ["a"])
     stored = len(bodies_on_disk(tmp_path / "s"))
     assert 0 < stored < 20
     with pytest.raises(StoreFull):
-        writer.transactions.commit("app", 0, ["a"])
-    (app,) = writer.transactions.status()
-    assert app.transactions[0].decided
+        writer.staged.commit("app", 0, ["a"])
+    (app,) = writer.staged.status()
+    assert app.open[0].decided
     filesystem.full = ""
-    outcome, old = writer.transactions.commit("app", 0, ["another", "name"])
+    outcome, old = writer.staged.commit("app", 0, ["another", "name"])
     assert (outcome.record_count, old) == (20, False)
     assert bodies_on_disk(tmp_path / "s") == big(*range(20))
 
@@ -85,17 +85,17 @@ def test_records_of_log_files_that_were_removed_after_the_decision_are_appended_
     numbers = range(50)
     with StoreWriter.open(directory, small_config(), filesystem=filesystem) as writer:
         writer.create_topic("t", 2)
-        stage(writer.transactions, "app", 0, "a", [big(i, i + 1) for i in numbers[::2]])
+        stage(writer.staged, "app", 0, "a", [big(i, i + 1) for i in numbers[::2]])
         filesystem.full = f"commitlog/{3 * LOG_FILE_SIZE:020d}"
         with pytest.raises(StoreFull):
-            writer.transactions.commit("app", 0, ["a"])
+            writer.staged.commit("app", 0, ["a"])
     before = bodies_on_disk(directory)
     min((directory / "commitlog").iterdir()).unlink()
     kept = bodies_on_disk(directory)
     assert 0 < len(kept) < len(before) < len(numbers)
 
     with StoreWriter.open(directory, small_config()) as writer:
-        assert writer.transactions.commit("app", 0, [])[1]
+        assert writer.staged.commit("app", 0, [])[1]
 
     wanted = big(*numbers)
     lost = [body for body in wanted if body in before and body not in kept]
@@ -103,37 +103,37 @@ def test_records_of_log_files_that_were_removed_after_the_decision_are_appended_
 
 
 def test_resume_completes_what_a_full_disk_stopped(writer, filesystem, tmp_path):
-    stage(writer.transactions, "app", 0, "a", [big(i) for i in range(10)])
+    stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])
     filesystem.full = "commitlog"
     with pytest.raises(StoreFull):
-        writer.transactions.commit("app", 0, ["a"])
-    writer.transactions.resume()
-    (app,) = writer.transactions.status()
-    assert "no space left" in app.transactions[0].problem
+        writer.staged.commit("app", 0, ["a"])
+    writer.staged.resume()
+    (app,) = writer.staged.status()
+    assert "no space left" in app.open[0].problem
     filesystem.full = ""
-    writer.transactions.resume()
+    writer.staged.resume()
     assert bodies_on_disk(tmp_path / "s") == big(*range(10))
-    assert writer.transactions.commit("app", 0, ["a"])[1]
+    assert writer.staged.commit("app", 0, ["a"])[1]
 
 
 def test_a_disk_that_is_full_for_the_ledger_stores_nothing_twice(writer, filesystem, tmp_path):
-    stage(writer.transactions, "app", 0, "a", [big(1)])
+    stage(writer.staged, "app", 0, "a", [big(1)])
     filesystem.full = "ledger"
     for _ in range(2):
         with pytest.raises(StoreFull):
-            writer.transactions.commit("app", 0, ["a"])
+            writer.staged.commit("app", 0, ["a"])
     filesystem.full = ""
-    writer.transactions.commit("app", 0, ["a"])
+    writer.staged.commit("app", 0, ["a"])
     assert bodies_on_disk(tmp_path / "s") == big(1)
 
 
 def test_a_disk_that_is_full_before_the_decision_decides_nothing(writer, filesystem, tmp_path):
-    stage(writer.transactions, "app", 0, "a", [big(1)])
+    stage(writer.staged, "app", 0, "a", [big(1)])
     filesystem.full = "intent"
     with pytest.raises(StoreFull):
-        writer.transactions.commit("app", 0, ["a"])
+        writer.staged.commit("app", 0, ["a"])
     filesystem.full = ""
-    assert writer.transactions.abort("app", 0, None) == 1
+    assert writer.staged.abort("app", 0, None) == 1
     assert bodies_on_disk(tmp_path / "s") == []
 
 
@@ -147,7 +147,7 @@ def test_a_full_disk_refuses_a_stage_and_keeps_nothing_of_it(
 
     pwrite = OsFile.pwrite
     monkeypatch.setattr(OsFile, "pwrite", refuse)
-    staging = writer.transactions.stage("app", 0, "a")
+    staging = writer.staged.stage("app", 0, "a")
     with pytest.raises(StoreFull):
         staging.add(staged("app", 0, "a", big(1)))
     staging.discard()
@@ -155,14 +155,12 @@ def test_a_full_disk_refuses_a_stage_and_keeps_nothing_of_it(
     assert writer.status().writable
 
 
-@pytest.mark.parametrize("name", [".stage", "intent", "ledger", "transactions"])
-def test_a_failed_sync_of_a_transactions_file_ends_writing_until_a_restart(
-    tmp_path, monkeypatch, name
-):
+@pytest.mark.parametrize("name", [".stage", "intent", "ledger", "staged"])
+def test_a_failed_sync_of_a_stages_file_ends_writing_until_a_restart(tmp_path, monkeypatch, name):
     directory = tmp_path / "s"
     writer = StoreWriter.open(directory, small_config())
     writer.create_topic("t", 2)
-    stage(writer.transactions, "app", 0, "a", [big(1, 2)])
+    stage(writer.staged, "app", 0, "a", [big(1, 2)])
 
     def fail(file):
         if name in str(file.path):
@@ -174,49 +172,49 @@ def test_a_failed_sync_of_a_transactions_file_ends_writing_until_a_restart(
         patch.setattr(OsFile, "sync_all", fail)
         with pytest.raises(StoreFailed):
             if name == ".stage":
-                stage(writer.transactions, "app", 0, "b", [big(1)])
-            writer.transactions.commit("app", 0, ["a"])
+                stage(writer.staged, "app", 0, "b", [big(1)])
+            writer.staged.commit("app", 0, ["a"])
         assert not writer.status().writable
         writer.close()
     with StoreWriter.open(directory, small_config()) as writer:
-        writer.transactions.commit("app", 0, ["a"])
+        writer.staged.commit("app", 0, ["a"])
     assert bodies_on_disk(directory) == big(1, 2)
 
 
 def test_a_damaged_stage_is_refused_with_nothing_decided(writer, tmp_path):
-    stage(writer.transactions, "app", 0, "a", [big(1)])
+    stage(writer.staged, "app", 0, "a", [big(1)])
     (path,) = (tmp_path / "s").rglob("*.stage")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(DamagedStage, match=r"attempt 'a'.*is damaged"):
-        writer.transactions.commit("app", 0, ["a"])
+        writer.staged.commit("app", 0, ["a"])
     assert bodies_on_disk(tmp_path / "s") == []
-    assert writer.transactions.abort("app", 0, ["a"]) == 1
+    assert writer.staged.abort("app", 0, ["a"]) == 1
 
 
 def test_a_stage_that_is_lost_after_the_decision_is_told_and_nothing_else_stops(
     writer, filesystem, tmp_path
 ):
-    stage(writer.transactions, "app", 0, "a", [big(i) for i in range(10)])
+    stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])
     filesystem.full = "commitlog"
     with pytest.raises(StoreFull):
-        writer.transactions.commit("app", 0, ["a"])
+        writer.staged.commit("app", 0, ["a"])
     writer.close()
     for path in (tmp_path / "s").rglob("*.stage"):
         path.unlink()
     with StoreWriter.open(tmp_path / "s", small_config()) as again:
-        (app,) = again.transactions.status()
-        assert "lost or damaged" in app.transactions[0].problem
+        (app,) = again.staged.status()
+        assert "lost or damaged" in app.open[0].problem
         with pytest.raises(DamagedStage):
-            again.transactions.commit("app", 0, ["a"])
-        stage(again.transactions, "app", 1, "b", [big(99)])
-        assert again.transactions.commit("app", 1, ["b"])[0].record_count == 1
+            again.staged.commit("app", 0, ["a"])
+        stage(again.staged, "app", 1, "b", [big(99)])
+        assert again.staged.commit("app", 1, ["b"])[0].record_count == 1
 
 
 def test_a_ledger_that_cannot_be_read_stops_the_start(tmp_path):
     with StoreWriter.open(tmp_path / "s", small_config()) as writer:
-        writer.transactions.commit("app", 0, [])
+        writer.staged.commit("app", 0, [])
     (path,) = (tmp_path / "s").rglob("ledger.json")
     path.write_bytes(b"{")
     with pytest.raises(StoreFailed, match=r"ledger.json cannot be read"):
@@ -226,22 +224,22 @@ def test_a_ledger_that_cannot_be_read_stops_the_start(tmp_path):
 
 
 def test_topics_are_looked_at_before_the_decision(writer, tmp_path):
-    stage(writer.transactions, "app", 0, "a", [big(1, 2)], queue_count=2)
+    stage(writer.staged, "app", 0, "a", [big(1, 2)], queue_count=2)
     writer.update_topic("t", queue_count=1)
     with pytest.raises(QueueNotFound):
-        writer.transactions.commit("app", 0, ["a"])
+        writer.staged.commit("app", 0, ["a"])
     writer.update_topic("t", queue_count=2, perm=4)
     with pytest.raises(InvalidMessage, match="perm"):
-        writer.transactions.commit("app", 0, ["a"])
+        writer.staged.commit("app", 0, ["a"])
     writer.delete_topic("t")
     with pytest.raises(TopicNotFound):
-        writer.transactions.commit("app", 0, ["a"])
+        writer.staged.commit("app", 0, ["a"])
     assert bodies_on_disk(tmp_path / "s") == []
 
 
 def test_what_is_decided_is_stored_whatever_the_topics_allow_since(writer, filesystem, tmp_path):
     writer.create_topic("gone", 1)
-    staging = writer.transactions.stage("app", 0, "a")
+    staging = writer.staged.stage("app", 0, "a")
     first = 0
     for topic in ("t", "gone", "t"):
         staging.add(staged("app", 0, "a", big(*range(first, first + 2)), first=first, topic=topic))
@@ -252,47 +250,47 @@ def test_what_is_decided_is_stored_whatever_the_topics_allow_since(writer, files
     )
     staging.seal()
     filesystem.full = "commitlog"
-    stage(writer.transactions, "filler", 0, "a", [big(100), big(101), big(102)])
-    writer.transactions.commit("filler", 0, ["a"])
+    stage(writer.staged, "filler", 0, "a", [big(100), big(101), big(102)])
+    writer.staged.commit("filler", 0, ["a"])
     with pytest.raises(StoreFull):
-        writer.transactions.commit("app", 0, ["a"])
+        writer.staged.commit("app", 0, ["a"])
     writer.delete_topic("gone")
     writer.update_topic("t", perm=4)
     filesystem.full = ""
-    writer.transactions.commit("app", 0, ["a"])
+    writer.staged.commit("app", 0, ["a"])
     found = bodies_on_disk(tmp_path / "s")
     assert found == big(100, 101, 102, 0, 1, 4, 5, 7)
 
 
 def test_stages_that_nobody_commits_go_in_time_and_so_do_one_off_applications(tmp_path):
     clock = Clock()
-    config = small_config(transaction_timeout_ms=60_000)
+    config = small_config(stage_timeout_ms=60_000)
     with StoreWriter.open(tmp_path / "s", config, clock=clock) as writer:
         writer.create_topic("t", 1)
-        stage(writer.transactions, "kept", 0, "a", [big(1)])
-        writer.transactions.commit("kept", 0, ["a"])
-        stage(writer.transactions, "kept", 1, "old", [big(2)])
-        writer.transactions.commit("random", 0, [], one_off=True)
+        stage(writer.staged, "kept", 0, "a", [big(1)])
+        writer.staged.commit("kept", 0, ["a"])
+        stage(writer.staged, "kept", 1, "old", [big(2)])
+        writer.staged.commit("random", 0, [], one_off=True)
         clock.passed_ms = 30_000  # what else passes is real time
-        stage(writer.transactions, "kept", 1, "young", [big(3)])
-        writer.transactions.expire()
-        assert [app.app_id for app in writer.transactions.status()] == ["kept", "random"]
+        stage(writer.staged, "kept", 1, "young", [big(3)])
+        writer.staged.expire()
+        assert [app.app_id for app in writer.staged.status()] == ["kept", "random"]
         clock.passed_ms = 61_000
-        writer.transactions.expire()
-        (app,) = writer.transactions.status()
-        assert [each.attempt for each in app.transactions[0].stages] == ["young"]
+        writer.staged.expire()
+        (app,) = writer.staged.status()
+        assert [each.attempt for each in app.open[0].stages] == ["young"]
     clock.passed_ms = 10**9
     with StoreWriter.open(tmp_path / "s", config, clock=clock) as writer:
-        (app,) = writer.transactions.status()
-        assert (app.last_version, app.transactions) == (0, ())
-        assert writer.transactions.commit("kept", 0, ["a"])[1]
+        (app,) = writer.staged.status()
+        assert (app.last_version, app.open) == (0, ())
+        assert writer.staged.commit("kept", 0, ["a"])[1]
 
 
 def test_closing_stops_a_commit_between_two_blocks_and_the_next_start_completes_it(tmp_path):
     directory = tmp_path / "s"
     writer = StoreWriter.open(directory, small_config(unflushed_bytes_max=1, flush_mode="sync"))
     writer.create_topic("t", 1)
-    stage(writer.transactions, "app", 0, "a", [big(i) for i in range(200)])
+    stage(writer.staged, "app", 0, "a", [big(i) for i in range(200)])
     committing = threading.Thread(target=_swallow, args=(writer, "app", 0, ["a"]))
     committing.start()
     while writer.appended_offset == 0:
@@ -300,14 +298,14 @@ def test_closing_stops_a_commit_between_two_blocks_and_the_next_start_completes_
     writer.close()
     committing.join()
     with StoreWriter.open(directory, small_config()) as writer:
-        assert writer.transactions.commit("app", 0, [])[1]
+        assert writer.staged.commit("app", 0, [])[1]
     assert bodies_on_disk(directory) == big(*range(200))
     assert check_queues_match_log(directory) == 200
 
 
 def _swallow(writer, *arguments):
     with contextlib.suppress(StoreError):
-        writer.transactions.commit(*arguments)
+        writer.staged.commit(*arguments)
 
 
 def test_versions_with_too_many_gaps_are_refused_rather_than_guessed():
@@ -323,7 +321,7 @@ def test_versions_with_too_many_gaps_are_refused_rather_than_guessed():
 
 
 def test_a_forgotten_version_is_refused(writer):
-    app = writer.transactions
+    app = writer.staged
     app.commit("app", 100, [])
     state = app._applications["app"]
     state.ledger = Ledger(app_id="app", floor=50, committed=((100, 100),))
@@ -341,22 +339,22 @@ def outcome(version):
 
 
 def test_doctor_names_what_is_open_and_what_of_it_is_lost(writer, filesystem, tmp_path):
-    stage(writer.transactions, "open", 0, "a", [big(1, 2)])
-    stage(writer.transactions, "decided", 3, "a", [big(i) for i in range(10)])
+    stage(writer.staged, "open", 0, "a", [big(1, 2)])
+    stage(writer.staged, "decided", 3, "a", [big(i) for i in range(10)])
     filesystem.full = "commitlog"
     with pytest.raises(StoreFull):
-        writer.transactions.commit("decided", 3, ["a"])
+        writer.staged.commit("decided", 3, ["a"])
     writer.close()
 
     def found():
         return [
             (line["severity"], line["message"])
             for line in doctor(tmp_path / "s")
-            if "transactions" in line["file"]
+            if "staged" in line["file"]
         ]
 
     decided = ("warning", "a commit was decided and is not complete; the next start completes it")
     assert sorted(found()) == [("note", "2 records are staged and not committed"), decided]
-    (path,) = (tmp_path / "s" / "transactions").glob("decided*/*/*.stage")
+    (path,) = (tmp_path / "s" / "staged").glob("decided*/*/*.stage")
     path.unlink()
     assert ("damage", "the stage of attempt 'a', which is decided, is lost") in found()

@@ -1,4 +1,4 @@
-"""One transaction that is not committed: its stages, its decision, and how far it is in the log."""
+"""One staged commit under way: its stages, its decision, and how far it is in the log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INTENT_FILE: Final = "intent.json"
 
 
 class LogAccess(NamedTuple):
-    """What transactions need of the log, as its writer gives it."""
+    """What staged commits need of the log, as its writer gives it."""
 
     prepare: Callable[[bytes | memoryview], Prepared]
     check_size: Callable[[int], None]
@@ -81,11 +81,11 @@ def load_intent(filesystem: FileSystem, directory: Path) -> Intent | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreFailed(
             f"{path} cannot be read, so which records belong into the log is not known: {error}."
-            " Restore it, or remove its directory to give the transaction up"
+            " Restore it, or remove its directory to give the staged commit up"
         ) from error
 
 
-class OpenTransaction:
+class OpenCommit:
     """Stages, decision and progress. The caller holds the application's lock while it completes."""
 
     def __init__(self, filesystem: FileSystem, directory: Path, version: int) -> None:
@@ -218,12 +218,12 @@ def _without_topic(prepared: Prepared, topic: bytes) -> bytes:
     return _picked(prepared, np.flatnonzero(np.isin(group_of, kept)))
 
 
-def load_open(filesystem: FileSystem, directory: Path, version: int) -> OpenTransaction | None:
-    """Read a transaction's directory; what was never sealed is removed, and all of it if that is all.
+def load_open(filesystem: FileSystem, directory: Path, version: int) -> OpenCommit | None:
+    """Read a staged commit's directory; what was never sealed is removed, and all of it if that is all.
 
     Raises StoreFailed.
     """
-    transaction = OpenTransaction(filesystem, directory, version)
+    commit = OpenCommit(filesystem, directory, version)
     unreadable = []
     for entry in filesystem.list_directory(directory):
         if entry.is_directory or not entry.name.endswith(SUFFIX):
@@ -232,24 +232,24 @@ def load_open(filesystem: FileSystem, directory: Path, version: int) -> OpenTran
         if stage is None:
             unreadable.append(directory / entry.name)
         else:
-            transaction.stages[stage.header.attempt] = stage
+            commit.stages[stage.header.attempt] = stage
     intent = load_intent(filesystem, directory)
     if intent is None:
         for path in unreadable:
             filesystem.unlink(path)
-        if not transaction.stages:
+        if not commit.stages:
             remove_open(filesystem, directory)
             return None
-        header = next(iter(transaction.stages.values())).header
-        transaction.app_id, transaction.one_off = header.app_id, header.one_off
-        return transaction
-    transaction.app_id, transaction.one_off = intent.app_id, intent.one_off
-    missing = [name for name in intent.attempts if name not in transaction.stages]
+        header = next(iter(commit.stages.values())).header
+        commit.app_id, commit.one_off = header.app_id, header.one_off
+        return commit
+    commit.app_id, commit.one_off = intent.app_id, intent.one_off
+    missing = [name for name in intent.attempts if name not in commit.stages]
     if missing:
-        transaction.lose(intent, missing[0])
+        commit.lose(intent, missing[0])
     else:
-        transaction.decide(intent, [transaction.stages[name] for name in intent.attempts])
-    return transaction
+        commit.decide(intent, [commit.stages[name] for name in intent.attempts])
+    return commit
 
 
 def remove_open(filesystem: FileSystem, directory: Path) -> None:

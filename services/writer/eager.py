@@ -1,6 +1,6 @@
-"""A coroutine whose first step is made at once, and whose end is waited for later.
+"""A coroutine that starts eagerly: its first step is made at once, its end is awaited later.
 
-An operation of gRPC starts in the first step of the coroutine that stands for it. Begun like this it
+An operation of gRPC starts in the first step of the coroutine that stands for it. EagerCoroutine like this it
 goes on beside what its owner does meanwhile, at the cost of no task.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Begun(Generic[T]):
-    """A coroutine that waits for one future at the most, under way. Await it once, or cancel it.
+class EagerCoroutine(Generic[T]):
+    """A coroutine that has taken its first step and waits for one future at most. Await it once, or cancel it.
 
     Raises at once what its first step raises.
     """
@@ -58,4 +58,4 @@ def _ended(resume: Callable[[], Any]) -> Any:
         resume()
     except StopIteration as end:
         return end.value
-    raise RuntimeError("a begun coroutine waited for a second future")
+    raise RuntimeError("an eager coroutine waited for a second future")

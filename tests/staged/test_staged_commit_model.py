@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from staged_records import bodies_on_disk, stage
 
-from storage.errors import StageExists, StageNotFound, TransactionDecided
+from storage.errors import CommitDecided, StageExists, StageNotFound
 from storage.writer import StoreWriter
 
 APPS = st.sampled_from(["a", "b"])
@@ -48,7 +48,7 @@ class Model(RuleBasedStateMachine):
         blocks = [[self.body() for _ in range(size)] for size in sizes]
         known = self.staged.get(key, {})
         try:
-            taken = stage(self.writer.transactions, app, version, attempt, blocks, queue_count=2)
+            taken = stage(self.writer.staged, app, version, attempt, blocks, queue_count=2)
         except StageExists:
             assert attempt in known
             assert key not in self.committed
@@ -63,7 +63,7 @@ class Model(RuleBasedStateMachine):
         key = app, version
         known = self.staged.get(key, {})
         try:
-            outcome, old = self.writer.transactions.commit(app, version, attempts)
+            outcome, old = self.writer.staged.commit(app, version, attempts)
         except StageNotFound:
             assert not set(attempts) <= set(known)
             assert key not in self.committed
@@ -87,8 +87,8 @@ class Model(RuleBasedStateMachine):
         known = self.staged.get(key, {})
         named = set(known) if attempts is None else set(attempts) & set(known)
         try:
-            removed = self.writer.transactions.abort(app, version, attempts)
-        except TransactionDecided:
+            removed = self.writer.staged.abort(app, version, attempts)
+        except CommitDecided:
             assert key in self.committed
             return
         assert key not in self.committed
@@ -113,8 +113,8 @@ class Model(RuleBasedStateMachine):
             return
         found = {
             (app.app_id, each.version): {s.attempt: s.record_count for s in each.stages}
-            for app in self.writer.transactions.status()
-            for each in app.transactions
+            for app in self.writer.staged.status()
+            for each in app.open
         }
         wanted = {
             key: {attempt: len(bodies) for attempt, bodies in stages.items()}

@@ -66,11 +66,11 @@ class Driver:
                         bodies_of(version, part)[: SIZE // 2],
                         bodies_of(version, part)[SIZE // 2 :],
                     ]
-                    if stage(writer.transactions, "app", version, attempt, blocks, queue_count=2):
+                    if stage(writer.staged, "app", version, attempt, blocks, queue_count=2):
                         tell(f"staged:{version}:{attempt}")
                     attempts.append(attempt)
-                stage(writer.transactions, "app", version, f"loser-{self.round}", [[b"never seen"]])
-            writer.transactions.commit("app", version, attempts)
+                stage(writer.staged, "app", version, f"loser-{self.round}", [[b"never seen"]])
+            writer.staged.commit("app", version, attempts)
             tell(f"committed:{version}:")
 
     def next_round(self) -> None:
@@ -84,7 +84,7 @@ class Driver:
 def check_end(directory: Path) -> None:
     assert bodies_on_disk(directory) == expected()
     assert check_queues_match_log(directory) == len(expected())
-    left = [path.name for path in (directory / "transactions").rglob("*") if path.is_file()]
+    left = [path.name for path in (directory / "staged").rglob("*") if path.is_file()]
     assert left == ["ledger.json"]
 
 

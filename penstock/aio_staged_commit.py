@@ -1,4 +1,4 @@
-"""Transactions for asyncio: what `Transaction` does, awaited."""
+"""Staged commits for asyncio: what `StagedCommit` does, awaited."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import grpc
 
 from penstock import wire
 from penstock.calls.call import Call
-from penstock.calls.transactions import Version, staged
+from penstock.calls.staged_commits import Version, staged
 from penstock.errors import from_rpc_error
-from penstock.transactions import COMMIT_TIMEOUT_S, STAGE_TIMEOUT_S
+from penstock.staged_commit import COMMIT_TIMEOUT_S, STAGE_TIMEOUT_S
 from penstock.values import Committed, Staged
 
 T = TypeVar("T")
 
 
 class AsyncCalls(Protocol):
-    """What a transaction needs of its client."""
+    """What a staged commit needs of its client."""
 
     async def run(self, call: Call[T], *, timeout_s: float | None = None) -> T: ...
     def request_stream(self, method: wire.Method) -> Any: ...
 
 
-class AsyncTransaction(Version):
+class AsyncStagedCommit(Version):
     """One version of one application: staged by any number of clients, committed once.
 
-    Made by `AsyncClient.transaction`; see `Transaction`.
+    Made by `AsyncClient.staged_commit`; see `StagedCommit`.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class AsyncTransaction(Version):
         """Store encoded records for one attempt; durable and invisible on return.
 
         ``batches`` are iterated in a thread of gRPC's and do not block the loop. Cancelled, it
-        leaves nothing but what had arrived as a whole. See `Transaction.stage`.
+        leaves nothing but what had arrived as a whole. See `StagedCommit.stage`.
         """
-        stub = self._client.request_stream(wire.STAGE_TRANSACTION)
+        stub = self._client.request_stream(wire.STAGE_RECORDS)
         call = stub.future(self.stage_frames(attempt, batches), timeout=timeout_s)
         try:
             await _done(call)
@@ -65,7 +65,7 @@ class AsyncTransaction(Version):
     ) -> Committed:
         """Store what the attempts hold, in this order, all of it and once; durable on return.
 
-        See `Transaction.commit`.
+        See `StagedCommit.commit`.
         """
         return await self._client.run(self.commit_call(attempts), timeout_s=timeout_s)
 
@@ -74,7 +74,7 @@ class AsyncTransaction(Version):
     ) -> int:
         """Remove staged attempts, all of them with None; return how many there were.
 
-        Raises FailedPrecondition if the transaction is decided.
+        Raises FailedPrecondition if the staged commit is decided.
         """
         return await self._client.run(self.abort_call(attempts), timeout_s=timeout_s)
 

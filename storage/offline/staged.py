@@ -1,4 +1,4 @@
-"""Findings about transactions that are not committed, and ledgers that cannot be read."""
+"""Findings about staged commits under way, and ledgers that cannot be read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.errors import DamagedStage, StoreFailed
+from storage.staged.directory import directories
 from storage.staged.ledger import load_ledger
-from storage.staged.open_transaction import load_intent
+from storage.staged.open_commit import load_intent
 from storage.staged.stages import SUFFIX, Stage, read_stage
-from storage.staged.transactions import DIRECTORY
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -18,22 +18,24 @@ if TYPE_CHECKING:
 Finding = tuple[str, str, str]
 
 
-def transaction_findings(disk: FileSystem, root: Path) -> Iterator[Finding]:
+def staged_findings(disk: FileSystem, root: Path) -> Iterator[Finding]:
     """Yield ``(severity, file, message)``; nothing is changed."""
-    for app in disk.list_directory(root / DIRECTORY):
-        directory = root / DIRECTORY / app.name
-        try:
-            ledger = load_ledger(disk, directory)
-        except StoreFailed as error:
-            yield "damage", f"{DIRECTORY}/{app.name}", str(error)
+    for staged in directories(disk, root):
+        for app in disk.list_directory(staged):
+            yield from _application(disk, staged / app.name, f"{staged.name}/{app.name}")
+
+
+def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
+    try:
+        ledger = load_ledger(disk, directory)
+    except StoreFailed as error:
+        yield "damage", name, str(error)
+        return
+    for entry in disk.list_directory(directory):
+        if not entry.is_directory or not entry.name.isdecimal():
             continue
-        for entry in disk.list_directory(directory):
-            if not entry.is_directory or not entry.name.isdecimal():
-                continue
-            if ledger is None or not ledger.holds(int(entry.name)):
-                yield from _open(
-                    disk, directory / entry.name, f"{DIRECTORY}/{app.name}/{entry.name}"
-                )
+        if ledger is None or not ledger.holds(int(entry.name)):
+            yield from _open(disk, directory / entry.name, f"{name}/{entry.name}")
 
 
 def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""``penstock transactions``: what applications have committed, and what is staged or stuck."""
+"""``penstock staged``: what applications have committed, and what is staged or stuck."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cli.session import session_of
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("transactions", rich_help_panel="Services")(transactions)
+    app.command("staged", rich_help_panel="Services")(staged)
 
 
-def transactions(context: typer.Context) -> None:
-    """List transactions: each application's last commit, and those that are open."""
+def staged(context: typer.Context) -> None:
+    """List staged commits: each application's last commit, and those that are open."""
     session = session_of(context)
     with session.client() as client:
-        applications = client.transactions()
+        applications = client.staged_commits()
     rows: list[dict[str, Any]] = []
     for app in applications:
         if app.last is not None:
@@ -27,7 +27,7 @@ def transactions(context: typer.Context) -> None:
             records = sum(stage.record_count for stage in each.stages)
             state = "decided" if each.decided else "staged"
             rows.append(_row(app.app_id, each.version, state, records, each.problem))
-    session.show(rows, empty="there are no transactions", numbers=("version", "records"))
+    session.show(rows, empty="there are no staged commits", numbers=("version", "records"))
 
 
 def _row(app_id: str, version: int, state: str, records: int, problem: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Transactions: record batches staged where nobody sees them, and stored once by one decision."""
+"""Staged commits: record batches staged where nobody sees them, and stored once by one decision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import grpc
 
 from penstock import wire
 from penstock.calls.call import Call
-from penstock.calls.transactions import Version, staged
+from penstock.calls.staged_commits import Version, staged
 from penstock.errors import from_rpc_error
 from penstock.values import Committed, Staged
 
@@ -19,19 +19,19 @@ COMMIT_TIMEOUT_S: Final = 600.0
 
 
 class Calls(Protocol):
-    """What a transaction needs of its client."""
+    """What a staged commit needs of its client."""
 
     def run(self, call: Call[T], *, timeout_s: float | None = None) -> T: ...
     def stub(self, method: wire.Method) -> Any: ...
 
 
-class Transaction(Version):
+class StagedCommit(Version):
     """One version of one application: staged by any number of clients, committed once.
 
     Attempts are staged one by one, each under an id that no other try ever has; `commit` names
     those that count, in the order of their records. A version that is committed stays so: staging
-    and committing it again store nothing. `Client.transaction` makes one; nothing is sent before
-    the first call, and several clients may hold the same transaction.
+    and committing it again store nothing. `Client.staged_commit` makes one; nothing is sent before
+    the first call, and several clients may hold the same staged commit.
     """
 
     def __init__(self, client: Calls, app_id: str, version: int, *, one_off: bool = False) -> None:
@@ -51,7 +51,7 @@ class Transaction(Version):
         again under another id. Raises StageExists, InvalidArgument, TopicNotFound,
         ResourceExhausted, FailedPrecondition, Unavailable, DeadlineExceeded.
         """
-        call = self._client.stub(wire.STAGE_TRANSACTION)
+        call = self._client.stub(wire.STAGE_RECORDS)
         try:
             answer = call(self.stage_frames(attempt, batches), timeout=timeout_s)
         except grpc.RpcError as error:
@@ -72,6 +72,6 @@ class Transaction(Version):
     ) -> int:
         """Remove staged attempts, all of them with None; return how many there were.
 
-        Raises FailedPrecondition if the transaction is decided.
+        Raises FailedPrecondition if the staged commit is decided.
         """
         return self._client.run(self.abort_call(attempts), timeout_s=timeout_s)

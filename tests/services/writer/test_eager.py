@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from services.writer.begun import Begun
+from services.writer.eager import EagerCoroutine
 
 
 class Operation:
@@ -34,10 +34,10 @@ def run(test):
 def test_the_first_step_is_made_at_once_and_the_rest_by_who_waits():
     async def main():
         operation = Operation()
-        begun = Begun(operation.run())
+        eager = EagerCoroutine(operation.run())
         assert operation.steps == ["begun"]
         asyncio.get_running_loop().call_soon(operation.future.set_result, 7)
-        assert await begun == 7
+        assert await eager == 7
         assert operation.steps == ["begun", "ended"]
 
     run(main)
@@ -46,11 +46,11 @@ def test_the_first_step_is_made_at_once_and_the_rest_by_who_waits():
 def test_what_has_ended_is_had_without_a_turn_of_the_loop():
     async def main():
         operation = Operation()
-        begun = Begun(operation.run())
+        eager = EagerCoroutine(operation.run())
         operation.future.set_result(7)
         turns = []
         asyncio.get_running_loop().call_soon(turns.append, 1)
-        assert await begun == 7
+        assert await eager == 7
         assert turns == []
 
     run(main)
@@ -60,13 +60,13 @@ def test_what_has_ended_is_had_without_a_turn_of_the_loop():
 def test_an_error_is_raised_where_it_is_waited_for(late):
     async def main():
         operation = Operation()
-        begun = Begun(operation.run())
+        eager = EagerCoroutine(operation.run())
         if late:
             asyncio.get_running_loop().call_soon(operation.future.set_exception, OSError("x"))
         else:
             operation.future.set_exception(OSError("x"))
         with pytest.raises(OSError, match="x"):
-            await begun
+            await eager
         assert operation.steps == ["begun", "OSError"]
 
     run(main)
@@ -77,16 +77,16 @@ def test_an_error_of_the_first_step_is_raised_at_once():
         raise OSError("at once")
 
     with pytest.raises(OSError, match="at once"):
-        Begun(fails())
+        EagerCoroutine(fails())
 
 
 def test_cancelling_who_waits_cancels_the_operation():
     async def main():
         operation = Operation()
-        begun = Begun(operation.run())
+        eager = EagerCoroutine(operation.run())
 
         async def wait():
-            await begun
+            await eager
 
         waiting = asyncio.ensure_future(wait())
         await asyncio.sleep(0)
@@ -95,7 +95,7 @@ def test_cancelling_who_waits_cancels_the_operation():
             await waiting
         assert operation.future.cancelled()
         assert operation.steps == ["begun", "CancelledError"]
-        begun.cancel()
+        eager.cancel()
 
     run(main)
 
@@ -103,7 +103,7 @@ def test_cancelling_who_waits_cancels_the_operation():
 def test_what_nobody_waits_for_is_let_go_of():
     async def main():
         operation = Operation()
-        Begun(operation.run()).cancel()
+        EagerCoroutine(operation.run()).cancel()
         assert operation.future.cancelled()
         assert operation.steps == ["begun", "GeneratorExit"]
 
@@ -113,10 +113,10 @@ def test_what_nobody_waits_for_is_let_go_of():
 def test_letting_go_of_what_has_ended_does_nothing():
     async def main():
         operation = Operation()
-        begun = Begun(operation.run())
+        eager = EagerCoroutine(operation.run())
         operation.future.set_result(7)
-        await begun
-        begun.cancel()
+        await eager
+        eager.cancel()
         assert operation.steps == ["begun", "ended"]
 
     run(main)
@@ -134,12 +134,12 @@ def test_a_coroutine_may_make_a_result_of_an_error(late):
 
     async def main():
         operation = Operation()
-        begun = Begun(forgives(operation))
+        eager = EagerCoroutine(forgives(operation))
         if late:
             asyncio.get_running_loop().call_soon(operation.future.set_exception, OSError("x"))
         else:
             operation.future.set_exception(OSError("x"))
-        assert await begun == 0
+        assert await eager == 0
 
     run(main)
 
@@ -149,8 +149,8 @@ def test_a_coroutine_may_end_in_its_first_step():
         return 7
 
     async def main():
-        Begun(ends()).cancel()
-        assert await Begun(ends()) == 7
+        EagerCoroutine(ends()).cancel()
+        assert await EagerCoroutine(ends()) == 7
 
     run(main)
 
@@ -160,16 +160,16 @@ def test_letting_go_of_what_somebody_waits_for_cancels_who_waits():
 
     async def main(with_task):
         operation = Operation()
-        begun = Begun(operation.run())
+        eager = EagerCoroutine(operation.run())
 
         async def wait():
-            await begun
+            await eager
 
         waiting = asyncio.ensure_future(wait())
         await asyncio.sleep(0)
         if with_task:
             waiting.cancel()
-        begun.cancel()
+        eager.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         assert operation.steps == ["begun", "CancelledError"]

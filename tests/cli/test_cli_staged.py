@@ -1,4 +1,4 @@
-"""``penstock transactions`` shows what is committed and what is open."""
+"""``penstock staged`` shows what is committed and what is open."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from cli.local_services import LocalServices
 from penstock import Client, RecordBatch
 
 
-def test_committed_and_staged_transactions_are_listed(
+def test_committed_and_staged_versions_are_listed(
     run: Penstock, services: LocalServices, topic: str
 ) -> None:
-    """The last commit of an application and each open transaction are a line."""
+    """The last commit of an application and each open version are a line."""
     with Client(**services.addresses) as client:
         for version in (3, 4):
-            transaction = client.transaction(f"app of {topic}", version)
+            staged_commit = client.staged_commit(f"app of {topic}", version)
             batch = RecordBatch(topic)
             for number in range(2):
-                batch.add(b"x", unique_key=transaction.unique_key("a", number))
-            transaction.stage("a", [batch.records()])
+                batch.add(b"x", unique_key=staged_commit.unique_key("a", number))
+            staged_commit.stage("a", [batch.records()])
             if version == 3:
-                assert transaction.commit(["a"]).record_count == 2
+                assert staged_commit.commit(["a"]).record_count == 2
 
     lines = [
         line
-        for line in json_lines(run("transactions", "--json"))
+        for line in json_lines(run("staged", "--json"))
         if line["application"] == f"app of {topic}"
     ]
 
@@ -32,4 +32,4 @@ def test_committed_and_staged_transactions_are_listed(
         (3, "committed", 2),
         (4, "staged", 2),
     ]
-    assert "staged" in run("transactions").stdout
+    assert "staged" in run("staged").stdout

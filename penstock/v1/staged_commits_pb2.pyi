@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class StageRequest(_message.Message):
+class StageRecordsRequest(_message.Message):
     __slots__ = ("records", "stage")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
@@ -26,7 +26,7 @@ class StageHeader(_message.Message):
     one_off: bool
     def __init__(self, app_id: _Optional[str] = ..., version: _Optional[int] = ..., attempt: _Optional[str] = ..., one_off: _Optional[bool] = ...) -> None: ...
 
-class StageResponse(_message.Message):
+class StageRecordsResponse(_message.Message):
     __slots__ = ("record_count", "byte_count", "decided")
     RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
     BYTE_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -36,7 +36,7 @@ class StageResponse(_message.Message):
     decided: bool
     def __init__(self, record_count: _Optional[int] = ..., byte_count: _Optional[int] = ..., decided: _Optional[bool] = ...) -> None: ...
 
-class CommitTransactionRequest(_message.Message):
+class CommitStagedRequest(_message.Message):
     __slots__ = ("app_id", "version", "attempts", "one_off")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -48,15 +48,15 @@ class CommitTransactionRequest(_message.Message):
     one_off: bool
     def __init__(self, app_id: _Optional[str] = ..., version: _Optional[int] = ..., attempts: _Optional[_Iterable[str]] = ..., one_off: _Optional[bool] = ...) -> None: ...
 
-class CommitTransactionResponse(_message.Message):
+class CommitStagedResponse(_message.Message):
     __slots__ = ("already_committed", "committed")
     ALREADY_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     already_committed: bool
-    committed: CommittedTransaction
-    def __init__(self, already_committed: _Optional[bool] = ..., committed: _Optional[_Union[CommittedTransaction, _Mapping]] = ...) -> None: ...
+    committed: CommitOutcome
+    def __init__(self, already_committed: _Optional[bool] = ..., committed: _Optional[_Union[CommitOutcome, _Mapping]] = ...) -> None: ...
 
-class CommittedTransaction(_message.Message):
+class CommitOutcome(_message.Message):
     __slots__ = ("version", "commit_offset", "end_commit_offset", "record_count", "committed_ms")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -70,7 +70,7 @@ class CommittedTransaction(_message.Message):
     committed_ms: int
     def __init__(self, version: _Optional[int] = ..., commit_offset: _Optional[int] = ..., end_commit_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., committed_ms: _Optional[int] = ...) -> None: ...
 
-class AbortTransactionRequest(_message.Message):
+class AbortStagedRequest(_message.Message):
     __slots__ = ("app_id", "version", "attempts", "all")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -82,23 +82,23 @@ class AbortTransactionRequest(_message.Message):
     all: bool
     def __init__(self, app_id: _Optional[str] = ..., version: _Optional[int] = ..., attempts: _Optional[_Iterable[str]] = ..., all: _Optional[bool] = ...) -> None: ...
 
-class AbortTransactionResponse(_message.Message):
+class AbortStagedResponse(_message.Message):
     __slots__ = ("removed_count",)
     REMOVED_COUNT_FIELD_NUMBER: _ClassVar[int]
     removed_count: int
     def __init__(self, removed_count: _Optional[int] = ...) -> None: ...
 
-class ListTransactionsRequest(_message.Message):
+class ListStagedCommitsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class ListTransactionsResponse(_message.Message):
+class ListStagedCommitsResponse(_message.Message):
     __slots__ = ("applications",)
     APPLICATIONS_FIELD_NUMBER: _ClassVar[int]
-    applications: _containers.RepeatedCompositeFieldContainer[TransactionApplication]
-    def __init__(self, applications: _Optional[_Iterable[_Union[TransactionApplication, _Mapping]]] = ...) -> None: ...
+    applications: _containers.RepeatedCompositeFieldContainer[StagedApplication]
+    def __init__(self, applications: _Optional[_Iterable[_Union[StagedApplication, _Mapping]]] = ...) -> None: ...
 
-class TransactionApplication(_message.Message):
+class StagedApplication(_message.Message):
     __slots__ = ("app_id", "last_version", "last", "open")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -106,11 +106,11 @@ class TransactionApplication(_message.Message):
     OPEN_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     last_version: int
-    last: CommittedTransaction
-    open: _containers.RepeatedCompositeFieldContainer[OpenTransaction]
-    def __init__(self, app_id: _Optional[str] = ..., last_version: _Optional[int] = ..., last: _Optional[_Union[CommittedTransaction, _Mapping]] = ..., open: _Optional[_Iterable[_Union[OpenTransaction, _Mapping]]] = ...) -> None: ...
+    last: CommitOutcome
+    open: _containers.RepeatedCompositeFieldContainer[OpenStagedCommit]
+    def __init__(self, app_id: _Optional[str] = ..., last_version: _Optional[int] = ..., last: _Optional[_Union[CommitOutcome, _Mapping]] = ..., open: _Optional[_Iterable[_Union[OpenStagedCommit, _Mapping]]] = ...) -> None: ...
 
-class OpenTransaction(_message.Message):
+class OpenStagedCommit(_message.Message):
     __slots__ = ("version", "decided", "problem", "stages")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DECIDED_FIELD_NUMBER: _ClassVar[int]

@@ -17,9 +17,9 @@ from google.protobuf.descriptor import ServiceDescriptor
 from real_processes import until
 from staged_records import staged
 
-from penstock.v1 import transactions_pb2 as pb
+from penstock.v1 import staged_commits_pb2 as pb
 from penstock.v1 import writer_pb2, writer_pb2_grpc
-from services.writer import transactions
+from services.writer import staged_commits
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
 from storage.errors import StoreFull
@@ -28,7 +28,7 @@ from storage.writer import StoreWriter
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("transactions") / "store"
+    return tmp_path_factory.mktemp("staged") / "store"
 
 
 @pytest.fixture(scope="module")
@@ -56,23 +56,23 @@ def writer(grpc_create_channel: Any) -> Iterator[writer_pb2_grpc.WriterStub]:
 
 def frames(app: str, version: int, attempt: str, *blocks: list[bytes], **options: Any) -> list[Any]:
     header = pb.StageHeader(app_id=app, version=version, attempt=attempt)
-    found, first = [pb.StageRequest(stage=header)], 0
+    found, first = [pb.StageRecordsRequest(stage=header)], 0
     for bodies in blocks:
         records = staged(app, version, attempt, bodies, first=first, **options)
-        found.append(pb.StageRequest(records=records))
+        found.append(pb.StageRecordsRequest(records=records))
         first += len(bodies)
     return found
 
 
-def commit(writer: Any, app: str, version: int, *attempts: str) -> pb.CommitTransactionResponse:
-    return writer.CommitTransaction(
-        pb.CommitTransactionRequest(app_id=app, version=version, attempts=attempts), timeout=20
+def commit(writer: Any, app: str, version: int, *attempts: str) -> pb.CommitStagedResponse:
+    return writer.CommitStaged(
+        pb.CommitStagedRequest(app_id=app, version=version, attempts=attempts), timeout=20
     )
 
 
 def test_stage_commit_and_commit_again(writer: Any, store: StoreWriter) -> None:
     before = store.appended_offset
-    answer = writer.StageTransaction(iter(frames("one", 0, "a", [b"1", b"2"], [b"3"])), timeout=20)
+    answer = writer.StageRecords(iter(frames("one", 0, "a", [b"1", b"2"], [b"3"])), timeout=20)
     assert (answer.record_count, answer.decided) == (3, False)
     assert store.appended_offset == before
     first = commit(writer, "one", 0, "a")
@@ -80,30 +80,30 @@ def test_stage_commit_and_commit_again(writer: Any, store: StoreWriter) -> None:
     assert first.committed.commit_offset == before
     again = commit(writer, "one", 0, "a")
     assert (again.committed, again.already_committed) == (first.committed, True)
-    late = writer.StageTransaction(iter(frames("one", 0, "b", [b"1"])), timeout=20)
+    late = writer.StageRecords(iter(frames("one", 0, "b", [b"1"])), timeout=20)
     assert (late.record_count, late.decided) == (0, True)
 
 
 def test_the_list_tells_what_is_open_and_what_was_last(writer: Any) -> None:
-    writer.StageTransaction(iter(frames("listed", 7, "a", [b"1"])), timeout=20)
+    writer.StageRecords(iter(frames("listed", 7, "a", [b"1"])), timeout=20)
     commit(writer, "listed", 7, "a")
-    writer.StageTransaction(iter(frames("listed", 8, "b", [b"1", b"2"])), timeout=20)
-    listed = writer.ListTransactions(pb.ListTransactionsRequest(), timeout=20).applications
+    writer.StageRecords(iter(frames("listed", 8, "b", [b"1", b"2"])), timeout=20)
+    listed = writer.ListStagedCommits(pb.ListStagedCommitsRequest(), timeout=20).applications
     (app,) = [each for each in listed if each.app_id == "listed"]
     assert (app.last_version, app.last.version, app.last.record_count) == (7, 7, 1)
-    (transaction,) = app.open
-    assert (transaction.version, transaction.decided, transaction.problem) == (8, False, "")
-    (stage,) = transaction.stages
+    (staged_commit,) = app.open
+    assert (staged_commit.version, staged_commit.decided, staged_commit.problem) == (8, False, "")
+    (stage,) = staged_commit.stages
     assert (stage.attempt, stage.record_count) == ("b", 2)
 
 
 def test_an_abort_removes_and_a_commit_of_it_is_not_found(writer: Any, refusal: Any) -> None:
-    writer.StageTransaction(iter(frames("aborted", 0, "a", [b"1"])), timeout=20)
-    request = pb.AbortTransactionRequest(app_id="aborted", version=0, attempts=["a", "b"])
-    assert writer.AbortTransaction(request, timeout=20).removed_count == 1
+    writer.StageRecords(iter(frames("aborted", 0, "a", [b"1"])), timeout=20)
+    request = pb.AbortStagedRequest(app_id="aborted", version=0, attempts=["a", "b"])
+    assert writer.AbortStaged(request, timeout=20).removed_count == 1
     refused = refusal(
-        writer.CommitTransaction,
-        pb.CommitTransactionRequest(app_id="aborted", version=0, attempts=["a"]),
+        writer.CommitStaged,
+        pb.CommitStagedRequest(app_id="aborted", version=0, attempts=["a"]),
     )
     assert (refused.code, refused.info.reason) == (grpc.StatusCode.NOT_FOUND, "STAGE_NOT_FOUND")
 
@@ -112,7 +112,7 @@ def test_an_abort_removes_and_a_commit_of_it_is_not_found(writer: Any, refusal: 
     ("requests", "code", "field"),
     [
         ([], "INVALID_ARGUMENT", "stage"),
-        ([pb.StageRequest(records=b"x")], "INVALID_ARGUMENT", "stage"),
+        ([pb.StageRecordsRequest(records=b"x")], "INVALID_ARGUMENT", "stage"),
         (frames("", 0, "a"), "INVALID_ARGUMENT", "app_id"),
         (frames("bad", -1, "a"), "INVALID_ARGUMENT", "version"),
         (frames("bad", 0, "a", [b"x"], topic="unknown"), "NOT_FOUND", None),
@@ -123,7 +123,7 @@ def test_an_abort_removes_and_a_commit_of_it_is_not_found(writer: Any, refusal: 
 def test_refused_stages_say_why_and_leave_nothing(
     writer: Any, refusal: Any, directory: Path, requests: Any, code: str, field: str | None
 ) -> None:
-    refused = refusal(writer.StageTransaction, iter(requests))
+    refused = refusal(writer.StageRecords, iter(requests))
     assert refused.code is grpc.StatusCode[code]
     if field:
         assert refused.bad_request.field_violations[0].field == field
@@ -131,16 +131,16 @@ def test_refused_stages_say_why_and_leave_nothing(
 
 
 def test_an_attempt_id_is_taken_once(writer: Any, refusal: Any) -> None:
-    writer.StageTransaction(iter(frames("twice", 0, "a", [b"1"])), timeout=20)
-    refused = refusal(writer.StageTransaction, iter(frames("twice", 0, "a", [b"1"])))
+    writer.StageRecords(iter(frames("twice", 0, "a", [b"1"])), timeout=20)
+    refused = refusal(writer.StageRecords, iter(frames("twice", 0, "a", [b"1"])))
     assert (refused.code, refused.info.reason) == (grpc.StatusCode.ALREADY_EXISTS, "STAGE_EXISTS")
 
 
-def test_a_committed_transaction_cannot_be_aborted(writer: Any, refusal: Any) -> None:
+def test_a_committed_version_cannot_be_aborted(writer: Any, refusal: Any) -> None:
     commit(writer, "empty", 0)
-    refused = refusal(writer.AbortTransaction, pb.AbortTransactionRequest(app_id="empty", all=True))
+    refused = refusal(writer.AbortStaged, pb.AbortStagedRequest(app_id="empty", all=True))
     assert refused.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert refused.info.reason == "TRANSACTION_DECIDED"
+    assert refused.info.reason == "COMMIT_DECIDED"
 
 
 def test_a_broken_stream_leaves_no_stage(
@@ -150,7 +150,7 @@ def test_a_broken_stream_leaves_no_stage(
         yield from frames("broken", 0, "a", [b"1"])
         time.sleep(30)
 
-    call = writer.StageTransaction.future(requests())
+    call = writer.StageRecords.future(requests())
 
     def files() -> list[str]:
         return [str(path) for path in files_below(directory, ".stage") if "broken" in str(path)]
@@ -178,7 +178,7 @@ async def test_upkeep_resumes_and_expires_now_and_then_whatever_goes_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = _Kept()
-    upkeep = transactions.TransactionUpkeep(kept)  # type: ignore[arg-type]
+    upkeep = staged_commits.StagedCommitUpkeep(kept)  # type: ignore[arg-type]
     upkeep.look()
     monkeypatch.setattr(upkeep, "_next", 0.0)
     for _ in range(2):

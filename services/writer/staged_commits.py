@@ -1,4 +1,4 @@
-"""The writer's methods for transactions. All of them touch files, so all of them run in threads."""
+"""The writer's methods for staged commits. All of them touch files, so all of them run in threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
-from penstock.v1 import transactions_pb2 as pb
+from penstock.v1 import staged_commits_pb2 as pb
 from services import status, wire
 from services.server import Context, raw
 from storage.errors import StoreError
@@ -27,8 +27,8 @@ class Staging(Protocol):
     def discard(self) -> None: ...
 
 
-class Transactions(Protocol):
-    """What these methods need of the engine; ``storage.staged.transactions.Transactions`` has it."""
+class StagedCommits(Protocol):
+    """What these methods need of the engine; ``storage.staged.staged_commits.StagedCommits`` has it."""
 
     def stage(
         self, app_id: str, version: int, attempt: str, *, one_off: bool
@@ -42,23 +42,23 @@ class Transactions(Protocol):
     def expire(self) -> None: ...
 
 
-class TransactionMethods:
-    """The methods of penstock.v1.Writer that are about transactions."""
+class StagedCommitMethods:
+    """The methods of penstock.v1.Writer that are about staged commits."""
 
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
+    def __init__(self, staged: StagedCommits) -> None:
+        self._staged = staged
         self._committing = ThreadPoolExecutor(_COMMITS_MAX, thread_name_prefix="penstock-commit")
 
     @raw
-    async def stage_transaction(
+    async def stage_records(
         self, requests: AsyncIterator[bytes], context: Context
-    ) -> pb.StageResponse:
+    ) -> pb.StageRecordsResponse:
         """Store the records of one attempt; durable on return, and nothing is left otherwise."""
         header = await _stage_header(requests)
         # To the end even when the call is cancelled: what was begun must be known to be undone.
         beginning = asyncio.ensure_future(
             asyncio.to_thread(
-                self._transactions.stage,
+                self._staged.stage,
                 header.app_id,
                 header.version,
                 header.attempt,
@@ -67,7 +67,7 @@ class TransactionMethods:
         )
         staging = await _finish(beginning, undo=_discard)
         if staging is None:
-            return pb.StageResponse(decided=True)
+            return pb.StageRecordsResponse(decided=True)
         adding: asyncio.Future[int] | None = None
         try:
             async for request in requests:
@@ -86,54 +86,54 @@ class TransactionMethods:
                 await asyncio.wait({adding})
             await asyncio.to_thread(staging.discard)
             raise
-        return pb.StageResponse(record_count=seal.record_count, byte_count=seal.byte_count)
+        return pb.StageRecordsResponse(record_count=seal.record_count, byte_count=seal.byte_count)
 
-    async def commit_transaction(
-        self, request: pb.CommitTransactionRequest, _context: Context
-    ) -> pb.CommitTransactionResponse:
+    async def commit_staged(
+        self, request: pb.CommitStagedRequest, _context: Context
+    ) -> pb.CommitStagedResponse:
         """Append what the attempts hold; durable on return. A call that is given up goes on."""
-        transactions, loop = self._transactions, asyncio.get_running_loop()
+        staged, loop = self._staged, asyncio.get_running_loop()
         outcome, already = await loop.run_in_executor(
             self._committing,
-            lambda: transactions.commit(
+            lambda: staged.commit(
                 request.app_id,
                 request.version,
                 list(request.attempts),
                 one_off=request.one_off,
             ),
         )
-        answer = pb.CommitTransactionResponse(already_committed=already)
+        answer = pb.CommitStagedResponse(already_committed=already)
         if outcome is not None:
             answer.committed.CopyFrom(_committed(outcome))
         return answer
 
-    async def abort_transaction(
-        self, request: pb.AbortTransactionRequest, _context: Context
-    ) -> pb.AbortTransactionResponse:
+    async def abort_staged(
+        self, request: pb.AbortStagedRequest, _context: Context
+    ) -> pb.AbortStagedResponse:
         """Remove staged attempts."""
         if request.all and request.attempts:
             raise status.InvalidArgument("attempts", "must be empty when all are to be removed")
         removed_count = await asyncio.to_thread(
-            self._transactions.abort,
+            self._staged.abort,
             request.app_id,
             request.version,
             None if request.all else list(request.attempts),
         )
-        return pb.AbortTransactionResponse(removed_count=removed_count)
+        return pb.AbortStagedResponse(removed_count=removed_count)
 
-    async def list_transactions(
-        self, _request: pb.ListTransactionsRequest, _context: Context
-    ) -> pb.ListTransactionsResponse:
+    async def list_staged_commits(
+        self, _request: pb.ListStagedCommitsRequest, _context: Context
+    ) -> pb.ListStagedCommitsResponse:
         """Return what every application has committed and what of it is open."""
-        applications = await asyncio.to_thread(self._transactions.status)
-        return pb.ListTransactionsResponse(applications=map(_application, applications))
+        applications = await asyncio.to_thread(self._staged.status)
+        return pb.ListStagedCommitsResponse(applications=map(_application, applications))
 
 
-class TransactionUpkeep:
+class StagedCommitUpkeep:
     """Now and then: completes what a full disk stopped, and removes what nobody committed."""
 
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
+    def __init__(self, staged: StagedCommits) -> None:
+        self._staged = staged
         self._next = time.monotonic() + _UPKEEP_SECONDS
         self._working: asyncio.Task[None] | None = None
 
@@ -144,14 +144,14 @@ class TransactionUpkeep:
             self._working = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
-        for work in (self._transactions.resume, self._transactions.expire):
+        for work in (self._staged.resume, self._staged.expire):
             with suppress(StoreError):
                 await asyncio.to_thread(work)
 
 
 async def _stage_header(requests: AsyncIterator[bytes]) -> pb.StageHeader:
     async for request in requests:
-        first = pb.StageRequest.FromString(request)
+        first = pb.StageRecordsRequest.FromString(request)
         if first.HasField("stage") and not first.records:
             return first.stage
         break
@@ -177,8 +177,8 @@ def _discard(staging: Staging | None) -> None:
         asyncio.get_running_loop().run_in_executor(None, staging.discard)
 
 
-def _committed(outcome: Any) -> pb.CommittedTransaction:
-    return pb.CommittedTransaction(
+def _committed(outcome: Any) -> pb.CommitOutcome:
+    return pb.CommitOutcome(
         version=outcome.version,
         commit_offset=outcome.commit_offset,
         end_commit_offset=outcome.end_commit_offset,
@@ -187,16 +187,16 @@ def _committed(outcome: Any) -> pb.CommittedTransaction:
     )
 
 
-def _application(app: Any) -> pb.TransactionApplication:
-    return pb.TransactionApplication(
+def _application(app: Any) -> pb.StagedApplication:
+    return pb.StagedApplication(
         app_id=app.app_id,
         last_version=app.last_version,
         last=None if app.last is None else _committed(app.last),
         open=[
-            pb.OpenTransaction(
-                version=transaction.version,
-                decided=transaction.decided,
-                problem=transaction.problem,
+            pb.OpenStagedCommit(
+                version=each.version,
+                decided=each.decided,
+                problem=each.problem,
                 stages=[
                     pb.StagedAttempt(
                         attempt=stage.attempt,
@@ -204,9 +204,9 @@ def _application(app: Any) -> pb.TransactionApplication:
                         byte_count=stage.byte_count,
                         created_ms=stage.created_ms,
                     )
-                    for stage in transaction.stages
+                    for stage in each.stages
                 ],
             )
-            for transaction in app.transactions
+            for each in app.open
         ],
     )
