@@ -1,142 +1,169 @@
-"""The examples of README.md and docs/client.md, run as they stand, do what they say."""
+"""README.md and docs/*.md, run block after block as they stand, do what they say; names in them exist."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import json
+import os
 import re
-import shlex
-from collections.abc import Callable, Iterator
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from run_cli import penstock
-from three_services import three_services
+import run_page
+import typer
+from pages import NOT_RUN, PAGES, ROOT, blocks, inline_code
+from run_page import ELSEWHERE
 
-import penstock as package
+from cli.main import app
+from cli.serving import SERVICES
 
-ROOT = Path(__file__).parents[2]
+CHECKOUT = ("Makefile", "README.md", "deploy", "docs", "pyproject.toml")
+# Of a page, what a command or a block prints, beside ending well: a part of it, and what is looked for.
+PRINTED = {
+    "README.md": {
+        "penstock pub": r"^stored in queue 0 at offset 0",
+        "penstock sub": r'\{"id": 1\}',
+        "penstock query": r"order-1",
+        "penstock doctor": r"nothing is wrong",
+        "penstock ask": r'"offset": ?1\b',
+        "bills": r"^\d 0 [0-9A-F]{32}\npaid b'hello'\n$",
+        "MessageStore": r"^\d+ \d+\n$",
+    },
+    "docs/client.md": {
+        "wait_ready": r"^\d 0 b'one pen'\n\('order-1',\) b'one pen'\n$",
+        "asyncio.run": r"^\[\d+(, \d+){9}\]\n(\d+ \d+ b'parcel \d+'\n){10}$",
+        "add_many": r"^2 \d+\n$",
+        "max_in_flight": r"^\d+\n$",
+        "try 1": r"^\[b'EWR to IAH', b'EWR to ORD', b'EWR to IAH', b'EWR to ORD'\]\n$",
+    },
+    "docs/operations.md": {
+        "penstock health": r"SERVING",
+        "jq": r"^orders\t0\t0\n$",
+    },
+    "docs/pipeline.md": {
+        "build_session": r"^1000\n$",
+        "endpoint=": r"^1001\n$",
+        "job audit": r"store: 2,003 records, 2,003 units, 2,004 keys; 0 findings",
+        "rebuild_stores": r"^\(\)\n$",
+        "job export": r"2,003 messages of 2 topics",
+        "--no-body": r"1,000 messages of 1 topics",
+        'format="delta"': r"^1003\n$",
+        "job merge": r"merged: 2,003 messages in 4 queues",
+        "job compact": r"1,005 messages in compacted",
+        "job replay": r"1,003 messages in orders-again",
+        "job profile": r"store: 3,006 messages",
+    },
+}
 
 
-def blocks(page: str, language: str) -> list[str]:
+def runs(page: str) -> bool:
+    return any(block.language not in NOT_RUN for block in blocks(page))
+
+
+@pytest.fixture(name="checkout")
+def _checkout(tmp_path: Path) -> Path:
+    """A directory that looks as a checkout does after `make setup`, and may be written to."""
+    checkout = tmp_path / "penstock"
+    checkout.mkdir()
+    for name in CHECKOUT:
+        (checkout / name).symlink_to(ROOT / name)
+    (checkout / ".venv").symlink_to(sys.prefix)
+    return checkout
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)])
+def test_every_block_of_a_page_runs_after_those_before_it(page: str, checkout: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    if "from pipeline import" in text and importlib.util.find_spec("pyspark") is None:
+        pytest.skip("its blocks need Spark: make setup-spark")
+    if "| jq" in text and shutil.which("jq") is None:
+        pytest.skip("a command of it needs jq")
+    output = checkout.parent / "printed.json"
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    runner = subprocess.Popen(
+        [sys.executable, run_page.__file__, page, output],
+        cwd=checkout, env={**os.environ, "PATH": path, "GRPC_VERBOSITY": "NONE"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        told, _ = runner.communicate(timeout=280)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(runner.pid, signal.SIGKILL)  # its services and Java, however it ended
+
+    assert runner.returncode == 0, told[-6000:]
+    printed: list[dict[str, Any]] = json.loads(output.read_text())
+    for part, wanted in PRINTED.get(page, {}).items():
+        found = [each["printed"] for each in printed if part in each["what"]]
+        assert found, f"{page} has nothing with {part!r} any more"
+        assert re.search(wanted, found[0]), (page, part, found[0])
 
 
-def example(page: str, language: str, phrase: str) -> str:
-    [found] = [block for block in blocks(page, language) if phrase in block]
-    return found
+def test_what_is_not_run_here_has_a_target() -> None:
+    """Each exception is the beginning of a line that a page has, and names the target that covers it."""
+    targets = makefile_targets()
+    lines = [line for page in PAGES for block in blocks(page) for line in block.text.splitlines()]
+    for beginning, target in ELSEWHERE.items():
+        assert any(line.startswith(beginning) for line in lines), beginning
+        assert target in targets, target
 
 
-@pytest.fixture(name="addresses")
-def _addresses(tmp_path: Path) -> Iterator[dict[str, str]]:
-    with three_services(tmp_path / "served") as services:
-        yield {name: service.address for name, service in services.processes.items()}
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_text_exist(page: str) -> None:
+    """`penstock ...` with its options, `make ...` and `python -m ...` between backticks."""
+    wrong = []
+    for code in inline_code(page):
+        words = code.split()
+        if words[0] == "make" and len(words) > 1 and words[1] not in makefile_targets():
+            wrong.append(code)
+        if words[:2] == ["python", "-m"] and importlib.util.find_spec(words[2]) is None:
+            wrong.append(code)
+        if words[0] == "penstock" and len(words) > 1 and (problem := unknown_part(words[1:])):
+            wrong.append(f"{code}: {problem}")
+
+    assert not wrong
 
 
-@pytest.fixture(name="run")
-def _run(
-    addresses: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Any]:
-    """Run a block whose default addresses are those of the services of the test."""
-    client, async_client = package.Client, package.AsyncClient
-    monkeypatch.setattr(package, "Client", lambda **options: client(**{**options, **addresses}))
-    monkeypatch.setattr(
-        package, "AsyncClient", lambda **options: async_client(**{**options, **addresses})
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_the_text_names_exist(page: str) -> None:
+    """A path below the root, or the end of one; and the targets of links."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    monkeypatch.chdir(tmp_path)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = ["/" + name for name in listed.stdout.splitlines()]
+    named = [code for code in inline_code(page) if re.fullmatch(r"[\w./-]+\.(py|proto|md)", code)]
+    missing = [name for name in named if not any(path.endswith("/" + name) for path in files)]
+    links = re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", (ROOT / page).read_text(encoding="utf-8"))
+    missing += [link for link in links if not ((ROOT / page).parent / link).exists()]
 
-    def run(block: str, **names: Any) -> None:
-        exec(compile(block, "example", "exec"), names)
-
-    return run
-
-
-def test_the_readme_s_client_finds_what_it_stored(
-    run: Callable[..., Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(example("README.md", "python", "from penstock import Client"))
-
-    stored, record = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"\d 0 [0-9A-F]{32}", stored)
-    assert record == "paid b'hello'"
+    assert not missing
 
 
-def test_the_readme_s_library_finds_what_it_stored(
-    run: Callable[..., Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    block = example("README.md", "python", "MessageStore")
-    small = "config=StoreConfig(commit_log_file_size=1 << 20)"
-    run(
-        block.replace("from storage import ", "from storage import StoreConfig, ").replace(
-            '.open("./my-store")', f'.open("./my-store", {small})'
-        )
-    )
-
-    count, next_offset = map(int, capsys.readouterr().out.split())
-    assert count >= 1
-    assert next_offset == count
-    assert (tmp_path / "my-store" / "commitlog").is_dir()
+def makefile_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
 
 
-def test_the_readme_s_commands_work(addresses: dict[str, str]) -> None:
-    flags = [part for name, address in addresses.items() for part in (f"--{name}", address)]
-    commands = example("README.md", "sh", "topic create").splitlines()
-    outputs = []
-    for command in commands:
-        program, *arguments = shlex.split(command)
-        assert program == "penstock"
-        result = penstock(*flags, *arguments)
-        assert result.exit_code == 0, (command, result.stderr)
-        outputs.append(result.stdout)
-
-    assert len(outputs) == 4
-    assert '{"id": 1}' in outputs[2]
-    assert "order-1" in outputs[3]
-
-
-def test_the_client_page_s_first_example_finds_what_it_stored(
-    run: Callable[..., Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(example("docs/client.md", "python", "wait_ready"))
-
-    found = capsys.readouterr().out.splitlines()
-    assert [line.endswith("b'one pen'") for line in found] == [True, True]
-
-
-def test_the_client_page_s_asyncio_example_finds_what_it_stored(
-    run: Callable[..., Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(example("docs/client.md", "python", "asyncio.run"))
-
-    offsets, *found = capsys.readouterr().out.splitlines()
-    assert len(offsets.split(",")) == 10
-    assert len(found) == 10
-
-
-def test_the_client_page_s_fragments_run(run: Callable[..., Any], addresses: Any) -> None:
-    with package.Client() as client:
-        for topic in ("flights", "orders"):
-            client.create_topic(topic, queues=4)
-        bodies = [b"1", b"2"]
-        batch = example("docs/client.md", "python", "add_many")
-        run(
-            batch,
-            client=client, RecordBatch=package.RecordBatch,
-            bodies=bodies, list_of_keys=[["a"], ["b"]],
-        )  # fmt: skip
-        run(example("docs/client.md", "python", "max_in_flight=64"), client=client)
-
-        assert [r.body for r in client.consume("flights", tag="EWR", follow=False)] == bodies
-        assert [r.body for r in client.query_by_key("orders", "order-1")] == [b"one pen"]
-
-
-def test_the_documented_staged_commit_stores_once_however_often_it_is_run(
-    run: Callable[..., Any],
-) -> None:
-    with package.Client() as client:
-        client.create_topic("flights", queues=1)
-        block = example("docs/client.md", "python", "client.staged_commit")
-        for _ in range(2):
-            run(block, client=client, bodies=[b"one", b"two"])
-        found = [record.body for record in client.consume("flights", follow=False)]
-    assert found == [b"one", b"two"]
+def unknown_part(words: list[str]) -> str:
+    """Return the first word that is no command, or the first option that the command does not have."""
+    command: Any = typer.main.get_command(app)
+    options = {option for each in command.params for option in each.opts}
+    rest = list(words)
+    while rest and hasattr(command, "commands"):
+        name = rest.pop(0)
+        if name.startswith("-"):
+            continue
+        if name not in command.commands:
+            return name
+        command = command.commands[name]
+        if name in SERVICES:
+            return ""  # its options are settings, which test_cli_surface compares with their table
+    options |= {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    return next((w for w in rest if w.startswith("--") and w.split("=")[0] not in options), "")
