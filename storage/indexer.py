@@ -126,7 +126,7 @@ class StoreIndexer:
 
     @property
     def durable_offset(self) -> int:
-        """End of what the checkpoint promises to be in the index; -1 before it does."""
+        """End of what the checkpoint says is durably in the index; -1 before it does."""
         return self._builder.durable_offset
 
     def start(self) -> None:
@@ -160,7 +160,7 @@ class StoreIndexer:
         return self._builder.step()
 
     def sync(self) -> None:
-        """Make the index durable up to ``indexed_offset``, and promise it once the log is, too."""
+        """Make the index durable up to ``indexed_offset``, which the checkpoint says once the log is, too."""
         self._builder.sync()
 
     def close(self) -> None:

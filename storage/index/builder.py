@@ -1,11 +1,11 @@
 """Builds the index files from the confirmed log, a step at a time, and says how far it has come.
 
-What is durable of it is ``index_promise``; where it goes on after an unclean end is ``index_resume``.
-Restarts cost one interval, and nothing is lost or found twice.
+What is durable of it is in ``checkpointer``; where it goes on after an unclean end, and what is kept
+of files that are not ours, is in ``recovery``. Restarts cost one interval, and nothing is lost or found
+twice.
 
 Files that somebody deletes meanwhile are missed within a second, with a warning, and what they held
-is indexed again. Index files that are not ours (no slot, another store's, or made by a broker since)
-are taken over as ``index_take_over`` says.
+is indexed again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreFull
-from storage.index.checkpointer import IndexPromise
-from storage.index.coverage import agrees
+from storage.index.checkpointer import IndexCheckpointer
+from storage.index.consistency import agrees_with_log
 from storage.index.directory import IndexDirectory
 from storage.index.follower import IndexFollower, LogReader
-from storage.index.resume import go_back, resume
-from storage.index.take_over import take_over
+from storage.index.recovery import recover_foreign, recover_from_slot, recover_without_slot
 from storage.view.index_file import IndexShape
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class IndexBuilder:
         self._directory = IndexDirectory(
             filesystem, paths.index, shape, now_ms=clock.now_ms, new_name=new_name
         )
-        self._promise = IndexPromise(
+        self._checkpointer = IndexCheckpointer(
             checkpoint, self._directory, clock=clock, interval_ms=durable_interval_ms
         )
         self._follower: IndexFollower | None = None
@@ -77,13 +76,13 @@ class IndexBuilder:
 
     @property
     def durable_offset(self) -> int:
-        """End of what the checkpoint promises to be in the index; -1 before it does."""
-        return self._promise.offset
+        """End of what the checkpoint says is durably in the index; -1 before it does."""
+        return self._checkpointer.durable_offset
 
     @property
     def due_in_ms(self) -> float:
         """How long until the index is to be synced again; 0 or less when it is time."""
-        return self._promise.due_in_ms
+        return self._checkpointer.due_in_ms
 
     @property
     def file_count(self) -> int:
@@ -125,10 +124,10 @@ class IndexBuilder:
         moved = follower.step(limit)
         if moved:
             self._checkpoint.publish_indexed(follower.position)
-        if self._promise.is_due:
+        if self._checkpointer.is_due:
             self.sync()
         else:
-            self._promise.keep()
+            self._checkpointer.write_synced()
         return moved
 
     def _replace_lost(self, end_commit_offset: int) -> None:
@@ -138,7 +137,7 @@ class IndexBuilder:
         if not lost:
             return
         self._begin(
-            go_back(
+            recover_without_slot(
                 self._directory,
                 self._log,
                 file_name=int(lost[0].name),
@@ -160,7 +159,7 @@ class IndexBuilder:
     def _prepare(self, end_commit_offset: int) -> None:
         """Find out where to index from: at the start, and when a writer has recovered the log."""
         self._session = self._checkpoint.writer_session
-        self._promise.start_session()
+        self._checkpointer.start_session()
         if (
             self._follower is not None
             and self._follower.position <= end_commit_offset
@@ -169,9 +168,9 @@ class IndexBuilder:
             return
         self._give_up_lost()
         position = None
-        slot = self._promise.last()
+        slot = self._checkpointer.load()
         if slot is not None:
-            position = resume(
+            position = recover_from_slot(
                 self._directory,
                 self._log,
                 slot,
@@ -179,7 +178,7 @@ class IndexBuilder:
                 end_commit_offset=end_commit_offset,
             )
         if position is None:
-            position = take_over(
+            position = recover_foreign(
                 self._directory,
                 self._log,
                 min_commit_offset=self._min_commit_offset,
@@ -192,9 +191,9 @@ class IndexBuilder:
     def _begin(self, position: int) -> None:
         """Index from ``position`` on, which the files reach up to."""
         self._follower = IndexFollower(
-            self._log, position, self._directory, on_filled=self._promise.filled
+            self._log, position, self._directory, on_filled=self._checkpointer.take_full
         )
-        self._promise.begin(position)
+        self._checkpointer.begin(position)
         self._checkpoint.start_indexer(indexed_offset=position)
 
     @property
@@ -203,13 +202,13 @@ class IndexBuilder:
 
     def _ends_like_the_log(self) -> bool:
         last = self._directory.last
-        return last is None or agrees(self._log, last.header)
+        return last is None or agrees_with_log(self._log, last.header)
 
     def sync(self) -> None:
-        """Make the index durable up to ``position``, and promise it once the log is durable there."""
+        """Make the index durable up to ``position``; the checkpoint says so once the log is durable there."""
         follower = self._follower
         if follower is not None:
-            self._promise.renew(None if follower.is_interrupted else follower.position)
+            self._checkpointer.checkpoint(None if follower.is_interrupted else follower.position)
 
     def finish(self) -> None:
         """Index what is confirmed, and make everything durable.
@@ -227,11 +226,11 @@ class IndexBuilder:
             self._checkpoint.stop_indexer()
 
     def _leave(self, follower: IndexFollower) -> None:
-        """Sync all, and promise it: at once where the writer has stopped, else when it has flushed."""
-        self._promise.keep()
+        """Sync all, and checkpoint it: at once where the writer has stopped, else when it has flushed."""
+        self._checkpointer.write_synced()
         if follower.is_interrupted:
             return
-        self._promise.sync(follower.position)
+        self._checkpointer.sync(follower.position)
         deadline = self._clock.monotonic() + LOG_FLUSH_S
         while (
             self._checkpoint.flushed_offset < follower.position
@@ -239,7 +238,7 @@ class IndexBuilder:
             and self._clock.monotonic() < deadline
         ):
             threading.Event().wait(LOG_FLUSH_LOOK_S)
-        self._promise.keep(clean=True)
+        self._checkpointer.write_synced(clean=True)
 
     def close(self) -> None:
         """Let go of the files; nothing is synced."""

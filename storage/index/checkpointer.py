@@ -1,4 +1,4 @@
-"""What is promised of the index, whatever happens: the checkpoint's slot for it, raised in two steps.
+"""Checkpoints of the index: its durable slot in the checkpoint page, raised in two steps.
 
 First the files are synced. Then, as soon as the log is durable up to there, the slot gets the offset
 up to which the index is complete, together with the last file's header: an index that is ahead of a
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from storage.checkpoint.positions import CheckpointFile
     from storage.clock import Clock
     from storage.index.directory import IndexDirectory
-    from storage.view.index_file import IndexFile
+    from storage.index.index_file import IndexFile
 
 
 class _Synced(NamedTuple):
-    """What is synced, to be promised once the log is durable up to there."""
+    """What is synced, for the slot once the log is durable up to there."""
 
     offset: int
     file_name: int
@@ -29,8 +29,8 @@ class _Synced(NamedTuple):
     index_timestamp_ms: int | None
 
 
-class IndexPromise:
-    """Keeps the indexer's durable slot. One thread at a time."""
+class IndexCheckpointer:
+    """Writes the indexer's durable slot. One thread at a time."""
 
     def __init__(
         self,
@@ -49,64 +49,64 @@ class IndexPromise:
             None  # end of a full file, which the mark has yet to get
         )
         self._synced: _Synced | None = None
-        self._offset = -1
-        self._renewed_at = clock.monotonic()
+        self._durable_offset = -1
+        self._checkpointed_at = clock.monotonic()
 
     @property
-    def offset(self) -> int:
-        """End of what the checkpoint promises to be in the index; -1 before it does."""
-        return self._offset
+    def durable_offset(self) -> int:
+        """End of what the slot says is in the index; -1 before this session has written it."""
+        return self._durable_offset
 
     @property
     def due_in_ms(self) -> float:
         """How long until the interval is over, 0 or less when it is."""
-        return self._interval_ms - (self._clock.monotonic() - self._renewed_at) * 1000
+        return self._interval_ms - (self._clock.monotonic() - self._checkpointed_at) * 1000
 
     @property
     def is_due(self) -> bool:
-        """Whether to ``renew`` it: when the interval is over, or at once when a file has become full."""
+        """Whether a ``checkpoint`` is due: after the interval, or at once when a file has become full."""
         return self._full_timestamp_ms is not None or self.due_in_ms <= 0
 
     def start_session(self) -> None:
-        """Belong to the store as a writer has recovered it; what was synced is promised no more."""
+        """Take the id of the store as a writer has recovered it; what was synced before is forgotten."""
         self._store_id = self._checkpoint.durable.load().store_id
         self._synced = None
 
-    def last(self) -> DurableIndex | None:
-        """Return what was promised last, None if nothing ever was of this store."""
+    def load(self) -> DurableIndex | None:
+        """Return the newest slot, None if there is none of this store."""
         slot = self._checkpoint.durable.load_index()
         return slot if slot.present and slot.store_id == self._store_id else None
 
     def begin(self, position: int) -> None:
-        """Sync files that are complete up to ``position``, and promise just that; durable on return.
+        """Sync files that are complete up to ``position`` and write just that; durable on return.
 
         From here on they may be ahead of a slot that says clean, or have other names.
         """
         self._synced = None
         self._full_timestamp_ms = None  # of a file that is no longer there, or not full
-        self._offset = -1
+        self._durable_offset = -1
         self.sync(position)
-        self._store()
+        self._write()
 
-    def filled(self, file: IndexFile) -> None:
-        """Hear of a file that is full: it is synced, and closed; the mark follows with the slot."""
+    def take_full(self, file: IndexFile) -> None:
+        """Sync and close a file that is full; the broker's mark follows with the slot."""
         file.sync()
         self._full_timestamp_ms = file.header.end_timestamp_ms
         file.close()
 
-    def renew(self, position: int | None) -> None:
-        """Sync what is complete up to ``position``, and promise it if the log is durable up to there.
+    def checkpoint(self, position: int | None) -> None:
+        """Sync what is complete up to ``position``; write it if the log is durable up to there.
 
-        Else one of the next ``keep`` does; until then nothing newer is synced. Nothing is synced
-        either for a ``position`` of None, while a run of records is only partly in the files.
+        Else one of the next ``write_synced`` does; until then nothing newer is synced. Nothing is
+        synced either for a ``position`` of None, while a run of records is only partly in the files.
         """
-        self._renewed_at = self._clock.monotonic()
-        if self._synced is None and position is not None and position != self._offset:
+        self._checkpointed_at = self._clock.monotonic()
+        if self._synced is None and position is not None and position != self._durable_offset:
             self.sync(position)
-        self.keep()
+        self.write_synced()
 
     def sync(self, position: int) -> None:
-        """Sync files that are complete up to ``position``; it is promised by the next ``keep``."""
+        """Sync files that are complete up to ``position``; the next ``write_synced`` writes it."""
         self._directory.sync()
         last = self._directory.last
         self._synced = _Synced(
@@ -116,16 +116,16 @@ class IndexPromise:
             self._full_timestamp_ms,
         )
 
-    def keep(self, *, clean: bool = False) -> None:
-        """Promise what is synced, if anything, once the log is durable up to there; durable on return.
+    def write_synced(self, *, clean: bool = False) -> None:
+        """Write what is synced, if anything, once the log is durable up to there; durable on return.
 
         ``clean`` says that nothing is put to the files until they are opened again.
         """
         synced = self._synced
         if synced is not None and synced.offset <= self._checkpoint.flushed_offset:
-            self._store(clean=clean)
+            self._write(clean=clean)
 
-    def _store(self, *, clean: bool = False) -> None:
+    def _write(self, *, clean: bool = False) -> None:
         synced = self._synced
         assert synced is not None
         self._checkpoint.durable.store_index(
@@ -136,7 +136,7 @@ class IndexPromise:
             index_timestamp_ms=synced.index_timestamp_ms,
             clean=clean,
         )
-        self._offset = synced.offset
+        self._durable_offset = synced.offset
         self._synced = None
         if self._full_timestamp_ms == synced.index_timestamp_ms:
             self._full_timestamp_ms = None

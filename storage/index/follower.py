@@ -13,10 +13,10 @@ import numpy as np
 
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.index.directory import IndexDirectory
+from storage.index.index_file import IndexFile
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
 from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
 from storage.kernels.scan import scan_records
-from storage.view.index_file import IndexFile
 from storage.view.log_follower import LogFollower
 
 if TYPE_CHECKING:

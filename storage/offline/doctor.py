@@ -21,7 +21,7 @@ from storage.format.config_json import decode_config
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, file_name, parse_file_name
 from storage.format.record_layout import BLANK_SIZE, MAGIC_BLANK
-from storage.index.coverage import index_holes
+from storage.index.consistency import index_gaps
 from storage.index.follower import LogReader
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.offline.lines import Line
@@ -246,10 +246,10 @@ def _index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
         headers.append(IndexHeader.decode(file.pread(HEADER_SIZE, 0)))
         file.close()
     log = LogReader(disk, store.paths.commit_log)
-    for hole in index_holes(log, headers, store.reader.log.min_offset):
+    for gap in index_gaps(log, headers, store.reader.log.min_offset):
         yield (
             "warning", "index",
-            (f"no file has the keys from commit offset {hole.begin} to {hole.end}; the indexer makes"
+            (f"no file has the keys from commit offset {gap.begin} to {gap.end}; the indexer makes"
             " them again from the log"),
         )  # fmt: skip
     log.close()

@@ -19,7 +19,7 @@ from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.overlay import OverlayFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
-from storage.index.take_over import catch_up
+from storage.index.recovery import catch_up
 from storage.queues.batch_queues import batch_topics
 from storage.queues.queue_table import QueueTable
 from storage.reader import StoreReader

@@ -1,4 +1,4 @@
-"""Records that a flipped bit has put into another queue, told by the units that stood before.
+"""Records that a flipped bit has put into another queue, recognised by the units that stood before.
 
 No checksum of a broker's covers a record's topic and queue id. Taken at its word, such a record would
 take a place in a queue that is not its own, and move all that follow it there.
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from storage.queues.queue_table import QueueTable
     from storage.view.log_walk import LogFiles
 
-# Each looks into all queues; more strays than this are taken at their word.
+# Each looks into all queues; more than this are taken at their word.
 SEARCHES_MAX: Final = 32
 
 
-class Strays:
-    """Asked while queues are compared with the log; what is not sure is no stray."""
+class MisplacedRecords:
+    """Looks records up while queues are compared with the log; doubtful ones are not misplaced."""
 
     def __init__(self, log: LogFiles, queues: QueueTable) -> None:
         self._log = log
         self._queues = queues
         self._searches = 0
 
-    def is_one(self, queue: ConsumeQueue, queue_offset: int, commit_offset: int) -> bool:
+    def contains(self, queue: ConsumeQueue, queue_offset: int, commit_offset: int) -> bool:
         """Whether the record at ``commit_offset`` must not take ``queue_offset``.
 
         The unit there is of another record, which says so itself, and the record has its own unit in

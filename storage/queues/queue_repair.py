@@ -34,7 +34,7 @@ from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.queues.consume_queue import ConsumeQueue, placeholder_units
-from storage.queues.misplaced_records import Strays
+from storage.queues.misplaced_records import MisplacedRecords
 from storage.queues.queue_table import QueueTable
 from storage.tables.topics import QUEUE_COUNT_MAX
 from storage.view.log_walk import ROWS_MAX, Damage, LogFiles, Records
@@ -77,7 +77,7 @@ class QueueRepair:
         self.units_written = 0
         self.forgotten_topics: set[str] = set()
         self._known_topics = known_topics
-        self._strays = Strays(log, queues)
+        self._misplaced = MisplacedRecords(log, queues)
         self._queues = queues
         self._begin_offset = begin_offset
         self._complete = complete
@@ -96,7 +96,7 @@ class QueueRepair:
         return counts
 
     def take_damage(self, damage: Damage) -> None:
-        """Hear of a range without intact records; called in the log's order."""
+        """Note a range without intact records; called in the log's order."""
         self._damage.append(damage)
         for state in self._states.values():
             state.damage.append(damage)
@@ -192,7 +192,9 @@ class QueueRepair:
                 if (
                     first > state.next_offset
                     and len(run) == 1
-                    and self._strays.is_one(state.queue, state.next_offset, int(run["offset"][0]))
+                    and self._misplaced.contains(
+                        state.queue, state.next_offset, int(run["offset"][0])
+                    )
                 ):
                     continue
             elif first == 0 < state.next_offset and self._begins_again(state.queue, run):
@@ -213,12 +215,12 @@ class QueueRepair:
     def _own(
         self, queue: ConsumeQueue, units: Units, queue_offsets: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Which records are no strays at the queue offsets that they claim."""
+        """Which records belong at the queue offsets that they claim."""
         own = np.ones(len(units), np.bool_)
         for index in np.flatnonzero((queue_offsets >= 0) & (queue_offsets < OFFSET_LIMIT)):
             commit_offset = int(units["offset"][index])
             if not _holds(queue, int(queue_offsets[index]), commit_offset):
-                own[index] = not self._strays.is_one(
+                own[index] = not self._misplaced.contains(
                     queue, int(queue_offsets[index]), commit_offset
                 )
         return own

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.format import index as layout
-from storage.view.index_file import IndexFile, IndexShape, list_index_files
+from storage.view.index_file import IndexFileView, IndexShape, list_index_files
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -38,7 +38,7 @@ class IndexReader:
         self._filesystem = filesystem
         self._directory = directory
         self._shape = shape
-        self._files: dict[int, IndexFile] = {}
+        self._files: dict[int, IndexFileView] = {}
         self.refresh()
 
     def refresh(self) -> None:
@@ -51,13 +51,13 @@ class IndexReader:
         files = {}
         for number, path in listed.items():
             with suppress(FileNotFoundError):
-                files[number] = self._files.get(number) or IndexFile.open(
-                    self._filesystem, path, self._shape, writable=False
+                files[number] = self._files.get(number) or IndexFileView.open(
+                    self._filesystem, path, self._shape
                 )
         self._files = files
 
     @property
-    def files(self) -> list[IndexFile]:
+    def files(self) -> list[IndexFileView]:
         """The files, oldest first."""
         return list(self._files.values())
 

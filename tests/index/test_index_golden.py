@@ -11,7 +11,7 @@ from golden import golden_answers, golden_copy, golden_dump, golden_spec, golden
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
-from storage.index.take_over import catch_up
+from storage.index.recovery import catch_up
 from storage.view.index_file import IndexShape, list_index_files
 from storage.view.index_reader import IndexReader
 from storage.view.layout import StorePaths

@@ -24,7 +24,7 @@ from storage.format.checkpoint import (
     IndexerSlot,
 )
 from storage.format.index import IndexHeader
-from storage.index.checkpointer import IndexPromise
+from storage.index.checkpointer import IndexCheckpointer
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.view.index_file import list_index_files
@@ -174,9 +174,9 @@ def cut_power(directory: Path, target: Path, flushed_offset: int) -> None:
     blank(target, WRITER_LIVE_POSITION, INDEXER_LIVE_POSITION)
 
 
-@pytest.mark.parametrize("promised_too_much", [False, True])
+@pytest.mark.parametrize("checkpointed_too_much", [False, True])
 def test_a_log_that_lost_its_end_loses_and_doubles_no_key_of_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, promised_too_much: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpointed_too_much: bool
 ) -> None:
     directory, left = tmp_path / "store", tmp_path / "left"
     with StoreWriter.open(directory, CONFIG) as writer:
@@ -188,14 +188,16 @@ def test_a_log_that_lost_its_end_loses_and_doubles_no_key_of_the_rest(
         put(writer, 150, "lost")
         assert live_flushed_offset(directory) == flushed_offset
         with open_indexer(directory, durable_interval_ms=0) as indexer:
-            if promised_too_much:  # as an indexer of another version may have
+            if checkpointed_too_much:  # as an indexer of another version may have
                 monkeypatch.setattr(
-                    IndexPromise, "keep", lambda self, **_: self._synced and self._store()
+                    IndexCheckpointer,
+                    "write_synced",
+                    lambda self, **_: self._synced and self._write(),
                 )
             while indexer.step():
                 pass
             assert indexer.indexed_offset == writer.appended_offset
-            assert (slot_of(directory).indexed_offset > flushed_offset) == promised_too_much
+            assert (slot_of(directory).indexed_offset > flushed_offset) == checkpointed_too_much
             cut_power(directory, left, flushed_offset)
     monkeypatch.undo()
     assert len(paths_of(left)) > 5

@@ -14,9 +14,10 @@ from storage.errors import NotAStore, StoreClosed, StoreFull, StoreLocked
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
+from storage.index.index_file import IndexFile
 from storage.indexer import StoreIndexer
 from storage.message import Message
-from storage.view.index_file import IndexFile, IndexShape, list_index_files
+from storage.view.index_file import IndexShape, list_index_files
 from storage.view.index_reader import IndexReader
 from storage.writer import StoreWriter
 

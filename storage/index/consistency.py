@@ -1,4 +1,4 @@
-"""How index files and the log they were made from fit together: what they cover, and where they do not."""
+"""Whether index files are consistent with the log they were made from: what they cover, and what not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from storage.format.index import IndexHeader
 
 
-class IndexHole(NamedTuple):
+class IndexGap(NamedTuple):
     """A range of the log with keys that no index file has, before file number ``file`` of a list."""
 
     file: int
@@ -19,7 +19,7 @@ class IndexHole(NamedTuple):
     end: int
 
 
-def agrees(log: LogReader, header: IndexHeader) -> bool:
+def agrees_with_log(log: LogReader, header: IndexHeader) -> bool:
     """Whether the last record that a file holds still stands in the log where it stood."""
     if header.end_commit_offset == 0 and header.next_entry <= 1:
         return True
@@ -36,23 +36,23 @@ def record_end(log: LogReader, commit_offset: int) -> int:
 
 
 def covers_log(log: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> bool:
-    """Whether index files reach back to the log's start and have no hole between them."""
+    """Whether index files reach back to the log's start and have no gap between them."""
     return count_covering(log, headers, min_commit_offset) == len(headers)
 
 
 def count_covering(log: LogReader, headers: list[IndexHeader], min_commit_offset: int) -> int:
-    """Return how many files, from the oldest on, have no hole before or between them."""
-    return next((hole.file for hole in index_holes(log, headers, min_commit_offset)), len(headers))
+    """Return how many files, from the oldest on, have no gap before or between them."""
+    return next((gap.file for gap in index_gaps(log, headers, min_commit_offset)), len(headers))
 
 
-def index_holes(
+def index_gaps(
     log: LogReader, headers: list[IndexHeader], min_commit_offset: int
-) -> Iterator[IndexHole]:
-    """Yield the holes before and between index files; what lies behind the last is none."""
+) -> Iterator[IndexGap]:
+    """Yield the gaps before and between index files; what lies after the last is not one."""
     covered = min_commit_offset
     for count, header in enumerate(headers):
         if header.next_entry > 1:
             begin = header.begin_commit_offset
             if covered < begin and keys_in(log, covered, begin):
-                yield IndexHole(count, covered, begin)
+                yield IndexGap(count, covered, begin)
             covered = max(covered, record_end(log, header.end_commit_offset))
