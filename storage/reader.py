@@ -30,6 +30,7 @@ from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.topics import TopicTable
 from storage.view.commit_log import CommitLogView
 from storage.view.consume_queue import ConsumeQueueView
+from storage.view.incarnations import Incarnations
 from storage.view.index_file import IndexShape
 from storage.view.key_query import KeyIndex, query_by_key
 from storage.view.layout import StorePaths, check_is_store, load_settings, with_settled_sizes
@@ -223,19 +224,28 @@ class StoreReader:
     def queue_extents(
         self, topics: Container[str] | None = None, *, estimate_bytes: bool = False
     ) -> list[QueueExtent]:
-        """Return how far each queue on disk goes, of all topics or of some, sorted."""
-        self._visibility.update()
-        return [
-            queue_extent(
-                self.log,
-                self.queue_view(topic, queue_id),
-                topic,
-                queue_id,
-                estimate_bytes=estimate_bytes,
-            )
-            for topic, queue_id in self.queues_on_disk()
-            if topics is None or topic in topics
-        ]
+        """Return how far each queue on disk goes, of all topics or of some, sorted.
+
+        A topic that is being deleted has none.
+        """
+        while True:
+            settings = load_settings(self._filesystem, self._paths)
+            self._visibility.update()  # after the settings: what they say is gone is forgotten here
+            incarnations = Incarnations(settings.deleted_topics, settings.deleting_topic)
+            extents = [
+                queue_extent(
+                    self.log,
+                    self.queue_view(topic, queue_id),
+                    topic,
+                    queue_id,
+                    estimate_bytes=estimate_bytes,
+                    incarnation=incarnations.of(topic) if settings.present else None,
+                )
+                for topic, queue_id in self.queues_on_disk()
+                if (topics is None or topic in topics) and topic != incarnations.deleting_topic
+            ]
+            if load_settings(self._filesystem, self._paths) == settings:
+                return extents
 
     @property
     def store_id(self) -> str:

@@ -177,7 +177,7 @@ class ListQueuesResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[QueueExtent, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., min_commit_offset: _Optional[int] = ..., visible_offset: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class QueueExtent(_message.Message):
-    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "min_commit_offset", "end_commit_offset", "approximate_bytes")
+    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "min_commit_offset", "end_commit_offset", "approximate_bytes", "topic_incarnation")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +185,7 @@ class QueueExtent(_message.Message):
     MIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     APPROXIMATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     min_offset: int
@@ -192,7 +193,8 @@ class QueueExtent(_message.Message):
     min_commit_offset: int
     end_commit_offset: int
     approximate_bytes: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., min_commit_offset: _Optional[int] = ..., end_commit_offset: _Optional[int] = ..., approximate_bytes: _Optional[int] = ...) -> None: ...
+    topic_incarnation: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., min_commit_offset: _Optional[int] = ..., end_commit_offset: _Optional[int] = ..., approximate_bytes: _Optional[int] = ..., topic_incarnation: _Optional[int] = ...) -> None: ...
 
 class QueryOffsetRequest(_message.Message):
     __slots__ = ("topic", "queue_id", "position", "timestamp_ms")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from storage.view.incarnations import Incarnations
+
 if TYPE_CHECKING:
     from pipeline.files.store_files import StoreFiles
 
@@ -16,6 +18,14 @@ def store_settings(store: StoreFiles) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def incarnations(store: StoreFiles) -> Incarnations | None:
+    """Return the incarnations of the store's topics as they are now; None if no writer notes them."""
+    document = store_settings(store)
+    if not document:
+        return None
+    return Incarnations(deleted_topics(store), str(document.get("deletingTopic", "")))
 
 
 def deleted_topics(store: StoreFiles) -> dict[str, int]:

@@ -20,12 +20,14 @@ import numpy as np
 from pipeline.files.places import Searchable, Url, place_of
 from pipeline.files.queue_files import QueueFiles
 from pipeline.files.store_files import QUEUE_DIRECTORY, StoreFiles, find_boundary
+from pipeline.files.store_settings import incarnations
 from pipeline.files.topic_table import topic_names
 from pipeline.source.options import EARLIEST, LATEST, Point, ReadOptions
 from pipeline.source.points import QueueBounds, resolve_point
 from pipeline.source.selecting import select
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.view.incarnations import Incarnations
 from storage.view.time_search import QueueTimes, search
 
 SCAN_SHARE: Final = 0.25  # of the log's bytes: from there on the log is read as it lies
@@ -165,6 +167,7 @@ class StorePlan:
     def __init__(self, store: StoreFiles) -> None:
         self.store = store
         self.bounds = store.bounds
+        self.incarnations = incarnations(store)
 
     @cached_property
     def tails(self) -> dict[QueueKey, Tail]:
@@ -173,7 +176,7 @@ class StorePlan:
             return {}
         from pipeline.source.tail import read_tails
 
-        return read_tails(self.store)
+        return read_tails(self.store, self.incarnations or Incarnations())
 
     @cached_property
     def queues(self) -> dict[QueueKey, Queue]:
@@ -182,6 +185,8 @@ class StorePlan:
         found: dict[QueueKey, Queue] = {}
         opened = self.store.open_queues(min_offset, min(end_offset, queued_offset))
         for (topic, queue_id), files in opened.items():
+            if self.incarnations is not None and topic == self.incarnations.deleting_topic:
+                continue
             tail = self.tails.get((topic, queue_id), Tail())
             found[topic, queue_id] = Queue(topic, queue_id, files, tail)
         for (topic, queue_id), tail in self.tails.items():

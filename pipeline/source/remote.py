@@ -36,6 +36,7 @@ class RemoteQueue(NamedTuple):
     commit_begin: int | None
     commit_end: int | None
     approximate_bytes: int
+    incarnation: int | None
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class Endpoint:
                     queue.min_commit_offset if queue.HasField("min_commit_offset") else None,
                     queue.end_commit_offset if queue.HasField("end_commit_offset") else None,
                     queue.approximate_bytes,
+                    queue.topic_incarnation if queue.HasField("topic_incarnation") else None,
                 )
                 for queue in answer.queues
             ),

@@ -28,6 +28,7 @@ from storage.kernels.columns import (
 
 if TYPE_CHECKING:
     from pipeline.files.store_files import StoreFiles
+    from storage.view.incarnations import Incarnations
 
 
 class Grouper:
@@ -62,8 +63,11 @@ def is_queued(rows: Rows) -> npt.NDArray[np.bool_]:
     return queued
 
 
-def read_tails(store: StoreFiles) -> dict[QueueKey, Tail]:
-    """Walk from where the queues end to where the log may be read."""
+def read_tails(store: StoreFiles, incarnations: Incarnations) -> dict[QueueKey, Tail]:
+    """Walk from where the queues end to where the log may be read.
+
+    Records of a topic that were stored before it was deleted are in no queue.
+    """
     _, end_offset, queued_offset = store.bounds
     tails: dict[QueueKey, Tail] = {}
     grouper = Grouper()
@@ -77,7 +81,10 @@ def read_tails(store: StoreFiles) -> dict[QueueKey, Tail]:
                 continue
             queued = is_queued(step.rows)
             for group, key in enumerate(grouper.group(data, step.rows)):
-                mine = step.rows[queued & (grouper.group_of[: len(step.rows)] == group)]
+                if key[0] == incarnations.deleting_topic:
+                    continue
+                counted = queued & (step.rows[:, COMMIT_OFFSET] >= incarnations.of(key[0]))
+                mine = step.rows[counted & (grouper.group_of[: len(step.rows)] == group)]
                 tail = tails.setdefault(key, Tail())
                 tail.queue_offsets += mine[:, QUEUE_OFFSET].tolist()
                 tail.commit_offsets += mine[:, COMMIT_OFFSET].tolist()

@@ -219,6 +219,7 @@ class ReaderServicer:
                 min_commit_offset=begin,
                 end_commit_offset=end,
                 approximate_bytes=extent.approximate_bytes,
+                topic_incarnation=extent.incarnation,
             )
         return response
 

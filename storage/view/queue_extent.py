@@ -16,7 +16,8 @@ class QueueExtent:
     """Offsets ``[min_offset, max_offset)`` of a queue can be read.
 
     ``commit_range`` is from its first record to behind its last one, None without any;
-    ``approximate_bytes`` of all its records is 0 where it was not asked for.
+    ``approximate_bytes`` of all its records is 0 where it was not asked for. ``incarnation`` is that of
+    the topic, None where deletions are not known.
     """
 
     topic: str
@@ -25,6 +26,7 @@ class QueueExtent:
     max_offset: int
     commit_range: tuple[int, int] | None = None
     approximate_bytes: int = 0
+    incarnation: int | None = None
 
 
 def queue_extent(
@@ -34,13 +36,16 @@ def queue_extent(
     queue_id: int,
     *,
     estimate_bytes: bool,
+    incarnation: int | None = None,
 ) -> QueueExtent:
     """Look at a queue's first and last units, and at a few between them for an estimate."""
     high = queue.max_offset(log.visible_offset)
     low = min(queue.min_offset(log.min_offset, high), high)
     first, last = queue.unit(low), queue.unit(high - 1)
     if low == high or first is None or last is None:
-        return QueueExtent(topic=topic, queue_id=queue_id, min_offset=low, max_offset=high)
+        return QueueExtent(
+            topic=topic, queue_id=queue_id, min_offset=low, max_offset=high, incarnation=incarnation
+        )
     return QueueExtent(
         topic=topic,
         queue_id=queue_id,
@@ -48,6 +53,7 @@ def queue_extent(
         max_offset=high,
         commit_range=(first.commit_offset, last.commit_offset + last.size),
         approximate_bytes=_approximate_bytes(queue, low, high) if estimate_bytes else 0,
+        incarnation=incarnation,
     )
 
 

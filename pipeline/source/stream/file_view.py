@@ -14,6 +14,7 @@ import numpy as np
 from pipeline.files.frontier import settled
 from pipeline.files.queue_files import QueueFiles
 from pipeline.files.store_files import StoreFiles, find_boundary, map_file
+from pipeline.files.store_settings import incarnations
 from pipeline.files.topic_table import topic_names
 from pipeline.files.walk import Run, walk
 from pipeline.source.options import Selection
@@ -24,6 +25,7 @@ from pipeline.source.stream.queue_cursor import QueueCursor, QueueDirectories
 from pipeline.source.stream.store_watch import StoreWatch
 from storage.format.store_time import NO_TIME
 from storage.kernels.columns import COMMIT_OFFSET, SIZE
+from storage.view.incarnations import Incarnations
 from storage.view.time_search import search
 
 UNITS_AT_ONCE = 8192
@@ -41,6 +43,7 @@ class FileView:
         self._look: Look | None = None
         self._plan: StorePlan
         self._cursors: dict[QueueKey, QueueCursor] = {}
+        self._incarnations = Incarnations()
         self._queues: dict[QueueKey, Queue] = {}
         self._directories = {
             foreign: QueueDirectories(self.root, wants)
@@ -56,9 +59,15 @@ class FileView:
         """Return what can be read now."""
         files = self._watch.poll()
         if self._look is None or files is not self._files:
-            spans = self._spans(files)
+            known = incarnations(files)
+            while True:
+                spans = self._spans(files, known or Incarnations())
+                if self._plan.incarnations == known:
+                    break
+                known = self._plan.incarnations  # a topic was deleted meanwhile
             self._files = files
-            self._look = Look(self._watch.store_id, spans)
+            deleted_topics = None if known is None else known.deleted_topics
+            self._look = Look(self._watch.store_id, spans, deleted_topics)
         return self._look
 
     def close(self) -> None:
@@ -77,12 +86,12 @@ class FileView:
         assigned = self._selection.assigned
         return self._wants(key[0]) and (assigned is None or key[1] in assigned[key[0]])
 
-    def _spans(self, files: StoreFiles) -> dict[Lane, Span]:
+    def _spans(self, files: StoreFiles, current: Incarnations) -> dict[Lane, Span]:
         min_offset, end_offset, _ = files.bounds
         if self._selection.is_everything:
             self._plan = StorePlan(files)
             return {WHOLE_LOG: Span(min_offset, end_offset)}
-        self._cursors = self._grow(files)
+        self._cursors = self._grow(files, current)
         if self._watch.is_foreign:
             queued = max(map(_end_of_units, self._cursors.values()), default=min_offset)
             files.__dict__["bounds"] = files.bounds._replace(
@@ -102,7 +111,7 @@ class FileView:
         }
         return {key: Span(queue.begin, queue.end) for key, queue in self._queues.items()}
 
-    def _grow(self, files: StoreFiles) -> dict[QueueKey, QueueCursor]:
+    def _grow(self, files: StoreFiles, current: Incarnations) -> dict[QueueKey, QueueCursor]:
         min_offset, end_offset, queued_offset = files.bounds
         before = self._files.bounds if self._files is not None else None
         is_same_log = (
@@ -113,7 +122,10 @@ class FileView:
         limit = min(end_offset, queued_offset)
         found = {}
         for key, directory in self._directories[self._watch.is_foreign].find().items():
-            known = self._cursors.get(key) if is_same_log else None
+            if key[0] == current.deleting_topic:
+                continue
+            is_same = is_same_log and current.of(key[0]) == self._incarnations.of(key[0])
+            known = self._cursors.get(key) if is_same else None
             try:
                 cursor = (
                     known.grown(min_offset, limit)
@@ -126,6 +138,7 @@ class FileView:
                 whole = settled(files, key[0], cursor.files, limit)
                 cursor = replace(cursor, files=whole)
             found[key] = cursor
+        self._incarnations = current
         return found
 
     def check_selection(self) -> None:

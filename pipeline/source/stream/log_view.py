@@ -30,10 +30,14 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """A store at one moment. ``store_id`` is None for a store that no writer of ours has named."""
+    """A store at one moment. ``store_id`` is None for a store that no writer of ours has named.
+
+    ``incarnations`` has those of the topics that were deleted before, None where deletions are not known.
+    """
 
     store_id: str | None
     spans: Mapping[Lane, Span]
+    incarnations: Mapping[str, int] | None = None
 
 
 class LogView(Protocol):

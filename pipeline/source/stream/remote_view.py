@@ -43,7 +43,13 @@ class RemoteView:
             return self._look
         self._listing, self._queues = self._settled()
         spans = {lane: Span(queue.begin, queue.end) for lane, queue in self._queues.items()}
-        look = Look(self._listing.store_id or None, spans)
+        known = {
+            queue.topic: queue.incarnation
+            for queue in self._queues.values()
+            if queue.incarnation is not None
+        }
+        is_known = len(known) == len({topic for topic, _ in self._queues})
+        look = Look(self._listing.store_id or None, spans, known if is_known else None)
         if look != self._look:
             self._look = look
         return self._look
@@ -61,7 +67,7 @@ class RemoteView:
             is_less = any(
                 queue.end < self._queues[lane].end
                 for lane, queue in queues.items()
-                if lane in self._queues
+                if lane in self._queues and queue.incarnation == self._queues[lane].incarnation
             )
             if not is_less or self._clock.monotonic() > until:
                 return listing, queues

@@ -139,7 +139,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(
             {
                 name: StoreOffset(
-                    look.store_id, {lane: span.end for lane, span in look.spans.items()}
+                    look.store_id,
+                    {lane: span.end for lane, span in look.spans.items()},
+                    incarnations=look.incarnations,
                 )
                 for name, look in self._latest.items()
             }

@@ -2,19 +2,23 @@
 
 Version 1::
 
-    {"version": 1, "stores": {"/data/store": {"id": "9f...", "queues": {"orders": {"0": 120}}}}}
+    {"version": 1, "stores": {"/data/store": {"id": "9f...", "queues": {"orders": {"0": 120}},
+                                              "incarnations": {"orders": 70112}}}}
     {"version": 1, "stores": {"/data/store": {"id": "9f...", "log": 81234}}}
 
 ``queues`` has the next queue offset of every queue; a stream without ``subscribe`` has ``log``, the next
 commit offset. ``id`` is what the writer named the store, null for a broker's. ``from``, of the same form,
 is where those begin that an offset is the first to have: a batch that is run again starts where it
-did, whatever ``latest`` or ``earliest`` mean by then. The offset before the first has no stores.
+did, whatever ``latest`` or ``earliest`` mean by then. ``incarnations`` has those topics of the queues that
+were deleted before and made again (``storage.view.incarnations``); it is not there where deletions are not
+known, nor in offsets that were written before there was such a thing. The offset before the first has no
+stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pipeline.errors import WrongCheckpoint
@@ -30,6 +34,25 @@ class StoreOffset:
     store_id: str | None
     ends: Mapping[Lane, int]
     begins: Mapping[Lane, int] = field(default_factory=dict)
+    incarnations: Mapping[str, int] | None = None
+
+    def made_again(self, incarnations: Mapping[str, int] | None) -> set[str]:
+        """Return the topics that have another incarnation by now, as far as both are known."""
+        if self.incarnations is None or incarnations is None:
+            return set()
+        return {
+            topic
+            for topic, _ in self.ends
+            if self.incarnations.get(topic, 0) != incarnations.get(topic, 0)
+        }
+
+    def without(self, topics: Collection[str]) -> StoreOffset:
+        """Return the offset without the queues of some topics."""
+        return replace(
+            self,
+            ends={lane: end for lane, end in self.ends.items() if lane[0] not in topics},
+            begins={lane: begin for lane, begin in self.begins.items() if lane[0] not in topics},
+        )
 
 
 @dataclass(frozen=True)
@@ -54,6 +77,12 @@ class StreamOffset:
             }
             if store.begins:
                 stores[name]["from"] = _nest(store.begins)
+            if store.incarnations is not None and not is_log:
+                stores[name]["incarnations"] = {
+                    topic: store.incarnations[topic]
+                    for topic in sorted({topic for topic, _ in store.ends})
+                    if store.incarnations.get(topic)
+                }
         return {"version": VERSION, "stores": stores}
 
     @classmethod
@@ -74,6 +103,7 @@ class StreamOffset:
                         store["id"],
                         _flat(store["log"] if "log" in store else store["queues"]),
                         _flat(store.get("from", {})),
+                        _incarnations(store.get("incarnations")),
                     )
                     for name, store in document["stores"].items()
                 }
@@ -92,6 +122,10 @@ def _nest(offsets: Mapping[Lane, int]) -> Any:
     for (topic, queue_id), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(queue_id)] = offset
     return nested
+
+
+def _incarnations(given: Any) -> dict[str, int] | None:
+    return None if given is None else {str(topic): int(each) for topic, each in given.items()}
 
 
 def _flat(nested: Any) -> dict[Lane, int]:

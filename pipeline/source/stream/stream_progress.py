@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -118,6 +118,10 @@ class Progress:
                     + ("the whole log" if WHOLE_LOG in store.ends else "queues")
                     + "; choose topics as in the query that wrote it, or another checkpointLocation"
                 )
+            made_again = store.made_again(looks[there].incarnations) & {topic for topic, _ in lanes}
+            for topic in sorted(made_again):
+                self._made_again(there, topic, store.ends)
+            store = store.without(made_again)
             gone = [lane for lane in store.ends if lane not in lanes]
             for lane in gone:
                 self._gone(there, lane, store.ends[lane])
@@ -149,6 +153,15 @@ class Progress:
             )
         self._lose(problem, "go on without it")
         return None
+
+    def _made_again(self, name: str, topic: str, recorded: Collection[Lane]) -> None:
+        queues = [lane for lane in recorded if lane[0] == topic]
+        if any(wants(self.options.selection, *lane) for lane in queues):
+            self._lose(
+                f"topic {topic!r} of store {name} was deleted and made again since this stream read it;"
+                " what it had that was not read is gone",
+                "read the new topic from its beginning",
+            )
 
     def _gone(self, name: str, lane: Lane, recorded: int) -> None:
         if lane != WHOLE_LOG and not wants(self.options.selection, *lane):
@@ -184,7 +197,7 @@ class Progress:
             raise WrongCheckpoint(
                 f"{lane_text(lane)} of store {name} ends at {span.end}, and offset {recorded} has been"
                 " reached before: the store was put back to an older state, lost its newest messages"
-                " in a power cut, or the topic was deleted and made anew. If the writer has not run"
+                " in a power cut, or a broker deleted the topic and made it again. If the writer has not run"
                 " since a power cut, start that first; else choose another checkpointLocation"
             )
 
@@ -266,7 +279,7 @@ class Progress:
                 for store, lane in backlog.new
                 if store == name
             }
-            stores[name] = StoreOffset(look.store_id, lanes, begins)
+            stores[name] = StoreOffset(look.store_id, lanes, begins, look.incarnations)
         return StreamOffset(stores)
 
 

@@ -157,6 +157,30 @@ def test_the_checkpoint_of_a_stream_of_files_serves_here_and_back(
     assert third.drain() == rows_of("t", 1, 40, 50)
 
 
+def test_a_topic_that_was_deleted_and_made_again(tmp_path: Path, live: Live) -> None:
+    """The reader tells it from the one before, to streams that were fed by it and by files."""
+    store, reader = live
+    put(store, "t", 0, 10)
+    options = {"subscribe": "t", "startingOffsets": "earliest"}
+    query = Query(stream_of(reader, **options))
+    assert query.drain() == rows_of("t", 0, 0, 10)
+    before = query.start
+    store.delete_topic("t")
+    store.create_topic("t", 1)
+    put(store, "t", 0, 15)
+    files = make_stream_reader(
+        {"store": str(tmp_path / "s"), "subscribe": "t"},
+        schema_of("topic", "queueId", "queueOffset"),
+    )
+    for later in (query, Query(stream_of(reader, **options), before), Query(files, before)):
+        with pytest.raises(DataLost, match=r"topic 't' .* was deleted and made again"):
+            drained(later, 1)
+    going_on = Query(stream_of(reader, failOnDataLoss="false", **options), before)
+    assert drained(going_on, 15) == rows_of("t", 0, 0, 15)
+    put(store, "t", 0, 5)
+    assert drained(Query(files, going_on.start), 5) == rows_of("t", 0, 15, 20)
+
+
 def test_another_store_at_the_address_is_refused(tmp_path: Path, live: Live) -> None:
     store, reader = live
     put(store, "t", 0, 3)

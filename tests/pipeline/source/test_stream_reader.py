@@ -701,6 +701,107 @@ def test_a_deleted_topic(live: MessageStore, path: Path) -> None:
     assert going_on.drain() == queue_rows("t", 0, 5, 10)
 
 
+def make_again(store: MessageStore, topic: str, queue_count: int) -> None:
+    store.delete_topic(topic)
+    store.create_topic(topic, queue_count)
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["running", "started again"])
+@pytest.mark.parametrize("count", [3, 15])
+def test_a_topic_that_was_deleted_and_made_again(
+    live: MessageStore, path: Path, is_running: bool, count: int
+) -> None:
+    """Its offsets begin again: an error that names it, or the new one from its beginning, all of it."""
+    put(live, "t", 0, 10)
+    put(live, "t", 2, 10)
+    put(live, "u", 0, 10)
+    options = {"subscribe": "t,u", "startingOffsets": "earliest"}
+    query = Query(reader_of(path, **options))
+    assert len(query.drain()) == 30
+    make_again(live, "t", 1)
+    put(live, "t", 0, count)
+    put(live, "u", 0, 5)
+    with pytest.raises(DataLost, match=r"topic 't' .* was deleted and made again.*=false to read"):
+        (query if is_running else Query(reader_of(path, **options), query.start)).step()
+
+    going_on = Query(reader_of(path, failOnDataLoss="false", **options), query.start)
+    start = going_on.start
+    rows = going_on.drain()
+    assert sorted(rows) == queue_rows("t", 0, 0, count) + queue_rows("u", 0, 10, 15)
+    again = Query(reader_of(path, failOnDataLoss="false", **options))
+    assert start is not None and going_on.start is not None
+    assert sorted(again.run(start, going_on.start)) == sorted(rows)
+    put(live, "t", 0, 5)
+    assert Query(reader_of(path, **options), going_on.start).drain() == (
+        queue_rows("t", 0, count, count + 5)
+    )
+
+
+def test_a_topic_made_again_under_a_planned_batch(live: MessageStore, path: Path) -> None:
+    """What was planned of the one before is not read from the new one."""
+    put(live, "t", 0, 10)
+    options = {"subscribe": "t", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    reader = reader_of(path, **options)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    make_again(live, "t", 1)
+    put(live, "t", 0, 15)
+    assert live.writer.wait_dispatched(live.writer.appended_offset, 10)
+    query = Query(reader, through_json(end))
+    assert query.run(reader.initialOffset(), through_json(end)) == []
+    assert query.step() == queue_rows("t", 0, 0, 15)
+
+
+@pytest.mark.parametrize("chosen", [{"subscribe": "u"}, {"subscribe": "t,u"}, {}])
+def test_other_topics_go_on_beside_one_that_was_made_again(
+    live: MessageStore, path: Path, chosen: dict[str, str]
+) -> None:
+    """If it is not asked for, or had no messages, or offsets are of the whole log."""
+    put(live, "u", 0, 10)
+    if chosen != {"subscribe": "t,u"}:
+        put(live, "t", 0, 10)
+    wide = reader_of(path, startingOffsets="earliest", **(chosen and {"subscribe": "t,u"}))
+    query = Query(wide)
+    query.drain()
+    make_again(live, "t", 1)
+    put(live, "t", 0, 3)
+    put(live, "u", 0, 3)
+    rows = Query(reader_of(path, **chosen), query.start).drain()
+    wanted = queue_rows("t", 0, 0, 3) if chosen.get("subscribe") != "u" else []
+    assert sorted(rows) == wanted + queue_rows("u", 0, 10, 13)
+
+
+def test_a_checkpoint_from_before_incarnations_goes_on(live: MessageStore, path: Path) -> None:
+    """It says nothing of them, so the topic is taken for the one that it was; from then on it is noted."""
+    make_again(live, "t", 1)
+    put(live, "t", 0, 10)
+    options = {"subscribe": "t", "startingOffsets": "earliest"}
+    query = Query(reader_of(path, **options))
+    query.drain()
+    assert query.start is not None
+    del query.start["stores"][str(path)]["incarnations"]
+    put(live, "t", 0, 5)
+    later = Query(reader_of(path, **options), query.start)
+    assert later.drain() == queue_rows("t", 0, 10, 15)
+    make_again(live, "t", 1)
+    put(live, "t", 0, 20)
+    with pytest.raises(DataLost, match="made again"):
+        Query(reader_of(path, **options), later.start).step()
+
+
+def test_a_topic_that_is_being_deleted_has_no_queues(live: MessageStore, path: Path) -> None:
+    """Its deletion is decided, and the process died before it was done."""
+    put(live, "t", 0, 10)
+    put(live, "u", 0, 10)
+    assert live.writer.wait_dispatched(live.writer.appended_offset, 10)
+    settings = path / "config" / "penstock.json"
+    document = json.loads(settings.read_text())
+    document |= {"deletedTopics": {"t": live.writer.appended_offset}, "deletingTopic": "t"}
+    settings.write_text(json.dumps(document))
+    assert set(StorePlan(StoreFiles.open(path)).queues) == {("u", 0)}
+    query = Query(reader_of(path, subscribe="t,u", startingOffsets="earliest"))
+    assert query.drain() == queue_rows("u", 0, 0, 10)
+
+
 def test_a_store_that_disappears(live: MessageStore, path: Path) -> None:
     put(live, "t", 0, 5)
     query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
@@ -769,11 +870,18 @@ def test_offsets_have_the_documented_shape(live: MessageStore, path: Path) -> No
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     assert end == {
         "version": 1,
-        "stores": {str(path): {"id": identity, "queues": {"t": {"1": 2}}, "from": {"t": {"1": 0}}}},
+        "stores": {
+            str(path): {
+                "id": identity,
+                "queues": {"t": {"1": 2}},
+                "from": {"t": {"1": 0}},
+                "incarnations": {},
+            }
+        },
     }
     assert reader.reportLatestOffset() == {
         "version": 1,
-        "stores": {str(path): {"id": identity, "queues": {"t": {"1": 5}}}},
+        "stores": {str(path): {"id": identity, "queues": {"t": {"1": 5}}, "incarnations": {}}},
     }
     reader = reader_of(path)
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
