@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,29 +11,26 @@ from typing import Final
 from pipeline.errors import DataLost, InvalidOption, PipelineError
 from pipeline.files.places import Url
 from pipeline.files.store_files import StoreFiles
-from pipeline.files.store_settings import deleted_topics, store_settings
+from pipeline.files.store_settings import store_settings
 from pipeline.jobs.export.manifest import Manifest, QueueOfStore
 from pipeline.jobs.export.targets import is_local
 from pipeline.source.plan import Queue, StorePlan
+from storage.view.incarnations import Incarnations
 
 LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ExportedStore:
-    """A store of this run: its queues as they are now, its id, and where topics were deleted."""
+    """A store of this run, as it is now."""
 
     plan: StorePlan
     store_id: str | None
-    deleted_topics: Mapping[str, int]
 
     @classmethod
     def open(cls, store: StoreFiles) -> ExportedStore:
         """Look at a store as it is now."""
-        # Deletions first: a topic that is made again meanwhile is recorded as the one before it, which
-        # the next run notices. The other way round nobody would.
-        deleted = deleted_topics(store)
-        return cls(StorePlan(store), store_settings(store).get("storeId"), deleted)
+        return cls(StorePlan(store), store_settings(store).get("storeId"))
 
     @property
     def path(self) -> str:
@@ -45,9 +42,14 @@ class ExportedStore:
         """What a manifest knows it by: its id, or its path if it has none."""
         return self.store_id or self.path
 
+    @property
+    def incarnations(self) -> Incarnations:
+        """Those of its topics, none for a broker's store."""
+        return self.plan.incarnations or Incarnations()
+
     def key(self, queue: Queue) -> QueueOfStore:
         """Return what a manifest knows a queue by."""
-        incarnation = self.deleted_topics.get(queue.topic, 0)
+        incarnation = self.incarnations.of(queue.topic)
         return QueueOfStore(self.name, queue.topic, incarnation, queue.queue_id)
 
 
@@ -59,7 +61,7 @@ def match_stores(stores: Sequence[ExportedStore], manifest: Manifest) -> None:
     """
     seen: dict[str, ExportedStore] = {}
     for store in stores:
-        manifest.match(store.path, store.store_id, store.deleted_topics)
+        manifest.match(store.path, store.store_id, store.incarnations)
         if store.name in seen:
             raise PipelineError(
                 f"{seen[store.name].path} and {store.path} are one store, or one is a copy of the"

@@ -1,8 +1,8 @@
 """What an export has written so far: ranges of queue offsets by store, topic and queue.
 
 A store is known by its id; one that has none, a broker's, by its path. A topic that was deleted and made
-again counts its queue offsets from 0 again, so ranges are of one incarnation of a topic: the commit
-offset at which the last one of its name was deleted, 0 if none was.
+again counts its queue offsets from 0 again, so ranges are of one incarnation of a topic
+(``storage.view.incarnations``).
 
 ``_penstock/manifest.json`` beside the data, replaced in one step. A run first writes its data where no
 reader looks, then puts itself into ``pending`` with its ranges and files, then makes the files visible,
@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from pipeline.errors import InvalidOption, PipelineError
 from pipeline.jobs.new_directory import empty, sync_path
+from storage.view.incarnations import Incarnations
 
 DIRECTORY: Final = "_penstock"
 MANIFEST: Final = "manifest.json"
@@ -159,7 +160,7 @@ class Manifest:
         of_topic = {known.incarnation for known in self.ranges if known[:2] == key[:2]}
         return bool(of_topic) and key.incarnation not in of_topic
 
-    def match(self, path: str, store_id: str | None, deleted_topics: Mapping[str, int]) -> None:
+    def match(self, path: str, store_id: str | None, incarnations: Incarnations) -> None:
         """Take a store for the one that was exported from a path, or note it.
 
         What version 1 recorded of its topics is from here on of their present incarnations. Raises
@@ -174,7 +175,7 @@ class Manifest:
             )
         store = store_id or path
         for key in [key for key in self.ranges if key.store == store and key.incarnation is None]:
-            now = key._replace(incarnation=deleted_topics.get(key.topic, 0))
+            now = key._replace(incarnation=incarnations.of(key.topic))
             self.ranges[now] = joined(self.ranges.pop(key) + self.ranges.get(now, []))
 
     def paths_of(self, store_id: str) -> list[str]:
