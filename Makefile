@@ -10,7 +10,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py)
+KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py services/writer/produce_kernels.py)
 PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
 
@@ -110,7 +110,7 @@ $(STAMPS)/installed: requirements.lock pyproject.toml | $(BIN)/python
 
 $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 	@echo "compiling the kernels"
-	@$(BIN)/python -m storage.kernels
+	@$(BIN)/python -m storage.kernels services.writer.produce_kernels
 	@touch $@
 
 $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock

@@ -28,6 +28,7 @@ from storage.engine.engine import Engine
 from storage.engine.opening import open_engine
 from storage.errors import StoreError
 from storage.files.filesystem import OsFileSystem
+from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult
 from storage.staged.open_commit import LogAccess
 from storage.staged.staged_commits import StagedCommits
@@ -139,15 +140,19 @@ class StoreWriter:
         """
         return self._appender.put(messages, born_host)
 
-    def put_plain(self, request: bytes, *, born_host: str) -> tuple[bytes, int] | None:
-        """Append the message of a serialized ProduceRequest; does not wait for durability.
+    def message_slices(self, size_bytes: int) -> MessageSlices:
+        """Return a buffer of ``size_bytes`` in which a message is given to ``put_slices``."""
+        return self._appender.message_slices(size_bytes)
 
-        Returns the serialized ProduceResponse and the record's end in the log. None, with nothing
-        done, unless it is one message that nothing can be wrong with: then ``put`` decides.
+    def put_slices(self, message: MessageSlices, *, born_host: str) -> int | None:
+        """Append the message whose fields lie in a buffer; does not wait for durability.
+
+        Returns the record's end in the log, and its place, times and unique key in the message's
+        fields. None, with nothing done, unless the message is plain: ``put`` decides then.
 
         Raises StoreBusy, StoreFull, StoreFailed.
         """
-        return self._appender.put_plain(request, born_host)
+        return self._appender.put_slices(message, born_host)
 
     def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
         """Append records that a client encoded, all or none; does not wait for durability.

@@ -97,6 +97,24 @@ def test_every_module_of_the_engine_leaves_the_environment_alone() -> None:
     assert not reads
 
 
+def test_the_engine_knows_nothing_of_the_wire() -> None:
+    """A decoder of requests belongs to the service that takes them."""
+    contract = "\n".join(path.read_text() for path in (ROOT / "protos").rglob("*.proto"))
+    requests = re.findall(r"^message (\w+(?:Request|Response|Result))\b", contract, re.MULTILINE)
+    of_values = {"PutResult", "BatchResult", "PullResult", "KeyQueryResult"}
+    wire = re.compile(
+        rf"\b({'|'.join({*requests} - of_values)})\b|protobuf|varint|field number", re.I
+    )
+    assert wire.search("a ProduceRequest") and wire.search("Field numbers of the contract")
+    named = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in (ROOT / "storage").rglob("*.py")
+        if (match := wire.search(path.read_text(encoding="utf-8")))
+    ]
+
+    assert not named
+
+
 def test_the_make_targets_are_all_described() -> None:
     """`make help` lists a target only if a `## what it does` follows it."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -17,8 +17,11 @@ from services.peers import host_of_peer
 from services.server import EOF, Context, Draining, raw
 from services.writer.acks import Acknowledging, Acks
 from services.writer.eager import EagerCoroutine
+from services.writer.plain_requests import PlainRequests
+from services.writer.produce_kernels import BUFFER_SIZE
 from services.writer.staged_commits import StagedCommitMethods, StagedCommits
 from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
+from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult
 
 MESSAGES_MAX: Final = 1 << 18  # of one structured request; the most that fit into one are millions
@@ -49,7 +52,8 @@ class WriterStore(Acknowledging, Protocol):
     @property
     def staged(self) -> StagedCommits: ...
     def put(self, messages: Sequence[Message], *, born_host: str) -> list[PutResult]: ...
-    def put_plain(self, request: bytes, *, born_host: str) -> tuple[bytes, int] | None: ...
+    def message_slices(self, size_bytes: int) -> MessageSlices: ...
+    def put_slices(self, message: MessageSlices, *, born_host: str) -> int | None: ...
     def append_batch(self, records: memoryview) -> BatchResult: ...
     def create_topic(
         self, name: str, queue_count: int, *, attributes: Mapping[str, str]
@@ -79,12 +83,13 @@ class WriterServicer(StagedCommitMethods):
         self._acks = acks
         self._draining = draining
         self._stream_batches_max = stream_batches_max
+        self._plain = PlainRequests(store.message_slices(BUFFER_SIZE))
 
     @raw
     async def produce(self, request: bytes, context: Context) -> bytes:
         """Store messages; the answer follows once they are as safe as the flush mode says."""
         born_host = host_of_peer(context.peer())
-        stored = self._store.put_plain(request, born_host=born_host)
+        stored = self._put_plain(request, born_host)
         if stored is None:
             if len(request) <= FEW_BYTES:
                 stored = self._put(request, born_host)
@@ -200,6 +205,14 @@ class WriterServicer(StagedCommitMethods):
             flush_mode=now.flush_mode,
             transient_pool=now.transient_pool,
         )
+
+    def _put_plain(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:
+        """Store the message of a plain request; return the answer and the record's end, None if it is not."""
+        plain = self._plain
+        if not plain.read(request):
+            return None
+        end = self._store.put_slices(plain.message, born_host=born_host)
+        return None if end is None else (plain.answer(), end)
 
     def _put(self, request: bytes, born_host: str) -> tuple[bytes, int]:
         if wire.count_fields(request, MESSAGES_MAX + 1) > MESSAGES_MAX:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
@@ -14,9 +15,10 @@ from storage.format.message_id import encode_message_id
 from storage.format.record import complete_record
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, new_rows
+from storage.kernels.message_slices import UNIQUE_HEAD_SIZE
 from storage.log.batches import BatchPreparer, Prepared, QueueKey
 from storage.log.commit_log import Batch
-from storage.log.plain_message import PlainMessages
+from storage.log.message_slices import MessageSlices, PlainMessages
 from storage.log.structured import MessageEncoder
 from storage.message import BatchResult, Message, PutResult, QueueRange
 
@@ -67,7 +69,6 @@ class Appender:
             PlainMessages(
                 engine.topics,
                 self.encoder,
-                store_host=self._store_host,
                 body_size_max=config.body_size_max,
                 record_size_max=engine.log.files.file_size - BLANK_SIZE,
                 property_crc=self._property_crc,
@@ -135,18 +136,24 @@ class Appender:
             self.check_queue(key)
             return self._append_one(key, size, write)[0]
 
-    def put_plain(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:
-        """Append the message of a serialized ProduceRequest, if nothing can be wrong with it."""
+    def message_slices(self, size_bytes: int) -> MessageSlices:
+        """Return a buffer for messages to be appended by ``put_slices``."""
+        host = self._store_host if self._plain else bytes(IPV4_HOST_SIZE)
+        head = self.encoder.unique_keys.head[:UNIQUE_HEAD_SIZE]
+        return MessageSlices(size_bytes, store_host=host, unique_head=head)
+
+    def put_slices(self, message: MessageSlices, born_host: str) -> int | None:
+        """Append a message that lies in a buffer, if it is plain; return its record's end."""
         plain = self._plain
         if plain is None:
             return None
         with self.lock:
-            found = plain.read(request, born_host)
+            found = plain.find(message, born_host)
             if found is None:
                 return None
             key, size = found
             self._admit(size)
-            return self._append_one(key, size, plain.write)
+            return self._append_one(key, size, partial(plain.write, message))[1]
 
     def _append_one(self, key: QueueKey, size: int, write: Write[Written]) -> tuple[Written, int]:
         """Append the record of ``size`` bytes that ``write`` stores; return its result, and the end.

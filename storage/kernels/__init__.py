@@ -9,7 +9,7 @@ from typing import Final
 
 MODULES: Final = (
     "primitives.crc", "scan", "client_records", "batch", "queue", "pull", "lookup", "index",
-    "index_shape", "staged", "encode", "plain_message",
+    "index_shape", "staged", "encode", "message_slices",
 )  # fmt: skip
 PIPELINE_MODULES: Final = ("index_chains", "placing", "same_keys", "arrow.columnar", "arrow.gather")
 

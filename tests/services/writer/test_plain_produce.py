@@ -21,13 +21,15 @@ from three_services import three_services
 
 from penstock.v1 import common_pb2, writer_pb2
 from services import wire
+from services.writer import produce_kernels as kernels
+from services.writer.plain_requests import PlainRequests
 from services.writer.servicer import WriterServicer
 from storage import errors
 from storage.config import StoreConfig
 from storage.format import limits
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.property_crc import PROPERTY_CRC_SIZE
-from storage.kernels import plain_message as kernels
+from storage.kernels import message_slices
 from storage.writer import StoreWriter
 
 NOW_MS = 1_700_000_000_123
@@ -51,7 +53,7 @@ class LongWay:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._writer, name)
 
-    def put_plain(self, request: bytes, *, born_host: str) -> None:
+    def put_slices(self, message: Any, *, born_host: str) -> None:
         return None
 
 
@@ -269,10 +271,18 @@ NOT_PLAIN = [
 ]  # fmt: skip
 
 
+def put_plain(
+    writer: StoreWriter, request: bytes, born_host: str = "1.2.3.4:5"
+) -> tuple[bytes, int] | None:
+    plain = PlainRequests(writer.message_slices(kernels.BUFFER_SIZE))
+    end = writer.put_slices(plain.message, born_host=born_host) if plain.read(request) else None
+    return None if end is None else (plain.answer(), end)
+
+
 @pytest.mark.parametrize("plain", PLAIN)
 def test_plain_messages_take_the_short_cut(two: Two, plain: common_pb2.Message) -> None:
     request = serialized(plain)
-    stored = two.short.put_plain(request, born_host="1.2.3.4:5")
+    stored = put_plain(two.short, request)
     (long,) = two.long.put([one_of(plain)], born_host="1.2.3.4:5")
     assert stored is not None
     answer, end = stored
@@ -289,8 +299,8 @@ def one_of(plain: common_pb2.Message) -> Any:
 @pytest.mark.parametrize("request_", NOT_PLAIN, ids=range(len(NOT_PLAIN)))
 def test_everything_else_is_left_alone(two: Two, request_: bytes) -> None:
     begin = two.short.appended_offset
-    assert two.short.put_plain(request_, born_host="1.2.3.4:5") is None
-    assert two.short.put_plain(serialized(message()), born_host="[2001:db8::7]:5") is None
+    assert put_plain(two.short, request_) is None
+    assert put_plain(two.short, serialized(message()), "[2001:db8::7]:5") is None
     assert two.short.appended_offset == begin
 
 
@@ -301,7 +311,7 @@ def test_a_store_that_is_full_or_closed_refuses_and_stores_nothing(tmp_path: Pat
     plain = serialized(message())
     writer = StoreWriter.open(tmp_path / "store", config, clock=Clock())
     writer.create_topic("t", 1)
-    assert writer.put_plain(plain, born_host="1.2.3.4:5") is not None
+    assert put_plain(writer, plain) is not None
     end = writer.appended_offset
 
     def full(size: int) -> Any:
@@ -311,17 +321,17 @@ def test_a_store_that_is_full_or_closed_refuses_and_stores_nothing(tmp_path: Pat
         patch.setattr(type(writer._engine.log), "flushed_offset", 0, raising=False)
         patch.setattr(writer._engine.log, "flushed_offset", 0)
         with pytest.raises(errors.StoreBusy):
-            writer.put_plain(plain, born_host="1.2.3.4:5")
+            put_plain(writer, plain)
     with pytest.MonkeyPatch.context() as patch:
         assert writer.wait_dispatched(end, 10)
         patch.setattr(writer._engine.log, "flushed_offset", end)
         patch.setattr(writer._engine.log, "file_for", full)
         with pytest.raises(errors.StoreFull):
-            writer.put_plain(plain, born_host="1.2.3.4:5")
+            put_plain(writer, plain)
     assert writer.appended_offset == end
     writer.close()
     with pytest.raises(errors.StoreClosed):
-        writer.put_plain(plain, born_host="1.2.3.4:5")
+        put_plain(writer, plain)
 
 
 @pytest.mark.parametrize("pool", [False, True], ids=["mapped", "pool"])
@@ -368,9 +378,10 @@ def test_field_numbers_are_those_of_the_contract() -> None:
     assert numbers(writer_pb2.ProduceRequest) == {"messages": kernels.MESSAGES}
     assert numbers(writer_pb2.ProduceResponse) == {"results": kernels.RESULTS}
     known = {
-        "topic": kernels.TOPIC, "body": kernels.BODY, "keys": kernels.KEYS, "tag": kernels.TAG,
-        "queue_id": kernels.QUEUE_ID, "unique_key": kernels.UNIQUE_KEY, "flag": kernels.FLAG,
-        "born_timestamp_ms": kernels.BORN_TIMESTAMP,
+        "topic": kernels.MESSAGE_TOPIC, "body": kernels.MESSAGE_BODY, "keys": kernels.MESSAGE_KEYS,
+        "tag": kernels.MESSAGE_TAG, "queue_id": kernels.MESSAGE_QUEUE_ID,
+        "unique_key": kernels.MESSAGE_UNIQUE_KEY, "flag": kernels.MESSAGE_FLAG,
+        "born_timestamp_ms": kernels.MESSAGE_BORN_TIMESTAMP,
     }  # fmt: skip
     assert known.items() <= numbers(common_pb2.Message).items()
     assert numbers(common_pb2.Message).keys() - known == {"properties", "delay_level"}
@@ -384,8 +395,24 @@ def test_field_numbers_are_those_of_the_contract() -> None:
         "store_timestamp_ms": kernels.RESULT_STORE_TIMESTAMP,
     }
     assert min(limits.KEYS_SIZE_MAX, PROPERTIES_SIZE_MAX - PROPERTY_CRC_SIZE) > (
-        kernels.PROPERTIES_MAX
+        message_slices.PROPERTIES_MAX
     )
+
+
+KERNELS = (
+    kernels.read_request,
+    message_slices.measure_plain,
+    message_slices.write_plain,
+    kernels.write_answer,
+)
+TWINS = tuple(each.py_func for each in KERNELS)
+
+
+def buffer_of(request: bytes, fill: int = 0) -> Any:
+    data = np.full(kernels.BUFFER_SIZE, fill, np.uint8)
+    begin = kernels.REQUEST_AT
+    data[begin : begin + len(request)] = np.frombuffer(request, np.uint8)
+    return data
 
 
 @given(requests | damaged_requests() | st.binary(max_size=40), st.booleans(), st.data())
@@ -397,52 +424,45 @@ def test_kernels_do_what_their_twins_do(request: bytes, property_crc: bool, data
     places = [data.draw(st.integers(0, 2**62)) for _ in range(6)]
     position = data.draw(st.integers(0, 40))
     left = []
-    for read, write in (
-        (kernels.read_plain, kernels.write_plain),
-        (kernels.read_plain.py_func, kernels.write_plain.py_func),
-    ):
-        scratch = np.zeros(kernels.SCRATCH_SIZE, np.uint8)
-        scratch[: kernels.ANSWER_AT] = np.arange(kernels.ANSWER_AT)
-        begin = kernels.REQUEST_AT
-        scratch[begin : begin + len(request)] = np.frombuffer(request, np.uint8)
-        fields = np.zeros(kernels.FIELD_COUNT, np.int64)
+    for read, measure, write, answer in (KERNELS, TWINS):
+        buffer = buffer_of(request)
+        buffer[: kernels.ANSWER_AT] = np.arange(kernels.ANSWER_AT)
+        fields = np.zeros(message_slices.FIELD_COUNT, np.int64)
         dst = np.full(1200, 0xEE, np.uint8)
-        found = [int(v) for v in read(scratch, len(request), 3000, property_crc, fields)]
-        written = []
-        if found[0] >= 0:
+        found = [bool(read(buffer, len(request), fields))]
+        if found[0] and (size := int(measure(buffer, 3000, property_crc, fields)[0])) >= 0:
             with np.errstate(over="ignore"):
-                written = [
-                    int(v) for v in write(dst, position, scratch, fields, *places, property_crc)
-                ]
-            if written[0] < 0:
-                assert found[0] > dst.size - position
-            else:
-                end = position + found[0]
-                assert (dst[:position] == 0xEE).all()
-                assert (dst[end:] == 0xEE).all()
-        left.append((found, written, dst.tobytes(), scratch.tobytes(), fields.tolist()))
+                fits = write(dst, position, buffer, fields, *places, property_crc)
+                found += [size, fits]
+                if fits:
+                    found += [int(place) for place in answer(buffer, fields)]
+            assert fits == (size <= dst.size - position)
+            end = position + size if fits else position
+            assert (dst[:position] == 0xEE).all()
+            assert (dst[end:] == 0xEE).all()
+        left.append((found, dst.tobytes(), buffer.tobytes(), fields.tolist()))
     assert left[0] == left[1]
 
 
 @given(damaged_requests() | st.binary(max_size=60))
 @settings(max_examples=600, deadline=None)
 def test_nothing_that_protobuf_refuses_is_plain(request: bytes) -> None:
-    scratch = np.full(kernels.SCRATCH_SIZE, 0x0A, np.uint8)  # what lies behind is read by nobody
-    begin = kernels.REQUEST_AT
-    scratch[begin : begin + len(request)] = np.frombuffer(request, np.uint8)
-    fields = np.zeros(kernels.FIELD_COUNT, np.int64)
-    size, topic_begin, topic_end, queue_id = kernels.read_plain(
-        scratch, len(request), 1 << 20, True, fields
-    )
-    if size < 0:
+    buffer = buffer_of(request, fill=0x0A)  # what lies after the request is not read
+    fields = np.zeros(message_slices.FIELD_COUNT, np.int64)
+    if (
+        not kernels.read_request(buffer, len(request), fields)
+        or message_slices.measure_plain(buffer, 1 << 20, True, fields)[0] < 0
+    ):
         return
-    topic = request[topic_begin - begin : topic_end - begin]
+    begin = int(fields[message_slices.TOPIC])
+    topic = buffer[begin : begin + int(fields[message_slices.SIZES + message_slices.TOPIC])]
     try:
         (parsed,) = writer_pb2.ProduceRequest.FromString(request).messages
     except DecodeError:
         with pytest.raises(UnicodeDecodeError):  # the topic's bytes are judged by what they name
-            topic.decode()
+            topic.tobytes().decode()
         return
-    assert parsed.topic.encode() == topic
+    assert parsed.topic.encode() == topic.tobytes()
+    queue_id = int(fields[message_slices.QUEUE_ID])
     assert (parsed.queue_id if parsed.HasField("queue_id") else kernels.ANY_QUEUE) == queue_id
     assert not parsed.properties and not parsed.delay_level

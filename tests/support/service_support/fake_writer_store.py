@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from storage.errors import StoreError
+from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult, QueueRange
 
 
@@ -67,7 +68,10 @@ class FakeWriterStore:
             for m in messages
         ]
 
-    def put_plain(self, request: bytes, *, born_host: str) -> tuple[bytes, int] | None:
+    def message_slices(self, size_bytes: int) -> MessageSlices:
+        return MessageSlices(size_bytes, store_host=bytes(8), unique_head="0" * 12)
+
+    def put_slices(self, message: MessageSlices, *, born_host: str) -> int | None:
         return None
 
     def append_batch(self, records: memoryview) -> BatchResult:

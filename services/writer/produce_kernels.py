@@ -1,0 +1,255 @@
+"""A plain ProduceRequest read into slices, and its ProduceResponse written, without protobuf objects.
+
+Plain is a request of one message with known fields only, each once and in its shortest form. What is not
+plain is left to protobuf. ``storage.kernels.message_slices`` says what slices are. After the store's head
+the buffer has, in one array so that little memory is touched::
+
+    position       content
+    ANSWER_AT      the answer
+    KEYS_AT        the keys, joined
+    REQUEST_AT     the request
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from storage.format.properties import KEY_SEPARATOR
+from storage.kernels.encode import ANY_QUEUE, write_hex
+from storage.kernels.message_slices import (
+    BODY,
+    BORN_TIMESTAMP,
+    COMMIT_OFFSET,
+    FIELD_COUNT,
+    FLAG,
+    HEAD_SIZE,
+    KEYS,
+    PROPERTIES_MAX,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SIZES,
+    STORE_HOST_AT,
+    STORE_TIMESTAMP,
+    TAG,
+    TOPIC,
+    UNIQUE_KEY,
+    is_plain_text,
+    slices_fit,
+)
+from storage.kernels.primitives.big_endian import read_i64, read_u8
+from storage.kernels.primitives.crc import copy_bytes
+from storage.kernels.primitives.jit import (
+    FEW_BYTES,
+    WRITABLE_BYTES,
+    WRITABLE_INT64S,
+    boolean,
+    i64,
+    inner,
+    int64,
+    kernel,
+    results,
+    u8,
+    uintp,
+)
+
+# Field numbers of the contract: ProduceRequest, Message, ProduceResponse, ProduceResult.
+MESSAGES: Final = 1
+MESSAGE_TOPIC: Final = 1
+MESSAGE_BODY: Final = 2
+MESSAGE_KEYS: Final = 3
+MESSAGE_TAG: Final = 4
+MESSAGE_QUEUE_ID: Final = 6
+MESSAGE_UNIQUE_KEY: Final = 7
+MESSAGE_FLAG: Final = 8
+MESSAGE_BORN_TIMESTAMP: Final = 9
+RESULTS: Final = 1
+RESULT_TOPIC: Final = 1
+RESULT_QUEUE_ID: Final = 2
+RESULT_QUEUE_OFFSET: Final = 3
+RESULT_COMMIT_OFFSET: Final = 4
+RESULT_MESSAGE_ID: Final = 5
+RESULT_UNIQUE_KEY: Final = 6
+RESULT_STORE_TIMESTAMP: Final = 7
+
+REQUEST_SIZE_MAX: Final = FEW_BYTES
+ANSWER_AT: Final = HEAD_SIZE
+_RESULT_AT: Final = ANSWER_AT + 8  # after the longest head of a result
+KEYS_AT: Final = _RESULT_AT + PROPERTIES_MAX + 512
+REQUEST_AT: Final = KEYS_AT + PROPERTIES_MAX
+BUFFER_SIZE: Final = REQUEST_AT + REQUEST_SIZE_MAX
+
+_MESSAGE_ID_SIZE: Final = 32
+_SPACE: Final = ord(KEY_SEPARATOR)
+_VARINT: Final = 0
+_DELIMITED: Final = 2
+_TEXT_OF: Final = {
+    MESSAGE_TOPIC: TOPIC, MESSAGE_BODY: BODY, MESSAGE_KEYS: KEYS, MESSAGE_TAG: TAG,
+    MESSAGE_UNIQUE_KEY: UNIQUE_KEY,
+}  # fmt: skip
+_NUMBER_OF: Final = {
+    MESSAGE_QUEUE_ID: QUEUE_ID, MESSAGE_FLAG: FLAG, MESSAGE_BORN_TIMESTAMP: BORN_TIMESTAMP,
+}  # fmt: skip
+_TAG_COUNT: Final = 32  # field numbers of a tag of one byte, and as many of longer ones
+_NOT_KNOWN: Final = -1
+
+
+def _by_field_number(places: dict[int, int]) -> Any:
+    table = np.full(_TAG_COUNT, _NOT_KNOWN, np.int64)
+    for number, place in places.items():
+        table[number] = place
+    return table
+
+
+TEXT_BY_NUMBER: Final = _by_field_number(_TEXT_OF)
+NUMBER_BY_NUMBER: Final = _by_field_number(_NUMBER_OF)
+
+
+@inner
+def read_varint(data: Any, at: int, end: int) -> tuple[int, int]:
+    """``(value, position behind it)`` of a varint in its shortest form below 2**63; or (0, -1)."""
+    value = i64(0)
+    shift = i64(0)
+    while at < end and shift < 63:
+        byte = read_u8(data, at)
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if byte == 0 and shift > 0:
+                break
+            return value, i64(at)
+        shift += 7
+    return i64(0), i64(-1)
+
+
+@inner
+def add_key(data: Any, keys_end: int, key: int, size: int) -> int:
+    """Join one more key to those that end at ``keys_end``; return the new end, -1 if it cannot be."""
+    if (
+        size == 0
+        or keys_end + 1 + size > KEYS_AT + PROPERTIES_MAX
+        or not is_plain_text(data, key, key + size, i64(0))
+    ):
+        return i64(-1)
+    if keys_end > KEYS_AT:
+        data[uintp(keys_end)] = u8(_SPACE)
+        keys_end += 1
+    copy_bytes(data, keys_end, data, key, size)
+    return i64(keys_end + size)
+
+
+@inner
+def read_message(data: Any, at: int, end: int, fields: Any) -> bool:
+    """Read the fields of a message; False unless each is known and there once."""
+    for i in range(FIELD_COUNT):
+        fields[i] = 0
+    fields[QUEUE_ID] = ANY_QUEUE
+    seen = i64(0)
+    keys_end = i64(KEYS_AT)
+    while at < end:
+        tag = read_u8(data, at)
+        value, at = read_varint(data, at + 1, end)
+        if at < 0:
+            return False
+        number = tag >> 3
+        text = TEXT_BY_NUMBER[uintp(number)]
+        place = NUMBER_BY_NUMBER[uintp(number)]
+        if tag & 7 == _DELIMITED and text == KEYS:
+            if value > end - at:
+                return False
+            keys_end = add_key(data, keys_end, at, value)
+            if keys_end < 0:
+                return False
+            at += value
+            continue
+        if seen & i64(1) << number:
+            return False
+        seen |= i64(1) << number
+        if tag & 7 == _DELIMITED and text != _NOT_KNOWN:
+            if value > end - at:
+                return False
+            fields[text] = at
+            fields[SIZES + text] = value
+            at += value
+        elif tag & 7 == _VARINT and place != _NOT_KNOWN:
+            fields[place] = value
+        else:
+            return False
+    fields[KEYS] = KEYS_AT
+    fields[SIZES + KEYS] = keys_end - KEYS_AT
+    return True
+
+
+@kernel(boolean(WRITABLE_BYTES, int64, WRITABLE_INT64S), nogil=False)
+def read_request(data: Any, request_size: int, fields: Any) -> bool:
+    """Read the request at REQUEST_AT of ``data`` into ``fields``; whether it is plain."""
+    if (
+        data.size != BUFFER_SIZE
+        or fields.size != FIELD_COUNT
+        or not 0 < request_size <= REQUEST_SIZE_MAX
+        or read_u8(data, REQUEST_AT) != MESSAGES << 3 | _DELIMITED
+    ):
+        return False
+    end = REQUEST_AT + request_size
+    size, at = read_varint(data, i64(REQUEST_AT + 1), end)
+    return at >= 0 and size == end - at and read_message(data, at, end, fields)
+
+
+@inner
+def write_varint(dst: Any, at: int, value: int) -> int:
+    """Write ``value`` as protobuf does, at most ten bytes; return the position behind it."""
+    while value & ~0x7F:
+        dst[uintp(at)] = u8(value & 0x7F | 0x80)
+        value = (value >> 7) & 0x01FF_FFFF_FFFF_FFFF
+        at += 1
+    dst[uintp(at)] = u8(value)
+    return i64(at + 1)
+
+
+@inner
+def write_number(dst: Any, at: int, field: int, value: int) -> int:
+    """Write a number's field, left out where it is 0; return the position behind it."""
+    if value == 0:
+        return i64(at)
+    dst[uintp(at)] = u8(field << 3 | _VARINT)
+    return write_varint(dst, at + 1, value)
+
+
+@inner
+def write_delimited(dst: Any, at: int, field: int, size: int) -> int:
+    """Write what goes before a field of ``size`` bytes; return the position behind it."""
+    dst[uintp(at)] = u8(field << 3 | _DELIMITED)
+    return write_varint(dst, at + 1, size)
+
+
+@kernel(results(int64, 2)(WRITABLE_BYTES, WRITABLE_INT64S), nogil=False)
+def write_answer(data: Any, fields: Any) -> tuple[int, int]:
+    """Write the answer to a message that was stored; return where it begins and ends in ``data``.
+
+    (-1, -1), with nothing changed, if it would not fit, which a plain message's does.
+    """
+    if data.size != BUFFER_SIZE or not slices_fit(data, fields):
+        return i64(-1), i64(-1)
+    topic_size = i64(fields[SIZES + TOPIC])
+    unique_size = i64(fields[SIZES + UNIQUE_KEY])
+    if topic_size + unique_size > PROPERTIES_MAX + 256:
+        return i64(-1), i64(-1)
+    commit_offset = i64(fields[COMMIT_OFFSET])
+    at = write_delimited(data, i64(_RESULT_AT), i64(RESULT_TOPIC), topic_size)
+    copy_bytes(data, at, data, i64(fields[TOPIC]), topic_size)
+    at = write_number(data, at + topic_size, i64(RESULT_QUEUE_ID), i64(fields[QUEUE_ID]))
+    at = write_number(data, at, i64(RESULT_QUEUE_OFFSET), i64(fields[QUEUE_OFFSET]))
+    at = write_number(data, at, i64(RESULT_COMMIT_OFFSET), commit_offset)
+    at = write_delimited(data, at, i64(RESULT_MESSAGE_ID), i64(_MESSAGE_ID_SIZE))
+    write_hex(data, at, read_i64(data, i64(STORE_HOST_AT)), i64(16))
+    write_hex(data, at + 16, commit_offset, i64(16))
+    at = write_delimited(data, at + 32, i64(RESULT_UNIQUE_KEY), unique_size)
+    copy_bytes(data, at, data, i64(fields[UNIQUE_KEY]), unique_size)
+    at = write_number(
+        data, at + unique_size, i64(RESULT_STORE_TIMESTAMP), i64(fields[STORE_TIMESTAMP])
+    )
+    size = i64(at - _RESULT_AT)
+    head = i64(2 if size < 1 << 7 else (3 if size < 1 << 14 else 4))
+    write_delimited(data, i64(_RESULT_AT - head), i64(RESULTS), size)
+    return i64(_RESULT_AT - head), i64(at)
