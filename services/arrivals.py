@@ -1,15 +1,15 @@
-"""Waiting on the event loop for what the writer publishes: one thread asleep in a futex for all.
+"""Waiting on the event loop for what the writer publishes: one worker asleep in a futex for all.
 
-Nobody waiting means that the thread waits for work, not for the writer, so a busy writer costs an
+Nobody waiting means that the worker waits for work, not for the writer, so a busy writer costs an
 idle reader nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 from typing import Final, Protocol
+
+from storage.workers import FunctionWorker
 
 _LOOK_SECONDS: Final = 1.0  # even without a wake-up: files a broker wrote, or a replaced checkpoint
 
@@ -36,9 +36,11 @@ class Arrivals:
         self._waiting: set[asyncio.Future[None]] = set()
         self._asleep = False
         self._closed = False
-        self._seen: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._watch, name="arrivals", daemon=True)
-        self._thread.start()
+        self._seen_word: int | None = None  # to watch from
+        self._worker = FunctionWorker(
+            "arrivals", self._watch, has_work=lambda: self._seen_word is not None
+        )
+        self._worker.start()
 
     @property
     def word(self) -> int:
@@ -52,9 +54,10 @@ class Arrivals:
         future = self._loop.create_future()
         self._waiting.add(future)
         if not self._asleep:
-            # A thread already asleep saw this word or an older one, so it wakes for this waiter.
+            # A worker already asleep saw this word or an older one, so it wakes for this waiter.
             self._asleep = True
-            self._seen.put(seen_word)
+            self._seen_word = seen_word
+            self._worker.wake()
         timer = self._loop.call_later(timeout_seconds, _finish, future)
         try:
             await future
@@ -70,20 +73,21 @@ class Arrivals:
         self._waiting.clear()
 
     def close(self) -> None:
-        """Wake everybody for the last time and let the thread end."""
+        """Wake everybody for the last time and let the worker end."""
         self._closed = True
         self.wake()
-        self._seen.put(None)
+        self._worker.end()
 
     def _watch(self) -> None:
-        while (seen := self._seen.get()) is not None and not self._closed:
-            self._store.wait_for_change(seen, _LOOK_SECONDS)
-            if self._closed:
-                return
+        seen_word, self._seen_word = self._seen_word, None
+        if seen_word is None:
+            return
+        self._store.wait_for_change(seen_word, _LOOK_SECONDS)
+        if not self._closed:
             try:
                 self._loop.call_soon_threadsafe(self.wake)
             except RuntimeError:  # the loop has been closed
-                return
+                self._worker.end()
 
 
 def _finish(future: asyncio.Future[None]) -> None:

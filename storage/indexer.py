@@ -2,33 +2,59 @@
 
 It shares nothing with the writer but the files: how far it may read is the confirmed offset of the
 checkpoint page, how far it has come it publishes there, and both sides sleep on a word of that page.
-The work itself is ``index_builder``'s.
+The work itself is ``storage.index.builder``'s.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile, Role
-from storage.errors import NotAStore, StoreClosed, StoreFailed, StoreFull
+from storage.errors import NotAStore, StoreClosed, StoreFailed
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.index.builder import IndexBuilder
 from storage.view.index_file import IndexShape
 from storage.view.index_shape import find_index_shape
 from storage.view.layout import StorePaths, effective_config, load_settings
+from storage.workers import FunctionWorker
 
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
+    from storage.workers import Workers
 
 DURABLE_INTERVAL_MS: Final = 5_000
-IDLE_WAIT_S: Final = 0.25  # how long a stop may, at worst, have to wait for the thread
+IDLE_WAIT_S: Final = 0.25  # how long a stop may, at worst, have to wait for the worker
 FULL_RETRY_S: Final = 0.2
+
+
+class _WriterBell:
+    """Rings when the writer publishes something after the word that was seen last."""
+
+    def __init__(self, checkpoint: CheckpointFile) -> None:
+        self._checkpoint = checkpoint
+        self._seen = -1  # which no word is
+
+    def look(self) -> None:
+        """Take what is published by now for seen; called before looking at it."""
+        self._seen = self._checkpoint.writer_word
+
+    @property
+    def has_rung(self) -> bool:
+        """Whether something was published since."""
+        return self._checkpoint.writer_word != self._seen
+
+    def ring(self) -> None:
+        """End every wait, now and from here on."""
+        self._checkpoint.interrupt()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Sleep until something is published; False when time is up first."""
+        return self._checkpoint.wait_for_writer(self._seen, timeout_s) != self._seen
 
 
 class StoreIndexer:
@@ -38,19 +64,24 @@ class StoreIndexer:
         self,
         builder: IndexBuilder,
         *,
-        clock: Clock,
         lock: DirectoryLock,
         checkpoint: CheckpointFile,
+        workers: Workers | None = None,
     ) -> None:
-        self.problem = ""
         self._builder = builder
-        self._clock = clock
         self._lock = lock
         self._checkpoint = checkpoint
-        self._failure: BaseException | None = None
         self._closed = False
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-indexer", daemon=True)
+        self._bell = _WriterBell(checkpoint)
+        self._worker = FunctionWorker(
+            "index",
+            self._work,
+            has_work=lambda: self._bell.has_rung,
+            idle_s=lambda: min(max(builder.due_in_ms / 1000, 0.01), IDLE_WAIT_S),
+            full_retry_s=FULL_RETRY_S,
+            workers=workers,
+            bell=self._bell,
+        )
 
     @classmethod
     def open(
@@ -63,6 +94,7 @@ class StoreIndexer:
         unclean: bool = True,
         durable_interval_ms: int = DURABLE_INTERVAL_MS,
         new_name: Callable[[], str] | None = None,
+        workers: Workers | None = None,
     ) -> StoreIndexer:
         """Take the indexer's lock and get ready; ``start`` begins the work.
 
@@ -97,7 +129,7 @@ class StoreIndexer:
                 parts.pop_all()
         except FileNotFoundError as error:
             raise NotAStore(f"{directory}: no writer has opened this directory yet") from error
-        return cls(builder, clock=clock, lock=lock, checkpoint=checkpoint)
+        return cls(builder, lock=lock, checkpoint=checkpoint, workers=workers)
 
     @property
     def indexed_offset(self) -> int:
@@ -110,9 +142,14 @@ class StoreIndexer:
         return self._checkpoint.confirm_offset if self._checkpoint.writer_is_current else 0
 
     @property
-    def failure(self) -> BaseException | None:
+    def failure(self) -> StoreFailed | None:
         """What ended the work for good, None while all is well."""
-        return self._failure
+        return self._worker.failure
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is indexed for good, or for now; empty while all is well."""
+        return self._worker.problem
 
     @property
     def file_count(self) -> int:
@@ -130,34 +167,27 @@ class StoreIndexer:
         return self._builder.durable_offset
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the worker."""
+        self._worker.start()
 
     def wait_indexed(self, commit_offset: int, timeout_s: float) -> bool:
         """Block until everything before ``commit_offset`` is found by key; False when time is up.
 
         Raises StoreFailed when the indexer has failed.
         """
-        deadline = self._clock.monotonic() + timeout_s
-        while True:
-            word = self._checkpoint.indexer_word
-            if self._failure is not None:
-                raise StoreFailed(f"the indexer failed: {self._failure}") from self._failure
-            if self.indexed_offset >= commit_offset:
-                return True
-            left_s = deadline - self._clock.monotonic()
-            if left_s <= 0:
-                return False
-            self._checkpoint.wait_for_indexer(word, min(left_s, IDLE_WAIT_S))
+        if self._worker.wait_for(lambda: self.indexed_offset >= commit_offset, timeout_s):
+            return True
+        self._worker.check()
+        return False
 
     def step(self) -> bool:
         """Index what is confirmed, one chunk of the log at most; return whether there was any.
 
-        For callers without the thread. Raises StoreFull when the disk has no room; call it again.
+        For callers that do not ``start``. Raises StoreFull when the disk has no room; call it again.
         """
         if self._closed:
             raise StoreClosed("the indexer is closed")
-        return self._builder.step()
+        return self._worker.step() is not None
 
     def sync(self) -> None:
         """Make the index durable up to ``indexed_offset``, which the checkpoint says once the log is, too."""
@@ -171,12 +201,9 @@ class StoreIndexer:
         if self._closed:
             return
         self._closed = True
-        self._stopping.set()
-        self._checkpoint.interrupt()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._worker.stop()
         try:
-            if self._failure is None:
+            if self._worker.failure is None:
                 self._builder.finish()
         finally:
             self._builder.close()
@@ -189,22 +216,8 @@ class StoreIndexer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                word = self._checkpoint.writer_word
-                try:
-                    moved = self._builder.step()
-                    self.problem = ""
-                except StoreFull as error:
-                    self.problem = str(error)
-                    self._stopping.wait(FULL_RETRY_S)
-                    continue
-                if not moved:
-                    self._checkpoint.wait_for_writer(word, self._idle_s())
-        except BaseException as error:  # noqa: BLE001  whatever it is, the indexer must say so
-            self._failure = error
-            self.problem = f"indexing failed: {error}"
-
-    def _idle_s(self) -> float:
-        return min(max(self._builder.due_in_ms / 1000, 0.01), IDLE_WAIT_S)
+    def _work(self) -> float | None:
+        self._bell.look()
+        moved = self._builder.step()
+        self._worker.notify()
+        return 0.0 if moved else None

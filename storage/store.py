@@ -19,6 +19,7 @@ from storage.files.filesystem import OsFileSystem
 from storage.indexer import StoreIndexer
 from storage.message import BatchResult, KeyQueryResult, Message, PullResult, PutResult
 from storage.reader import StoreReader
+from storage.workers import Threads, Workers
 from storage.writer import StoreWriter, WriterStatus
 
 if TYPE_CHECKING:
@@ -59,10 +60,12 @@ class MessageStore:
         read_only: bool = False,
         filesystem: FileSystem | None = None,
         clock: Clock | None = None,
+        workers: Workers | None = None,
     ) -> MessageStore:
         """Open a store, creating it in an empty directory, or with ``read_only`` only look at it.
 
         Read-only needs no lock and recovers nothing: it shows what the writer has confirmed.
+        ``filesystem``, ``clock`` and ``workers`` are the machine's unless given; see ``storage.testing``.
         Raises StoreLocked, NotAStore, UnsupportedFormat, StoreFull.
         """
         config = config or StoreConfig()
@@ -71,7 +74,10 @@ class MessageStore:
         if read_only:
             reader = StoreReader.open(directory, config, filesystem=filesystem, clock=clock)
             return cls(reader, None, None, clock)
-        writer = StoreWriter.open(directory, config, filesystem=filesystem, clock=clock)
+        workers = workers or Threads()
+        writer = StoreWriter.open(
+            directory, config, filesystem=filesystem, clock=clock, workers=workers
+        )
         indexer = None
         try:
             indexer = StoreIndexer.open(
@@ -80,6 +86,7 @@ class MessageStore:
                 filesystem=filesystem,
                 clock=clock,
                 unclean=writer.stopped_unclean,
+                workers=workers,
             )
             indexer.start()
             reader = StoreReader.open(directory, writer.config, filesystem=filesystem, clock=clock)

@@ -1,8 +1,8 @@
 """The writing half of a store: the one process that appends.
 
 Threads: callers append under the appender's lock; the flush thread (and with the pool the commit thread)
-moves positions; dispatch builds queues behind the confirmed offset; the keeper raises the durable
-checkpoint. What an acknowledgement means is decided by ``acknowledged_offset`` alone:
+moves positions; dispatch builds queues up to the confirmed offset; the checkpointer raises the durable
+checkpoint. What an acknowledgement means is said by one table, ``storage.log.acknowledgement``:
 
 =====  =====  ==============================================================
 mode   pool   acknowledged when the record is
@@ -35,21 +35,29 @@ from storage.staged.staged_commits import StagedCommits
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
+    from storage.log.followers import Followers
     from storage.recovery.recover import Recovered
     from storage.tables.topics import TopicConfig
+    from storage.workers import Workers
 
 LOCAL_HOST: Final = "127.0.0.1:0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterStatus:
-    """How far the writer is. All offsets are ends; ``problem`` says why it is not writable."""
+    """How far the writer is. All offsets are ends; ``problem`` says why it is not writable.
+
+    ``followers`` has from which offset on each follower still needs the log; what is before
+    ``needed_commit_offset`` is needed by none of them.
+    """
 
     min_commit_offset: int
     appended_offset: int
     committed_offset: int
     flushed_offset: int
     dispatched_offset: int
+    needed_commit_offset: int
+    followers: Mapping[str, int]
     writable: bool
     problem: str
     flush_mode: str
@@ -63,7 +71,6 @@ class StoreWriter:
         self._engine = engine
         self._clock = clock
         self._config = engine.config
-        self._sync = self._config.flush_mode == "sync"
         self._topic_lock = threading.Lock()  # taken before the appender's
         self._appender = Appender(engine, clock)
         self.staged = StagedCommits(
@@ -80,12 +87,14 @@ class StoreWriter:
         filesystem: FileSystem | None = None,
         clock: Clock | None = None,
         waits_for_files: bool = True,
+        workers: Workers | None = None,
     ) -> StoreWriter:
         """Open a store for writing, creating it in an empty directory, after its recovery.
 
         An append that needs a log file which is not at hand waits for it, up to 0.2 s or for as
         long as making it takes; without ``waits_for_files``, as an event loop needs it, it raises
-        StoreBusy and the file is made meanwhile.
+        StoreBusy and the file is made meanwhile. ``workers`` makes the steps of all background work;
+        without one each part has a thread.
 
         Raises StoreLocked, NotAStore, UnsupportedFormat, StoreFull.
         """
@@ -96,6 +105,7 @@ class StoreWriter:
             filesystem or OsFileSystem(),
             clock,
             waits_for_files=waits_for_files,
+            workers=workers,
         )
         writer = cls(engine, clock)
         try:
@@ -172,8 +182,7 @@ class StoreWriter:
     @property
     def acknowledged_offset(self) -> int:
         """End of what an acknowledgement may rely on (see the module)."""
-        log = self._engine.log
-        return log.flushed_offset if self._sync else log.appended_offset
+        return self._engine.acknowledgement.acknowledged_offset
 
     def wait_acknowledged(self, end_commit_offset: int, timeout_s: float | None = None) -> bool:
         """Wait until everything before the offset may be acknowledged; False when time is up.
@@ -182,12 +191,15 @@ class StoreWriter:
         """
         if self.acknowledged_offset >= end_commit_offset:
             return True
-        return self._engine.flusher.wait(end_commit_offset, timeout_s)
+        return self._engine.acknowledgement.wait(end_commit_offset, timeout_s)
 
     def add_ack_listener(self, callback: Callable[[int], None]) -> None:
-        """Call back, from the flush thread, each time the offset rises or never will again."""
-        self._engine.flusher.add_listener(callback)
-        self._engine.flusher.add_failure_listener(lambda _: callback(self.acknowledged_offset))
+        """Call back, from any thread, each time the offset rises or never will again.
+
+        Where appends are acknowledged with their return, only for the latter.
+        """
+        self._engine.acknowledgement.add_listener(callback)
+        self._engine.add_failure_listener(lambda _: callback(self.acknowledged_offset))
 
     def wait_dispatched(self, end_commit_offset: int, timeout_s: float) -> bool:
         """Wait until consumers can see everything before the offset; False when time is up."""
@@ -195,7 +207,7 @@ class StoreWriter:
 
     def failure(self) -> StoreError | None:
         """Return why nothing more will be acknowledged, if that is so."""
-        return self._engine.failure or self._engine.flusher.failure
+        return self._engine.failure
 
     # ---- topics
 
@@ -281,10 +293,16 @@ class StoreWriter:
         """Whether whoever had the store before, a broker or ours, did not stop in order."""
         return self._engine.abort_found
 
+    @property
+    def followers(self) -> Followers:
+        """Who follows the log, and from where on each needs it; others may register."""
+        return self._engine.followers
+
     def status(self) -> WriterStatus:
         """Return how far the writer is, and whether it can write."""
         log = self._engine.log
         failure = self.failure()
+        followers = self._engine.followers.offsets()
         if self._appender.is_closed:
             problem = "the store is closed"
         else:
@@ -295,6 +313,8 @@ class StoreWriter:
             committed_offset=log.committed_offset,
             flushed_offset=log.flushed_offset,
             dispatched_offset=self._engine.dispatch.position,
+            needed_commit_offset=min(followers.values(), default=log.appended_offset),
+            followers=followers,
             writable=failure is None and not self._appender.is_closed,
             problem=problem,
             flush_mode=self._config.flush_mode,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import secrets
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.durable_slots import DurableSlots
@@ -22,6 +21,8 @@ from storage.files.futex import WakeWord
 from storage.format import checkpoint as layout
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from storage.files.filesystem import File, FileSystem
 
 CHECKPOINT_FILE: Final = "checkpoint"
@@ -78,13 +79,6 @@ _COMMITTED: Final = _writer_position("committed_offset") // 8
 _CONFIRM: Final = _writer_position("confirm_offset") // 8
 
 
-def system_boot_id() -> bytes:
-    """Return the 16 bytes that change with every boot of the machine."""
-    return bytes.fromhex(
-        Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "").strip()
-    )
-
-
 class CheckpointFile:
     """The mapped page. Loads are safe from any thread; each store has one thread at a time."""
 
@@ -132,7 +126,7 @@ class CheckpointFile:
         """Map the page; the writer creates it, or lengthens a short one, durably.
 
         Others raise FileNotFoundError until then, also for a page that is too short. ``boot_id``
-        is the system's unless given. Opening changes no byte of an existing page.
+        is that of the file system's machine unless given. Opening changes no byte of an existing page.
         """
         if role is Role.WRITER and not filesystem.exists(path):
             file = filesystem.create(path, layout.PAGE_SIZE, allocate=True)
@@ -144,7 +138,7 @@ class CheckpointFile:
                     raise FileNotFoundError(f"{path} is shorter than a page: no writer ran here")
                 file.allocate(0, layout.PAGE_SIZE)
                 file.sync_all()
-        return cls(file, role, boot_id or system_boot_id())
+        return cls(file, role, boot_id or filesystem.boot_id())
 
     def close(self) -> None:
         """Close the descriptor; the map goes with the object."""
@@ -242,14 +236,12 @@ class CheckpointFile:
         """Store the appended offset; wakes nobody."""
         self._appended_offset = commit_offset
 
-    def publish_append(self, commit_offset: int, *, confirm: bool) -> None:
-        """Store what an append without a pool moves, the confirmed offset last; wakes nobody."""
+    def publish_append(self, commit_offset: int) -> None:
+        """Store what an append without a pool moves, the committed offset last; wakes nobody."""
         if self.role is not Role.WRITER:
             raise PermissionError("only the writer stores these positions")
         words = self._words
         words[_APPENDED] = words[_COMMITTED] = commit_offset
-        if confirm:
-            words[_CONFIRM] = commit_offset
 
     def publish_committed(self, commit_offset: int) -> None:
         """Store the committed offset; wakes nobody."""
@@ -265,7 +257,9 @@ class CheckpointFile:
         Without ``wake`` nobody is woken: the dispatch that follows does it, and saves the appender
         a system call for every batch.
         """
-        self._confirm_offset = commit_offset
+        if self.role is not Role.WRITER:
+            raise PermissionError("only the writer stores this position")
+        self._words[_CONFIRM] = commit_offset
         if wake:
             self._writer_wake.bump()
 

@@ -195,7 +195,7 @@ class Appender:
     ) -> tuple[int, int, list[int]]:
         """Append a checked batch; return its commit offset, store time, and each queue's first offset.
 
-        With ``decided`` topics need but exist; with ``tells_rows`` ``placed_rows`` are filled. Raises
+        With ``decided`` topics need only exist; with ``tells_rows`` ``placed_rows`` are filled. Raises
         TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
         """
         log = self._log
@@ -266,13 +266,13 @@ class Appender:
         """Raise StoreClosed after ``close``, StoreFailed once nothing more can be acknowledged."""
         if self.is_closed:
             raise StoreClosed("the store is closed")
-        failure = self._engine.failure or self._flusher.failure
+        failure = self._engine.failure
         if failure is not None:
             # A new exception each time: raising the kept one would tie every caller's frames to it.
             raise StoreFailed(str(failure)) from failure
 
     def forget_topic(self, name: str) -> None:
-        """Hear that a topic was deleted; runs under the lock."""
+        """Forget the offsets of a deleted topic's queues; runs under the lock."""
         topic = name.encode()
         for key in [key for key in self._next_offsets if key[0] == topic]:
             del self._next_offsets[key]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile
-from storage.engine.checkpointer import CheckpointKeeper, Progress
+from storage.engine.checkpointer import Checkpointer, LogProgress
 from storage.errors import StoreError, StoreFailed, StoreFull
 from storage.files.allocator import MappedFileAllocator
 from storage.files.directory_lock import DirectoryLock
@@ -16,13 +16,24 @@ from storage.files.mapped_file import MappedFile
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
 from storage.format.hosts import encode_host
+from storage.log.acknowledgement import (
+    APPENDED,
+    COMMITTED,
+    FLUSHED,
+    Acknowledgement,
+    AckPolicy,
+    AppendPosition,
+    LogPosition,
+)
 from storage.log.commit_log import CommitLog
-from storage.log.flush import CommitService, FlushService
-from storage.queues.dispatch import Dispatcher, DispatchThread
+from storage.log.flush import CommitWorker, FlushWorker
+from storage.log.followers import Followers
+from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import Recovered
 from storage.tables.topics import TopicConfig, TopicTable
 from storage.view.layout import StorePaths, StoreSettings, save_settings
+from storage.workers import FailureLatch, FailureListener, Worker, Workers
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -52,13 +63,15 @@ class Engine:
         abort_found: bool,
         clock: Clock,
         waits_for_files: bool,
+        workers: Workers,
+        policy: AckPolicy,
+        more_positions: Mapping[str, LogPosition],
     ) -> None:
         self.config = config
         self.topics = topics
         self.queues = queues
         self.recovered = recovered
         self.abort_found = abort_found
-        self.failure: StoreError | None = None
         self.store_host = encode_host(config.store_host)
         self.last_timestamp_ms = recovered.last_timestamp_ms
         self.filesystem = self._filesystem = filesystem
@@ -69,7 +82,8 @@ class Engine:
         self._positions = positions
         self._files = files
         self._pool = pool
-        self._sync = config.flush_mode == "sync"
+        self._latch = FailureLatch()
+        self._latch.add_listener(lambda _: positions.publish_writable(False))
         end_offset = recovered.end_offset
         self._allocator = MappedFileAllocator(
             filesystem,
@@ -79,6 +93,7 @@ class Engine:
             warm_cache_bytes_max=config.warm_cache_bytes_max,
             pool=pool,
             waits=waits_for_files,
+            workers=workers,
         )
         self.log = CommitLog(
             files,
@@ -87,34 +102,70 @@ class Engine:
             append_property_crc=config.append_property_crc,
             next_file=self._next_file,
         )
-        self.flusher = FlushService(
-            self.log, mode=config.flush_mode, interval_ms=config.flush_interval_ms
+        self.flusher = FlushWorker(
+            self.log,
+            on_request=policy.names(FLUSHED),
+            interval_ms=config.flush_interval_ms,
+            workers=workers,
         )
         self.committer = (
-            None if pool is None else CommitService(self.log, interval_ms=config.commit_interval_ms)
+            None
+            if pool is None
+            else CommitWorker(self.log, interval_ms=config.commit_interval_ms, workers=workers)
         )
-        self.dispatch = DispatchThread(
+        self.dispatch = DispatchWorker(
             Dispatcher(files, queues, end_offset, unit_count=recovered.unit_count),
             limit=lambda: positions.confirm_offset,
             publish=self._dispatched,
-            fail=self._fail,
             clock=clock,
+            workers=workers,
         )
-        self.keeper = CheckpointKeeper(
+        self.checkpointer = Checkpointer(
             positions,
             queues,
             store_id=settings.store_id,
             interval_ms=config.queue_flush_interval_ms,
             progress=self._progress,
-            fail=self._fail,
+            workers=workers,
         )
-        self._kept_offset = end_offset
+        self.flusher.add_listener(positions.publish_flushed)
+        if self.committer is not None:
+            self.committer.add_listener(self._committed)
+        for worker in self._in_order_of_bytes():
+            worker.add_failure_listener(self.fail)
+        appended = AppendPosition(lambda: self.log.appended_offset)
+        self.acknowledgement = Acknowledgement(
+            policy,
+            {
+                APPENDED: appended,
+                COMMITTED: self.committer or appended,
+                FLUSHED: self.flusher,
+                **more_positions,
+            },
+            show=self._show,
+        )
+        self.followers = Followers()
+        self.followers.register("flush", lambda: self.flusher.offset)
+        self.followers.register("dispatch", lambda: self.dispatch.position)
+        self.followers.register("checkpoint", lambda: self.checkpointer.durable_offset)
+        self.followers.register("index", self._index_needs)
+        self._checkpointed_offset = end_offset
         self._generation = 1
         self._hurried_from = -1
         self._early_bytes = config.unflushed_bytes_max // 4
 
+    def _in_order_of_bytes(self) -> list[Worker]:
+        """Return the workers in the order in which bytes travel."""
+        workers: list[Worker] = [self.flusher, self.dispatch, self.checkpointer]
+        return workers if self.committer is None else [self.committer, *workers]
+
+    def _index_needs(self) -> int | None:
+        """Return where the indexer goes on after any end of it; None while the store has no index."""
+        slot = self._positions.durable.load_index()
+        return slot.indexed_offset if slot.store_id == self._settings.store_id else None
+
     def start(self) -> None:
-        """Publish the session and start the threads; if that fails, none is left and all is let go."""
+        """Publish the session and start the workers; if that fails, none is left and all is let go."""
         try:
             self._start()
         except BaseException:
@@ -123,15 +174,13 @@ class Engine:
 
     def _start(self) -> None:
         end_offset = self.recovered.end_offset
-        self.keeper.keep(always=True)
+        self.checkpointer.checkpoint(always=True)
         self._positions.start_writer(
             min_commit_offset=self.log.min_offset,
             end_offset=end_offset,
             dispatched_offset=end_offset,
             config_generation=self._generation,
         )
-        self.flusher.add_listener(self._flushed)
-        self.flusher.add_failure_listener(self._fail)
         self._allocator.start()
         tail = self.log.tail
         if tail is not None:
@@ -140,18 +189,16 @@ class Engine:
             self._allocator.follow(tail)
         # The first append must not find its file still being made; a later one hardly can.
         self._allocator.prepare(end_offset if tail is None else tail.end_offset, wait=tail is None)
-        self.flusher.start(end_offset)
+        self.flusher.start_at(end_offset)
         if self.committer is not None:
-            self.committer.add_listener(self._committed)
-            self.committer.add_failure_listener(self._fail)
-            self.committer.start(end_offset)
+            self.committer.start_at(end_offset)
         self.dispatch.start()
-        self.keeper.start()
+        self.checkpointer.start()
 
-    # ---- events, each told by the thread that made it happen
+    # ---- events, each handled in the thread that made it happen
 
     def appended(self, store_timestamp_ms: int) -> None:
-        """Hear of an append; runs under the append lock."""
+        """Publish an append; runs under the append lock."""
         offset = self.log.appended_offset
         self.last_timestamp_ms = store_timestamp_ms
         self._allocator.advance()
@@ -159,12 +206,9 @@ class Engine:
             self._positions.publish_appended(offset)
             self.committer.request(offset)
         else:
-            self._positions.publish_append(offset, confirm=not self._sync)
-            if self._sync:
-                self.flusher.request(offset)
-            else:
-                self.dispatch.wake()
-        if not self._sync and offset - self.log.flushed_offset > self._early_bytes:
+            self._positions.publish_append(offset)
+            self.acknowledgement.committed(offset)
+        if offset - self.log.flushed_offset > self._early_bytes:
             self._flush_early()
 
     def _flush_early(self) -> None:
@@ -176,43 +220,38 @@ class Engine:
 
     def _committed(self, offset: int) -> None:
         self._positions.publish_committed(offset)
-        if self._sync:
-            self.flusher.request(offset)
-        else:
-            self._positions.publish_confirm(offset, wake=False)
-            self.dispatch.wake()
+        self.acknowledgement.committed(offset)
 
-    def _flushed(self, offset: int) -> None:
-        self._positions.publish_flushed(offset)
-        if self._sync:
-            self._positions.publish_confirm(offset, wake=False)
-            self.dispatch.wake()
+    def _show(self, offset: int) -> None:
+        """Let followers read up to ``offset``."""
+        self._positions.publish_confirm(offset, wake=False)
+        self.dispatch.wake()
 
     def _dispatched(self, offset: int) -> None:
         self._positions.publish_dispatched(offset)
-        if offset - self._kept_offset >= self.config.queue_flush_bytes:
-            self._kept_offset = offset
-            self.keeper.hurry()
+        if offset - self._checkpointed_offset >= self.config.queue_flush_bytes:
+            self._checkpointed_offset = offset
+            self.checkpointer.hurry()
 
-    def _fail(self, error: BaseException) -> None:
-        if self.failure is None:
-            self.failure = (
-                error
-                if isinstance(error, StoreFailed)
-                else StoreFailed(f"the store failed: {error}")
-            )
-            self._positions.publish_writable(False)
+    @property
+    def failure(self) -> StoreFailed | None:
+        """Why nothing more is acknowledged, or None."""
+        return self._latch.failure
 
-    def fail(self, error: StoreFailed) -> None:
-        """Hear that something else of the store failed for good: nothing more is acknowledged."""
-        self._fail(error)
+    def add_failure_listener(self, listener: FailureListener) -> None:
+        """Call ``listener(failure)`` once, when nothing more is acknowledged."""
+        self._latch.add_listener(listener)
 
-    def _progress(self) -> Progress:
+    def fail(self, failure: StoreFailed) -> None:
+        """End writing for good, unless it has ended before; nothing more is acknowledged."""
+        self._latch.fail(failure)
+
+    def _progress(self) -> LogProgress:
         # The time is read first: one that is too old for its offset only makes a broker look at more.
         timestamp_ms = self.last_timestamp_ms
         appended_offset = self.log.appended_offset
         dispatched = self.dispatch.dispatcher.reached
-        return Progress(appended_offset, timestamp_ms, self.log.flushed_offset, dispatched)
+        return LogProgress(appended_offset, timestamp_ms, self.log.flushed_offset, dispatched)
 
     def _next_file(self, start_offset: int) -> MappedFile:
         mapped = self._allocator.take(start_offset)
@@ -237,11 +276,11 @@ class Engine:
                 if isinstance(error, StoreFailed)
                 else StoreFailed(f"the store's files failed: {error}")
             )
-            self._fail(failure)
+            self.fail(failure)
             raise failure from error
 
     def topics_changed(self) -> None:
-        """Tell other processes that the topic table on disk changed."""
+        """Announce to other processes that the topic table on disk changed."""
         self._generation += 1
         self._positions.publish_config_generation(self._generation)
 
@@ -261,8 +300,8 @@ class Engine:
         """Flush and dispatch everything that was appended before the call; return its end."""
         end_offset = self.log.appended_offset
         if self.committer is not None:
-            self.committer.run_once()
-        self.flusher.run_once()
+            self.committer.step()
+        self.flusher.step()
         if not self.dispatch.wait(end_offset, DRAIN_TIMEOUT_S):
             raise StoreFailed(f"dispatch is stuck: {self.dispatch.problem or 'no progress'}")
         return end_offset
@@ -287,7 +326,7 @@ class Engine:
             raise
         with self.failing():
             self.dispatch.dispatcher.forget_units(self.queues.remove_topic(name))
-            self.keeper.keep(always=True)
+            self.checkpointer.checkpoint(always=True)
         self.topics_changed()
         with suppress(StoreFull):
             self._mark_deleted()
@@ -303,7 +342,7 @@ class Engine:
     # ---- the end
 
     def close(self) -> None:
-        """Stop in the order in which bytes travel, so that each thread finishes its part."""
+        """Stop in the order in which bytes travel, so that each worker finishes its part."""
         clean = False
         try:
             clean = self._drain()
@@ -313,7 +352,7 @@ class Engine:
     def _abandon(self) -> None:
         """Undo a start that failed half-way."""
         try:
-            self._stop_threads()
+            self._stop_workers()
         finally:
             self._let_go(clean=False)
 
@@ -335,29 +374,26 @@ class Engine:
             self._filesystem.unlink(self._paths.abort)
         self._filesystem.sync_directory(self._paths.root)
 
-    def _stop_threads(self) -> bool:
-        """Stop each after its part; return whether all did theirs."""
-        steps: list[Callable[[], None]] = [self.flusher.close, self.dispatch.stop, self.keeper.stop]
-        if self.committer is not None:
-            steps.insert(0, self.committer.close)
+    def _stop_workers(self) -> bool:
+        """Stop each worker after its part; return whether all did theirs."""
         complete = True
-        for step in steps:
+        for worker in self._in_order_of_bytes():
             try:
-                step()
+                worker.stop()
             except StoreError:
                 complete = False
         return complete and self.failure is None
 
     def _drain(self) -> bool:
-        """Stop the threads; return whether all is durable and the checkpoint says so."""
+        """Stop the workers; return whether all is durable and the checkpoint says so."""
         log = self.log
         if (
-            not self._stop_threads()
+            not self._stop_workers()
             or not log.flushed_offset == log.appended_offset == self.dispatch.position
         ):
             return False
         try:
-            self.keeper.keep(clean=True)
+            self.checkpointer.checkpoint(clean=True)
         except StoreFailed:
             return False
         return True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +17,7 @@ from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
+from storage.log.acknowledgement import AckPolicy, LogPosition, policy_of
 from storage.queues.batch_queues import refuse_batch_topics
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import Recovered, recover
@@ -26,6 +29,7 @@ from storage.view.layout import (
     load_settings,
     save_settings,
 )
+from storage.workers import Threads, Workers
 
 if TYPE_CHECKING:
     from storage.checkpoint.durable_slots import DurablePositions
@@ -43,10 +47,15 @@ def open_engine(
     clock: Clock,
     *,
     waits_for_files: bool = True,
+    workers: Workers | None = None,
+    policy: AckPolicy | None = None,
+    more_positions: Mapping[str, LogPosition] | None = None,
 ) -> Engine:
     """Lock, recover and start the store in ``directory``, creating it if it is empty.
 
     Without ``waits_for_files`` an append never waits for the next log file; see the allocator.
+    ``policy`` replaces what the configuration says of acknowledgements; positions that it names beyond
+    the log's own are in ``more_positions``.
     """
     paths = StorePaths(directory)
     try:
@@ -62,7 +71,16 @@ def open_engine(
         raise NotAStore(f"{directory} cannot be written to: {error.strerror}") from error
     with ExitStack() as parts:  # closed at once if the engine does not come to own them
         parts.callback(lock.release)
-        engine = _recover_and_wire(paths, config, filesystem, clock, lock, waits_for_files, parts)
+        wire = partial(
+            Engine,
+            lock=lock,
+            clock=clock,
+            waits_for_files=waits_for_files,
+            workers=workers or Threads(),
+            policy=policy or policy_of(config),
+            more_positions=more_positions or {},
+        )
+        engine = _recover_and_wire(paths, config, filesystem, clock, wire, parts)
         parts.pop_all()
     engine.start()
     return engine
@@ -70,7 +88,7 @@ def open_engine(
 
 def _recover_and_wire(
     paths: StorePaths, config: StoreConfig, filesystem: FileSystem, clock: Clock,
-    lock: DirectoryLock, waits_for_files: bool, parts: ExitStack,
+    wire: Callable[..., Engine], parts: ExitStack,
 ) -> Engine:  # fmt: skip
     """Return the engine of a recovered store; what is opened for it goes on to ``parts``, too."""
     settings = load_settings(filesystem, paths)
@@ -127,11 +145,10 @@ def _recover_and_wire(
         settings = save_settings(filesystem, paths, settings, config)
     _restore_topics(topics, recovered, clock)
     _mark_running(filesystem, paths)
-    return Engine(
-        filesystem=filesystem, paths=paths, config=config, settings=settings, lock=lock,
+    return wire(
+        filesystem=filesystem, paths=paths, config=config, settings=settings,
         topics=topics, positions=positions, files=files, queues=queues,
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found,
-        clock=clock, waits_for_files=waits_for_files,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Creates the next log files before they are needed, and warms pages ahead of the writer.
 
-Two threads, so that a slow creation never delays warming. Creating reserves every block, since a store
+Two workers, so that a slow creation never delays warming. Creating reserves every block, since a store
 to a hole of a mapped file on a full disk is a signal and not an error. What goes wrong ahead of time
 is forgotten: the writer meets it when it asks, and asking again tries again.
 
@@ -11,24 +11,25 @@ window is cheap then. Those pages are clean and mapped by nobody, so they cost n
 resident memory.
 
 Whoever appends on an event loop must not wait there: without ``waits`` a file that is not at hand is
-refused, made by the thread, and taken with a later try.
+refused, made by the worker, and taken with a later try.
 """
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreBusy, StoreError
 from storage.files.mapped_file import MappedFile
 from storage.files.mapped_file_queue import file_path
+from storage.workers import FunctionWorker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.files.filesystem import FileSystem
     from storage.files.transient_store_pool import TransientStorePool
+    from storage.workers import Workers
 
 FILES_AHEAD: Final = 2
 TAKE_WAIT_S: Final = 0.2
@@ -50,6 +51,7 @@ class MappedFileAllocator:
         warm_cache_bytes_max: int = 0,
         pool: TransientStorePool | None = None,
         waits: bool = True,
+        workers: Workers | None = None,
     ) -> None:
         self._filesystem = filesystem
         self._directory = directory
@@ -60,24 +62,25 @@ class MappedFileAllocator:
         self._warm_ahead_bytes = warm_ahead_bytes
         self._warms_whole_files = WARM_FILES * file_size <= warm_cache_bytes_max
         self._pool = pool
-        self._changed = threading.Condition()
         self._prepared: dict[int, MappedFile] = {}
         self._wanted: list[int] = []
         self._creating: int | None = None
         self._current: MappedFile | None = None
         self._warm_goal = 0
-        self._cold = threading.Event()
-        self._closing = False
-        self._threads: list[threading.Thread] = []
+        self._cold = False
+        self.maker = FunctionWorker(
+            "allocate", self._make_next, has_work=lambda: bool(self._wanted), workers=workers
+        )
+        self.warmer = FunctionWorker(
+            "warm", self._warm, has_work=lambda: self._cold, workers=workers
+        )
+        self._changed = self.maker.changed  # guards the files prepared, wanted and being created
 
     def start(self) -> None:
-        """Start the threads. Without them everything happens in ``take``, and nothing is warmed."""
-        for name, work in (("allocate", self._allocate), ("warm", self._warm)):
-            if name == "warm" and self._warm_ahead_bytes <= 0 and not self._warms_whole_files:
-                continue
-            thread = threading.Thread(target=work, name=f"penstock-{name}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        """Start the workers. Without them everything happens in ``take``, and nothing is warmed."""
+        self.maker.start()
+        if self._warm_ahead_bytes > 0 or self._warms_whole_files:
+            self.warmer.start()
 
     def take(self, start_offset: int) -> MappedFile:
         """Return the new file at ``start_offset``, durable, in a pool buffer where there is a pool.
@@ -96,33 +99,38 @@ class MappedFileAllocator:
             del self._prepared[start_offset]
             size = self._file_size
             self._wanted = [start_offset + size * (1 + index) for index in range(FILES_AHEAD)]
-            self._changed.notify_all()
+        self.maker.wake()
         self.follow(mapped)
         return mapped
 
     def _at_hand(self, start_offset: int) -> MappedFile | None:
         """Return the file, or None where nobody else makes it. Raises what ``take`` does."""
         busy = StoreBusy("the next log file is still being created", retry_delay_ms=RETRY_DELAY_MS)
+        if self._waits or not self.maker.is_running:
+            if not self._wait_for(start_offset, TAKE_WAIT_S):
+                raise busy
+            return self._prepared.get(start_offset)
         with self._changed:
-            if self._waits or not self._threads:
-                if not self._changed.wait_for(
-                    lambda: not self._is_coming(start_offset), TAKE_WAIT_S
-                ):
-                    raise busy
-                return self._prepared.get(start_offset)
             if start_offset in self._prepared:
                 return self._prepared[start_offset]
             if self._asked != start_offset:
                 self._asked, self._problem = start_offset, None
             if not self._is_coming(start_offset):
                 self._wanted.insert(0, start_offset)
-                self._changed.notify_all()
+                self.maker.wake()
             raise (self._problem or busy).with_traceback(None)
 
+    def _wait_for(self, start_offset: int, timeout_s: float | None) -> bool:
+        """Wait until the file is there or nobody makes it; False when time is up first."""
+        if not self._is_coming(start_offset):
+            return True
+        self.maker.wait_for(lambda: not self._is_coming(start_offset), timeout_s)
+        return not self._is_coming(start_offset)
+
     def _is_coming(self, start_offset: int) -> bool:
-        return self._creating == start_offset or (
-            bool(self._threads) and start_offset in self._wanted
-        )
+        with self._changed:
+            is_wanted = start_offset == self._creating or start_offset in self._wanted
+            return is_wanted and self.maker.is_running and not self.maker.has_ended
 
     def follow(self, mapped: MappedFile) -> None:
         """Warm ahead of the writer in this file from now on; ``take`` does it by itself."""
@@ -133,30 +141,33 @@ class MappedFileAllocator:
     def prepare(self, start_offset: int, *, wait: bool = False) -> None:
         """Create the file at ``start_offset`` ahead of need, after opening a store.
 
-        With ``wait`` it is there on return, or could not be created; needs the threads.
+        With ``wait`` it is there on return, or could not be created; needs the worker.
         """
         with self._changed:
             self._wanted = [start_offset]
-            self._changed.notify_all()
-            if wait:
-                self._changed.wait_for(lambda: not self._is_coming(start_offset))
+        self.maker.wake()
+        if wait:
+            self._wait_for(start_offset, None)
 
     def advance(self) -> None:
-        """Tell the warmer that the writer has moved; two comparisons unless there is work."""
+        """Have the warmer follow the writer; two comparisons unless there is work."""
         mapped = self._current
         if mapped is not None and mapped.appended_position >= self._warm_goal:
             self._warm_goal = mapped.appended_position + WARM_STEP
-            self._cold.set()
+            self._look_for_cold_pages()
+
+    def _look_for_cold_pages(self) -> None:
+        self._cold = True
+        self.warmer.wake()
 
     def close(self) -> None:
-        """Stop the threads and delete the files that nobody took; not durable by itself."""
+        """Stop the workers and delete the files that nobody took; not durable by itself."""
         with self._changed:
-            self._closing = True
             self._wanted = []
-            self._changed.notify_all()
-        self._cold.set()
-        for thread in self._threads:
-            thread.join()
+        for worker in (self.maker, self.warmer):
+            worker.end()
+        for worker in (self.maker, self.warmer):
+            worker.stop()
         for mapped in self._prepared.values():
             with suppress(FileNotFoundError):
                 self._filesystem.unlink(mapped.path)
@@ -173,40 +184,35 @@ class MappedFileAllocator:
             start_offset=start_offset,
         )
 
-    def _allocate(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._wanted or self._closing)
-                if self._closing:
-                    return
-                start_offset = self._wanted.pop(0)
-                if start_offset in self._prepared:
-                    continue
-                self._creating = start_offset
-            mapped = None
-            problem: Exception | None = None
-            try:
-                mapped = self._create(start_offset)
-            except (StoreError, OSError) as error:
-                problem = error
-            finally:
-                with self._changed:
-                    self._creating = None
-                    if start_offset == self._asked:
-                        self._problem = problem
-                    if mapped is not None:
-                        self._prepared[start_offset] = mapped
-                    self._changed.notify_all()
-            self._cold.set()
-
-    def _warm(self) -> None:
-        while True:
-            self._cold.wait()
-            self._cold.clear()
-            while not self._closing and (self._warm_step() or self._fill_step()):
-                pass
-            if self._closing:
+    def _make_next(self) -> None:
+        """Create the first of the wanted files; what goes wrong is for ``take`` to meet again."""
+        with self._changed:
+            if not self._wanted:
                 return
+            start_offset = self._wanted.pop(0)
+            if start_offset in self._prepared:
+                return
+            self._creating = start_offset
+        mapped = None
+        problem: Exception | None = None
+        try:
+            mapped = self._create(start_offset)
+        except (StoreError, OSError) as error:
+            problem = error
+        finally:
+            with self._changed:
+                self._creating = None
+                if start_offset == self._asked:
+                    self._problem = problem
+                if mapped is not None:
+                    self._prepared[start_offset] = mapped
+                self._changed.notify_all()
+        self._look_for_cold_pages()
+
+    def _warm(self) -> float | None:
+        """Warm a little; the window ahead of the writer first. Returns 0.0 while pages are cold."""
+        self._cold = False
+        return 0.0 if self._warm_step() or self._fill_step() else None
 
     def _warm_step(self) -> bool:
         """Fault in a little more of the window ahead of the writer; False when all of it is."""

@@ -11,13 +11,13 @@ Errors: no space left (ENOSPC, EDQUOT, EFBIG) is ``StoreFull`` everywhere; the r
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from pathlib import Path
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 ByteArray: TypeAlias = npt.NDArray[np.uint8]
 Buffer: TypeAlias = bytes | bytearray | memoryview | ByteArray
@@ -187,6 +187,10 @@ class FileSystem(Protocol):
         Raises StoreLocked when this or another process holds it.
         """
         ...
+
+    def boot_id(self) -> bytes:
+        """Return 16 bytes that change with every boot of the machine that caches the files."""
+        return bytes.fromhex(_BOOT_ID.read_text().replace("-", "").strip())
 
     def read_bytes(self, path: Path) -> bytes:
         """Return a whole small file; FileNotFoundError if there is none."""

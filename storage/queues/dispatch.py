@@ -1,23 +1,22 @@
-"""The follower of the commit log that builds the consume queues, and its thread."""
+"""The follower of the commit log that builds the consume queues, and its worker."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import StoreFull
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue, placeholder_units
 from storage.queues.queue_table import QueueTable
 from storage.view.log_follower import ROWS_MAX, LogFiles, LogFollower
 from storage.view.units import Scanned, UnitBuilder
+from storage.workers import Worker
 
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import ByteArray
     from storage.view.log_walk import Records
+    from storage.workers import Workers
 
 COALESCE_MIN_S: Final = 0.001
 COALESCE_MAX_S: Final = 0.005
@@ -91,7 +90,7 @@ class Dispatcher(LogFollower):
         return moved
 
     def forget_units(self, count: int) -> None:
-        """Hear that queues with so many units were deleted, while nothing is dispatched."""
+        """Take the units of deleted queues out of the count, while nothing is dispatched."""
         self._unit_count -= count
         self._met.clear()
         self.reached = (self.position, self._unit_count)
@@ -101,13 +100,15 @@ class Dispatcher(LogFollower):
         self._damage = (begin, end)
 
 
-class DispatchThread:
-    """Runs a dispatcher behind the confirmed offset and tells who is waiting.
+class DispatchWorker(Worker):
+    """Runs a dispatcher up to the confirmed offset, and notifies those who wait for it.
 
-    Wake-ups are joined: after a round the thread looks away for a millisecond, and for up to five
-    while every look finds more, so that a stream of appends costs a few rounds and not one GIL
-    hand-over each. An append after a pause is dispatched at once.
+    Wake-ups are joined: after a round the worker rests for a millisecond, and for up to five while
+    every look finds more, so that a stream of appends costs a few rounds and not one GIL hand-over
+    each. An append after a pause is dispatched at once.
     """
+
+    full_retry_s = FULL_RETRY_S
 
     def __init__(
         self,
@@ -115,96 +116,47 @@ class DispatchThread:
         *,
         limit: Callable[[], int],
         publish: Callable[[int], None],
-        fail: Callable[[BaseException], None],
         clock: Clock,
+        workers: Workers | None = None,
     ) -> None:
+        super().__init__("dispatch", workers=workers)
         self.dispatcher = dispatcher
-        self.problem = ""
         self._limit = limit
         self._publish = publish
-        self._fail = fail
         self._clock = clock
-        self._wake = threading.Event()
-        self._asleep = False
-        self._stopping = False
         self._coalesce_s = COALESCE_MIN_S
-        self._progress = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="penstock-dispatch", daemon=True)
 
     @property
     def position(self) -> int:
         """End of the records whose units are in the page cache, and counted."""
         return self.dispatcher.reached[0]
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Say that the limit was raised; cheap when the thread is busy."""
-        if self._asleep:
-            self._wake.set()
-
-    def wait(self, commit_offset: int, timeout_s: float) -> bool:
+    def wait(self, commit_offset: int, timeout_s: float | None) -> bool:
         """Block until everything before ``commit_offset`` is dispatched; False when time is up."""
-        self._wake.set()
-        with self._progress:
-            return (
-                self._progress.wait_for(
-                    lambda: self.position >= commit_offset or not self._thread.is_alive(), timeout_s
-                )
-                and self.position >= commit_offset
-            )
+        return self.wait_for(lambda: self.position >= commit_offset, timeout_s)
 
-    def stop(self) -> None:
-        """Finish what is confirmed and end the thread."""
-        self._stopping = True
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
+    def has_work(self) -> bool:
+        """Return whether more is confirmed than dispatched."""
+        return self.position < self._limit()
 
-    def _run(self) -> None:
-        try:
-            while self._round():
-                pass
-        except BaseException as error:  # noqa: BLE001  whatever it is, the store must say so
-            self.problem = f"dispatch failed: {error}"
-            self._fail(error)
-        finally:
-            with self._progress:
-                self._progress.notify_all()
+    def work(self) -> float | None:
+        """Dispatch all that is confirmed; return how long to rest, None if there was nothing.
 
-    def _round(self) -> bool:
+        On a full disk the units that fit are in place, and are met as built in the next try.
+        """
         began = self._clock.monotonic()
         moved = False
-        try:
-            while self.dispatcher.step(self._limit()):
-                moved = True
-                self._publish(self.position)
-            self.problem = ""
-        except StoreFull as error:
-            # The units that fit are in place and are met as built in the next try.
-            self.problem = str(error)
-            if self._stopping:
-                return False
-            self._wake.wait(FULL_RETRY_S)
-            self._wake.clear()
-            return True
-        if moved:
-            with self._progress:
-                self._progress.notify_all()
-        if self._stopping:
-            return self.position < self._limit()
-        if moved:
-            spare_s = self._coalesce_s - (self._clock.monotonic() - began)
-            self._coalesce_s = min(self._coalesce_s * COALESCE_GROWTH, COALESCE_MAX_S)
-            if spare_s > 0:
-                time.sleep(spare_s)
-            return True
-        self._coalesce_s = max(self._coalesce_s / 2, COALESCE_MIN_S)
-        self._asleep = True
-        if self.position >= self._limit() and not self._stopping:
-            self._wake.wait()
-        self._asleep = False
-        self._wake.clear()
-        return True
+        while self.dispatcher.step(self._limit()):
+            moved = True
+            self._publish(self.position)
+        if not moved:
+            self._coalesce_s = max(self._coalesce_s / 2, COALESCE_MIN_S)
+            return None
+        self.notify()
+        spare_s = self._coalesce_s - (self._clock.monotonic() - began)
+        self._coalesce_s = min(self._coalesce_s * COALESCE_GROWTH, COALESCE_MAX_S)
+        return max(spare_s, 0.0)
+
+    def finish(self) -> None:
+        """Dispatch what is confirmed."""
+        self.work()

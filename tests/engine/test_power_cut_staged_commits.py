@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from cut_machine import Machine
 from engine_store import append, record
-from power_cuts import Stopped
 from staged_records import stage
 
 from storage.errors import StageNotFound
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.record import decode_record
+from storage.testing import Stopped
 from storage.view.log_walk import Records, walk_log
 from storage.writer import StoreWriter
 
@@ -72,18 +72,18 @@ class Driver:
 @pytest.mark.parametrize("flush_mode", ["async", "sync"])
 @pytest.mark.parametrize("kills", [True, False])
 def test_a_stop_at_any_step_and_a_cut_behind_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_mode: str, kills: bool
+    tmp_path: Path, flush_mode: str, kills: bool
 ) -> None:
     dice = random.Random(7)
     step = 0
     was_stopped = True
     while was_stopped:
         step += dice.randint(1, 4)
-        machine = Machine(tmp_path / str(step), monkeypatch, seed=step)
+        machine = Machine(tmp_path / str(step), seed=step)
         driver = Driver()
         writer = machine.open(flush_mode=flush_mode)
         was_stopped = False
-        machine.disk.fatal, machine.disk.kills = machine.disk.count + step, kills
+        machine.disk.stop_after(step, kills=kills)
         try:
             driver.work(writer)
         except Stopped:
@@ -91,12 +91,12 @@ def test_a_stop_at_any_step_and_a_cut_behind_it(
         if kills and was_stopped:
             machine.kill()
             if dice.random() < 0.5:  # the next start is stopped, too
-                machine.disk.fatal = dice.randint(1, 40)
+                machine.disk.stop_at = dice.randint(1, 40)
                 try:
                     machine.open(flush_mode=flush_mode)
                 except Stopped:
                     machine.cut("")
-                machine.disk.fatal = 0
+                machine.disk.stop_at = 0
         else:
             machine.cut("")
         if machine.disk.successor is not None:

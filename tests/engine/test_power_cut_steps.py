@@ -9,39 +9,37 @@ from pathlib import Path
 import pytest
 from cut_machine import Machine
 from engine_store import queue_units_on_disk, record, records_on_disk
-from power_cuts import Stopped
 
 from storage.errors import StoreFailed, StoreFull
+from storage.testing import Stopped
 from storage.writer import StoreWriter
 
 STEPS_MAX = 400
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    return Machine(tmp_path, monkeypatch)
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
 
 
 def flush(writer: StoreWriter) -> None:
-    writer._engine.flusher.run_once()
+    writer._engine.flusher.step()
 
 
 def stopped_at(machine: Machine, step: int, work: Callable[[], object], *, kills: bool) -> bool:
     """Work until the step of that number from now; return whether there was one."""
-    machine.disk.fatal, machine.disk.kills = machine.disk.count + step, kills
+    machine.disk.stop_after(step, kills=kills)
     try:
         work()
     except (Stopped, StoreFailed):
         return True
-    machine.disk.fatal = 0
+    machine.disk.stop_at = 0
     return False
 
 
-def test_a_start_killed_at_any_step_leaves_nothing_that_a_later_cut_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_killed_at_any_step_leaves_nothing_that_a_later_cut_takes(tmp_path: Path) -> None:
     for step in range(1, STEPS_MAX):
-        machine = Machine(tmp_path / str(step), monkeypatch)
+        machine = Machine(tmp_path / str(step))
         was_stopped = stopped_at(machine, step, machine.open, kills=True)
         machine.kill()
         writer = machine.open(flush_mode="sync")
@@ -59,17 +57,17 @@ def test_a_start_killed_at_any_step_leaves_nothing_that_a_later_cut_takes(
 
 @pytest.mark.parametrize("kills", [True, False])
 def test_a_deletion_stopped_at_any_step_is_done_or_was_never_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: bool
+    tmp_path: Path, kills: bool
 ) -> None:
     outcomes = []
     for step in range(1, STEPS_MAX):
-        machine = Machine(tmp_path / str(step), monkeypatch)
+        machine = Machine(tmp_path / str(step))
         writer = machine.open(flush_mode="sync")
         writer.create_topic("t", 1)
         for _ in range(2):
             writer.append_batch(record())
             writer._engine.settle()
-            writer._engine.keeper.keep()
+            writer._engine.checkpointer.checkpoint()
         writer.append_batch(record())  # its unit is behind what the checkpoint promises
         was_stopped = stopped_at(machine, step, lambda w=writer: w.delete_topic("t"), kills=kills)
         if kills:
@@ -112,11 +110,9 @@ def test_a_deletion_for_which_there_is_no_space_has_not_happened(
     assert writer.describe_topic("t")[1] == [(0, 2)]
 
 
-def test_a_kill_at_any_step_takes_nothing_out_of_the_pool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_at_any_step_takes_nothing_out_of_the_pool(tmp_path: Path) -> None:
     for step in range(1, STEPS_MAX):
-        machine = Machine(tmp_path / str(step), monkeypatch)
+        machine = Machine(tmp_path / str(step))
         writer = machine.open(transient_pool=True)
         writer.create_topic("t", 1)
         told: list[bytes] = []
@@ -127,7 +123,7 @@ def test_a_kill_at_any_step_takes_nothing_out_of_the_pool(
                 writer.append_batch(record(body=body))
                 told.append(body)
                 if number % 3 == 2:
-                    writer._engine.committer.run_once()
+                    writer._engine.committer.step()
                 if number % 7 == 6:
                     flush(writer)
 
@@ -183,7 +179,7 @@ def test_what_a_failed_sync_left_in_memory_is_durable_once_a_start_has_recovered
         writer._engine.dispatch.wait(end, 0)
         machine.disk.fault, machine.disk.faults_left = (errno.EIO, 0), 9
         with pytest.raises(StoreFailed):
-            writer._engine.keeper.keep(always=True)
+            writer._engine.checkpointer.checkpoint(always=True)
     machine.disk.fault, machine.disk.faults_left = (errno.EIO, 0), 1
     with pytest.raises(StoreFailed):
         flush(writer)

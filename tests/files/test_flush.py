@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from storage.errors import StoreFailed, StoreFull
-from storage.log.flush import CommitService, FlushService
+from storage.log.flush import CommitWorker, FlushWorker
+from storage.testing import SteppedWorkers
 
 
 class Log:
@@ -41,97 +42,97 @@ def log():
 
 
 @pytest.fixture
-def service(log):
-    service = FlushService(log, mode="sync", interval_ms=60_000)
-    yield service
+def worker(log):
+    worker = FlushWorker(log, on_request=True, interval_ms=60_000)
+    yield worker
     log.gated = False
     log.gate.release(1000)
-    if service.failure is None:
-        service.close()
+    if worker.failure is None:
+        worker.stop()
 
 
-def test_one_sync_serves_everybody_who_came_while_another_ran(log, service):
+def test_one_sync_serves_everybody_who_came_while_another_ran(log, worker):
     log.gated = True
-    service.start(0)
+    worker.start_at(0)
     log.committed = 1
-    service.request(1)
+    worker.request(1)
     assert log.entered.acquire(timeout=30)
     results = []
     waiting = threading.Barrier(51)
 
     def wait(offset):
         waiting.wait(30)
-        results.append(service.wait(offset, 30))
+        results.append(worker.wait(offset, 30))
 
     threads = [threading.Thread(target=wait, args=(offset,)) for offset in range(2, 52)]
     for thread in threads:
         thread.start()
     waiting.wait(30)
     log.committed = 51
-    service.request(51)
+    worker.request(51)
     log.gate.release(2)
     for thread in threads:
         thread.join(30)
     assert results == [True] * 50
     assert log.syncs == [1, 51]
-    assert service.flushed_offset == 51
+    assert worker.offset == 51
 
 
-def test_listeners_hear_once_a_sync_and_only_of_durable_offsets(log, service):
+def test_listeners_hear_once_a_sync_and_only_of_durable_offsets(log, worker):
     heard = []
-    service.add_listener(lambda offset: heard.append((offset, list(log.syncs))))
-    service.start(0)
+    worker.add_listener(lambda offset: heard.append((offset, list(log.syncs))))
+    worker.start_at(0)
     for offset in (10, 20):
         log.committed = offset
-        assert service.wait(offset, 30)
+        assert worker.wait(offset, 30)
     assert heard == [(10, [10]), (20, [10, 20])]
 
 
-def test_nothing_is_acknowledged_before_its_sync(log, service):
+def test_nothing_is_acknowledged_before_its_sync(log, worker):
     log.gated = True
-    service.start(0)
+    worker.start_at(0)
     log.committed = 10
-    service.request(10)
+    worker.request(10)
     assert log.entered.acquire(timeout=30)
-    assert not service.wait(10, 0)
-    assert service.flushed_offset == 0
+    assert not worker.wait(10, 0)
+    assert worker.offset == 0
 
 
-def test_the_first_failed_sync_is_the_last(log, service):
+def test_the_first_failed_sync_is_the_last(log, worker):
     """A sync that succeeds after one that failed proves nothing: the kernel dropped the pages."""
     heard, failures = [], []
-    service.add_listener(heard.append)
-    service.add_failure_listener(failures.append)
-    service.start(0)
+    worker.add_listener(heard.append)
+    worker.add_failure_listener(failures.append)
+    worker.start_at(0)
     log.committed = 10
-    assert service.wait(10, 30)
+    assert worker.wait(10, 30)
     log.error = OSError(errno.EIO, "injected")
     log.committed = 20
     with pytest.raises(StoreFailed, match="injected"):
-        service.wait(20, 30)
+        worker.wait(20, 30)
     log.error = None
     log.committed = 30
     with pytest.raises(StoreFailed):
-        service.wait(30, 30)
+        worker.wait(30, 30)
     with pytest.raises(StoreFailed):
-        service.run_once()
-    service.close()
+        worker.step()
+    worker.stop()
     assert log.syncs == [10, 20]
     assert heard == [10]
-    assert service.flushed_offset == 10
-    assert [str(failure) for failure in failures] == [str(service.failure)]
-    assert service.wait(10, 0), "what was durable before stays acknowledged"
+    assert worker.offset == 10
+    assert [str(failure) for failure in failures] == [str(worker.failure)]
+    assert worker.wait(10, 0), "what was durable before stays acknowledged"
 
 
-def test_a_failure_reaches_everybody_who_waits(log, service):
+def test_a_failure_reaches_everybody_who_waits(log, worker):
     log.gated = True
-    service.start(0)
+    worker.start_at(0)
     log.committed = 1
     outcomes = []
 
     def wait():
         try:
-            service.wait(1, 30)
+            worker.wait(1, 30)
         except StoreFailed:
             outcomes.append("failed")
 
@@ -146,97 +147,98 @@ def test_a_failure_reaches_everybody_who_waits(log, service):
     assert outcomes == ["failed"] * 20
 
 
-def test_disk_full_while_syncing_latches_too(log, service):
+def test_disk_full_while_syncing_latches_too(log, worker):
     """Delayed allocation reports it at the sync, when the pages are already lost."""
-    service.start(0)
+    worker.start_at(0)
     log.error = OSError(errno.ENOSPC, "injected")
     log.committed = 1
     with pytest.raises(StoreFailed):
-        service.wait(1, 30)
+        worker.wait(1, 30)
 
 
 def test_async_mode_syncs_by_the_clock_without_being_asked(log):
-    service = FlushService(log, mode="async", interval_ms=1)
+    worker = FlushWorker(log, on_request=False, interval_ms=1)
     reached = threading.Event()
-    service.add_listener(lambda offset: reached.set())
+    worker.add_listener(lambda offset: reached.set())
     log.committed = 7
-    service.start(0)
+    worker.start_at(0)
     assert reached.wait(30)
-    assert service.flushed_offset == 7
-    service.close()
+    assert worker.offset == 7
+    worker.stop()
 
 
 def test_async_mode_is_not_hurried_by_requests(log):
-    service = FlushService(log, mode="async", interval_ms=3_600_000)
-    service.start(0)
+    worker = FlushWorker(log, on_request=False, interval_ms=3_600_000)
+    worker.start_at(0)
     log.committed = 7
-    service.request(7)
-    assert not service.wait(7, 0.05)
+    worker.request(7)
+    assert not worker.wait(7, 0.05)
     assert log.syncs == []
-    service.close()
+    worker.stop()
 
 
 def test_close_syncs_what_is_left(log):
-    service = FlushService(log, mode="async", interval_ms=3_600_000)
-    service.start(0)
+    worker = FlushWorker(log, on_request=False, interval_ms=3_600_000)
+    worker.start_at(0)
     log.committed = 9
-    service.close()
+    worker.stop()
     assert log.syncs == [9]
-    assert service.flushed_offset == 9
+    assert worker.offset == 9
 
 
 def test_close_reports_a_last_sync_that_fails(log):
-    service = FlushService(log, mode="async", interval_ms=3_600_000)
-    service.start(0)
+    worker = FlushWorker(log, on_request=False, interval_ms=3_600_000)
+    worker.start_at(0)
     log.committed = 9
     log.error = OSError(errno.EIO, "injected")
     with pytest.raises(StoreFailed):
-        service.close()
+        worker.stop()
 
 
 def test_steps_can_be_driven_without_a_thread(log):
     """How a simulator uses it."""
-    service = FlushService(log, mode="sync", interval_ms=1)
-    service.set_offset(5)
+    workers = SteppedWorkers()
+    worker = FlushWorker(log, on_request=True, interval_ms=1, workers=workers)
+    worker.start_at(5)
     log.committed = 8
-    assert service.flushed_offset == 5
-    assert service.run_once() == 8
+    assert worker.offset == 5
+    workers.step("flush")
+    assert worker.offset == 8
 
 
-def test_a_listener_that_raises_leaves_nobody_waiting_for_ever(log, monkeypatch):
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    service = FlushService(log, mode="sync", interval_ms=60_000)
+def test_a_listener_that_raises_leaves_nobody_waiting_for_ever(log):
+    worker = FlushWorker(log, on_request=True, interval_ms=60_000)
 
     def broken(offset):
         raise RuntimeError("injected")
 
-    service.add_listener(broken)
-    service.start(0)
+    worker.add_listener(broken)
+    worker.start_at(0)
     log.committed = 1
-    service.wait(1, 30)
+    worker.wait(1, 30)
     log.committed = 2
     with pytest.raises(StoreFailed):
-        service.wait(2, 30)
+        worker.wait(2, 30)
 
 
 def test_committing_is_retried_when_there_was_no_space(log):
     """Nothing is lost by it: the bytes are still in the pool."""
-    service = CommitService(log, interval_ms=1)
+    worker = CommitWorker(log, interval_ms=1)
     log.error = StoreFull("injected")
-    service.start(0)
+    worker.start_at(0)
     log.committed = 3
-    assert not service.wait(3, 0.05)
-    assert service.failure is None
+    assert not worker.wait(3, 0.05)
+    assert worker.failure is None
     log.error = None
-    assert service.wait(3, 30)
-    assert service.committed_offset == 3
-    service.close()
+    assert worker.wait(3, 30)
+    assert worker.offset == 3
+    worker.stop()
 
 
 def test_a_broken_commit_latches(log):
-    service = CommitService(log, interval_ms=60_000)
-    service.start(0)
+    worker = CommitWorker(log, interval_ms=60_000)
+    worker.start_at(0)
     log.error = OSError(errno.EIO, "injected")
     log.committed = 3
     with pytest.raises(StoreFailed):
-        service.wait(3, 30)
+        worker.wait(3, 30)

@@ -69,7 +69,7 @@ def filled(monkeypatch):
 
 def work_off(allocator) -> None:
     """Do what the thread does, in a test that has not started it."""
-    while allocator._warm_step() or allocator._fill_step():
+    while allocator.warmer.step() is not None:
         pass
 
 
@@ -162,7 +162,7 @@ def test_closing_waits_for_no_more_than_the_step_under_way(allocator, monkeypatc
 
     def fill_cache(file, _begin, _end):
         steps.append(file.path.name)
-        until(lambda: allocator._closing)
+        until(lambda: allocator.warmer.is_ending)
         return True
 
     monkeypatch.setattr(OsFile, "fill_cache", fill_cache)

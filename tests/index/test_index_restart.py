@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from engine_store import small_config
-from power_cuts import PowerCuts
 
 from storage.clock import SystemClock
 from storage.errors import StoreFull
@@ -27,6 +26,7 @@ from storage.format.index import IndexHeader
 from storage.index.checkpointer import IndexCheckpointer
 from storage.indexer import StoreIndexer
 from storage.message import Message
+from storage.testing import SimulatedDisk
 from storage.view.index_file import list_index_files
 from storage.writer import StoreWriter
 
@@ -285,11 +285,17 @@ def test_a_full_file_is_synced_when_its_successor_finds_the_disk_full(
     assert set(paths_of(directory)) <= set(synced)
 
 
+class _SameBoot(SimulatedDisk):
+    """In the boot of this machine, in which the test's writer runs beside it."""
+
+    boot_id = OsFileSystem.boot_id
+
+
 class Left:
     """What a kill and some power cuts leave of a store at each step of an indexer."""
 
     def __init__(self, directory: Path, copies: Path) -> None:
-        self.disk = PowerCuts(directory, random.Random(5))
+        self.disk = _SameBoot(directory, random.Random(5))
         self.disk.on_step = self._stop
         self._directory = directory
         self._copies = copies

@@ -13,7 +13,7 @@ from storage.files.mapped_file_queue import MappedFileQueue
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues import queue_files
 from storage.queues.consume_queue import as_units
-from storage.queues.dispatch import Dispatcher, DispatchThread
+from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
 from storage.view.log_follower import LogFollower
 from storage.writer import StoreWriter
@@ -262,16 +262,14 @@ def test_what_is_not_counted_yet_does_not_count_as_dispatched(tmp_path, log, mon
     """Who waits for the position to delete a topic takes its units out of the count next."""
     files, _, end = log
     dispatcher = Dispatcher(files, new_table(tmp_path), 0, unit_count=0)
-    thread = DispatchThread(
-        dispatcher, limit=lambda: end, publish=int, fail=print, clock=SystemClock()
-    )
+    worker = DispatchWorker(dispatcher, limit=lambda: end, publish=int, clock=SystemClock())
     seen, step = [], LogFollower.step
 
     def noted_step(follower, limit):
         moved = step(follower, limit)
-        seen.append(thread.position)
+        seen.append(worker.position)
         return moved
 
     monkeypatch.setattr(LogFollower, "step", noted_step)
     dispatcher.step(end)
-    assert (seen, thread.position) == ([0], end)
+    assert (seen, worker.position) == ([0], end)

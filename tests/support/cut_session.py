@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine_store import record, small_config
-from power_cuts import Stopped
-from stepped_engine import Parts
 
 from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull, TopicNotFound
 from storage.format.record import decode_record
 from storage.indexer import StoreIndexer
 from storage.message import Message, PullStatus
 from storage.reader import StoreReader
+from storage.testing import SteppedWorkers, Stopped
 from storage.view.layout import StorePaths, load_settings
 from storage.writer import StoreWriter
 
@@ -95,20 +94,23 @@ class Session:
             consume_queue_file_size=owner.queue_file_size,
             warm_ahead_bytes=0,
         )
-        self.writer = StoreWriter.open(self.directory, config, filesystem=disk, clock=owner.clock)
-        self.parts = Parts(self.writer._engine)
+        self.workers = SteppedWorkers()
+        self.writer = StoreWriter.open(
+            self.directory, config, filesystem=disk, clock=owner.clock, workers=self.workers
+        )
         self.indexer = StoreIndexer.open(
             self.directory, config, filesystem=disk, clock=owner.clock,
             unclean=self.writer.stopped_unclean,
-            durable_interval_ms=self.dice.choice((0, 2_000, 10**9)),
+            durable_interval_ms=self.dice.choice((0, 2_000, 10**9)), workers=self.workers,
         )  # fmt: skip
+        self.indexer.start()
         self.reader = StoreReader.open(self.directory, config, filesystem=disk, clock=owner.clock)
         self.check()
         self.promise()
         weights = [self.dice.choice(self.turns.get(name, (0, 1))) for name, _ in self.actions]
         for _ in range(actions):
             [(name, action)] = self.dice.choices(self.actions, weights)
-            owner.log.append(f"  {disk.count} {name}")
+            owner.log.append(f"  {disk.step_count} {name}")
             try:
                 action(self)
             except (StoreFull, StoreBusy, StoreFailed, OSError) as error:
@@ -129,7 +131,7 @@ class Session:
                 assert self.owner.acknowledged == self.owner.flushed
 
     def close(self) -> None:
-        self.owner.log.append(f"  {self.disk.count} close")
+        self.owner.log.append(f"  {self.disk.step_count} close")
         assert self.writer and self.indexer and self.reader
         saving = dict(self.model.unsaved)
         for key, offset in saving.items():
@@ -209,7 +211,7 @@ class Session:
     def index(self) -> None:
         assert self.indexer is not None
         for _ in range(self.dice.choice((1, 3))):
-            self.indexer.step()
+            self.workers.step("index")
         if self.dice.random() < 0.3:
             self.indexer.sync()
 
@@ -287,11 +289,11 @@ class Session:
 
     actions: ClassVar[list[tuple[str, Callable[[Any], None]]]] = [
         ("put", put),
-        ("flush", lambda self: self.parts.flush()),
-        ("commit", lambda self: self.parts.commit()),
-        ("dispatch", lambda self: self.parts.dispatch()),
-        ("keep", lambda self: self.parts.keep()),
-        ("allocate", lambda self: self.parts.allocate()),
+        ("flush", lambda self: self.workers.step("flush")),
+        ("commit", lambda self: self.owner.pool and self.workers.step("commit")),
+        ("dispatch", lambda self: self.workers.step("dispatch")),
+        ("checkpoint", lambda self: self.workers.step("checkpoint")),
+        ("allocate", lambda self: self.workers.step("allocate")),
         ("index", index),
         ("read", read),
         ("create_topic", create_topic),
@@ -305,7 +307,7 @@ class Session:
         "flush": (0, 1, 3),
         "commit": (1, 3),
         "dispatch": (0, 2, 4),
-        "keep": (0, 1, 3),
+        "checkpoint": (0, 1, 3),
         "index": (0, 1, 3),
         "read": (1, 3),
         "create_topic": (2,),

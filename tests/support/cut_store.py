@@ -8,13 +8,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cut_session import Model, Session
-from power_cuts import PowerCuts, Stopped, bury_the_dead
-from stepped_engine import StepClock, without_threads
 
-from storage.checkpoint import positions
 from storage.errors import StoreError
+from storage.testing import SimulatedDisk, SteppedClock, Stopped, free_stopped_stores
 
 
 class CutStore:
@@ -25,10 +22,9 @@ class CutStore:
         dice = self.dice
         self.root = root
         self.lives = 0
-        self.boots = 0
-        self.clock = StepClock()
+        self.clock = SteppedClock()
         self.model = Model()
-        self.disk = PowerCuts(root / "0", dice, memory=root / "0" / "shm")
+        self.disk = SimulatedDisk(root / "0", dice, memory=root / "0" / "shm")
         self.disk.new_root = self._new_root
         self.sync = options.pop("flush_mode", dice.choice(("sync", "async"))) == "sync"
         self.pool = options.pop("transient_pool", dice.random() < 0.3)
@@ -49,29 +45,26 @@ class CutStore:
     # ---- one session
 
     def run(self, sessions: int) -> None:
-        with pytest.MonkeyPatch.context() as patches:
-            without_threads(patches)
-            patches.setattr(positions, "system_boot_id", lambda: b"boot %11d" % self.boots)
-            for _ in range(sessions):
-                self.session()
-            self.disk.fault = None
-            self.disk.fatal = 0
-            self.session(last=True)
+        for _ in range(sessions):
+            self.session()
+        self.disk.fault = None
+        self.disk.stop_at = 0
+        self.session(last=True)
         self.disk.close()
 
     def session(self, *, last: bool = False) -> None:
-        bury_the_dead()
+        free_stopped_stores()
         disk, dice = self.disk, self.dice
         kills = dice.random() < 0.3
         self.closed = False
         if not last:
-            disk.kills = kills
-            disk.fatal = dice.choice((0, dice.randint(1, 40), dice.randint(1, 250)))
+            disk.stop_kills = kills
+            disk.stop_at = dice.choice((0, dice.randint(1, 40), dice.randint(1, 250)))
             if self.faulty and dice.random() < 0.5:
                 code = dice.choice((errno.EIO, errno.EIO, errno.ENOSPC))
                 disk.fault = (code, dice.choice((dice.randint(1, 40), dice.randint(1, 200))))
                 disk.faults_left = dice.choice((1, 1, 5))
-        self.log.append(f"session {self.lives} fatal {disk.fatal} kills {kills} {disk.fault}")
+        self.log.append(f"session {self.lives} fatal {disk.stop_at} kills {kills} {disk.fault}")
         self.acknowledged = self.flushed = 0
         session = Session(self)
         failed: BaseException | None = None
@@ -87,13 +80,11 @@ class CutStore:
         if failed is not None and disk.successor is None and not session.expects(failed):
             raise failed
         killed = disk.stop(kills=kills)
-        kills = disk.trace[-1] == "killed"
+        kills = disk.was_killed
         self.log.append(disk.trace[-1] + (" after close" if self.closed else ""))
         self.traces.append(disk.trace)
         self.cuts += 1
         session.abandon()
-        if not kills:
-            self.boots += 1
         for kept in self.model.all():
             kept.sure = kept.sure or kept.end <= self.flushed or self.closed
             kept.alive = kept.sure or (kills and (kept.alive or kept.end <= self.acknowledged))

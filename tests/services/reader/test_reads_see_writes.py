@@ -15,7 +15,7 @@ from three_services import ThreeServices, in_time, three_services
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
 from services.reader import catching_up
 from storage.index.builder import IndexBuilder
-from storage.queues.dispatch import DispatchThread
+from storage.queues.dispatch import DispatchWorker
 
 DISPATCH_DELAY_S = 0.15
 INDEX_DELAY_S = 0.1
@@ -27,17 +27,17 @@ def services(
 ) -> Iterator[ThreeServices]:
     """Services whose dispatch and index lag behind on purpose."""
     with pytest.MonkeyPatch.context() as patch:
-        dispatch_round, index_step = DispatchThread._round, IndexBuilder.step
+        dispatch_round, index_step = DispatchWorker.work, IndexBuilder.step
 
-        def late_round(thread: Any) -> bool:
+        def late_round(worker: Any) -> float | None:
             time.sleep(DISPATCH_DELAY_S)
-            return dispatch_round(thread)
+            return dispatch_round(worker)
 
         def late_step(builder: Any) -> bool:
             time.sleep(INDEX_DELAY_S)
             return index_step(builder)
 
-        patch.setattr(DispatchThread, "_round", late_round)
+        patch.setattr(DispatchWorker, "work", late_round)
         patch.setattr(IndexBuilder, "step", late_step)
         directory: Path = tmp_path_factory.mktemp("lagging")
         pool = {"transient_pool": True, "transient_pool_directory": str(directory)}
@@ -131,20 +131,20 @@ def test_a_query_by_key_finds_what_is_indexed_long_before_it_is_dispatched(
     services: ThreeServices, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held back until the index has it and the query waits for it."""
-    dispatch_round, wait = DispatchThread._round, catching_up.CatchUp._wait
+    dispatch_round, wait = DispatchWorker.work, catching_up.CatchUp._wait
     held, waited_for = threading.Event(), threading.Event()
 
-    def hold(thread: Any) -> bool:
+    def hold(worker: Any) -> float | None:
         held.set()
         waited_for.wait(30)
-        return dispatch_round(thread)
+        return dispatch_round(worker)
 
     async def noted_wait(catch_up: Any, done: Any, arrivals: Any, until: float) -> None:
         waited_for.set()
         await wait(catch_up, done, arrivals, until)
 
     put(services, topic)
-    monkeypatch.setattr(DispatchThread, "_round", hold)
+    monkeypatch.setattr(DispatchWorker, "work", hold)
     monkeypatch.setattr(catching_up.CatchUp, "_wait", noted_wait)
     put(services, topic)  # ends the round that is under way
     try:
@@ -213,14 +213,14 @@ def test_a_caller_s_deadline_is_kept(
         reader_pb2.GetMessageRequest(commit_offset=settled.commit_offset), timeout=20
     )
     held, let_go = threading.Event(), threading.Event()
-    dispatch_round = DispatchThread._round
+    dispatch_round = DispatchWorker.work
 
-    def hold(thread: Any) -> bool:
+    def hold(worker: Any) -> float | None:
         held.set()
         let_go.wait(30)
-        return dispatch_round(thread)
+        return dispatch_round(worker)
 
-    monkeypatch.setattr(DispatchThread, "_round", hold)
+    monkeypatch.setattr(DispatchWorker, "work", hold)
     try:
         put(services, topic)  # ends the round that is under way
         assert held.wait(20)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-SECTOR = 512
-SECTORS_OF_A_PAGE = 8
-PAGE = SECTOR * SECTORS_OF_A_PAGE
+SECTOR: Final = 512
+SECTORS_OF_A_PAGE: Final = 8
+PAGE: Final = SECTOR * SECTORS_OF_A_PAGE
 
 
 class DiskFile:
@@ -24,9 +26,11 @@ class DiskFile:
         os.close(self.descriptor)
 
     def live(self) -> bytes:
+        """Return what the page cache has."""
         return os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0)
 
     def sync(self) -> None:
+        """Have the disk hold what the page cache has, but for pages that count as written."""
         live = self.live()
         if not self.given_up:
             self.durable = live
@@ -51,11 +55,12 @@ class DiskFile:
         }
 
     def write_anew(self, position: int, length: int) -> None:
-        """Pages that are written to are dirty again, whatever they hold."""
+        """Take pages that are written to for dirty again, whatever they hold."""
         for page in [page for page in self.given_up if position - PAGE < page < position + length]:
             del self.given_up[page]
 
     def write_back(self, dice: random.Random) -> None:
+        """Write some of it to the disk, as a kernel does unasked."""
         if not self.given_up:
             self.durable = mixed(self.durable, self.live(), dice)
 
@@ -69,7 +74,7 @@ class DiskDirectory:
         self.changes: list[tuple[str, str, Node | None]] = []  # name gone, name there, its node
 
     def left(self, dice: random.Random, how: str) -> dict[str, Node]:
-        """What a cut leaves of the names."""
+        """Return the names that a cut leaves."""
         kept = np.flatnonzero(survivors(len(self.changes), dice, how))
         names = dict(self.durable)
         for gone, there, node in [self.changes[at] for at in kept]:
@@ -83,8 +88,8 @@ class DiskDirectory:
 Node = DiskFile | DiskDirectory
 
 
-def survivors(count: int, dice: random.Random, how: str) -> np.ndarray:
-    """Which of so many writes have reached the disk."""
+def survivors(count: int, dice: random.Random, how: str) -> npt.NDArray[np.bool_]:
+    """Return which of so many writes have reached the disk."""
     every, some = np.ones(count, np.bool_), np.random.default_rng(dice.getrandbits(32))
     at = dice.randint(0, count)
     if how == "mixed":
@@ -100,7 +105,7 @@ def survivors(count: int, dice: random.Random, how: str) -> np.ndarray:
 
 
 def mixed(old: bytes, new: bytes, dice: random.Random, how: str = "mixed") -> bytes:
-    """What a cut leaves of a file: of each sector, or each page, one of two versions."""
+    """Return what a cut leaves of a file: of each sector, or each page, one of two versions."""
     if old == new:
         return new
     length = len(new)
