@@ -5,15 +5,32 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("storage", "services", "penstock", "cli", "bench")
+PRODUCT = ("storage", "services", "penstock", "cli", "pipeline", "pyspark_penstock")
+PACKAGES = (*PRODUCT, "bench")
 GENERATED = ROOT / "penstock" / "v1"
-MODULE_LINES_MAX = 600  # 300 is the aim; a longer one is a table or wants splitting by noun
+MODULE_LINES_MAX = 400  # 300 is the aim; a longer one is a table or wants splitting by noun
+FOLDER_MODULES_MAX = 20
 LINE_LENGTH_MAX = 110
+# What a caller gets from the engine and from the client: one thing at both ends of the wire.
+ONE_THING = {
+    "InvalidArgument", "PullResult", "QueueNotFound", "Record", "StageExists", "StageNotFound",
+    "StagedCommits", "Topic", "TopicExists", "TopicNotFound", "WriterStatus",
+}  # fmt: skip
+# What breaks the rules of this file; these lists only get shorter.
+STILL_LONG = {"penstock/consuming.py", "penstock/producing.py", "storage/format/record.py"}
+STILL_FULL = {"penstock", "storage/kernels"}
+STILL_TWICE = {
+    "Batch", "Damage", "DamagedRecord", "Found", "IndexFile", "Layout", "LogFiles", "Measure",
+    "NotAStore", "Producer", "Progress", "QueueFiles", "QueuePlan", "QueueRange", "QueueUnits",
+    "Rate", "Records", "Staged", "Target", "Verdict", "_Source",
+}  # fmt: skip
 
 
 def committed_files() -> list[Path]:
@@ -26,7 +43,11 @@ def committed_files() -> list[Path]:
 
 
 def modules() -> list[Path]:
-    found = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    return modules_of(PACKAGES)
+
+
+def modules_of(packages: Iterable[str]) -> list[Path]:
+    found = [path for package in packages for path in (ROOT / package).rglob("*.py")]
     return [path for path in found if GENERATED not in path.parents]
 
 
@@ -41,13 +62,37 @@ def texts() -> list[tuple[Path, str]]:
 
 def test_no_module_has_grown_past_what_one_noun_needs() -> None:
     """Split a module that is too long by noun, never into helpers."""
-    long = [
-        f"{path.relative_to(ROOT)}: {count} lines"
+    long = {
+        str(path.relative_to(ROOT)): count
         for path in modules()
         if (count := len(path.read_text(encoding="utf-8").splitlines())) > MODULE_LINES_MAX
-    ]
+    }
 
-    assert not long
+    assert long.keys() <= STILL_LONG, long
+
+
+def test_no_folder_has_more_modules_than_one_reads_at_a_glance() -> None:
+    """Make folders of what belongs together; of tests too."""
+    folders = Counter(
+        str(path.parent.relative_to(ROOT)) for path in modules_of((*PACKAGES, "tests"))
+    )
+    full = {folder: count for folder, count in folders.items() if count > FOLDER_MODULES_MAX}
+
+    assert full.keys() <= STILL_FULL, full
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Give the second thing a name of its own; a client's twin of an engine's error is one thing."""
+    places: dict[str, list[str]] = {}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+
+    assert twice.keys() <= ONE_THING | STILL_TWICE, {
+        name: twice[name] for name in twice.keys() - ONE_THING - STILL_TWICE
+    }
 
 
 def test_layout_tables_in_docstrings_fit_the_line() -> None:

@@ -1,33 +1,111 @@
-"""One Spark session for all tests of the pipeline, with two slots and little memory."""
+"""Tests of the pipeline: plain Python and pyarrow where they can be, and one Spark session for the rest.
+
+A test that asks for the fixture ``spark`` gets the marker of that name, the group of its module, so
+that a worker runs a module's Spark tests one after the other, and the worker's one session. A test
+that starts Spark in a process of its own carries the marker by hand. All others run without a JVM:
+a session that they asked for would be refused.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 
-collect_ignore_glob = [] if find_spec("pyspark") else ["*test_*.py"]
 HERE = Path(__file__).parent
+INSTALLED = all(map(find_spec, ("pyspark", "pyarrow")))
+collect_ignore_glob = [] if INSTALLED else ["*test_*.py"]
+# C1 alone and one collector thread: a session lives for minutes, in which C2 never pays.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def pytest_report_header() -> list[str]:
+    return (
+        [] if INSTALLED else ["tests/pipeline is left out: make setup-spark installs what it needs"]
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests here carry the marker, so that ``make test`` leaves them to ``make test-spark``."""
+    """Mark what uses the session, and keep a module's tests of it together."""
     for item in items:
-        if HERE in item.path.parents:
+        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The worker's session: two slots, little memory, a JVM that starts quickly."""
     from pipeline import build_session
+    from pipeline.session.session import JAVA_OPTIONS as DEFAULTS
+    from pipeline.session.session import register
 
     session = build_session(
         "local[2]",
         "penstock tests",
-        {"spark.driver.memory": "2g", "spark.log.level": "ERROR"},
+        {
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": DEFAULTS.replace("-XX:+UseParallelGC", JAVA_OPTIONS),
+            "spark.log.level": "ERROR",
+        },
     )
+    session.sparkContext.pythonExec = str(quick_python(tmp_path_factory.mktemp("python")))
+    register(session)
     yield session
     session.stop()
+
+
+def quick_python(directory: Path) -> Path:
+    """Return a Python whose daemons have the kernels loaded before they fork.
+
+    Spark forks one worker after the other to plan a query, and each would import them anew. The
+    daemon of tasks is the session's own already; for those of planning Spark has no setting.
+    """
+    script = directory / "python"
+    script.write_text(
+        dedent(f"""\
+            #!/bin/sh
+            [ "$2" = pyspark.daemon ] && shift 2 && set -- -m pipeline.session.daemon "$@"
+            exec {sys.executable} "$@"
+        """)
+    )
+    script.chmod(0o755)
+    return script
+
+
+@pytest.fixture(autouse=True)
+def _session_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a test the session has the settings it had before, no stream, no cached table."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    session = request.getfixturevalue("spark")
+    before = dict(session.conf.getAll)
+    yield
+    for query in session.streams.active:
+        query.stop()
+    session.catalog.clearCache()
+    after = dict(session.conf.getAll)
+    for name in after.keys() - before.keys():
+        session.conf.unset(name)
+    for name, value in before.items():
+        if after.get(name) != value:
+            session.conf.set(name, value)
+
+
+@pytest.fixture(autouse=True)
+def _no_session_unasked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test without the marker that starts Spark, or uses what another test started, fails."""
+    if request.node.get_closest_marker("spark"):
+        return
+    from pyspark.sql import SparkSession
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("this test starts Spark: give it the fixture or the marker 'spark'")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)

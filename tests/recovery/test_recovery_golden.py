@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from golden import CLEAN, STORES, golden_copy, golden_dump, golden_spec, torn_dumps
+from golden import CLEAN, STORES, TORN, golden_copy, golden_dump, golden_spec
 
 from storage.checkpoint.durable_slots import DurablePositions
 from storage.files.filesystem import OsFileSystem
@@ -23,7 +23,6 @@ LOST_WITH_THE_DAMAGE = {
     "flip-last-magic": 1, "flip-near-end-body": 1, "flip-early-body": 1, "flip-early-magic": 1,
     "no-abort-torn": 1, "lost-middle-commitlog-file": 537,
 }  # fmt: skip
-VARIANTS = sorted(torn_dumps())
 
 
 def open_and_recover(directory, spec):
@@ -122,7 +121,7 @@ def test_rebuilt_queues_of_a_cleaned_log_are_filled_up_to_their_first_record(tmp
     assert prefilled > 0
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", TORN)
 def test_every_intact_record_of_a_damaged_store_is_in_its_queue(variant, tmp_path):
     """Those too which the broker drops: after a flipped bit, without queues, with a short file."""
     store = golden_copy(f"torn/{variant}", tmp_path)
@@ -145,7 +144,7 @@ def test_every_intact_record_of_a_damaged_store_is_in_its_queue(variant, tmp_pat
     assert served == recovered.record_count
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", TORN)
 def test_recovering_twice_changes_nothing_more(variant, tmp_path):
     store = golden_copy(f"torn/{variant}", tmp_path)
     spec = golden_spec("torn")["store"]

@@ -1,7 +1,7 @@
 """The damaged stores opened for writing, sizes found on the disk: all intact is served, then more."""
 
 import pytest
-from golden import golden_copy, torn_dumps
+from golden import TORN, golden_copy
 
 from storage import Message, MessageStore, StoreConfig
 
@@ -27,7 +27,7 @@ def pulled(store, topic, queue_id):
     return good, damaged
 
 
-@pytest.mark.parametrize("variant", sorted(torn_dumps()))
+@pytest.mark.parametrize("variant", TORN)
 def test_a_damaged_store_is_opened_served_and_written_on(variant, tmp_path):
     directory = golden_copy(f"torn/{variant}", tmp_path)
     config = StoreConfig(index_slot_count=500, index_entry_count=2_000)

@@ -26,6 +26,19 @@ STORES = CLEAN + KILLED
 ASKED = tuple(name for name in STORES if name != "killed-recovered")
 """Stores with questions and answers."""
 
+TORN = (
+    "as-left", "torn-last-record", "cut-length", "zeroed-tail", "flip-last-body",
+    "flip-last-properties", "flip-last-queue-offset", "flip-last-magic", "flip-near-end-body",
+    "flip-early-body", "flip-early-magic", "stale-tail", "no-checkpoint", "garbage-checkpoint",
+    "short-checkpoint", "future-checkpoint", "no-consumequeue", "no-consumequeue-no-checkpoint",
+    "no-index", "no-abort", "no-abort-torn", "no-abort-no-consumequeue", "only-commitlog",
+    "only-commitlog-and-config", "only-commitlog-abort", "short-consumequeue-file",
+    "empty-consumequeue-file", "zeroed-consumequeue-file", "lost-consumequeue-file",
+    "lost-first-consumequeue-file", "torn-consumequeue-unit", "short-commitlog-file",
+    "empty-commitlog-file", "lost-middle-commitlog-file", "no-config", "garbage-offsets",
+)  # fmt: skip
+"""Damaged variants of the store ``torn``; their dumps are large, so collecting tests reads none."""
+
 
 @cache
 def _unpacked() -> Path:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from broken_stores import break_a_body
 from engine_store import small_config
-from golden import CLEAN, KILLED, golden_copy, golden_store, torn_dumps
+from golden import CLEAN, KILLED, TORN, golden_copy, golden_store
 from local_spark import LocalSpark
 from typer.testing import CliRunner
 
@@ -81,7 +81,7 @@ BY_FILE: dict[str, set[tuple[str, str]]] = {
 @pytest.fixture(scope="module")
 def torn(spark: Any) -> dict[str, AuditReport]:
     """Audits of all damaged stores, made in one go."""
-    names = sorted(torn_dumps())
+    names = TORN
     stores = [golden_store("torn") / name for name in names]
     reports = audit_stores(spark, stores, limit=10_000, piece_bytes=SMALL)
     return dict(zip(names, reports, strict=True))

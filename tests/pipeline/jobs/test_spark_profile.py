@@ -128,7 +128,7 @@ def test_the_page_stands_by_itself_and_quotes_what_stores_hold(spark: Any, tmp_p
     assert "&lt;b&gt;g" in page
 
 
-def test_the_command_prints_tables_json_and_a_page(tmp_path: Path) -> None:
+def test_the_command_prints_tables_json_and_a_page(spark: Any, tmp_path: Path) -> None:
     from cli.main import app
 
     runner = CliRunner()

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from broken_stores import break_a_body
 from engine_store import small_config
-from golden import CLEAN, golden_copy, golden_spec, golden_store, torn_dumps
+from golden import CLEAN, TORN, golden_copy, golden_spec, golden_store
 from local_spark import LocalSpark
 from typer.testing import CliRunner
 
@@ -127,7 +127,7 @@ KEYS_OF_DAMAGED_BODIES = ("flip-early-body", "flip-near-end-body")
 """Our indexer does not read bodies, so it indexes these; the job leaves damaged records out."""
 
 
-@pytest.mark.parametrize("variant", sorted(torn_dumps()))
+@pytest.mark.parametrize("variant", TORN)
 def test_in_place_a_damaged_store_gets_the_files_that_recovery_makes(
     tmp_path: Path, variant: str
 ) -> None:
@@ -352,6 +352,8 @@ for _ in range(100):
 """
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_jobs_killed_at_any_moment_leave_a_store_in_order(tmp_path: Path) -> None:
     """Whatever the driver was doing, audit finds nothing, and nothing holds the store."""
     store = golden_copy("basic", tmp_path)

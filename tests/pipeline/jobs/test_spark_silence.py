@@ -12,6 +12,7 @@ from golden import golden_copy
 
 from cli.failures import ExitCode
 
+pytestmark = pytest.mark.spark
 FILE_BYTES_MAX = 64 << 20  # less than an index file has
 
 

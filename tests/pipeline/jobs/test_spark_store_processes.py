@@ -16,7 +16,7 @@ import pytest
 from new_stores import PIECE, assert_in_order, content, files_of, messages_of
 from store_workload import SMALL, run_workload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 RUN = """
 import json, sys

@@ -20,6 +20,7 @@ from storage.format.record import decode_record, encode_for_batch
 SCRIPT = Path(__file__).parents[2] / "support" / "spark_support" / "spark_on_a_cluster.py"
 STORES = ("basic", "lmq", "syncflush")
 RECORDS = 40_000
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def fill(directory: Path) -> None:

@@ -19,7 +19,7 @@ from spark_write_job import ROWS
 from writer_process import WriterProcess
 
 SUPPORT = Path(__file__).parents[2] / "support" / "spark_support"
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DEATHS = int(os.environ.get("KILLS", "2"))  # of drivers; every second time the writer's too
 BIG_LOG = ("--commit-log-file-size", "64MiB")
 

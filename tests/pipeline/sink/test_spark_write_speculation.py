@@ -28,7 +28,7 @@ from storage.format.stage import stage_prefix
 
 SUPPORT = Path(__file__).parents[2] / "support" / "spark_support"
 NAMES = ("127.0.0.1", "localhost")
-pytestmark = [pytest.mark.timeout(170), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(170), pytest.mark.spark, pytest.mark.slow]
 CASES = ("second", "first", "both", "failure", "given-up")
 
 

@@ -15,7 +15,7 @@ from stream_driver import POINTS, run_driver
 
 from storage import Message, MessageStore
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KILLS = int(os.environ.get("PENSTOCK_STREAM_KILLS", "24"))
 KILLS_A_STORE = 6
