@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.spark_read import MIB, bare_walk, make_store, median_seconds
 from pipeline import audit, build_session, compact, export, merge, profile, rebuild
-from pipeline.files.store_files import StoreFiles
+from storage.view.store_view import StoreView
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     if not given.store.exists():
         print(f"making a store of {given.gib} GiB in {given.store}")
         make_store(given.store, int(given.gib * (1 << 30)))
-    store = StoreFiles.open(given.store)
+    store = StoreView.open(given.store)
     log_mib = (store.bounds.end_offset - store.bounds.min_offset) / MIB
     spark = build_session("local[2]", "penstock bench", {"spark.log.level": "ERROR"})
     target = given.store.with_name(f"{given.store.name}-made")

@@ -19,7 +19,7 @@ from typing import Any, Final
 from bench.kafka_broker import connector_jars, kafka_broker
 from bench.spark_read import MIB, SHARES, cached_in_memory, make_store
 from pipeline import build_session
-from pipeline.files.store_files import StoreFiles
+from storage.view.store_view import StoreView
 
 TOPICS: Final = ",".join(f"topic{number}" for number in range(len(SHARES)))
 LOADED: Final = "loaded"
@@ -54,7 +54,7 @@ def main() -> None:
     given = arguments.parse_args()
     if not given.store.exists():
         make_store(given.store, int(given.gib * (1 << 30)))
-    store, name = StoreFiles.open(given.store), str(given.store.resolve())
+    store, name = StoreView.open(given.store), str(given.store.resolve())
     log_mib = (store.bounds.end_offset - store.bounds.min_offset) / MIB
     data = given.store.with_name(given.store.name + "-kafka").resolve()
     jars = connector_jars()

@@ -21,10 +21,10 @@ from typing import Any, Final
 from bench.resident import PeakMemory, cached_bytes, forget
 from bench.spark_pipe import SameBatches
 from pipeline import audit, build_session, read_messages, rebuild
-from pipeline.files.store_files import StoreFiles, map_file
 from pipeline.files.walk import Run, walk
 from storage.format.record import encode_for_batch
 from storage.store import MessageStore
+from storage.view.store_view import StoreView
 
 MIB: Final = 1 << 20
 SHARES: Final = (400, 250, 150, 100, 50, 25, 15, 10)  # of 1000 batches; the last is 1 %
@@ -61,12 +61,13 @@ def make_store(directory: Path, size: int) -> None:
             written += len(batch)
 
 
-def bare_walk(store: StoreFiles) -> None:
+def bare_walk(store: StoreView) -> None:
     """The control: every record scanned with every checksum, nothing made of it."""
-    for file in store.log:
-        data = map_file(file.path)
-        end = min(file.end, store.bounds.end_offset)
-        for step in walk(data, file.start, max(file.start, store.bounds.min_offset), end):
+    for file in store.log.entries:
+        data = store.log.map(file)
+        end = min(file.end_offset, store.bounds.end_offset)
+        begin = max(file.start_offset, store.bounds.min_offset)
+        for step in walk(data, file.start_offset, begin, end):
             assert isinstance(step, Run)
 
 
@@ -100,10 +101,10 @@ def alternated_seconds(
 
 
 def measures_of(
-    spark: Any, store: StoreFiles, target: Path, memory: PeakMemory
+    spark: Any, store: StoreView, target: Path, memory: PeakMemory
 ) -> dict[str, tuple[Callable[[], Any], int]]:
     """Return each measure by name, with the MiB/s of log that it should reach, 0 for none."""
-    name = str(Path(store.root).resolve())
+    name = str(store.paths.root.resolve())
 
     def drain(df: Any) -> None:
         df.write.format("noop").mode("overwrite").save()
@@ -154,9 +155,9 @@ def rates(
     return results
 
 
-def share_read(store: StoreFiles, read: Callable[[], Any]) -> float:
+def share_read(store: StoreView, read: Callable[[], Any]) -> float:
     """Return which share of a log that is not cached a read brings into the page cache."""
-    log = [Path(file.path) for file in store.log]
+    log = [file.path for file in store.log.entries]
     forget(log)
     before = cached_bytes(log)
     read()
@@ -176,7 +177,7 @@ def main() -> None:
     if not given.store.exists():
         print(f"making a store of {given.gib} GiB in {given.store}")
         make_store(given.store, int(given.gib * (1 << 30)))
-    store = StoreFiles.open(given.store)
+    store = StoreView.open(given.store)
     log_mib = (store.bounds.end_offset - store.bounds.min_offset) / MIB
     spark = build_session("local[2]", "penstock bench", {"spark.log.level": "ERROR"})
     spark.dataSource.register(SameBatches)

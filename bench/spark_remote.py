@@ -19,8 +19,8 @@ from typing import Any
 
 from bench.spark_read import MIB, SHARES, cached_in_memory, make_store, median_seconds
 from pipeline import build_session, read_messages
-from pipeline.files.store_files import StoreFiles
 from pipeline.source.remote import Endpoint
+from storage.view.store_view import StoreView
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def main() -> None:
         print(f"making a store of {given.gib} GiB in {given.store}")
         make_store(given.store, int(given.gib * (1 << 30)))
     cached_in_memory(given.store)
-    name, store = str(given.store.resolve()), StoreFiles.open(given.store)
+    name, store = str(given.store.resolve()), StoreView.open(given.store)
     log_mib = (store.bounds.end_offset - store.bounds.min_offset) / MIB
     spark = build_session("local[2]", "penstock bench", {"spark.log.level": "ERROR"})
     every = ",".join(f"topic{number}" for number in range(len(SHARES)))

@@ -1,6 +1,15 @@
-"""What can be wrong with a read or a job, in words for whoever wrote the options."""
+"""What can be wrong with a read or a job, in words for whoever wrote the options.
+
+What is wrong with a store itself is one of the store's own errors: NotAStore, UnsupportedFormat,
+StoreLocked.
+"""
 
 from __future__ import annotations
+
+from storage.errors import NotAStore as NotAStore
+from storage.errors import StoreError as StoreError
+from storage.errors import StoreLocked as StoreLocked
+from storage.errors import UnsupportedFormat as UnsupportedFormat
 
 
 class PipelineError(Exception):
@@ -13,10 +22,6 @@ class InvalidOption(PipelineError):
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"option {option!r}: {problem}")
         self.option = option
-
-
-class NotAStore(PipelineError):
-    """A directory holds no commit log."""
 
 
 class DataLost(PipelineError):
@@ -49,10 +54,6 @@ class WriteFailed(PipelineError):
 
 class WriterUnavailable(WriteFailed):
     """No writer answers at the endpoint."""
-
-
-class StoreInUse(PipelineError):
-    """Another process works on the store."""
 
 
 class TaskFailed(PipelineError):

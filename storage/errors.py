@@ -24,6 +24,7 @@
         ├── IndexIncomplete     files of the index are gone and are being made again; retry
         ├── RecordNotFound      no record starts at that commit offset
         ├── DamagedRecord       the bytes on disk are not the record that was stored
+        ├── StoreChanged        a file is shorter than it was when the store was listed
         └── DamagedStage        the bytes on disk are not what was staged
 
 Running off the end of the log is a verdict of the scan, never an exception.
@@ -181,6 +182,10 @@ class DamagedRecord(StoreError):
         self.commit_offset = commit_offset
         self.size = size
         self.reason = reason
+
+
+class StoreChanged(StoreError):
+    """A file of a store behind a URL has changed while it was read."""
 
 
 class DamagedStage(StoreError):

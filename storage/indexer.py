@@ -16,9 +16,11 @@ from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import NotAStore, StoreClosed, StoreFailed
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.index.builder import IndexBuilder
+from storage.view.file_sizes import effective_config
 from storage.view.index_file import IndexShape
 from storage.view.index_shape import find_index_shape
-from storage.view.layout import StorePaths, effective_config, load_settings
+from storage.view.layout import StorePaths
+from storage.view.settings import load_settings
 from storage.workers import FunctionWorker
 
 if TYPE_CHECKING:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], or a cluster's address.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 LOCAL = "local[*]"
-_RAISED_IN_A_TASK: Final = re.compile(r"(?:^|: )pipeline\.errors\.(\w+): (.*)", re.DOTALL)
+_RAISED_IN_A_TASK: Final = re.compile(
+    r"(?:^|: )(?:pipeline|storage)\.errors\.(\w+): (.*)", re.DOTALL
+)
 
 
 def shows_progress(session: Session, quiet: bool) -> bool:
@@ -65,20 +67,23 @@ def failures_told() -> Iterator[None]:
             ExitCode.USAGE,
         ) from error
     except Exception as error:
-        if not type(error).__module__.startswith(("pipeline.", "pyspark.", "py4j.")):
+        if not type(error).__module__.startswith(
+            ("pipeline.", "storage.errors", "pyspark.", "py4j.")
+        ):
             raise
         from pipeline import errors
         from pipeline.jobs.work import cause_of
 
         kind: type[Exception] = type(error)
         line = str(error)
-        if not isinstance(error, errors.PipelineError):
+        if not isinstance(error, errors.PipelineError | errors.StoreError):
             kind, line = errors.TaskFailed, cause_of(line)
         if raised := _RAISED_IN_A_TASK.search(line):
             kind, line = getattr(errors, raised[1], kind), raised[2]
         codes: dict[type[Exception], ExitCode] = {
             errors.NotAStore: ExitCode.NOT_A_STORE,
-            errors.StoreInUse: ExitCode.LOCKED,
+            errors.StoreLocked: ExitCode.LOCKED,
+            errors.UnsupportedFormat: ExitCode.NEWER_FORMAT,
             errors.TaskFailed: ExitCode.FAILED,
             errors.DataLost: ExitCode.FAILED,
             errors.WriterUnavailable: ExitCode.UNREACHABLE,

@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.store_files import ByteArray
-from pipeline.files.walk import Rows
+from storage.kernels.columns import ByteArray, Rows
 from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
 
 KEYS_AT_ONCE: Final = 4 * KEYS_OF_A_RECORD_MAX

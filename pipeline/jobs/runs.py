@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.store_files import ByteArray, map_file, units_in
-from pipeline.files.walk import Hole, Rows, walk
+from pipeline.files.walk import Hole, walk
 from pipeline.jobs.units import QueueUnits, UnitMaker
 from pipeline.source.plan import LogPiece, QueueKey
+from storage.kernels.columns import ByteArray, Rows
+from storage.view.queue_files import units_in
 
 Units = tuple[npt.NDArray[Any], npt.NDArray[np.int64]]
 """Units in the order of the log, and the queue offset of each as its record says."""
@@ -39,7 +40,7 @@ class PieceResult:
 
 def steps_of(piece: LogPiece) -> Iterator[tuple[ByteArray, Rows | Hole]]:
     """Walk a piece with every check: rows of intact records, or a hole."""
-    data = map_file(piece.path, piece.begin - piece.file_start, piece.end - piece.file_start)
+    data = piece.data()
     for step in walk(data, piece.file_start, piece.begin, piece.end):
         yield data, step if isinstance(step, Hole) else step.rows
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.store_files import UNIT_DTYPE, ByteArray
-from pipeline.files.walk import ROWS_MAX, Rows
+from pipeline.files.walk import ROWS_MAX
 from pipeline.source.plan import QueueKey
 from pipeline.source.tail import Grouper
 from storage.format.consume_entry import (
@@ -31,8 +30,11 @@ from storage.kernels.columns import (
     PROPERTIES_LENGTH,
     PROPERTIES_POSITION,
     STORE_TIMESTAMP,
+    ByteArray,
+    Rows,
 )
 from storage.kernels.queue import build_units, unit_queue_offsets
+from storage.view.units import UNIT_DTYPE
 
 
 class QueueUnits(NamedTuple):

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pipeline.errors import PipelineError, TaskFailed
-from pipeline.files.places import Place, Url, place_of
-from pipeline.files.store_files import StoreFiles
-from pipeline.files.store_settings import store_settings
 from pipeline.files.walk import Hole
 from pipeline.source.plan import LogPiece
+from storage.view.store_view import StoreLocation, StoreView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,32 +29,32 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def open_stores(stores: Stores) -> list[StoreFiles]:
+def open_stores(stores: Stores) -> list[StoreView]:
     """Open one store or several; NotAStore for what is none, PipelineError if one is named twice."""
     given = [stores] if isinstance(stores, str | Path) else list(stores)
     if not given:
         raise PipelineError("no store is named; give the directory of one at least")
-    seen: dict[Place, str | Path] = {}
+    seen: dict[StoreLocation, str | Path] = {}
     for store in given:
-        place = place_of(store)
-        place = place if isinstance(place, Url) else place.resolve()
+        place = StoreLocation.of(store)
+        if not place.is_url:
+            place = StoreLocation.of(place.root.resolve())
         if place in seen:
             raise PipelineError(f"{store} and {seen[place]} are one store; name it once")
         seen[place] = store
-    return [StoreFiles.open(store) for store in given]
+    return [StoreView.open(store) for store in given]
 
 
-def names_of(stores: Sequence[StoreFiles]) -> list[str]:
+def names_of(stores: Sequence[StoreView]) -> list[str]:
     """Return a name for each store, for what is written of it: that of its directory.
 
     Raises PipelineError where two are called the same.
     """
-    roots = [store.root for store in stores]
-    names = [root.name if isinstance(root, Url) else root.resolve().name for root in roots]
+    names = [store.location.name for store in stores]
     for store, name in zip(stores, names, strict=True):
         if names.count(name) > 1:
             raise PipelineError(
-                f"several stores are called {name!r}, {store.root} for one; what is written is"
+                f"several stores are called {name!r}, {store} for one; what is written is"
                 " named after them: run the job on each by itself"
             )
     return names
@@ -68,16 +66,17 @@ def pieces_of(plan: StorePlan, piece_bytes: int) -> list[LogPiece]:
     return list(plan.log_pieces(low, high, piece_bytes, None))
 
 
-def lost_files(store: StoreFiles) -> Iterator[Hole]:
+def lost_files(store: StoreView) -> Iterator[Hole]:
     """Yield the ranges of the log whose file is gone, though one before and one behind are there."""
-    told = store_settings(store).get("commitLogFileSize")
-    sizes = [after.start - before.start for before, after in pairwise(store.log)]
-    likely = told if isinstance(told, int) else min(sizes, default=0)
-    for before, after in pairwise(store.log):
-        if 0 < likely < after.start - before.start:
-            end = before.start + likely
+    entries = store.log.entries
+    sizes = [after.start_offset - before.start_offset for before, after in pairwise(entries)]
+    likely = store.settings.sizes.get("commit_log_file_size") or min(sizes, default=0)
+    for before, after in pairwise(entries):
+        if 0 < likely < after.start_offset - before.start_offset:
             yield Hole(
-                end, after.start, f"the file is missing, the first after {before.start:020d}"
+                before.start_offset + likely,
+                after.start_offset,
+                f"the file is missing, the first after {before.start_offset:020d}",
             )
 
 

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.files.store_files import ByteArray
 from pipeline.source.schemas import CORRUPT
 from storage.format.compression import decompress
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
@@ -46,6 +45,7 @@ from storage.kernels.columns import (
     TOPIC_POSITION,
     UNIQ_KEY_LENGTH,
     UNIQ_KEY_POSITION,
+    ByteArray,
 )
 
 HOSTS_MAX: Final = 256

@@ -6,7 +6,6 @@ contradicts something else or cannot be read is an InvalidOption that names the 
 
 from __future__ import annotations
 
-import glob
 import json
 import re
 from collections.abc import Mapping
@@ -14,10 +13,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-from pipeline.errors import InvalidOption
-from pipeline.files.places import Url, url_or_path
+from pipeline.errors import InvalidOption, NotAStore
 from pipeline.source.endpoints import check_endpoint
 from pipeline.source.schemas import TABLES
+from storage.view.store_view import StoreLocation
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -86,7 +85,7 @@ class Selection:
 class ReadOptions:
     """A read as asked for: of stores, or of the one behind a reader service's ``endpoint``."""
 
-    stores: tuple[str, ...]
+    stores: tuple[StoreLocation, ...]
     endpoint: str | None
     endpoint_timeout_ms: int
     several: bool
@@ -257,7 +256,7 @@ class _Values:
             raise InvalidOption(name, f"not JSON: {error}") from error
 
 
-def _expand(pattern: str, several: bool, values: _Values) -> tuple[str, ...]:
+def _expand(pattern: str, several: bool, values: _Values) -> tuple[StoreLocation, ...]:
     given = values.storage_options()
     patterns = [pattern]
     if pattern.startswith("["):
@@ -265,28 +264,25 @@ def _expand(pattern: str, several: bool, values: _Values) -> tuple[str, ...]:
             patterns = [str(item) for item in json.loads(pattern)]
         except ValueError as error:
             raise InvalidOption("store", f"not a JSON list of directories: {error}") from error
-    places = [url_or_path(item) for item in patterns]
-    if given is not None:
-        if not any(isinstance(place, Url) for place in places):
-            raise InvalidOption(
-                "storageOptions", "is for stores behind a URL such as s3://; leave it out"
-            )
-        places = [Url(place, given) if isinstance(place, Url) else place for place in places]
+    places = [StoreLocation.of(item, given) for item in patterns]
+    if given is not None and not any(place.is_url for place in places):
+        raise InvalidOption(
+            "storageOptions", "is for stores behind a URL such as s3://; leave it out"
+        )
     if not several:
         return (places[0],)
-    found: list[str] = []
+    found: list[StoreLocation] = []
     for place in places:
         matches = [place]
-        if any(sign in place for sign in "*?["):
-            matches = place.glob() if isinstance(place, Url) else _directories(place)
+        if any(sign in place.text for sign in "*?["):
+            try:
+                matches = place.matches()
+            except NotAStore as error:
+                raise InvalidOption("store", str(error)) from error
         if not matches:
-            raise InvalidOption("store", f"no directory matches {place!r}")
+            raise InvalidOption("store", f"no directory matches {place.text!r}")
         found += matches
     return tuple(dict.fromkeys(found))
-
-
-def _directories(pattern: str) -> list[str]:
-    return sorted(glob.glob(pattern))  # noqa: PTH207  Path.glob takes no absolute pattern
 
 
 def _selection(values: _Values) -> Selection:

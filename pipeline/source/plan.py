@@ -8,26 +8,25 @@ the tail, is walked here once and read from the log.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeVar
+from itertools import pairwise
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
-from pipeline.files.places import Searchable, Url, place_of
-from pipeline.files.queue_files import QueueFiles
-from pipeline.files.store_files import QUEUE_DIRECTORY, StoreFiles, find_boundary
-from pipeline.files.store_settings import incarnations
-from pipeline.files.topic_table import topic_names
 from pipeline.source.options import EARLIEST, LATEST, Point, ReadOptions
 from pipeline.source.points import QueueBounds, resolve_point
 from pipeline.source.selecting import select
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.kernels.columns import ByteArray
 from storage.view.incarnations import Incarnations
+from storage.view.log_boundary import record_starts
+from storage.view.log_files import FileEntry
+from storage.view.queue_files import QueueFiles
+from storage.view.store_view import StoreView
 from storage.view.time_search import QueueTimes, search
 
 SCAN_SHARE: Final = 0.25  # of the log's bytes: from there on the log is read as it lies
@@ -48,9 +47,8 @@ class Target:
 class LogPiece:
     """Commit offsets ``[begin, end)`` of one log file; every record, or those of the targets."""
 
-    store: str
-    path: str
-    file_start: int
+    store: StoreView
+    file: FileEntry
     begin: int
     end: int
     targets: tuple[Target, ...] | None = None
@@ -61,12 +59,22 @@ class LogPiece:
         """Bytes to read."""
         return self.end - self.begin
 
+    @property
+    def file_start(self) -> int:
+        """Commit offset of the first byte of the file."""
+        return self.file.start_offset
+
+    def data(self) -> ByteArray:
+        """Return the array that the piece lies in, at the positions of its file."""
+        start = self.file.start_offset
+        return self.store.map(self.file.path, self.begin - start, self.end - start)
+
 
 @dataclass(frozen=True)
 class QueuePiece:
     """Queue offsets ``[begin, end)`` of one queue, read through its units."""
 
-    store: str
+    store: StoreView
     topic: str
     queue_id: int
     begin: int
@@ -142,7 +150,7 @@ class Queue:
 
     def next_file_offset(self, queue_offset: int) -> int | None:
         """Return the first queue offset of the next file of units, None without one."""
-        starts = (file.start // UNIT_SIZE for file in self.files.files)
+        starts = (file.start_offset // UNIT_SIZE for file in self.files.files)
         return next((start for start in starts if start > queue_offset), None)
 
 
@@ -164,10 +172,10 @@ class QueueRange:
 class StorePlan:
     """One store as it is now."""
 
-    def __init__(self, store: StoreFiles) -> None:
+    def __init__(self, store: StoreView) -> None:
         self.store = store
         self.bounds = store.bounds
-        self.incarnations = incarnations(store)
+        self.incarnations = store.incarnations()
 
     @cached_property
     def tails(self) -> dict[QueueKey, Tail]:
@@ -191,29 +199,31 @@ class StorePlan:
             found[topic, queue_id] = Queue(topic, queue_id, files, tail)
         for (topic, queue_id), tail in self.tails.items():
             if (topic, queue_id) not in found:
-                found[topic, queue_id] = Queue(topic, queue_id, QueueFiles((), 0, 0), tail)
+                found[topic, queue_id] = Queue(
+                    topic, queue_id, QueueFiles(self.store.filesystem, (), 0, 0), tail
+                )
         return found
 
     @cached_property
     def topics(self) -> set[str]:
         """Topics with a queue, and those that the topic table names."""
-        return {topic for topic, _ in self.queues} | topic_names(self.store.root)
+        return {topic for topic, _ in self.queues} | self.store.topic_names()
 
     def selected(self, options: ReadOptions) -> list[Queue]:
         """Return the chosen queues; InvalidOption for a topic or queue that does not exist."""
-        return select(self.queues, self.topics, options.selection, str(self.store.root))
+        return select(self.queues, self.topics, options.selection, str(self.store))
 
     def timestamp(self, queue: Queue, queue_offset: int) -> int:
         """Return when the record at a queue offset was stored, in Unix milliseconds.
 
         The next readable one's time if it has none, 0 if there is no such.
         """
-        time_ms, _ = QueueTimes(self.store, queue)(queue_offset, queue.end)
+        time_ms, _ = QueueTimes(self.store.log, queue)(queue_offset, queue.end)
         return max(time_ms, 0)
 
     def offset_at_time(self, queue: Queue, timestamp_ms: int) -> int | None:
         """Return the first offset stored at or after a time, None if all are older."""
-        times = QueueTimes(self.store, queue)
+        times = QueueTimes(self.store.log, queue)
         found = search(queue.begin, queue.end, timestamp_ms, times)
         return found if found < queue.end else None
 
@@ -279,7 +289,7 @@ class StorePlan:
             for begin in range(r.begin, end, step):
                 until = min(begin + step, end)
                 yield QueuePiece(
-                    str(self.store.root), r.queue.topic, r.queue.queue_id, begin, until, bounds,
+                    self.store, r.queue.topic, r.queue.queue_id, begin, until, bounds,
                     int((until - begin) * mean),
                 )  # fmt: skip
 
@@ -289,43 +299,18 @@ class StorePlan:
         """Cut commit offsets ``[begin, end)`` at records, never across a file."""
         targets = None if targets is None else tuple(targets)
         bounds = (self.bounds.min_offset, min(self.bounds.end_offset, self.bounds.queued_offset))
-        for file in self.store.log:
-            low, high = max(file.start, begin), min(file.end, end)
+        for file in self.store.log.entries:
+            low, high = max(file.start_offset, begin), min(file.end_offset, end)
             if low >= high:
                 continue
-            for first, last in self._cuts(file.path, file.start, low, high, piece_bytes):
+            count = max(1, round((high - low) / piece_bytes))
+            for first, last in pairwise(record_starts(self.store.log, file, low, high, count)):
                 mine = targets
                 if targets is not None:
                     mine = tuple(t for t in targets if t.begin < last and t.end > first)
                     if not mine:
                         continue
-                yield LogPiece(
-                    str(self.store.root), file.path, file.start, first, last, mine, bounds
-                )
-
-    @staticmethod
-    def _cuts(
-        path: str, file_start: int, low: int, high: int, piece_bytes: int
-    ) -> Iterator[tuple[int, int]]:
-        count = max(1, round((high - low) / piece_bytes))
-        if count == 1:
-            yield low, high
-            return
-        with ExitStack() as stack:
-            data: Any = Searchable(path)
-            if not isinstance(path, Url):
-                handle = stack.enter_context(open(path, "rb"))  # noqa: PTH123
-                data = stack.enter_context(mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ))
-            first = low
-            for cut in range(1, count):
-                wanted = low + (high - low) * cut // count
-                if wanted <= first:
-                    continue
-                found = find_boundary(data, wanted - file_start, high - file_start, file_start)
-                if first < file_start + found < high:
-                    yield first, file_start + found
-                    first = file_start + found
-            yield first, high
+                yield LogPiece(self.store, file, first, last, mine, bounds)
 
 
 def _bytes_of(r: QueueRange) -> float:
@@ -345,7 +330,7 @@ def plan_messages(options: ReadOptions) -> list[tuple[Piece, ...]]:
         from pipeline.source.remote_plan import plan_endpoint
 
         return plan_endpoint(options)
-    plans = [StorePlan(StoreFiles.open(store)) for store in options.stores]
+    plans = [StorePlan(StoreView.open(store)) for store in options.stores]
     return tasks_of(
         lambda size: (piece for plan in plans for piece in plan.pieces(options, size)), options
     )
@@ -381,5 +366,4 @@ def pack(pieces: Iterable[Work], task_bytes: int) -> list[tuple[Work, ...]]:
 
 def open_queue(piece: QueuePiece | LogPiece, topic: str, queue_id: int) -> QueueFiles:
     """Open a queue's files again in a task, seen as they were planned."""
-    directory = place_of(piece.store) / QUEUE_DIRECTORY / topic / str(queue_id)
-    return QueueFiles.open(directory, *piece.bounds)
+    return piece.store.open_queue(topic, queue_id, *piece.bounds)

@@ -13,9 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import DamagedRecord, DataLost
-from pipeline.files.places import ByteArray, map_file
-from pipeline.files.store_files import StoreFiles
-from pipeline.files.walk import ROWS_MAX, Hole, Rows, rows_of, walk
+from pipeline.files.walk import ROWS_MAX, Hole, rows_of, walk
 from pipeline.source.columns import Columns
 from pipeline.source.decode import Batch, body_first
 from pipeline.source.options import ReadOptions
@@ -32,9 +30,12 @@ from storage.kernels.columns import (
     STOP_END,
     SYS_FLAG,
     TAG_CODE,
+    ByteArray,
+    Rows,
     new_rows,
     stop_text,
 )
+from storage.view.store_view import StoreView
 
 BATCH_BYTES: Final = 4 << 20  # of records in a batch with bodies, one at least
 RUN_BYTES: Final = 5 << 19  # of log for one batch with bodies: under the 4 MiB that Spark pools
@@ -90,18 +91,18 @@ class Reader:
 
     def _log(self, piece: LogPiece) -> Iterator[Any]:
         start = piece.file_start
-        data = map_file(piece.path, piece.begin - start, piece.end - start)
+        data = piece.data()
         run_bytes = RUN_BYTES if self.columns.bodies else None
         for step in walk(
             data, start, piece.begin, piece.end, checks=self._checks, run_bytes=run_bytes
         ):
             if isinstance(step, Hole):
-                yield from self._damage(piece.store, list(self._queues_of_hole(piece, step)))
+                yield from self._damage(str(piece.store), list(self._queues_of_hole(piece, step)))
                 continue
             rows = step.rows
             if piece.targets is not None:
                 rows = rows[self._of_targets(data, rows, piece.targets)]
-            yield from self._batches(piece.store, data, rows)
+            yield from self._batches(str(piece.store), data, rows)
 
     def _of_targets(self, data: ByteArray, rows: Rows, targets: Sequence[Target]) -> Bools:
         ranges: dict[tuple[str, int], list[Target]] = {}
@@ -134,7 +135,7 @@ class Reader:
                 at += 1
 
     def _queue(self, piece: QueuePiece) -> Iterator[Any]:
-        store = StoreFiles(StoreFiles.open(piece.store).root)
+        store = StoreView.open(piece.store.location)
         queue = open_queue(piece, piece.topic, piece.queue_id)
         if queue.begin > piece.begin:
             self._lost(piece, f"the log of offsets {piece.begin} to {queue.begin}")
@@ -160,31 +161,31 @@ class Reader:
     def _units(
         self,
         piece: QueuePiece,
-        store: StoreFiles,
+        store: StoreView,
         offsets: npt.NDArray[np.int64],
         sizes: npt.NDArray[np.int64],
         numbers: npt.NDArray[np.int64],
         rows: Rows,
         stops: npt.NDArray[np.int64],
     ) -> Iterator[Any]:
-        starts = np.array([file.start for file in store.log], np.int64)
+        starts = np.array([file.start_offset for file in store.log.entries], np.int64)
         file_of = np.searchsorted(starts, offsets, side="right") - 1
         for number in np.unique(file_of).tolist():
             mine = np.flatnonzero(file_of == number)
             if number < 0:
                 self._lost(piece, f"the log before offset {starts[0] if len(starts) else 0}")
                 continue
-            file = store.log[number]
-            places = offsets[mine] - file.start
+            file = store.log.entries[number]
+            places = offsets[mine] - file.start_offset
             ends = np.minimum(places + sizes[mine], file.size)
-            data = map_file(file.path, places, ends)[: file.size]
+            data = store.log.map(file, places, ends)
             columnar.scan_units(
-                data, file.start, offsets[mine], sizes[mine], self._checks, rows, stops
+                data, file.start_offset, offsets[mine], sizes[mine], self._checks, rows, stops
             )
             good = stops[: len(mine)] == STOP_END
-            yield from self._batches(piece.store, data, rows[: len(mine)][good])
+            yield from self._batches(str(piece.store), data, rows[: len(mine)][good])
             yield from self._damage(
-                piece.store,
+                str(piece.store),
                 [
                     Damaged(
                         stop_text(int(stops[bad])), int(offsets[mine[bad]]), int(sizes[mine[bad]]),

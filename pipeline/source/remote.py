@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from pipeline.errors import PipelineError, ReaderUnavailable
-from pipeline.files.places import ByteArray
 from storage.clock import SystemClock
+from storage.kernels.columns import ByteArray
 
 FIRST_PATIENCE_S: Final = 3.0  # with an endpoint that has never answered: it may be a wrong one
 CALL_TIMEOUT_S: Final = 30.0

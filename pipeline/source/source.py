@@ -13,6 +13,7 @@ from pipeline.errors import InvalidOption
 from pipeline.source.options import ReadOptions, parse_options
 from pipeline.source.plan import Piece, plan_messages
 from pipeline.source.schemas import columns_of, ddl
+from storage.view.store_view import StoreLocation
 
 
 def declared_columns(options: ReadOptions) -> dict[str, str]:
@@ -94,7 +95,7 @@ class MessageReader(DataSourceReader):
 class TablePart(InputPartition):
     """A part of another table than messages."""
 
-    def __init__(self, store: str, part: Any) -> None:
+    def __init__(self, store: StoreLocation | str, part: Any) -> None:
         super().__init__((store, part))
         self.store = store
         self.part = part
@@ -128,6 +129,8 @@ class TableReader(DataSourceReader):
         if self.options.endpoint:
             from pipeline.source.remote_plan import queue_table
 
-            yield batch_of(queue_table(self.options), partition.store, self.columns)
+            yield batch_of(queue_table(self.options), str(partition.store), self.columns)
             return
-        yield from read_part(partition.store, self.options.table, partition.part, self.columns)
+        yield from read_part(
+            StoreLocation.of(partition.store), self.options.table, partition.part, self.columns
+        )

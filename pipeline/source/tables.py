@@ -15,17 +15,12 @@ from pipeline.files.index_files import (
     list_index_files,
     slot_count_of,
 )
-from pipeline.files.places import file_name_of, file_size, map_file
-from pipeline.files.store_files import (
-    QUEUE_DIRECTORY,
-    StoreFiles,
-    list_files,
-    units_in,
-)
 from pipeline.source.plan import StorePlan
 from pipeline.source.schemas import STORE
 from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
+from storage.view.queue_files import units_in
+from storage.view.store_view import StoreLocation, StoreView
 
 if TYPE_CHECKING:
     from pipeline.source.columns import Columns
@@ -34,9 +29,9 @@ CHUNK: Final = 100_000
 Table = dict[str, Any]
 
 
-def parts_of(store: str, table: str) -> list[Any]:
+def parts_of(store: StoreLocation, table: str) -> list[Any]:
     """Return what each task of a table reads; checks that there is a store."""
-    files = StoreFiles.open(store)
+    files = StoreView.open(store)
     if table == "consumequeue":
         return [(topic, queue_id) for topic, queue_id, _ in files.queue_directories()]
     if table == "index":
@@ -44,10 +39,10 @@ def parts_of(store: str, table: str) -> list[Any]:
     return [None]
 
 
-def read_part(store: str, table: str, part: Any, columns: Columns) -> Iterator[Any]:
+def read_part(store: StoreLocation, table: str, part: Any, columns: Columns) -> Iterator[Any]:
     """Yield the batches of one part with the wanted columns."""
-    for made in READERS[table](StoreFiles.open(store), part):
-        yield batch_of(made, store, columns)
+    for made in READERS[table](StoreView.open(store), part):
+        yield batch_of(made, str(store), columns)
 
 
 def batch_of(made: Table, store: str, columns: Columns) -> Any:
@@ -63,10 +58,10 @@ def batch_of(made: Table, store: str, columns: Columns) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
 
 
-def _consume_queue(store: StoreFiles, part: Any) -> Iterator[Table]:
+def _consume_queue(store: StoreView, part: Any) -> Iterator[Table]:
     topic, queue_id = part
-    for file in list_files(store.root / QUEUE_DIRECTORY / topic / str(queue_id)):
-        units = units_in(map_file(file.path)[: file.size])
+    for file in store.queue(topic, queue_id).files:
+        units = units_in(store.map(file.path)[: file.size])
         written = np.flatnonzero(units["size"] != 0)
         for at in range(0, len(written), CHUNK):
             chosen = written[at : at + CHUNK]
@@ -74,21 +69,21 @@ def _consume_queue(store: StoreFiles, part: Any) -> Iterator[Table]:
             yield {
                 "topic": pa.repeat(pa.scalar(topic, pa.string()), len(mine)),
                 "queueId": np.full(len(mine), queue_id, np.int32),
-                "queueOffset": chosen + file.start // UNIT_SIZE,
+                "queueOffset": chosen + file.start_offset // UNIT_SIZE,
                 "physicalOffset": mine["offset"].astype(np.int64),
                 "size": mine["size"].astype(np.int32),
                 "tagsCode": mine["tag"].astype(np.int64),
             }
 
 
-def _index(store: StoreFiles, part: Any) -> Iterator[Table]:
-    slot_count, header = slot_count_of(store, part), index_header(part)
-    count = min(header.next_entry - 1, entry_capacity(part, slot_count)) if slot_count else 0
-    entries = index_entries(part, slot_count, count)
+def _index(store: StoreView, part: Any) -> Iterator[Table]:
+    slot_count, header = slot_count_of(store, part), index_header(store, part)
+    count = min(header.next_entry - 1, entry_capacity(store, part, slot_count)) if slot_count else 0
+    entries = index_entries(store, part, slot_count, count)
     for at in range(0, len(entries), CHUNK):
         mine = entries[at : at + CHUNK]
         yield {
-            "file": pa.repeat(pa.scalar(file_name_of(part), pa.string()), len(mine)),
+            "file": pa.repeat(pa.scalar(part.name, pa.string()), len(mine)),
             "entry": np.arange(at + 1, at + 1 + len(mine), dtype=np.int32),
             "keyHash": mine["hash"].astype(np.int32),
             "physicalOffset": mine["offset"].astype(np.int64),
@@ -101,8 +96,8 @@ def _index(store: StoreFiles, part: Any) -> Iterator[Table]:
         }
 
 
-def _checkpoint(store: StoreFiles, _part: Any) -> Iterator[Table]:
-    fields = BrokerFields.decode(store.page)
+def _checkpoint(store: StoreView, _part: Any) -> Iterator[Table]:
+    fields = BrokerFields.decode(store.checkpoint.page)
     named = {
         "physicMsgTimestamp": (fields.physic_timestamp_ms, True),
         "logicsMsgTimestamp": (fields.logics_timestamp_ms, True),
@@ -121,7 +116,7 @@ def _checkpoint(store: StoreFiles, _part: Any) -> Iterator[Table]:
     }
 
 
-def _queues(store: StoreFiles, _part: Any) -> Iterator[Table]:
+def _queues(store: StoreView, _part: Any) -> Iterator[Table]:
     queues = [queue for _, queue in sorted(StorePlan(store).queues.items())]
     filled = [queue.end > queue.begin for queue in queues]
     yield {
@@ -141,17 +136,19 @@ def _queues(store: StoreFiles, _part: Any) -> Iterator[Table]:
     }
 
 
-def _files(store: StoreFiles, _part: Any) -> Iterator[Table]:
+def _files(store: StoreView, _part: Any) -> Iterator[Table]:
+    where = store.filesystem.location
     found: list[tuple[str, str | None, int | None, int, int, str]] = [
-        ("commitlog", None, None, file.start, file_size(file.path), file.path) for file in store.log
+        ("commitlog", None, None, file.start_offset, store.size(file.path), where(file.path))
+        for file in store.log.entries
     ]
     for topic, queue_id, directory in store.queue_directories():
         found += [
-            ("consumequeue", topic, queue_id, file.start, file.size, file.path)
-            for file in list_files(directory)
+            ("consumequeue", topic, queue_id, file.start_offset, file.size, where(file.path))
+            for file in store.files(directory)
         ]
     for path in list_index_files(store):
-        found.append(("index", None, None, int(file_name_of(path)), file_size(path), path))
+        found.append(("index", None, None, int(path.name), store.size(path), where(path)))
     names = ("kind", "topic", "queueId", "startOffset", "size", "path")
     yield {name: [row[at] for row in found] for at, name in enumerate(names)}
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.store_files import ByteArray, map_file
-from pipeline.files.walk import ROWS_MAX, Rows, Run, walk
+from pipeline.files.walk import ROWS_MAX, Run, walk
 from pipeline.source.plan import QueueKey, Tail
 from storage.format.record_layout import (
     SYS_FLAG_PREPARED,
@@ -24,11 +23,13 @@ from storage.kernels.columns import (
     SYS_FLAG,
     TOPIC_LENGTH,
     TOPIC_POSITION,
+    ByteArray,
+    Rows,
 )
 
 if TYPE_CHECKING:
-    from pipeline.files.store_files import StoreFiles
     from storage.view.incarnations import Incarnations
+    from storage.view.store_view import StoreView
 
 
 class Grouper:
@@ -63,7 +64,7 @@ def is_queued(rows: Rows) -> npt.NDArray[np.bool_]:
     return queued
 
 
-def read_tails(store: StoreFiles, incarnations: Incarnations) -> dict[QueueKey, Tail]:
+def read_tails(store: StoreView, incarnations: Incarnations) -> dict[QueueKey, Tail]:
     """Walk from where the queues end to where the log may be read.
 
     Records of a topic that were stored before it was deleted are in no queue.
@@ -71,12 +72,13 @@ def read_tails(store: StoreFiles, incarnations: Incarnations) -> dict[QueueKey, 
     _, end_offset, queued_offset = store.bounds
     tails: dict[QueueKey, Tail] = {}
     grouper = Grouper()
-    for file in store.log:
-        begin, end = max(file.start, queued_offset), min(file.end, end_offset)
+    for file in store.log.entries:
+        start = file.start_offset
+        begin, end = max(start, queued_offset), min(file.end_offset, end_offset)
         if begin >= end:
             continue
-        data = map_file(file.path, begin - file.start, end - file.start)[: file.size]
-        for step in walk(data, file.start, begin, end):
+        data = store.log.map(file, begin - start, end - start)
+        for step in walk(data, start, begin, end):
             if not isinstance(step, Run):
                 continue
             queued = is_queued(step.rows)

@@ -32,7 +32,8 @@ from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import Recovered
 from storage.tables.topics import TopicConfig, TopicTable
-from storage.view.layout import StorePaths, StoreSettings, save_settings
+from storage.view.layout import StorePaths
+from storage.view.settings import StoreSettings, save_settings
 from storage.workers import FailureLatch, FailureListener, Worker, Workers
 
 if TYPE_CHECKING:

@@ -22,13 +22,9 @@ from storage.queues.batch_queues import refuse_batch_topics
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import Recovered, recover
 from storage.tables.topics import TopicTable
-from storage.view.layout import (
-    StorePaths,
-    check_is_store,
-    effective_config,
-    load_settings,
-    save_settings,
-)
+from storage.view.file_sizes import effective_config
+from storage.view.layout import StorePaths, check_is_store
+from storage.view.settings import load_settings, save_settings
 from storage.workers import Threads, Workers
 
 if TYPE_CHECKING:

@@ -19,12 +19,16 @@ from storage.files.protocol import (
     File,
     FileSystem,
     Lock,
+    Positions,
+    ReadFile,
+    ReadFileSystem,
     Region,
 )
+from storage.files.ranges import Range, joined
 from storage.files.record_locks import RecordLock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 __all__ = [
@@ -38,12 +42,16 @@ __all__ = [
     "OsFile",
     "OsFileSystem",
     "OsRegion",
+    "Positions",
+    "ReadFile",
+    "ReadFileSystem",
     "Region",
 ]
 
 PAGE_SIZE: Final = mmap.PAGESIZE
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ZEROS: Final = bytes(1 << 20)
+GAP_MAX: Final = 16 << 10  # bytes between ranges; reading them costs less than a second read
 _FEW_BYTES: Final = 4_096  # written while holding the GIL
 
 
@@ -61,11 +69,12 @@ class OsRegion:
     """A map of an operating-system file."""
 
     def __init__(self, descriptor: int, size: int, flags: int, protection: int) -> None:
+        self._memory: mmap.mmap | None = None
         if size == 0:
             array = np.empty(0, np.uint8)
         else:
-            memory = mmap.mmap(descriptor, size, flags=flags, prot=protection)
-            array = np.frombuffer(memory, np.uint8)
+            self._memory = mmap.mmap(descriptor, size, flags=flags, prot=protection)
+            array = np.frombuffer(self._memory, np.uint8)
         self._array: ByteArray | None = array
 
     @property
@@ -83,9 +92,21 @@ class OsRegion:
         if begin < end:
             libc.populate_for_write(array.ctypes.data + begin, end - begin)
 
+    def advise(self, ranges: Sequence[Range]) -> None:
+        """Tell the kernel which ranges will be read, and that their neighbours will not."""
+        if self._memory is None:
+            return
+        size = len(self._memory)
+        self._memory.madvise(mmap.MADV_RANDOM)
+        for begin, end in ranges:
+            first = begin - begin % PAGE_SIZE
+            if first < size:
+                self._memory.madvise(mmap.MADV_WILLNEED, first, min(end, size) - first)
+
     def close(self) -> None:
         """Let go of the array."""
         self._array = None
+        self._memory = None
 
 
 class OsFile:
@@ -298,6 +319,17 @@ class OsFileSystem(FileSystem):
         except FileNotFoundError:
             return []
         return sorted(entries)
+
+    def map_ranges(self, path: Path, begins: Positions, ends: Positions | None = None) -> ByteArray:
+        """Map a file; of many ranges only their pages are read from the disk, ahead of their use."""
+        file = self.open(path, writable=False)
+        try:
+            region = file.map(writable=False)
+        finally:
+            file.close()
+        if isinstance(begins, np.ndarray) and ends is not None:
+            region.advise(joined(begins, ends, GAP_MAX))
+        return region.array
 
     def make_directory(self, path: Path) -> None:
         """Create a directory and its missing parents."""

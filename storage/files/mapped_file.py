@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.files.filesystem import ByteArray, File, FileSystem, Region
+    from storage.files.filesystem import (
+        ByteArray,
+        File,
+        FileSystem,
+        ReadFile,
+        ReadFileSystem,
+        Region,
+    )
 
 _REWRITE_STEP: Final = 1 << 20
 
@@ -58,7 +65,7 @@ class ReadOnlyMappedFile:
     Views of ``array`` stay readable after ``close`` and after the file was deleted.
     """
 
-    def __init__(self, file: File, region: Region, start_offset: int) -> None:
+    def __init__(self, file: ReadFile, region: Region, start_offset: int) -> None:
         self.start_offset = start_offset
         self.path: Path = file.path
         self.size = len(region.array)
@@ -66,7 +73,9 @@ class ReadOnlyMappedFile:
         self._array = region.array
 
     @classmethod
-    def open(cls, filesystem: FileSystem, path: Path, *, start_offset: int) -> ReadOnlyMappedFile:
+    def open(
+        cls, filesystem: ReadFileSystem, path: Path, *, start_offset: int
+    ) -> ReadOnlyMappedFile:
         """Map an existing file; holds no descriptor of its own afterwards."""
         file = filesystem.open(path, writable=False)
         try:

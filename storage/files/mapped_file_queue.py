@@ -13,6 +13,7 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from contextlib import suppress
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from storage.files.mapped_file import MappedFile, ReadOnlyMappedFile
@@ -21,7 +22,7 @@ from storage.format.names import file_name, parse_file_name, without_intruders
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.files.filesystem import ByteArray, FileSystem
+    from storage.files.filesystem import ByteArray, FileSystem, ReadFileSystem
 
 
 class FileEntry(NamedTuple):
@@ -30,6 +31,11 @@ class FileEntry(NamedTuple):
     start_offset: int
     size: int
     path: Path
+
+    @property
+    def end_offset(self) -> int:
+        """Where the byte after its last one lies."""
+        return self.start_offset + self.size
 
 
 AnyMappedFile = TypeVar("AnyMappedFile", MappedFile, ReadOnlyMappedFile)
@@ -40,7 +46,7 @@ def file_path(directory: Path, start_offset: int) -> Path:
     return directory / file_name(start_offset)
 
 
-def list_files(filesystem: FileSystem, directory: Path) -> list[FileEntry]:
+def list_files(filesystem: ReadFileSystem, directory: Path) -> list[FileEntry]:
     """Return the directory's offset-named files in order of offset; others are left out."""
     entries = sorted(
         FileEntry(start, entry.size, directory / entry.name)
@@ -50,13 +56,29 @@ def list_files(filesystem: FileSystem, directory: Path) -> list[FileEntry]:
     return [entries[place] for place in without_intruders([entry[:2] for entry in entries])]
 
 
+def list_trimmed_files(filesystem: ReadFileSystem, directory: Path) -> list[FileEntry]:
+    """Return the same files as ``list_files``, each as long as to where the next one starts at most."""
+    entries = list_files(filesystem, directory)
+    return [
+        entry
+        if following is None
+        else entry._replace(size=min(entry.size, following - entry.start_offset))
+        for entry, following in zip_longest(entries, [after.start_offset for after in entries[1:]])
+    ]
+
+
 class _MappedFiles(Generic[AnyMappedFile]):
     """What the writing and the reading queue share. Safe to call from several threads."""
 
     def __init__(
-        self, filesystem: FileSystem, directory: Path, *, file_size: int, mapped_files_max: int = 64
+        self,
+        filesystem: ReadFileSystem,
+        directory: Path,
+        *,
+        file_size: int,
+        mapped_files_max: int = 64,
     ) -> None:
-        self.filesystem = filesystem
+        self._read_filesystem = filesystem
         self.directory = directory
         self.file_size = file_size
         self._mapped_files_max = mapped_files_max
@@ -68,7 +90,7 @@ class _MappedFiles(Generic[AnyMappedFile]):
 
     def refresh(self) -> bool:
         """List the directory again; True if files came, went or changed length."""
-        entries = list_files(self.filesystem, self.directory)
+        entries = list_files(self._read_filesystem, self.directory)
         with self._guard:
             changed = entries != self._entries
             if changed:
@@ -176,11 +198,21 @@ class ReadOnlyMappedFileQueue(_MappedFiles[ReadOnlyMappedFile]):
     """Files of another owner, which come and go; ``refresh`` when an offset is not found."""
 
     def _open(self, entry: FileEntry) -> ReadOnlyMappedFile:
-        return ReadOnlyMappedFile.open(self.filesystem, entry.path, start_offset=entry.start_offset)
+        return ReadOnlyMappedFile.open(
+            self._read_filesystem, entry.path, start_offset=entry.start_offset
+        )
 
 
 class MappedFileQueue(_MappedFiles[MappedFile]):
     """Files that this process alone writes."""
+
+    def __init__(
+        self, filesystem: FileSystem, directory: Path, *, file_size: int, mapped_files_max: int = 64
+    ) -> None:
+        self.filesystem = filesystem
+        super().__init__(
+            filesystem, directory, file_size=file_size, mapped_files_max=mapped_files_max
+        )
 
     def _open(self, entry: FileEntry) -> MappedFile:
         mapped = MappedFile.open(self.filesystem, entry.path, start_offset=entry.start_offset)

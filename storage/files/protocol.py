@@ -21,6 +21,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 ByteArray: TypeAlias = npt.NDArray[np.uint8]
 Buffer: TypeAlias = bytes | bytearray | memoryview | ByteArray
+Positions: TypeAlias = int | npt.NDArray[np.int64]
 
 
 class DirectoryEntry(NamedTuple):
@@ -56,8 +57,8 @@ class Region(Protocol):
         ...
 
 
-class File(Protocol):
-    """An open file. Every method but ``close`` may be called from several threads at once."""
+class ReadFile(Protocol):
+    """A file opened for reading. Methods may be called from several threads at once, but ``close``."""
 
     @property
     def path(self) -> Path:
@@ -76,6 +77,14 @@ class File(Protocol):
     def pread(self, length: int, position: int) -> bytes:
         """Read up to ``length`` bytes; shorter only at the end of the file."""
         ...
+
+    def close(self) -> None:
+        """Close the descriptor; maps stay."""
+        ...
+
+
+class File(ReadFile, Protocol):
+    """An open file. Every method but ``close`` may be called from several threads at once."""
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data``, extending the file; part may be written when it raises."""
@@ -115,10 +124,6 @@ class File(Protocol):
         """Make the bytes and all metadata durable (``fsync``)."""
         ...
 
-    def close(self) -> None:
-        """Close the descriptor; maps stay."""
-        ...
-
 
 class Lock(Protocol):
     """A held lock."""
@@ -128,7 +133,57 @@ class Lock(Protocol):
         ...
 
 
-class FileSystem(Protocol):
+class ReadFileSystem(Protocol):
+    """What reading a store asks of a file system: of this machine's, or of one behind a URL."""
+
+    def open(self, path: Path, *, writable: bool) -> ReadFile:
+        """Open an existing file; FileNotFoundError if there is none."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether a file or directory has that name."""
+        ...
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        """List a directory sorted by name; a missing directory is an empty one."""
+        ...
+
+    def read_bytes(self, path: Path) -> bytes:
+        """Return a whole small file; FileNotFoundError if there is none."""
+        file = self.open(path, writable=False)
+        try:
+            return file.pread(file.size, 0)
+        finally:
+            file.close()
+
+    def map_ranges(self, path: Path, begins: Positions, ends: Positions | None = None) -> ByteArray:
+        """Return a file as a read-only array in which at least some ranges may be read.
+
+        The ranges go from each of ``begins`` to the one of ``ends``, to the end of the file without
+        ``ends``; positions in the array are the file's own, and it is no shorter than the last range.
+        What lies between the ranges may be zeros. Unmapped when the last view of it is gone. Raises
+        FileNotFoundError.
+        """
+        del begins, ends  # of a file of this machine everything is there
+        file = self.open(path, writable=False)
+        try:
+            return file.map(writable=False).array
+        finally:
+            file.close()
+
+    def boot_id(self) -> bytes:
+        """Return 16 bytes that change with every boot of the machine that caches the files.
+
+        Empty where that is another machine.
+        """
+        ...
+
+    def location(self, path: Path) -> str:
+        """Return what a message calls a path: the path itself, or its URL."""
+        return str(path)
+
+
+class FileSystem(ReadFileSystem, Protocol):
     """Everything the engine asks of a file system."""
 
     def create(
@@ -147,14 +202,6 @@ class FileSystem(Protocol):
 
     def open(self, path: Path, *, writable: bool) -> File:
         """Open an existing file; FileNotFoundError if there is none."""
-        ...
-
-    def exists(self, path: Path) -> bool:
-        """Tell whether a file or directory has that name."""
-        ...
-
-    def list_directory(self, path: Path) -> list[DirectoryEntry]:
-        """List a directory sorted by name; a missing directory is an empty one."""
         ...
 
     def make_directory(self, path: Path) -> None:
@@ -191,14 +238,6 @@ class FileSystem(Protocol):
     def boot_id(self) -> bytes:
         """Return 16 bytes that change with every boot of the machine that caches the files."""
         return bytes.fromhex(_BOOT_ID.read_text().replace("-", "").strip())
-
-    def read_bytes(self, path: Path) -> bytes:
-        """Return a whole small file; FileNotFoundError if there is none."""
-        file = self.open(path, writable=False)
-        try:
-            return file.pread(file.size, 0)
-        finally:
-            file.close()
 
     def write_atomically(self, path: Path, data: bytes, *, backup: bool = True) -> None:
         """Replace a small file; durable on return, and never absent or half written.

@@ -33,6 +33,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+ByteArray = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.int64]  # n x COLUMN_COUNT
+
 POSITION: Final = 0
 SIZE: Final = 1
 QUEUE_ID: Final = 2

@@ -1,35 +1,34 @@
 """Walking the commit log across files, blanks, holes and damage.
 
-One generator for everybody who follows the log: recovery, dispatch after it, the indexer, the offline
-tools. It never stops at a damaged record while an intact one follows: the next record counts whose
-framing, own commit offset and checksums all agree.
+One generator for all who read the log: recovery, the offline tools, and the pipeline, whose tasks walk
+a range of one file (``walk_range``). It never stops at a damaged record while an intact one follows: the
+next record counts whose framing, own commit offset and checksums all agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final, Protocol
 
 from storage.format.record import blank_end
 from storage.kernels.columns import (
     CHECK_ALL,
+    CHECK_COMMIT_OFFSET,
     STOP_BLANK,
     STOP_END,
     STOP_ROWS_FULL,
+    ByteArray,
+    Rows,
     new_rows,
     stop_text,
 )
 from storage.kernels.scan import find_record, scan_records
 from storage.view.recovery_cases import Stopped, Verdict, decide_stop
 
-if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray
-
 ROWS_MAX: Final = 16_384
+RANGE_ROWS_MAX: Final = 8_192  # of a walk through a range of one file
+ROWS_FIRST: Final = 256  # of runs of about so many bytes, before it is known how long records are
 
 
 class LogFile(Protocol):
@@ -73,14 +72,17 @@ class Records:
 
     data: ByteArray
     data_offset: int
-    rows: npt.NDArray[np.int64]
+    rows: Rows
     begin_offset: int
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Commit offsets ``[begin_offset, end_offset)`` hold no intact record, but one follows."""
+    """Commit offsets ``[begin_offset, end_offset)`` hold no intact record.
+
+    One follows, or the walk was through a range that ends there.
+    """
 
     begin_offset: int
     end_offset: int
@@ -96,6 +98,7 @@ class End:
 
     commit_offset: int
     reason: str
+    at_blank: bool = False
 
 
 def walk_log(
@@ -105,16 +108,20 @@ def walk_log(
     *,
     checks: int = CHECK_ALL,
     search_limit_offset: int | None = None,
+    rows_max: int = ROWS_MAX,
+    run_bytes: int | None = None,
 ) -> Iterator[Records | Damage | End]:
     """Yield what ``[begin_offset, limit_offset)`` holds, in order.
 
     ``begin_offset`` must be where a record, a blank or a file starts. Only a record of which every
     byte lies below the limit is given. Behind damage, intact records are looked for up to
     ``search_limit_offset``: whoever knows how far the log can have been written saves reading the
-    unwritten rest.
+    unwritten rest. With ``run_bytes`` a run is about as long as that, judged by the run before it:
+    what is scanned is then still in the processor's cache when it is used.
     """
     search_limit = limit_offset if search_limit_offset is None else search_limit_offset
-    rows = new_rows(ROWS_MAX)
+    rows = new_rows(rows_max)
+    wanted = rows_max if run_bytes is None else ROWS_FIRST
     offset = begin_offset
     resume = offset  # behind the last intact record
     while offset < limit_offset:
@@ -127,11 +134,15 @@ def walk_log(
             position = offset - file.start_offset
             file_end = _end_of(files, file)
             end = min(file_end, limit_offset) - file.start_offset
-            count, position, stop = scan_records(file.array, position, end, offset, checks, rows)
+            count, position, stop = scan_records(
+                file.array, position, end, offset, checks, rows[:wanted]
+            )
             next_offset = file.start_offset + int(position)
             if count:
                 yield Records(file.array, file.start_offset, rows[:count], offset, next_offset)
                 resume = next_offset
+                if run_bytes is not None:
+                    wanted = min(max(run_bytes * count // (next_offset - offset), 1), rows_max)
             offset = next_offset
             if stop in (STOP_ROWS_FULL, STOP_END):
                 continue
@@ -143,7 +154,7 @@ def walk_log(
             following = _next_record(files, expected if blank else offset + 1, search_limit)
         verdict = decide_stop(Stopped(blank, following is not None, following == expected))
         if verdict is Verdict.CUT or following is None:
-            yield End(resume, reason)
+            yield End(resume, reason, blank)
             return
         if verdict is Verdict.STEP_OVER:
             if blank:
@@ -151,6 +162,60 @@ def walk_log(
             yield Damage(expected, following, reason)
         offset = resume = following
     yield End(resume, stop_text(STOP_END))
+
+
+@dataclass(frozen=True, slots=True)
+class _OneFile:
+    """A range of one file as a log: files before and after it are nobody's business here."""
+
+    array: ByteArray
+    start_offset: int
+    end_offset: int
+    limit_offset: int
+
+    def find(self, offset: int) -> LogFile | None:
+        return self if self.start_offset <= offset < self.start_offset + len(self.array) else None
+
+    def next_start(self, offset: int) -> int | None:
+        # A blank that ends where the range does ends its file, too: what is longer is not read.
+        return self.limit_offset if offset < self.limit_offset else None
+
+
+def walk_range(
+    data: ByteArray,
+    data_offset: int,
+    begin_offset: int,
+    end_offset: int,
+    *,
+    checks: int = CHECK_ALL,
+    run_bytes: int | None = None,
+    file_end_offset: int | None = None,
+) -> Iterator[Records | Damage]:
+    """Yield what commit offsets ``[begin_offset, end_offset)`` of one file hold.
+
+    ``data_offset`` is the commit offset of ``data[0]``. The range begins where a record or the file does
+    and ends where one does. What is damaged at its end is damage, but for the blank that ends the file:
+    at ``file_end_offset`` if that is given, else where ``data`` or the range ends.
+    """
+    data_end = data_offset + len(data)
+    file = _OneFile(
+        data[: end_offset - data_offset],
+        data_offset,
+        data_end if file_end_offset is None else file_end_offset,
+        end_offset,
+    )
+    for step in walk_log(
+        file,
+        begin_offset,
+        end_offset,
+        checks=checks | CHECK_COMMIT_OFFSET,
+        rows_max=RANGE_ROWS_MAX,
+        run_bytes=run_bytes,
+    ):
+        if not isinstance(step, End):
+            yield step
+        elif step.commit_offset < end_offset and not step.at_blank:
+            yield Damage(step.commit_offset, end_offset, step.reason)
 
 
 def _next_record(files: LogFiles, offset: int, limit_offset: int) -> int | None:

@@ -19,7 +19,8 @@ from pipeline import errors
     [
         (errors.InvalidOption("tags", "is wrong"), ExitCode.USAGE),
         (errors.NotAStore("no log"), ExitCode.NOT_A_STORE),
-        (errors.StoreInUse("held"), ExitCode.LOCKED),
+        (errors.UnsupportedFormat("newer"), ExitCode.NEWER_FORMAT),
+        (errors.StoreLocked("held"), ExitCode.LOCKED),
         (errors.TaskFailed("disk full"), ExitCode.FAILED),
         (errors.DataLost("removed"), ExitCode.FAILED),
         (errors.WriterUnavailable("nobody answers"), ExitCode.UNREACHABLE),
@@ -35,7 +36,7 @@ def test_each_error_has_its_exit_code(error: Exception, code: ExitCode) -> None:
     ("text", "line", "code"),
     [
         ("pipeline.errors.DataLost: it is gone", "it is gone", ExitCode.FAILED),
-        ("pipeline.errors.NotAStore: no log", "no log", ExitCode.NOT_A_STORE),
+        ("storage.errors.NotAStore: no log", "no log", ExitCode.NOT_A_STORE),
         ("OSError: [Errno 28] full", "OSError: [Errno 28] full", ExitCode.FAILED),
     ],
 )
@@ -52,7 +53,7 @@ def test_what_spark_wraps_is_told_as_it_was_raised(text: str, line: str, code: E
 
 def test_what_a_task_raised_keeps_its_exit_code() -> None:
     with pytest.raises(CommandFailed) as told, failures_told():
-        raise errors.TaskFailed("a task failed: pipeline.errors.NotAStore: no log: none")
+        raise errors.TaskFailed("a task failed: storage.errors.NotAStore: no log: none")
     assert (told.value.code, str(told.value)) == (ExitCode.NOT_A_STORE, "no log: none")
 
 

@@ -14,7 +14,8 @@ from storage.indexer import StoreIndexer
 from storage.message import Message, PullStatus
 from storage.reader import StoreReader
 from storage.testing import SteppedWorkers, Stopped
-from storage.view.layout import StorePaths, load_settings
+from storage.view.layout import StorePaths
+from storage.view.settings import load_settings
 from storage.writer import StoreWriter
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from engine_store import small_config
 
-from pipeline.files.store_files import StoreFiles
-from pipeline.files.walk import end_of_log
 from storage import Message, MessageStore
 from storage.format.record_layout import MAGIC_BLANK
+from storage.view.log_end import end_of_log
+from storage.view.store_view import StoreView
 
 COUNT = 400  # more than one log file
 
@@ -49,7 +49,7 @@ def test_records_behind_what_is_no_blank_are_served(store: Path, hit: int, size:
         (store / name).rename(store / f"lost-{name}")
     put_blank(store, commit_offset, size)
 
-    assert end_of_log(StoreFiles(store)) == end_offset
+    assert end_of_log(StoreView(store).log) == end_offset
     with MessageStore.open(store, small_config()) as opened:
         pulled = opened.pull("t", 0, queue_offset=0, max_messages=COUNT, max_bytes=1 << 24)
         assert pulled.queue_offsets == tuple(n for n in range(COUNT) if n != hit)

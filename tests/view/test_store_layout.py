@@ -9,16 +9,9 @@ from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.files.filesystem import OsFileSystem
 from storage.offline.opened import spec_config
-from storage.view.layout import (
-    StorePaths,
-    StoreSettings,
-    check_is_store,
-    effective_config,
-    load_settings,
-    queues_of_topic,
-    queues_on_disk,
-    save_settings,
-)
+from storage.view.file_sizes import effective_config
+from storage.view.layout import StorePaths, check_is_store, queues_of_topic, queues_on_disk
+from storage.view.settings import StoreSettings, load_settings, save_settings
 
 
 @pytest.mark.parametrize("name", ["basic", "slow", "cleaned", "ext", "pool", "defaults"])

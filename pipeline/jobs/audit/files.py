@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.files.places import Entry, Place, entries, map_file
-from pipeline.files.store_files import LOG_DIRECTORY
-from pipeline.files.store_settings import store_settings
 from pipeline.jobs.audit.findings import Finding
 from pipeline.jobs.work import lost_files
 from storage.format.checkpoint import BROKER_SIZE, BrokerFields
@@ -19,17 +17,17 @@ from storage.kernels.columns import CHECK_ALL, STOP_BLANK, STOP_END, STOP_ZERO, 
 from storage.kernels.scan import scan_records
 
 if TYPE_CHECKING:
-    from pipeline.files.store_files import StoreFiles
+    from storage.view.store_view import DirectoryEntry, StoreView
 
 CLOCK_SLACK_MS: Final = 60_000
 TABLES: Final = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")
 
 
-def audit_log_files(store: StoreFiles, *, in_use: bool) -> Iterator[Finding]:
+def audit_log_files(store: StoreView, *, in_use: bool) -> Iterator[Finding]:
     """Name log files of a wrong length and ranges whose file is gone."""
-    files = _numbered(store.root / LOG_DIRECTORY)
+    files = _numbered(store, store.paths.commit_log)
     sizes = [entry.size for _, entry in files]
-    likely = store_settings(store).get("commitLogFileSize") or _common(sizes)
+    likely = store.settings.sizes.get("commit_log_file_size") or _common(sizes)
     for number, (start, entry) in enumerate(files):
         if entry.size != likely and not (in_use and number >= len(files) - 2):
             yield _file(entry, _length(entry.size, likely), physicalOffset=start)
@@ -43,14 +41,14 @@ def audit_log_files(store: StoreFiles, *, in_use: bool) -> Iterator[Finding]:
         }
 
 
-def audit_queue_files(store: StoreFiles, *, in_use: bool) -> Iterator[Finding]:
+def audit_queue_files(store: StoreView, *, in_use: bool) -> Iterator[Finding]:
     """Name files of consume queues that have a wrong length."""
     queues = [
-        (topic, queue_id, _numbered(directory))
+        (topic, queue_id, _numbered(store, directory))
         for topic, queue_id, directory in store.queue_directories()
     ]
     sizes = [entry.size for _, _, files in queues for _, entry in files]
-    likely = store_settings(store).get("consumeQueueFileSize") or _common(sizes)
+    likely = store.settings.sizes.get("consume_queue_file_size") or _common(sizes)
     for topic, queue_id, files in queues:
         for number, (start, entry) in enumerate(files):
             if entry.size != likely and not (in_use and number == len(files) - 1):
@@ -63,29 +61,29 @@ def audit_queue_files(store: StoreFiles, *, in_use: bool) -> Iterator[Finding]:
                 )
 
 
-def audit_end(store: StoreFiles, end_offset: int) -> Iterator[Finding]:
+def audit_end(store: StoreView, end_offset: int) -> Iterator[Finding]:
     """Name what stands behind the last record and is none, though it was written."""
-    for file in store.log:
-        if file.end <= end_offset:
+    for file in store.log.entries:
+        if file.end_offset <= end_offset:
             continue
-        begin = max(0, end_offset - file.start)
-        data = map_file(file.path)[: file.size]
+        begin = max(0, end_offset - file.start_offset)
+        data = store.log.map(file)
         _, position, stop = scan_records(
-            data, begin, len(data), file.start + begin, CHECK_ALL, new_rows(1)
+            data, begin, len(data), file.start_offset + begin, CHECK_ALL, new_rows(1)
         )
         if stop not in (STOP_BLANK, STOP_ZERO, STOP_END):
             yield {
                 "kind": "record",
-                "physicalOffset": file.start + int(position),
+                "physicalOffset": file.start_offset + int(position),
                 "problem": f"behind the last record stands what is none: {stop_text(stop)}",
             }
         if stop != STOP_BLANK:
             return
 
 
-def audit_checkpoint(store: StoreFiles, newest_timestamp_ms: int) -> Iterator[Finding]:
+def audit_checkpoint(store: StoreView, newest_timestamp_ms: int) -> Iterator[Finding]:
     """Name a checkpoint that is missing, cut, or tells of times that no record has."""
-    page = store.page
+    page = store.checkpoint.page
     if len(page) < BROKER_SIZE:
         problem = f"{len(page)} bytes; {BROKER_SIZE} at least" if page else "missing or empty"
         yield {"kind": "checkpoint", "file": "checkpoint", "problem": problem}
@@ -104,15 +102,15 @@ def audit_checkpoint(store: StoreFiles, newest_timestamp_ms: int) -> Iterator[Fi
             }
 
 
-def audit_config(store: StoreFiles) -> Iterator[Finding]:
+def audit_config(store: StoreView) -> Iterator[Finding]:
     """Name configuration files that cannot be read, and a topic table that is not there."""
-    directory = store.root / "config"
-    names = {entry.name for entry in entries(directory)}
+    directory = store.paths.config
+    names = {entry.name for entry in store.entries(directory)}
     if not names & {TABLES[0], f"{TABLES[0]}.bak"}:
         yield {"kind": "config", "file": f"config/{TABLES[0]}", "problem": "missing"}
     for name in TABLES:
-        if name in names and not _is_readable(directory / name):
-            kept = f"{name}.bak" in names and _is_readable(directory / f"{name}.bak")
+        if name in names and not _is_readable(store, directory / name):
+            kept = f"{name}.bak" in names and _is_readable(store, directory / f"{name}.bak")
             yield {
                 "kind": "config",
                 "file": f"config/{name}",
@@ -120,16 +118,16 @@ def audit_config(store: StoreFiles) -> Iterator[Finding]:
             }
 
 
-def _is_readable(path: Place) -> bool:
+def _is_readable(store: StoreView, path: Path) -> bool:
     try:
-        decode_config(path.read_bytes())
+        decode_config(store.filesystem.read_bytes(path))
     except (OSError, ValueError, TypeError):
         return False
     return True
 
 
-def _numbered(directory: Place) -> list[tuple[int, Entry]]:
-    found = [(parse_file_name(entry.name), entry) for entry in entries(directory)]
+def _numbered(store: StoreView, directory: Path) -> list[tuple[int, DirectoryEntry]]:
+    found = [(parse_file_name(entry.name), entry) for entry in store.entries(directory)]
     return sorted(
         (start, entry) for start, entry in found if start is not None and not entry.is_directory
     )
@@ -144,5 +142,5 @@ def _length(size: int, likely: int) -> str:
     return f"{size} bytes long, not {likely}" if size else "empty"
 
 
-def _file(entry: Entry, problem: str, **where: Any) -> Finding:
+def _file(entry: DirectoryEntry, problem: str, **where: Any) -> Finding:
     return {"kind": "file", "file": entry.name, **where, "problem": problem}

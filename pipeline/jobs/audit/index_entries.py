@@ -9,12 +9,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.walk import Hole, Rows
+from pipeline.files.walk import Hole
 from pipeline.jobs.audit.findings import Finding, Findings
 from pipeline.jobs.audit.index_files import IndexFile
 from pipeline.jobs.keys import KeyHasher
 from pipeline.source.plan import LogPiece
 from storage.format.index import TIME_DELTA_MAX_S
+from storage.kernels.columns import Rows
 
 ByteArray = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,7 +22,6 @@ from pipeline.files.index_files import (
     slot_count_of,
     written_entries,
 )
-from pipeline.files.places import file_name_of, map_file, read_at
 from pipeline.jobs.audit.findings import Finding, Findings
 from storage.format.index import (
     ENTRY_SIZE,
@@ -36,7 +36,7 @@ from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels.index_chains import follow_chains
 
 if TYPE_CHECKING:
-    from pipeline.files.store_files import StoreFiles
+    from storage.view.store_view import StoreView
 
 BAD_MAX: Final = 1 << 20
 
@@ -51,7 +51,8 @@ class IndexFile:
     of the first file, whose predecessor may be deleted.
     """
 
-    path: str
+    store: StoreView
+    path: Path
     slot_count: int
     header: IndexHeader
     entry_count: int = 0
@@ -64,14 +65,14 @@ class IndexFile:
     @property
     def name(self) -> str:
         """The last part of its path."""
-        return file_name_of(self.path)
+        return self.path.name
 
     def entries(self) -> npt.NDArray[Any]:
         """Return its entries from number 1 on."""
-        return index_entries(self.path, self.slot_count, self.entry_count)
+        return index_entries(self.store, self.path, self.slot_count, self.entry_count)
 
 
-def look_at_index(store: StoreFiles, *, live: bool) -> list[IndexFile]:
+def look_at_index(store: StoreView, *, live: bool) -> list[IndexFile]:
     """Look at the header and the first and last entries of each index file, oldest first."""
     files: list[IndexFile] = []
     seed: int | None = None
@@ -83,37 +84,41 @@ def look_at_index(store: StoreFiles, *, live: bool) -> list[IndexFile]:
     return files
 
 
-def _look_at(store: StoreFiles, path: str, seed: int | None, *, live: bool) -> IndexFile:
-    slot_count, header = slot_count_of(store, path), index_header(path)
+def _look_at(store: StoreView, path: Path, seed: int | None, *, live: bool) -> IndexFile:
+    slot_count, header = slot_count_of(store, path), index_header(store, path)
     if not slot_count:
-        return IndexFile(path, 0, header)
-    count = _entry_count(path, slot_count, header, live=live)
+        return IndexFile(store, path, 0, header)
+    count = _entry_count(store, path, slot_count, header, live=live)
     if not count:
-        return IndexFile(path, slot_count, header)
-    first, last = _offset_of(path, slot_count, 1), _offset_of(path, slot_count, count)
+        return IndexFile(store, path, slot_count, header)
+    first, last = _offset_of(store, path, slot_count, 1), _offset_of(store, path, slot_count, count)
     begin = _place(store, header.begin_commit_offset, header.begin_timestamp_ms, first)
     end = _place(store, header.end_commit_offset, header.end_timestamp_ms, last)
-    return IndexFile(path, slot_count, header, count, *begin, *end, seed)
+    return IndexFile(store, path, slot_count, header, count, *begin, *end, seed)
 
 
-def _entry_count(path: str, slot_count: int, header: IndexHeader, *, live: bool) -> int:
+def _entry_count(
+    store: StoreView, path: Path, slot_count: int, header: IndexHeader, *, live: bool
+) -> int:
     """Return how many entries are written, which the header's count and its last offset say."""
-    counted = min(header.next_entry - 1, entry_capacity(path, slot_count))
-    if live or (counted and _offset_of(path, slot_count, counted) == header.end_commit_offset):
+    counted = min(header.next_entry - 1, entry_capacity(store, path, slot_count))
+    if live or (
+        counted and _offset_of(store, path, slot_count, counted) == header.end_commit_offset
+    ):
         return counted
-    written = written_entries(path, slot_count)
-    if written and _offset_of(path, slot_count, written) == header.end_commit_offset:
+    written = written_entries(store, path, slot_count)
+    if written and _offset_of(store, path, slot_count, written) == header.end_commit_offset:
         return written
     return min(counted, written)
 
 
-def _offset_of(path: str, slot_count: int, entry: int) -> int:
-    data = read_at(path, entry_position(slot_count, entry), ENTRY_SIZE)
+def _offset_of(store: StoreView, path: Path, slot_count: int, entry: int) -> int:
+    data = store.read(path, entry_position(slot_count, entry), ENTRY_SIZE)
     return IndexEntry.decode(data).commit_offset
 
 
 def _place(
-    store: StoreFiles, header_offset: int, header_timestamp_ms: int, entry_offset: int
+    store: StoreView, header_offset: int, header_timestamp_ms: int, entry_offset: int
 ) -> tuple[int, int]:
     """Return offset and store time of the record that a header and an entry speak of."""
     times = {offset: _store_time(store, offset) for offset in (header_offset, entry_offset)}
@@ -126,12 +131,12 @@ def _place(
     return entry_offset, header_timestamp_ms
 
 
-def _store_time(store: StoreFiles, commit_offset: int) -> int | None:
+def _store_time(store: StoreView, commit_offset: int) -> int | None:
     """Return the store time of the intact record at an offset, None if there is no such record."""
-    size = int.from_bytes(store.read_log(commit_offset, 4), "big", signed=True)
+    size = int.from_bytes(store.log.read(commit_offset, 4), "big", signed=True)
     if commit_offset < 0 or size < RECORD_SIZE_MIN:
         return None
-    record = store.read_log(commit_offset, size)
+    record = store.log.read(commit_offset, size)
     if check_record(record, 0, commit_offset) is not Verdict.GOOD:
         return None
     return decode_record(record).store_timestamp_ms
@@ -143,7 +148,7 @@ def audit_index_file(file: IndexFile, findings: Findings, *, live: bool = False)
     A put writes entry, slot, header: of a ``live`` file, slots that are ahead of the header are good,
     and the header's counts and its end are those of a moment.
     """
-    data, count = map_file(file.path), file.entry_count
+    data, count = file.store.map(file.path), file.entry_count
     newest, bad = np.zeros(file.slot_count, np.int32), np.empty(BAD_MAX, np.int64)
     wrong, used = (int(n) for n in follow_chains(data, file.slot_count, count, newest, bad))
     slots = np.frombuffer(data[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * file.slot_count], ">i4")

@@ -17,11 +17,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.files.places import entries, place_of
-from pipeline.files.queue_files import QueueFiles
-from pipeline.files.store_files import StoreFiles
-from pipeline.files.store_lock import is_in_use
-from pipeline.files.store_settings import deleted_topics
 from pipeline.jobs.audit.files import (
     audit_checkpoint,
     audit_config,
@@ -53,6 +48,9 @@ from pipeline.jobs.work import (
 )
 from pipeline.source.plan import LogPiece, QueueKey, StorePlan
 from storage.format.index import IndexHeader
+from storage.view.in_use import is_in_use
+from storage.view.queue_files import QueueFiles
+from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,14 +100,14 @@ class _Done:
 class _Store:
     """One store in the driver."""
 
-    files: StoreFiles
+    files: StoreView
     plan: StorePlan
     in_use: bool
     index: list[IndexFile]
 
     @property
     def name(self) -> str:
-        return str(self.files.root)
+        return str(self.files)
 
     @property
     def with_entries(self) -> list[IndexFile]:
@@ -133,7 +131,7 @@ class _Store:
     def queued_offset(self) -> int:
         """Up to where every record must be in its queue: all of them after an orderly stop."""
         bounds = self.plan.bounds
-        names = {entry.name for entry in entries(self.files.root)}
+        names = {entry.name for entry in self.files.entries(self.files.paths.root)}
         stopped = self.is_at_rest and "abort" not in names
         return bounds.end_offset if stopped else bounds.queued_offset
 
@@ -184,9 +182,9 @@ def audit_stores(
     out = None if findings_to is None else _new_directory(findings_to)
     known = {
         store.name: StoreToAudit(
-            store.name,
+            store.files,
             store.queued_offset,
-            deleted_topics(store.files),
+            store.files.settings.deleted_topics,
             IndexToAudit(store.with_entries, store.indexed_offset, store.in_use) if index else None,
         )
         for store in opened
@@ -212,10 +210,11 @@ def audit_stores(
     return reports
 
 
-def _open(files: StoreFiles, with_index: bool) -> _Store:
+def _open(files: StoreView, with_index: bool) -> _Store:
     plan = StorePlan(files)
-    _ = files.page  # before the index is listed: what it promises must be in the files by then
-    in_use = isinstance(files.root, Path) and is_in_use(files.root)
+    # Before the index is listed: what the checkpoint promises must be in the files by then.
+    _ = files.checkpoint
+    in_use = not files.location.is_url and is_in_use(files.paths.root)
     index = look_at_index(files, live=in_use) if with_index else []
     # Before anything is read, so that what comes meanwhile is behind the bounds.
     _ = plan.bounds, plan.queues
@@ -248,19 +247,20 @@ def _run(
         )
         audit_index_file(file, findings, live=task.live)
     for piece in task.pieces:
-        if piece.store not in done.findings:
-            path = _part(out, piece.store, f"part-{task.number}")
-            done.findings[piece.store] = Findings(limit, path, piece.store)
-        findings = done.findings[piece.store]
-        done.pieces.append(audit_piece(piece, stores[piece.store], queue_of, entries_of, findings))
+        name = str(piece.store)
+        if name not in done.findings:
+            path = _part(out, name, f"part-{task.number}")
+            done.findings[name] = Findings(limit, path, name)
+        findings = done.findings[name]
+        done.pieces.append(audit_piece(piece, stores[name], queue_of, entries_of, findings))
         count(piece.cost)
     for findings in done.findings.values():
         findings.close()
     return done
 
 
-def _queue_of(store: str, key: QueueKey) -> QueueFiles:
-    return QueueFiles.of(place_of(store), *key)
+def _queue_of(store: StoreView, key: QueueKey) -> QueueFiles:
+    return store.queue(*key)
 
 
 def _part(out: Path | None, store: str, name: str) -> Path | None:

@@ -9,8 +9,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.queue_files import QueueFiles
-from pipeline.files.store_files import map_file, units_in
 from pipeline.files.walk import Hole, walk
 from pipeline.jobs.audit.findings import Finding, Findings
 from pipeline.jobs.audit.index_entries import (
@@ -24,13 +22,15 @@ from pipeline.jobs.runs import QueueRun, consecutive, runs_of
 from pipeline.jobs.units import QueueUnits, UnitMaker
 from pipeline.source.plan import LogPiece, QueueKey
 from storage.kernels.columns import STORE_TIMESTAMP
+from storage.view.queue_files import QueueFiles, units_in
+from storage.view.store_view import StoreView
 
 EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1
 QUEUE_OFFSET_MAX: Final = 1 << 58  # times the size of a unit, it is still a position
 
 Units = npt.NDArray[Any]
 Longs = npt.NDArray[np.int64]
-QueueOf = Callable[[str, QueueKey], QueueFiles]
+QueueOf = Callable[[StoreView, QueueKey], QueueFiles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StoreToAudit:
     ``index`` is None if the index is not to be looked at.
     """
 
-    name: str
+    store: StoreView
     queued_offset: int
     deleted_topics: Mapping[str, int]
     index: IndexToAudit | None
@@ -79,7 +79,7 @@ def audit_piece(
     ``queue_of`` gives a store's queue, ``entries_of`` the entries of an index file; both as they were
     no earlier than the bounds in ``store``.
     """
-    audit = PieceAudit(piece.store, piece.cost)
+    audit = PieceAudit(str(piece.store), piece.cost)
     seen = _walk(piece, audit, with_keys=store.index is not None)
     findings.add(
         {
@@ -111,7 +111,7 @@ def audit_piece(
 
 def _walk(piece: LogPiece, audit: PieceAudit, *, with_keys: bool) -> _Seen:
     seen = _Seen(keys=PieceKeys() if with_keys else None)
-    data = map_file(piece.path, piece.begin - piece.file_start, piece.end - piece.file_start)
+    data = piece.data()
     maker = UnitMaker()
     for step in walk(data, piece.file_start, piece.begin, piece.end):
         if isinstance(step, Hole):

@@ -65,7 +65,7 @@ def _units(
 
 
 def _behind_the_end(queue: Queue, findings: Findings) -> None:
-    end = queue.files.files[-1].end // UNIT_SIZE
+    end = queue.files.files[-1].end_offset // UNIT_SIZE
     for at in range(queue.files.end, end, CHUNK):
         units = queue.files.units(at, min(CHUNK, end - at))
         written = np.flatnonzero((units["offset"] != 0) | (units["size"] != 0))

@@ -18,8 +18,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.files.places import Url
-from pipeline.files.store_files import StoreFiles
 from pipeline.jobs.export.known_stores import ExportedStore, match_stores
 from pipeline.jobs.export.manifest import DIRECTORY, Manifest, Ranges, held_export
 from pipeline.jobs.export.plan import FILE_BYTES, Choice, FilePlan, in_tasks, plan_export
@@ -28,6 +26,7 @@ from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import Stores, open_stores, run_tasks
 from pipeline.source.options import parse_options
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS, STORE
+from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,11 +138,11 @@ def _root_of(to: str | Path) -> Path:
     return root
 
 
-def _resolved(store: StoreFiles) -> StoreFiles:
+def _resolved(store: StoreView) -> StoreView:
     """Name a store by one path, however it was given: it stands in the rows, and names a broker's."""
-    if isinstance(store.root, Url):
+    if store.location.is_url:
         return store
-    return StoreFiles.open(store.root.resolve())
+    return StoreView.open(store.paths.root.resolve())
 
 
 def _milliseconds(moment: Moment) -> int | None:

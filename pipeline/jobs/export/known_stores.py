@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import DataLost, InvalidOption, PipelineError
-from pipeline.files.places import Url
-from pipeline.files.store_files import StoreFiles
-from pipeline.files.store_settings import store_settings
 from pipeline.jobs.export.manifest import Manifest, QueueOfStore
 from pipeline.jobs.export.targets import is_local
 from pipeline.source.plan import Queue, StorePlan
 from storage.view.incarnations import Incarnations
+from storage.view.store_view import StoreView
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -28,14 +26,14 @@ class ExportedStore:
     store_id: str | None
 
     @classmethod
-    def open(cls, store: StoreFiles) -> ExportedStore:
+    def open(cls, store: StoreView) -> ExportedStore:
         """Look at a store as it is now."""
-        return cls(StorePlan(store), store_settings(store).get("storeId"))
+        return cls(StorePlan(store), store.settings.store_id.hex() or None)
 
     @property
     def path(self) -> str:
         """Where it is now."""
-        return str(self.plan.store.root)
+        return str(self.plan.store)
 
     @property
     def name(self) -> str:
@@ -79,10 +77,10 @@ def match_stores(stores: Sequence[ExportedStore], manifest: Manifest) -> None:
 
 def _is_at(path: Path, store: ExportedStore) -> bool:
     """Return whether a store with the same id is at ``path``, in another directory."""
-    if store_settings(StoreFiles(path)).get("storeId") != store.store_id:
+    if StoreView(path).settings.store_id.hex() != (store.store_id or ""):
         return False
-    root = store.plan.store.root
-    return isinstance(root, Url) or not path.samefile(root)
+    there = store.plan.store
+    return there.location.is_url or not path.samefile(there.paths.root)
 
 
 def check_incarnations(

@@ -126,14 +126,14 @@ def _wanted(
     exported = manifest.exported_end(key)
     if exported is not None and exported < begin and choice.fail_on_data_loss:
         raise DataLost(
-            f"queue {queue.queue_id} of topic {queue.topic!r} in {plan.store.root}: offsets {exported}"
+            f"queue {queue.queue_id} of topic {queue.topic!r} in {plan.store}: offsets {exported}"
             f" to {begin} have been removed and were not exported; set fail_on_data_loss=False"
             " (--no-fail-on-data-loss) to go on without them"
         )
     if exported is not None and exported > end:
         raise InvalidOption(
             "store",
-            f"queue {queue.queue_id} of topic {queue.topic!r} in {plan.store.root} ends at {end} and"
+            f"queue {queue.queue_id} of topic {queue.topic!r} in {plan.store} ends at {end} and"
             f" was exported up to {exported}: the store is older than that, or its topic was made"
             " again; export to a new directory",
         )
@@ -231,7 +231,7 @@ def _records_in(queue: Queue, begin: int, end: int, room: float) -> int:
 def pieces_of_range(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[Piece]:
     """Yield what reads queue offsets ``[begin, end)``: through units, and behind them the log."""
     bounds = (plan.bounds.min_offset, min(plan.bounds.end_offset, plan.bounds.queued_offset))
-    store = str(plan.store.root)
+    store = plan.store
     in_units = min(end, queue.files.end)
     if begin < in_units:
         mean = max(queue.files.mean_size(begin, in_units), 1.0)

@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.files.store_files import ByteArray
 from pipeline.files.walk import Hole, walk
 from pipeline.jobs.new_store.slabs import Longs, Rows, Served, data_of, deal, group
 from pipeline.jobs.profile.hot_keys import by_bucket, join_buckets
@@ -33,6 +32,7 @@ from storage.kernels.columns import (
     HAS_KEYS,
     KEYS_LENGTH,
     KEYS_POSITION,
+    ByteArray,
 )
 from storage.kernels.same_keys import group_by_key
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.files.store_files import INDEX_DIRECTORY, QUEUE_DIRECTORY, StoreFiles
 from pipeline.jobs.new_store.store_config import (
     LOG_PAGE,
     FileSizes,
@@ -17,7 +16,6 @@ from pipeline.jobs.new_store.store_config import (
     StoreConfigs,
     carry_offsets,
     join_topics,
-    new_store_id,
     new_topic,
     write_checkpoint,
     write_configs,
@@ -27,6 +25,9 @@ from pipeline.jobs.work import open_stores
 from pipeline.source.plan import QueueKey, StorePlan
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
+from storage.view.settings import new_store_id
+from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +110,7 @@ def make_queues_and_index(
 ) -> None:
     """Give the new logs below ``work`` their consume queues and index files; nothing is synced."""
     progress.step = "queues and index"
-    size = sum(file.size for root in roots for file in StoreFiles(root).log)
+    size = sum(file.size for root in roots for file in StoreView(root).log.entries)
     progress.grow(size)
     rebuild_stores(
         spark, roots, work / MADE,

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.files.store_files import ByteArray
 from pipeline.files.walk import Hole
 from pipeline.jobs.new_store.slabs import Rows, Served, Slab, deal, take
 from pipeline.jobs.work import run_tasks
 from pipeline.source.decode import TIMESTAMP, Batch, body_first
 from pipeline.source.read import parts_of
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS
-from storage.kernels.columns import SIZE
+from storage.kernels.columns import SIZE, ByteArray
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

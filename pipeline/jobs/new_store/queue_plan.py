@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipeline.errors import PipelineError
-from pipeline.files.store_files import ByteArray
 from pipeline.source.plan import QueueKey
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.properties import (
@@ -22,7 +21,7 @@ from storage.format.properties import (
     INNER_MULTI_QUEUE_OFFSET,
     decode_properties,
 )
-from storage.kernels.columns import PROPERTIES_LENGTH, PROPERTIES_POSITION
+from storage.kernels.columns import PROPERTIES_LENGTH, PROPERTIES_POSITION, ByteArray
 
 
 class SourceQueue(NamedTuple):

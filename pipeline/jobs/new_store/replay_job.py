@@ -20,9 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InvalidOption
-from pipeline.files.places import Url
-from pipeline.files.store_files import ByteArray, StoreFiles
-from pipeline.files.store_settings import store_settings
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.jobs.new_store.slab_layout import Change
@@ -36,7 +33,8 @@ from pipeline.source.decode import Batch
 from pipeline.source.plan import LogPiece, QueueKey
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.format.properties import NAME_END, PROPERTY_END
-from storage.kernels.columns import STORE_TIMESTAMP
+from storage.kernels.columns import STORE_TIMESTAMP, ByteArray
+from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,9 +180,9 @@ def replay(
     )  # fmt: skip
 
 
-def _identity(store: StoreFiles, wanted: Wanted, topics: Sequence[str], to_topic: str) -> str:
+def _identity(store: StoreView, wanted: Wanted, topics: Sequence[str], to_topic: str) -> str:
     """Name a replay by what it is; the same arguments give the same name, wherever they are given."""
-    known = store_settings(store).get("storeId") or _place_name(store)
+    known = store.settings.store_id.hex() or _place_name(store)
     definition = [
         known, sorted(topics), to_topic, wanted.begin_ms, wanted.end_ms, sorted(wanted.tags),
         wanted.key,
@@ -193,8 +191,8 @@ def _identity(store: StoreFiles, wanted: Wanted, topics: Sequence[str], to_topic
     return f"replay-{digest[:32]}"
 
 
-def _place_name(store: StoreFiles) -> str:
-    return str(store.root if isinstance(store.root, Url) else store.root.resolve())
+def _place_name(store: StoreView) -> str:
+    return str(store if store.location.is_url else store.paths.root.resolve())
 
 
 def _to_store(
@@ -244,7 +242,7 @@ def _to_writer(
     from pyspark.sql import functions as f
 
     frame = _frame(spark, store, topics, wanted, queue_count)
-    bounds = StoreFiles.open(store).bounds
+    bounds = StoreView.open(store).bounds
     size = bounds.end_offset - bounds.min_offset
     with (
         job_progress(spark, "replay", total_bytes=size, show=show_progress) as progress,

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from pipeline.errors import PipelineError
-from pipeline.files.store_files import LOG_DIRECTORY
 from pipeline.jobs.new_store.queue_plan import SourceQueue
 from pipeline.jobs.new_store.slab_layout import Change, Layout
 from pipeline.jobs.new_store.slabs import Longs, Served, Slab, Taken, take
@@ -20,6 +19,7 @@ from storage.format.names import file_name
 from storage.format.record import encode_blank
 from storage.kernels.columns import QUEUE_OFFSET
 from storage.kernels.placing import place_at
+from storage.view.layout import LOG_DIRECTORY
 
 Watched = Mapping[SourceQueue, Sequence[int]]
 Moved = dict[tuple[SourceQueue, int], int]

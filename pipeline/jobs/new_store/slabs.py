@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.store_files import ByteArray, map_file
 from pipeline.files.walk import Hole, walk
 from pipeline.jobs.work import PIECE_BYTES, TASK_BYTES, run_tasks
 from pipeline.source.plan import LogPiece, QueueKey, StorePlan, Target
 from pipeline.source.tail import is_queued, queue_of
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.batch import group_by_queue
-from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP
+from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP, ByteArray
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,7 +145,7 @@ def take(slab: Slab, choose: Served) -> Chosen:
 
 def data_of(piece: LogPiece) -> ByteArray:
     """Return the array that a piece lies in, at the positions of its file."""
-    return map_file(piece.path, piece.begin - piece.file_start, piece.end - piece.file_start)
+    return piece.data()
 
 
 def group(data: ByteArray, rows: Rows) -> tuple[list[QueueKey], Longs]:
@@ -193,7 +192,7 @@ def cut_slabs(
 
 def _first_time(plan: StorePlan, piece: LogPiece) -> int:
     """Return when a piece's first record was stored; 0 if there is damage in its place."""
-    return max(plan.store.record_time_ms(piece.begin), 0)
+    return max(plan.store.log.record_time_ms(piece.begin), 0)
 
 
 def _cut_times(

@@ -6,8 +6,6 @@ Documents are a broker's: topics, consumer offsets, subscription groups, delay o
 
 from __future__ import annotations
 
-import json
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.files.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
-from pipeline.files.places import file_name_of, file_size
-from pipeline.files.queue_files import QueueFiles
-from pipeline.files.store_files import StoreFiles, list_files, map_file
 from pipeline.jobs.new_store.queue_plan import SourceQueue
 from storage.format import checkpoint
 from storage.format.checkpoint import BrokerFields, IndexerSlot, WriterSlot
@@ -26,6 +21,9 @@ from storage.format.config_json import decode_config, encode_config, integer_key
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.view.layout import SETTINGS_FILE
+from storage.view.settings import StoreSettings, encode_settings
+from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
     from pipeline.jobs.new_store.store_out import Written
@@ -34,7 +32,6 @@ TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
 OFFSETS: Final = ("consumerOffset.json", "lmqConsumerOffset.json")
 DELAYS: Final = "delayOffset.json"
-SETTINGS: Final = "penstock.json"
 SEPARATOR: Final = "@"
 BROKER_LOG_FILE_SIZE: Final = 1 << 30
 BROKER_QUEUE_FILE_SIZE: Final = 300_000 * UNIT_SIZE
@@ -52,24 +49,22 @@ class FileSizes:
     index_entries: int = BROKER_ENTRIES
 
     @classmethod
-    def of(cls, store: StoreFiles) -> FileSizes:
+    def of(cls, store: StoreView) -> FileSizes:
         """Return the sizes that a store was made with, a broker's where nothing tells them."""
-        try:
-            known = json.loads((store.root / "config" / SETTINGS).read_bytes())
+        known = store.settings.sizes
+        if known:
             return cls(
-                commit_log=int(known["commitLogFileSize"]),
-                consume_queue=int(known["consumeQueueFileSize"]),
-                index_slots=int(known["indexSlotCount"]),
-                index_entries=int(known["indexEntryCount"]),
+                commit_log=known["commit_log_file_size"],
+                consume_queue=known["consume_queue_file_size"],
+                index_slots=known["index_slot_count"],
+                index_entries=known["index_entry_count"],
             )
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            pass
-        logs = Counter(file.size for file in store.log)
+        logs = Counter(file.size for file in store.log.entries)
         log = max(logs, key=lambda size: (logs[size], size), default=BROKER_LOG_FILE_SIZE)
         queues = Counter(
             file.size
             for _, _, directory in store.queue_directories()
-            for file in list_files(directory)
+            for file in store.files(directory)
         )
         queue = max(queues, key=lambda size: (queues[size], size), default=BROKER_QUEUE_FILE_SIZE)
         slots, entries = BROKER_SLOTS, BROKER_ENTRIES
@@ -77,7 +72,7 @@ class FileSizes:
             told = slot_count_of(store, path)
             if told:
                 slots = told
-                entries = (file_size(path) - HEADER_SIZE - SLOT_SIZE * told) // ENTRY_SIZE
+                entries = (store.size(path) - HEADER_SIZE - SLOT_SIZE * told) // ENTRY_SIZE
         return cls(
             commit_log=-(-log // LOG_PAGE) * LOG_PAGE,
             consume_queue=queue // UNIT_SIZE * UNIT_SIZE or BROKER_QUEUE_FILE_SIZE,
@@ -97,7 +92,7 @@ class StoreConfigs:
     light: bool = False  # offsets stand in a broker's file for light queues
 
     @classmethod
-    def of(cls, store: StoreFiles) -> StoreConfigs:
+    def of(cls, store: StoreView) -> StoreConfigs:
         """Read the documents of a store, or their ``.bak``."""
         light, document = False, _read(store, OFFSETS[0])
         if not document:
@@ -116,10 +111,10 @@ class StoreConfigs:
         )
 
 
-def _read(store: StoreFiles, name: str) -> dict[str, Any]:
+def _read(store: StoreView, name: str) -> dict[str, Any]:
     for candidate in (name, f"{name}.bak"):
         try:
-            document = decode_config((store.root / "config" / candidate).read_bytes())
+            document = decode_config(store.filesystem.read_bytes(store.paths.config / candidate))
         except (FileNotFoundError, NotADirectoryError, ValueError):
             continue
         if isinstance(document, dict):
@@ -231,17 +226,16 @@ def write_configs(
     directory = root / "config"
     directory.mkdir(parents=True, exist_ok=True)
     version = {"counter": 1, "stateVersion": 0, "timestamp": time.time_ns() // 1_000_000}
-    settings = {
-        "formatVersion": 1,
-        "storeId": store_id.hex(),
-        "commitLogFileSize": sizes.commit_log,
-        "consumeQueueFileSize": sizes.consume_queue,
-        "indexSlotCount": sizes.index_slots,
-        "indexEntryCount": sizes.index_entries,
-        "flushMode": "async",
-        "deletedTopics": {},
-    }
-    (directory / SETTINGS).write_bytes(json.dumps(settings, indent=1).encode())
+    settings = StoreSettings(
+        store_id=store_id,
+        sizes={
+            "commit_log_file_size": sizes.commit_log,
+            "consume_queue_file_size": sizes.consume_queue,
+            "index_slot_count": sizes.index_slots,
+            "index_entry_count": sizes.index_entries,
+        },
+    )
+    (directory / SETTINGS_FILE).write_bytes(encode_settings(settings, flush_mode="async"))
     table = {
         name: dict(sorted({**new_topic(name, 1), **fields}.items()))
         for name, fields in sorted(topics.items())
@@ -266,11 +260,6 @@ def _write(path: Path, document: Mapping[str, Any]) -> None:
     path.write_bytes(encode_config(document))
 
 
-def new_store_id() -> bytes:
-    """Return a store's identity."""
-    return secrets.token_bytes(16)
-
-
 def write_checkpoint(
     root: Path,
     *,
@@ -280,14 +269,14 @@ def write_checkpoint(
     sizes: FileSizes,
 ) -> None:
     """Say that log, queues and index are durable to the end, as after an orderly stop."""
-    store = StoreFiles(root)
+    store = StoreView(root)
     units = sum(
-        QueueFiles.open(directory, 0, end_offset).end - files[0].start // UNIT_SIZE
-        for _, _, directory in store.queue_directories()
-        if (files := list_files(directory))
+        queue.end - queue.files[0].start_offset // UNIT_SIZE
+        for topic, queue_id, _ in store.queue_directories()
+        if (queue := store.open_queue(topic, queue_id, 0, end_offset)).files
     )
     headers = [
-        (path, IndexHeader.decode(map_file(path)[:HEADER_SIZE].tobytes()))
+        (path, IndexHeader.decode(store.read(path, 0, HEADER_SIZE)))
         for path in list_index_files(store)
     ]
     full = [header for _, header in headers if header.next_entry >= sizes.index_entries]
@@ -302,7 +291,7 @@ def write_checkpoint(
     name, header = 0, bytes(HEADER_SIZE)
     if headers:
         path = headers[-1][0]
-        name, header = int(file_name_of(path)), map_file(path)[:HEADER_SIZE].tobytes()
+        name, header = int(path.name), store.read(path, 0, HEADER_SIZE)
     indexer = IndexerSlot(True, 1, store_id, end_offset, name, header).encode()
     position = checkpoint.INDEXER_SLOT_POSITIONS[0]
     page[position : position + len(indexer)] = indexer

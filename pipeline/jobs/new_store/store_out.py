@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.files.store_files import LOG_DIRECTORY
 from pipeline.files.walk import Hole
 from pipeline.jobs.new_store.queue_plan import (
     QueuePart,
@@ -33,6 +32,7 @@ from pipeline.jobs.new_store.slabs import Served, Slab, Taken, slab_tasks, take
 from storage.format.names import file_name
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import FEATURES, HAS_MULTI_DISPATCH, QUEUE_OFFSET, STORE_TIMESTAMP
+from storage.view.layout import LOG_DIRECTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.store_files import ByteArray
 from pipeline.files.walk import Hole, walk
 from pipeline.jobs.new_store.slabs import Longs, Rows, data_of, group
 from pipeline.source.plan import LogPiece
@@ -24,6 +23,7 @@ from storage.kernels.columns import (
     STORE_TIMESTAMP,
     TOPIC_LENGTH,
     TOPIC_POSITION,
+    ByteArray,
 )
 from storage.kernels.same_keys import group_by_key, part_keys
 

@@ -212,7 +212,7 @@ def _report(
     exact: bool,
     began: float,
 ) -> Profile:
-    names = [str(plan.store.root) for plan in plans]
+    names = [str(plan.store) for plan in plans]
     total = Tally()
     for tally in counts.queues.values():
         total.add(tally)

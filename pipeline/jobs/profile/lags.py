@@ -48,7 +48,7 @@ def lags_of(plan: StorePlan) -> Iterator[GroupLag]:
             if behind:
                 oldest = _earlier(oldest, _time_at(plan, queue, offset))
         yield GroupLag(
-            store=str(plan.store.root),
+            store=str(plan.store),
             group=group,
             topic=topic,
             queues=len(offsets),

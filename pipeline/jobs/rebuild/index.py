@@ -18,8 +18,6 @@ import numpy as np
 
 from pipeline.errors import PipelineError
 from pipeline.files.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
-from pipeline.files.places import file_size as size_of_file
-from pipeline.files.store_settings import store_settings
 from pipeline.files.walk import Hole
 from pipeline.jobs.keys import KeyHasher
 from pipeline.jobs.runs import steps_of
@@ -36,9 +34,9 @@ from storage.kernels.columns import POSITION
 from storage.kernels.index import put_keys
 
 if TYPE_CHECKING:
-    from pipeline.files.store_files import ByteArray, StoreFiles
-    from pipeline.files.walk import Rows
     from pipeline.source.plan import LogPiece
+    from storage.kernels.columns import ByteArray, Rows
+    from storage.view.store_view import StoreView
 
 
 class Shape(NamedTuple):
@@ -106,7 +104,7 @@ class KeyCounter:
 
 
 def index_shape(
-    store: StoreFiles, slot_count: int | None = None, entry_count: int | None = None
+    store: StoreView, slot_count: int | None = None, entry_count: int | None = None
 ) -> Shape:
     """Return the shape of a store's index files: as told, as its settings say, as they are.
 
@@ -121,14 +119,12 @@ def index_shape(
                 " index_slot_count is 1 at least, index_entry_count 2"
             )
         return Shape(slot_count, entry_count)
-    settings = store_settings(store)
-    try:
-        return Shape(int(settings["indexSlotCount"]), int(settings["indexEntryCount"]))
-    except (KeyError, TypeError, ValueError):
-        pass
+    sizes = store.settings.sizes
+    if sizes:
+        return Shape(sizes["index_slot_count"], sizes["index_entry_count"])
     for path in reversed(list_index_files(store)):
         found = slot_count_of(store, path)
-        entries = (size_of_file(path) - HEADER_SIZE - SLOT_SIZE * found) // ENTRY_SIZE
+        entries = (store.size(path) - HEADER_SIZE - SLOT_SIZE * found) // ENTRY_SIZE
         if found and entries > 1:
             return Shape(found, entries)
     return Shape(BROKER_SLOTS, BROKER_ENTRIES)

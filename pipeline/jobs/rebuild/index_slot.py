@@ -7,11 +7,9 @@ names are looked at anew when it starts, and after an unclean end made again.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.files.index_files import list_index_files
-from pipeline.files.places import file_name_of, read_at
 from storage.format.checkpoint import (
     INDEXER_SLOT_POSITIONS,
     PAGE_SIZE,
@@ -22,15 +20,15 @@ from storage.format.checkpoint import (
 from storage.format.index import HEADER_SIZE
 
 if TYPE_CHECKING:
-    from pipeline.files.store_files import StoreFiles
+    from storage.view.store_view import StoreView
 
 
-def tell_indexer(store: StoreFiles, indexed_offset: int) -> None:
+def tell_indexer(store: StoreView, indexed_offset: int) -> None:
     """Say that the index files of a stopped store of ours are durable and cover the log so far.
 
     Nothing is written where the store is not ours, or a broker has had it since. Durable on return.
     """
-    page = store.page
+    page = store.checkpoint.page
     if store.stated_bounds() is None or len(page) < PAGE_SIZE:
         return
     writers = [WriterSlot.decode(page, at) for at in WRITER_SLOT_POSITIONS]
@@ -43,10 +41,10 @@ def tell_indexer(store: StoreFiles, indexed_offset: int) -> None:
         sequence=max(sequences.values()) + 1,
         store_id=newest.store_id,
         indexed_offset=indexed_offset,
-        file_name=int(file_name_of(files[-1])) if files else 0,
-        file_header=read_at(files[-1], 0, HEADER_SIZE) if files else bytes(HEADER_SIZE),
+        file_name=int(files[-1].name) if files else 0,
+        file_header=store.read(files[-1], 0, HEADER_SIZE) if files else bytes(HEADER_SIZE),
     )
-    descriptor = os.open(Path(store.root) / "checkpoint", os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(store.paths.checkpoint, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.pwrite(descriptor, slot.encode(), min(sequences, key=lambda at: sequences[at]))
         os.fsync(descriptor)

@@ -18,10 +18,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption, PipelineError
-from pipeline.files.places import Url
-from pipeline.files.store_files import INDEX_DIRECTORY, QUEUE_DIRECTORY, StoreFiles, list_files
-from pipeline.files.store_lock import stopped_store
-from pipeline.files.store_settings import deleted_topics, store_settings
 from pipeline.files.walk import Hole
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.progress import job_progress
@@ -38,6 +34,9 @@ from pipeline.jobs.work import (
 )
 from pipeline.source.plan import QueueKey, StorePlan
 from storage.format.consume_entry import UNIT_SIZE
+from storage.view.in_use import stopped_store
+from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
+from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +112,7 @@ def rebuild_stores(
     Written to ``target/NAME``, NAME being that of the store's directory; or ``in_place``, where a store
     that is in use is refused, and one that was killed meanwhile has its old files or the new ones. The
     files are a broker's, byte for byte, from the first record on that the log still has; their sizes
-    are the store's own unless given. Raises PipelineError: StoreInUse, NotAStore, InvalidOption, or
+    are the store's own unless given. Raises StoreLocked, NotAStore, and PipelineError: InvalidOption, or
     where ``target`` exists.
     """
     opened = open_stores(stores)
@@ -132,7 +131,7 @@ def rebuild_stores(
 
 def _rebuild(
     spark: SparkSession,
-    opened: Sequence[StoreFiles],
+    opened: Sequence[StoreView],
     targets: Sequence[Path],
     *,
     what: str,
@@ -155,8 +154,8 @@ def _rebuild(
         if in_place:
             for files in opened:
                 stack.enter_context(_held(files))
-            opened = [StoreFiles.open(files.root) for files in opened]
-            targets = [Path(files.root) for files in opened]
+            opened = [StoreView.open(files.location) for files in opened]
+            targets = [files.paths.root for files in opened]
         stores = [
             _open(stack, files, target, what, in_place, sizes, piece_bytes)
             for files, target in zip(opened, targets, strict=True)
@@ -178,18 +177,16 @@ def _rebuild(
 
 
 @contextmanager
-def _held(files: StoreFiles) -> Iterator[None]:
-    if isinstance(files.root, Url):
-        raise InvalidOption(
-            "in_place", f"{files.root} is not on this machine; give a new directory"
-        )
-    with stopped_store(files.root):
+def _held(files: StoreView) -> Iterator[None]:
+    if files.location.is_url:
+        raise InvalidOption("in_place", f"{files} is not on this machine; give a new directory")
+    with stopped_store(files.paths.root):
         yield
 
 
 def _open(
     stack: ExitStack,
-    files: StoreFiles,
+    files: StoreView,
     target: Path,
     what: str,
     in_place: bool,
@@ -223,7 +220,7 @@ def _open(
         index,
         size,
         shape,
-        deleted_topics(files),
+        files.settings.deleted_topics,
         pieces,
     )
 
@@ -233,14 +230,14 @@ def _made(directory: Path) -> Path:
     return directory
 
 
-def _file_size(store: StoreFiles) -> int:
-    told = store_settings(store).get("consumeQueueFileSize")
-    if isinstance(told, int):
+def _file_size(store: StoreView) -> int:
+    told = store.settings.sizes.get("consume_queue_file_size")
+    if told is not None:
         return told
     sizes = Counter(
         file.size
         for _, _, directory in store.queue_directories()
-        for file in list_files(directory)
+        for file in store.files(directory)
         if file.size >= UNIT_SIZE and file.size % UNIT_SIZE == 0
     )
     return max(sizes, key=lambda size: (sizes[size], size), default=BROKER_FILE_SIZE)
@@ -250,7 +247,7 @@ def _report(store: StoreWork, seconds: float) -> RebuildReport:
     with_queues = store.queues is not None
     plans = store.plans if with_queues else []
     return RebuildReport(
-        store=str(store.files.root),
+        store=str(store.files),
         target=str(store.target),
         log_bytes=sum(piece.cost for piece in store.pieces),
         records=sum(done.result.records for done in store.results),

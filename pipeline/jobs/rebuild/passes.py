@@ -8,15 +8,13 @@ again. The last pass makes index files.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.files.index_files import list_index_files
-from pipeline.files.places import file_name_of
-from pipeline.files.store_files import StoreFiles, list_files
 from pipeline.files.walk import Hole
 from pipeline.jobs.rebuild.index import (
     IndexTask,
@@ -38,6 +36,7 @@ from pipeline.jobs.rebuild.queues import (
 from pipeline.jobs.runs import PieceResult, QueueRun, by_queue, units_of_piece
 from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
 from pipeline.source.plan import LogPiece, QueueKey, StorePlan
+from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,14 +48,14 @@ if TYPE_CHECKING:
 class StoreWork:
     """One store in the driver, and where what is made of it is built."""
 
-    files: StoreFiles
+    files: StoreView
     plan: StorePlan
     target: Path
     queues: Path | None
     index: Path | None
     file_size: int
     shape: Shape
-    deleted: dict[str, int]
+    deleted: Mapping[str, int]
     pieces: list[LogPiece] = field(default_factory=list)
     results: list[PieceDone] = field(default_factory=list)
     plans: list[QueuePlan] = field(default_factory=list)
@@ -76,7 +75,7 @@ class Output:
     queues: str | None
     file_size: int
     with_keys: bool
-    deleted: dict[str, int]
+    deleted: Mapping[str, int]
 
 
 @dataclass
@@ -91,7 +90,7 @@ class PieceDone:
 def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: Progress) -> None:
     """Write all units where records say they are, and count the keys of every piece."""
     outputs = {
-        str(store.files.root): Output(
+        str(store.files): Output(
             None if store.queues is None else str(store.queues),
             store.file_size,
             store.index is not None,
@@ -106,7 +105,7 @@ def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: Progr
         for done in group:
             found.setdefault(done.store, []).append(done)
     for store in stores:
-        store.results = found.get(str(store.files.root), [])
+        store.results = found.get(str(store.files), [])
 
 
 def walk_pieces(
@@ -119,7 +118,7 @@ def walk_pieces(
     """Do one task of a pass: write units, count keys; with ``places`` only the runs in there."""
     found = []
     for piece in pieces:
-        output = outputs[piece.store]
+        output = outputs[str(piece.store)]
         counter = KeyCounter() if output.with_keys else None
         result = PieceResult()
         units = units_of_piece(
@@ -128,7 +127,7 @@ def walk_pieces(
         if output.queues is not None:
             write_units(Path(output.queues), units, output.file_size, places)
         keys = KeyCount() if counter is None else counter.result
-        found.append(PieceDone(piece.store, result, keys))
+        found.append(PieceDone(str(piece.store), result, keys))
         count(piece.cost)
     return found
 
@@ -149,11 +148,11 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
     again = dict(misplaced(store.plans))
     if again:
         for key in {key for key, _ in again}:
-            for file in list_files(store.queues / key[0] / str(key[1])):
-                Path(file.path).unlink()
+            for file in (store.queues / key[0] / str(key[1])).iterdir():
+                file.unlink()
         output = Output(str(store.queues), store.file_size, False, store.deleted)
         run = partial(
-            walk_pieces, outputs={str(store.files.root): output}, count=_uncounted, places=again
+            walk_pieces, outputs={str(store.files): output}, count=_uncounted, places=again
         )
         run_tasks(spark, in_tasks(spark, store.pieces, TASK_BYTES), run)
     for plan in store.plans:
@@ -171,7 +170,7 @@ def make_index_files(spark: SparkSession, stores: Sequence[StoreWork], progress:
     for store in stores:
         if store.index is None:
             continue
-        names = [int(file_name_of(path)) for path in list_index_files(store.files)]
+        names = [int(path.name) for path in list_index_files(store.files)]
         mine = plan_index(
             store.pieces,
             [done.keys for done in store.results],

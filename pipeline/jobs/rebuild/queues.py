@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipeline.files.queue_files import QueueFiles
-from pipeline.files.store_files import UNIT_DTYPE, StoreFiles
 from pipeline.files.walk import Hole
 from pipeline.jobs.runs import QueueRun, consecutive
 from pipeline.source.plan import QueueKey
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import file_name
 from storage.format.record_layout import RECORD_SIZE_MIN
+from storage.view.queue_files import QueueFiles
+from storage.view.store_view import StoreView
+from storage.view.units import UNIT_DTYPE
 
 if TYPE_CHECKING:
     from pipeline.jobs.runs import Units
@@ -165,7 +166,7 @@ def _place_held(held: QueueFiles, commit_offset: int, likely: int) -> int | None
     if likely < QUEUE_OFFSET_MAX and _holds(held, likely, commit_offset):
         return likely
     for file in held.files:
-        first, count = file.start // UNIT_SIZE, file.size // UNIT_SIZE
+        first, count = file.start_offset // UNIT_SIZE, file.size // UNIT_SIZE
         units = held.units(first, count)
         found = np.flatnonzero((units["offset"] == commit_offset) & (units["size"] > 0))
         if len(found):
@@ -201,9 +202,9 @@ def finish_queue(directory: Path, plan: QueuePlan, held: QueueFiles | None, file
         write_run(directory, plan.key, gap.begin, units, file_size)
 
 
-def held_queue(store: StoreFiles, key: QueueKey) -> QueueFiles:
+def held_queue(store: StoreView, key: QueueKey) -> QueueFiles:
     """Return a store's queue as it is, every unit of it."""
-    return QueueFiles.of(store.root, *key)
+    return store.queue(*key)
 
 
 def misplaced(plans: Sequence[QueuePlan]) -> Iterator[tuple[tuple[QueueKey, int], int]]:

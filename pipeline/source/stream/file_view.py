@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -11,11 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.files.frontier import settled
-from pipeline.files.queue_files import QueueFiles
-from pipeline.files.store_files import StoreFiles, find_boundary, map_file
-from pipeline.files.store_settings import incarnations
-from pipeline.files.topic_table import topic_names
 from pipeline.files.walk import Run, walk
 from pipeline.source.options import Selection
 from pipeline.source.plan import Piece, Queue, QueueKey, QueueRange, StorePlan, Tail
@@ -26,6 +20,10 @@ from pipeline.source.stream.store_watch import StoreWatch
 from storage.format.store_time import NO_TIME
 from storage.kernels.columns import COMMIT_OFFSET, SIZE
 from storage.view.incarnations import Incarnations
+from storage.view.log_boundary import next_record
+from storage.view.queue_files import QueueFiles
+from storage.view.queue_settled import settled
+from storage.view.store_view import StoreLocation, StoreView
 from storage.view.time_search import search
 
 UNITS_AT_ONCE = 8192
@@ -34,12 +32,12 @@ UNITS_AT_ONCE = 8192
 class FileView:
     """A LogView of a directory on this machine, or one that all machines share."""
 
-    def __init__(self, store: str, selection: Selection) -> None:
-        StoreFiles.open(store)
-        self.root = Path(store)
+    def __init__(self, store: StoreLocation | Path | str, selection: Selection) -> None:
+        store = StoreView.open(store).location
+        self.root = store.root
         self._selection = selection
-        self._watch = StoreWatch(self.root)
-        self._files: StoreFiles | None = None
+        self._watch = StoreWatch(store)
+        self._files: StoreView | None = None
         self._look: Look | None = None
         self._plan: StorePlan
         self._cursors: dict[QueueKey, QueueCursor] = {}
@@ -59,7 +57,7 @@ class FileView:
         """Return what can be read now."""
         files = self._watch.poll()
         if self._look is None or files is not self._files:
-            known = incarnations(files)
+            known = files.incarnations()
             while True:
                 spans = self._spans(files, known or Incarnations())
                 if self._plan.incarnations == known:
@@ -86,7 +84,7 @@ class FileView:
         assigned = self._selection.assigned
         return self._wants(key[0]) and (assigned is None or key[1] in assigned[key[0]])
 
-    def _spans(self, files: StoreFiles, current: Incarnations) -> dict[Lane, Span]:
+    def _spans(self, files: StoreView, current: Incarnations) -> dict[Lane, Span]:
         min_offset, end_offset, _ = files.bounds
         if self._selection.is_everything:
             self._plan = StorePlan(files)
@@ -94,13 +92,13 @@ class FileView:
         self._cursors = self._grow(files, current)
         if self._watch.is_foreign:
             queued = max(map(_end_of_units, self._cursors.values()), default=min_offset)
-            files.__dict__["bounds"] = files.bounds._replace(
-                queued_offset=min(end_offset, max(queued, min_offset))
+            files.with_bounds(
+                files.bounds._replace(queued_offset=min(end_offset, max(queued, min_offset)))
             )
         self._plan = StorePlan(files)
         tails = self._plan.tails
         keys = {key for key in (*self._cursors, *tails) if self._wants_queue(key)}
-        no_files = QueueFiles((), 0, 0)
+        no_files = QueueFiles(files.filesystem, (), 0, 0)
         self._queues = {
             key: Queue(
                 *key,
@@ -111,7 +109,7 @@ class FileView:
         }
         return {key: Span(queue.begin, queue.end) for key, queue in self._queues.items()}
 
-    def _grow(self, files: StoreFiles, current: Incarnations) -> dict[QueueKey, QueueCursor]:
+    def _grow(self, files: StoreView, current: Incarnations) -> dict[QueueKey, QueueCursor]:
         min_offset, end_offset, queued_offset = files.bounds
         before = self._files.bounds if self._files is not None else None
         is_same_log = (
@@ -130,12 +128,12 @@ class FileView:
                 cursor = (
                     known.grown(min_offset, limit)
                     if known is not None
-                    else QueueCursor.open(directory, min_offset, limit)
+                    else QueueCursor.open(files, directory, min_offset, limit)
                 )
             except FileNotFoundError:
-                cursor = QueueCursor.open(directory, min_offset, limit)
+                cursor = QueueCursor.open(files, directory, min_offset, limit)
             if cursor is not known:
-                whole = settled(files, key[0], cursor.files, limit)
+                whole = settled(files.log, key[0], cursor.files, limit)
                 cursor = replace(cursor, files=whole)
             found[key] = cursor
         self._incarnations = current
@@ -146,7 +144,7 @@ class FileView:
 
         A pattern may wait for topics to come; an assigned queue, for its first message.
         """
-        known = {topic for topic, _ in self._queues} | topic_names(self.root)
+        known = {topic for topic, _ in self._queues} | StoreView(self.root).topic_names()
         check_topics(self._selection, known, str(self.root))
 
     def offset_at_time(self, lane: Lane, timestamp_ms: int) -> int | None:
@@ -161,7 +159,7 @@ class FileView:
         """Return when the first record in ``[commit_offset, end)`` of the log was stored, and where it is."""
         files = self._plan.store
         while (found := self._record_at(commit_offset)) < end:
-            time_ms = files.record_time_ms(found)
+            time_ms = files.log.record_time_ms(found)
             if time_ms != NO_TIME:
                 return time_ms, found
             commit_offset = found + 1
@@ -170,17 +168,7 @@ class FileView:
     def _record_at(self, commit_offset: int) -> int:
         """Return where the first record at or behind a commit offset begins; the end without one."""
         files = self._plan.store
-        end = files.bounds.end_offset
-        for file in files.log:
-            if file.end <= commit_offset or file.start >= end:
-                continue
-            begin, until = max(commit_offset, file.start), min(file.end, end)
-            found = file.start + _boundary(
-                file.path, begin - file.start, until - file.start, file.start
-            )
-            if found < until:
-                return found
-        return end
+        return next_record(files.log, commit_offset, files.bounds.end_offset)
 
     def stored_at(self, lane: Lane, offset: int) -> int:
         """Return when the record at an offset was stored, 0 if that cannot be read."""
@@ -209,11 +197,12 @@ class FileView:
             return min(span.end, span.begin + count)
         if count <= 0:
             return span.begin
-        for file in self._plan.store.log:
-            begin, end = max(file.start, span.begin), min(file.end, span.end)
+        log = self._plan.store.log
+        for file in log.entries:
+            begin, end = max(file.start_offset, span.begin), min(file.end_offset, span.end)
             if begin >= end:
                 continue
-            for step in walk(map_file(file.path), file.start, begin, end, checks=0):
+            for step in walk(log.map(file), file.start_offset, begin, end, checks=0):
                 if not isinstance(step, Run):
                     count -= 1
                     if not count:
@@ -268,11 +257,3 @@ def _end_of_units(cursor: QueueCursor) -> int:
         return 0
     offset, size, _ = files.unit(files.end - 1)
     return offset + size
-
-
-def _boundary(path: str, begin: int, end: int, file_start: int) -> int:
-    with (
-        open(path, "rb") as handle,  # noqa: PTH123
-        mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as data,
-    ):
-        return find_boundary(data, begin, end, file_start)

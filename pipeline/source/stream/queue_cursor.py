@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pipeline.files.queue_files import QueueFiles, Unit
-from pipeline.files.store_files import QUEUE_DIRECTORY, list_files
 from pipeline.source.plan import QueueKey
 from storage.clock import SystemClock
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.view.layout import QUEUE_DIRECTORY
+from storage.view.queue_files import QueueFiles, Unit
+from storage.view.store_view import StoreView
 
 QUIET_NS: Final = 1_000_000_000  # a directory that changed so lately may change unseen
 MS: Final = 1_000_000
@@ -61,23 +62,27 @@ class QueueCursor:
     files: QueueFiles
 
     @classmethod
-    def open(cls, directory: Path, min_offset: int, end_offset: int) -> QueueCursor:
+    def open(
+        cls, store: StoreView, directory: Path, min_offset: int, end_offset: int
+    ) -> QueueCursor:
         """Look for both ends."""
-        return cls(directory, QueueFiles.open(directory, min_offset, end_offset))
+        files = QueueFiles.open(store.filesystem, directory, min_offset, end_offset)
+        return cls(directory, files)
 
     def grown(self, min_offset: int, end_offset: int) -> QueueCursor:
         """Look for units added since, which point below ``end_offset``; ``begin`` stays."""
         found = self.files
         if found.begin == found.end:
-            return QueueCursor.open(self.directory, min_offset, end_offset)
+            opened = QueueFiles.open(found.filesystem, self.directory, min_offset, end_offset)
+            return QueueCursor(self.directory, opened)
         while True:
-            found = QueueFiles(found.files, found.begin, _end(found, end_offset))
-            if found.end < found.files[-1].end // UNIT_SIZE:
+            found = replace(found, end=_end(found, end_offset))
+            if found.end < found.files[-1].end_offset // UNIT_SIZE:
                 break
-            listed = tuple(list_files(self.directory))
+            listed = QueueFiles.whole(found.filesystem, self.directory).files
             if listed == found.files:
                 break
-            found = QueueFiles(listed, found.begin, found.end)
+            found = replace(found, files=listed)
         return self if found == self.files else QueueCursor(self.directory, found)
 
 
@@ -90,7 +95,7 @@ def _end(queue: QueueFiles, end_offset: int) -> int:
             return True
         return size > 0 and 0 <= offset <= end_offset - size
 
-    low, limit, step = queue.end, queue.files[-1].end // UNIT_SIZE, 1
+    low, limit, step = queue.end, queue.files[-1].end_offset // UNIT_SIZE, 1
     while low < limit and is_readable(queue.unit(min(low + step, limit) - 1)):
         low, step = min(low + step, limit), 2 * step
     high = min(low + step, limit)

@@ -14,24 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import NotAStore
-from pipeline.files.store_files import (
-    CHECKPOINT,
-    LOG_DIRECTORY,
-    Bounds,
-    StoreFiles,
-    map_file,
-)
-from pipeline.files.walk import ROWS_MAX, end_of_log
 from storage.format import checkpoint
 from storage.format.checkpoint import WriterSlot
-from storage.kernels.columns import (
-    CHECK_ALL,
-    STOP_BLANK,
-    STOP_END,
-    STOP_ROWS_FULL,
-    new_rows,
-)
-from storage.kernels.scan import scan_records
+from storage.view.bounds import Bounds
+from storage.view.layout import LOG_DIRECTORY, StorePaths
+from storage.view.log_end import end_after, end_of_log
+from storage.view.store_view import StoreLocation, StoreView
 
 HEAD_SIZE: Final = 8
 SETTLE_TRIES: Final = 100
@@ -41,12 +29,13 @@ SETTLE_S: Final = 0.01
 class StoreWatch:
     """Finds out whether a store changed, and how far it may be read now."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, store: StoreLocation) -> None:
+        self.store = store
+        self.root = store.root
         self._map: mmap.mmap | None = None
         self._inode: tuple[int, int] | None = None
         self._seen: tuple[object, ...] | None = None
-        self._files: StoreFiles | None = None
+        self._files: StoreView | None = None
         self._foreign = False
 
     @property
@@ -61,14 +50,14 @@ class StoreWatch:
         whole = [slot for slot in slots if slot is not None]
         return max(whole, key=lambda slot: slot.sequence).store_id.hex() if whole else None
 
-    def poll(self) -> StoreFiles:
+    def poll(self) -> StoreView:
         """Return the store with its bounds: the same object while nothing changed.
 
         Of a foreign store ``queued_offset`` is not looked for: it is the end. Raises NotAStore.
         """
         signature, files = self._signature(), self._files
         if files is not None and signature == self._seen:
-            if not self._foreign or not any(files.read_log(files.bounds.end_offset, HEAD_SIZE)):
+            if not self._foreign or not any(files.log.read(files.bounds.end_offset, HEAD_SIZE)):
                 return files
             found = self._settle()
             if found.bounds[:2] == files.bounds[:2]:  # the third may be known better by now
@@ -97,7 +86,7 @@ class StoreWatch:
 
     def _open_page(self) -> None:
         try:
-            about = os.stat(self.root / CHECKPOINT)  # noqa: PTH116
+            about = os.stat(StorePaths(self.root).checkpoint)  # noqa: PTH116
         except FileNotFoundError:
             self.close()
             self._inode = None
@@ -107,13 +96,13 @@ class StoreWatch:
         self.close()
         self._inode = (about.st_ino, about.st_size)
         if about.st_size >= checkpoint.PAGE_SIZE:
-            with open(self.root / CHECKPOINT, "rb") as file:  # noqa: PTH123
+            with open(StorePaths(self.root).checkpoint, "rb") as file:  # noqa: PTH123
                 self._map = mmap.mmap(file.fileno(), checkpoint.PAGE_SIZE, prot=mmap.PROT_READ)
 
     def _page(self) -> bytes:
         return self._map[:] if self._map is not None else b""
 
-    def _settle(self) -> StoreFiles:
+    def _settle(self) -> StoreView:
         """Look until the end is not before the last one, or stays there.
 
         A writer that starts, or is between two words of the page, shows less than there is for a
@@ -136,46 +125,22 @@ class StoreWatch:
         live = checkpoint.WRITER_LIVE_LAYOUT.unpack_from(page, checkpoint.WRITER_LIVE_POSITION)
         return live[0] == checkpoint.WRITER_LIVE_MAGIC and _is_running(live[5])
 
-    def _look(self) -> StoreFiles:
-        files = StoreFiles(self.root)
+    def _look(self) -> StoreView:
+        files = StoreView(self.store)
         stated = files.stated_bounds()
         self._foreign = stated is None
         if stated is None:
             end = self._end_of(files)
-            start = files.log[0].start if files.log else end
+            start = files.log.start_offset if files.log.entries else end
             stated = Bounds(start, end, end)
-        files.__dict__["bounds"] = stated  # what the cached property would find by itself
-        return files
+        return files.with_bounds(stated)
 
-    def _end_of(self, files: StoreFiles) -> int:
+    def _end_of(self, files: StoreView) -> int:
         known = self._files.bounds.end_offset if self._files is not None else None
-        if known is None or (files.log and known < files.log[0].start):
-            return end_of_log(files)
-        return walk_on(files, known)
+        if known is None or known < files.log.start_offset:
+            return end_of_log(files.log)
+        return end_after(files.log, known)
 
 
 def _is_running(process_id: int) -> bool:
     return Path(f"/proc/{process_id}").exists()
-
-
-def walk_on(files: StoreFiles, end: int) -> int:
-    """Return the offset behind the intact records from ``end`` on.
-
-    At the blank of a file that has a successor it is where that begins.
-    """
-    stop = STOP_END
-    rows = new_rows(ROWS_MAX)
-    while (file := files.file_of(end)) is not None:
-        data = map_file(file.path)[: file.size]
-        position = end - file.start
-        while position < len(data):
-            _, position, stop = scan_records(
-                data, position, len(data), file.start + position, CHECK_ALL, rows
-            )
-            if stop not in (STOP_ROWS_FULL, STOP_END):
-                break
-        end = file.start + position
-        if stop != STOP_BLANK or files.file_of(file.end) is None:
-            break
-        end = file.end
-    return end

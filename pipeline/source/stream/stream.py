@@ -55,7 +55,7 @@ def open_views(options: ReadOptions) -> list[LogView]:
     if options.endpoint:
         return [RemoteView(options)]
     for store in options.stores:
-        if "://" in store:
+        if store.is_url:
             raise InvalidOption("store", f"{store}: a stream reads stores in directories, not URLs")
     return [FileView(store, options.selection) for store in options.stores]
 

@@ -12,13 +12,13 @@ from local_spark import LocalSpark
 
 from pipeline import audit
 from pipeline.files.index_files import slot_count_of
-from pipeline.files.store_files import StoreFiles
 from pipeline.jobs.audit.job import AuditReport
 from storage import Message
 from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.format.index import ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position, slot_position
 from storage.indexer import StoreIndexer
+from storage.view.store_view import StoreView
 from storage.writer import StoreWriter
 
 SLOTS, ENTRIES = 20, 100
@@ -163,7 +163,7 @@ def test_a_flipped_bit_in_the_newest_entry_of_a_brokers_index_is_named(tmp_path:
     """No checkpoint of a broker says how far its index goes; its last record counts all the same."""
     store = golden_copy("basic", tmp_path)
     path = index_of(store)[-1]
-    slots = slot_count_of(StoreFiles.open(store), str(path))
+    slots = slot_count_of(StoreView.open(store), path)
     last = IndexHeader.decode(path.read_bytes()[:HEADER_SIZE]).next_entry - 1
 
     for position, size in ENTRY_FIELDS.values():

@@ -21,11 +21,10 @@ from local_spark import LocalSpark
 from typer.testing import CliRunner
 
 from pipeline import audit, rebuild, rebuild_stores
-from pipeline.errors import InvalidOption, PipelineError, StoreInUse
-from pipeline.files.store_lock import is_in_use, stopped_store
+from pipeline.errors import InvalidOption, PipelineError, StoreLocked
 from storage import Message, MessageStore, StoreConfig
-from storage.errors import StoreLocked
 from storage.format.record_layout import QUEUE_OFFSET_POSITION
+from storage.view.in_use import is_in_use, stopped_store
 
 SMALL = 1 << 17  # several pieces of each small store
 
@@ -278,7 +277,7 @@ def test_a_store_in_use_is_not_rebuilt_in_place_nor_opened_meanwhile(tmp_path: P
     config = small_config(index_slot_count=100, index_entry_count=400)
     with MessageStore.open(tmp_path / "store", config):
         assert is_in_use(tmp_path / "store")
-        with pytest.raises(StoreInUse, match="in use by a writer"):
+        with pytest.raises(StoreLocked, match="in use by a writer"):
             rebuild(LocalSpark(), tmp_path / "store", in_place=True)  # type: ignore[arg-type]
     assert not is_in_use(tmp_path / "store")
     with stopped_store(tmp_path / "store"), pytest.raises(StoreLocked):

@@ -19,14 +19,15 @@ from spark_schemas import schema_of
 
 from pipeline import audit
 from pipeline.errors import InvalidOption, NotAStore, PipelineError
-from pipeline.files.places import GAP_MAX, Url, joined, map_file
-from pipeline.files.store_files import StoreFiles
 from pipeline.source.options import parse_options
 from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.source import wanted_columns
 from pipeline.source.tables import parts_of, read_part
 from storage import Message, MessageStore
+from storage.files.ranges import joined
+from storage.files.url_filesystem import GAP_MAX, UrlFileSystem
+from storage.view.store_view import StoreView
 
 FILES = {
     "commit_log_file_size": 8 << 20,
@@ -97,10 +98,11 @@ def read(store: str, **given: str) -> pa.Table:
 def table(store: str, name: str) -> list[dict[str, Any]]:
     options = parse_options({"store": store, "table": name})
     columns = wanted_columns(options, schema_of(table=name))
+    place = options.stores[0]
     return [
         row
-        for part in parts_of(store, name)
-        for batch in read_part(store, name, part, columns)
+        for part in parts_of(place, name)
+        for batch in read_part(place, name, part, columns)
         for row in batch.to_pylist()
     ]
 
@@ -184,7 +186,7 @@ def test_planning_fetches_little(tmp_path: Path, counted: Any) -> None:
     """Of 16 MiB of log a plan with cuts, times and offsets looks at less than an eighth."""
     fill(tmp_path / "store", (("big", 12_000), ("small", 120)))
     counted().put(str(tmp_path / "store"), "/store", recursive=True)
-    log_bytes = StoreFiles.open(tmp_path / "store").bounds.end_offset
+    log_bytes = StoreView.open(tmp_path / "store").bounds.end_offset
     given = {"store": "counted://store", "maxPartitionBytes": "4m"}
     tasks = plan_messages(parse_options(given))
     plan_messages(parse_options({**given, "subscribe": "big", "startingTimestamp": "1"}))
@@ -198,7 +200,7 @@ def test_one_small_topic_fetches_little(tmp_path: Path, counted: Any) -> None:
     """Records far apart are fetched one by one, not with the megabytes between them."""
     fill(tmp_path / "store", (("big", 12_000), ("small", 12)))
     counted().put(str(tmp_path / "store"), "/store", recursive=True)
-    log_bytes = StoreFiles.open(tmp_path / "store").bounds.end_offset
+    log_bytes = StoreView.open(tmp_path / "store").bounds.end_offset
     rows = read("counted://store", subscribe="small")
 
     assert rows.num_rows == 12
@@ -304,21 +306,22 @@ def test_ranges_with_little_between_them_are_joined() -> None:
     begins = np.array([900_000, 0, 50, 10_000_000, 5])
     ends = np.array([900_010, 100, 60, 10_000_000, 6])
 
-    assert joined(begins, ends) == [(0, 100), (900_000, 900_010)]
-    assert joined(0, 10) == [(0, 10)]
-    assert joined(np.array([0, 100 + GAP_MAX]), np.array([100, 200 + GAP_MAX])) == [
+    assert joined(begins, ends, GAP_MAX) == [(0, 100), (900_000, 900_010)]
+    assert joined(0, 10, GAP_MAX) == [(0, 10)]
+    assert joined(np.array([0, 100 + GAP_MAX]), np.array([100, 200 + GAP_MAX]), GAP_MAX) == [
         (0, 200 + GAP_MAX)
     ]
-    assert joined(5, 5) == []
+    assert joined(5, 5, GAP_MAX) == []
 
 
 def test_only_what_was_asked_for_is_in_a_fetched_file(in_memory: Any) -> None:
     content = np.random.default_rng(2).bytes(3 << 20)
     in_memory.pipe("/stores/file", content)
-    array = map_file(Url("memory://stores/file"), 1 << 20, (1 << 20) + 100)
+    files, path = UrlFileSystem("memory://stores"), Path("/file")
+    array = files.map_ranges(path, 1 << 20, (1 << 20) + 100)
 
     assert array[1 << 20 :].tobytes() == content[1 << 20 : (1 << 20) + 100]
     assert not array[: 1 << 20].any()
-    assert map_file(Url("memory://stores/file")).tobytes() == content
+    assert files.map_ranges(path, 0).tobytes() == content
     with pytest.raises(ValueError):
         array[0] = 1

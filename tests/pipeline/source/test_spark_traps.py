@@ -17,12 +17,12 @@ from golden import golden_copy, golden_dump, golden_store
 
 from pipeline import read_messages
 from pipeline.errors import InvalidOption
-from pipeline.files.store_files import StoreFiles
 from pipeline.source.options import parse_options
 from pipeline.source.plan import LogPiece, StorePlan, plan_messages
 from storage import Message, MessageStore
 from storage.config import StoreConfig
 from storage.format.record import encode_for_batch
+from storage.view.store_view import StoreView
 
 BASIC = "basic"
 
@@ -102,11 +102,11 @@ def test_a_header_only_read_touches_no_body(spark: Any, tmp_path: Path) -> None:
             if 0 <= at < len(data):
                 data[at + 88 : at + 88 + line["bodyLength"]] = b"#" * line["bodyLength"]
         log.write_bytes(data)
-    plan = StorePlan(StoreFiles.open(golden_store("slow")))
+    plan = StorePlan(StoreView.open(golden_store("slow")))
     piece = next(plan.log_pieces(*plan.bounds[:2], 1 << 30, None))
     from pipeline.files.walk import walk
 
-    data = (broken / "commitlog" / Path(piece.path).name).read_bytes()
+    data = (broken / "commitlog" / piece.file.path.name).read_bytes()
     import numpy as np
 
     array = np.frombuffer(data, np.uint8)
@@ -144,18 +144,19 @@ def test_every_split_size_gives_every_record_once(spark: Any, store: Path) -> No
 
 def test_a_record_that_ends_exactly_on_a_split_edge(store: Path) -> None:
     """The search for a cut from that edge finds the edge, from one byte on the next record."""
-    from pipeline.files.store_files import find_boundary
     from pipeline.source.columns import Columns
     from pipeline.source.decode import pa
     from pipeline.source.read import Reader
+    from storage.view.log_boundary import find_boundary
 
-    plan = StorePlan(StoreFiles.open(store))
+    plan = StorePlan(StoreView.open(store))
     edge, size = plan.queues["orders", 1].place(20)
-    file = plan.store.file_of(edge)
+    file = plan.store.log.entry_of(edge)
     assert file is not None
-    data = Path(file.path).read_bytes()
+    data = file.path.read_bytes()
+    start = file.start_offset
     for begin, found in ((edge - 1, edge), (edge, edge), (edge + 1, edge + size)):
-        assert find_boundary(data, begin - file.start, len(data), file.start) == found - file.start
+        assert find_boundary(data, begin - start, len(data), start) == found - start
 
     low, high, _ = plan.bounds
     names = Columns(("queueOffset",), pa.schema([("queueOffset", pa.int64())]))
@@ -353,7 +354,7 @@ def test_columns_of_kafkas_source(spark: Any, store: Path) -> None:
 
 def break_one(directory: Path) -> int:
     """Flip a bit in one body; return the record's commit offset."""
-    plan = StorePlan(StoreFiles.open(directory))
+    plan = StorePlan(StoreView.open(directory))
     offset, _ = plan.queues["orders", 1].place(7)
     file = plan.store.file_of(offset)
     assert file is not None
@@ -388,7 +389,7 @@ def test_a_live_store_is_read_up_to_what_its_writer_confirmed(spark: Any, tmp_pa
         opened.create_topic("t", 2)
         for count in (1, 50, 200):
             opened.put_all([Message(topic="t", body=b"x" * 10) for _ in range(count)])
-            seen = StoreFiles.open(tmp_path / "s").bounds.end_offset
+            seen = StoreView.open(tmp_path / "s").bounds.end_offset
             assert (
                 load(spark, tmp_path / "s").count()
                 == load(spark, tmp_path / "s", subscribe="t").count()

@@ -32,8 +32,6 @@ from pyspark.sql.types import (
 from stream_query import Query, Row, through_json
 
 from pipeline.errors import DataLost, InvalidOption, NotAStore, WrongCheckpoint
-from pipeline.files import places
-from pipeline.files.store_files import StoreFiles
 from pipeline.source.options import parse_options
 from pipeline.source.plan import StorePlan, plan_messages
 from pipeline.source.read import Reader
@@ -41,6 +39,8 @@ from pipeline.source.schemas import MESSAGE_COLUMNS
 from pipeline.source.source import wanted_columns
 from pipeline.source.stream.stream import StreamReader, make_stream_reader
 from storage import Message, MessageStore
+from storage.files.filesystem import OsFileSystem
+from storage.view.store_view import StoreView
 
 TYPES = {
     "string": StringType(),
@@ -505,9 +505,9 @@ def test_a_page_between_two_words_is_looked_at_again(
 ) -> None:
     """While the writer stores its fields the page seems to be a broker's; the log is not walked."""
     put(live, "t", 0, 10)
-    stated, calls = StoreFiles.stated_bounds, iter([True, True])
+    stated, calls = StoreView.stated_bounds, iter([True, True])
     monkeypatch.setattr(
-        StoreFiles, "stated_bounds", lambda self: None if next(calls, None) else stated(self)
+        StoreView, "stated_bounds", lambda self: None if next(calls, None) else stated(self)
     )
     query = Query(reader_of(path, subscribe="t", startingOffsets="earliest"))
     assert query.step() == queue_rows("t", 0, 0, 10)
@@ -529,7 +529,7 @@ def test_a_unit_that_is_being_written_does_not_count(
     put(live, "t", 1, 1)
     assert live.writer.wait_dispatched(live.writer.appended_offset, 10)
     place, size = torn
-    plan = StorePlan(StoreFiles.open(path))
+    plan = StorePlan(StoreView.open(path))
     if place is None:  # of a record that is there, but not the newest of this queue
         place, size = plan.queues["t", 1].place(9)
     queue = next((path / "consumequeue" / "t" / "0").iterdir())
@@ -543,9 +543,9 @@ def test_a_unit_that_is_being_written_does_not_count(
             file.write(bytes(20))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.files.frontier.time.sleep", finish)
+        patch.setattr("storage.view.queue_settled.time.sleep", finish)
         assert query.step() == queue_rows("t", 1, 10, 11)
-        assert StorePlan(StoreFiles.open(path)).queues["t", 0].end == 10
+        assert StorePlan(StoreView.open(path)).queues["t", 0].end == 10
 
 
 def test_a_checkpoint_goes_on_with_other_topics(live: MessageStore, path: Path) -> None:
@@ -582,7 +582,7 @@ def test_an_idle_store_is_not_listed(
         return not walks
 
     monkeypatch.setattr(os, "scandir", noted("directory", os.scandir))
-    monkeypatch.setattr("pipeline.files.places.read_at", noted("queue", places.read_at))
+    monkeypatch.setattr(OsFileSystem, "open", noted("file", OsFileSystem.open))
     query.step()
     real_processes.until(is_idle)  # the timed flush moves the page once more
     monkeypatch.undo()
@@ -603,7 +603,7 @@ def test_a_store_that_a_broker_writes_is_followed(tmp_path: Path) -> None:
         for batch in Reader(options, columns).read(task)
         for offset in batch.column(0).to_pylist()
     ]
-    end = StoreFiles.open(whole).bounds.end_offset
+    end = StoreView.open(whole).bounds.end_offset
     logs = sorted((copy / "commitlog").iterdir())
     contents = [log.read_bytes() for log in logs]
 
@@ -797,7 +797,7 @@ def test_a_topic_that_is_being_deleted_has_no_queues(live: MessageStore, path: P
     document = json.loads(settings.read_text())
     document |= {"deletedTopics": {"t": live.writer.appended_offset}, "deletingTopic": "t"}
     settings.write_text(json.dumps(document))
-    assert set(StorePlan(StoreFiles.open(path)).queues) == {("u", 0)}
+    assert set(StorePlan(StoreView.open(path)).queues) == {("u", 0)}
     query = Query(reader_of(path, subscribe="t,u", startingOffsets="earliest"))
     assert query.drain() == queue_rows("u", 0, 0, 10)
 
@@ -885,5 +885,5 @@ def test_offsets_have_the_documented_shape(live: MessageStore, path: Path) -> No
     }
     reader = reader_of(path)
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
-    offset = StoreFiles.open(path).bounds.end_offset
+    offset = StoreView.open(path).bounds.end_offset
     assert end["stores"][str(path)] == {"id": identity, "log": offset, "from": offset}

@@ -14,7 +14,6 @@ import pytest
 from engine_store import leave_as_a_broker_does, small_config
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from pipeline.files.store_files import StoreFiles
 from pipeline.source.options import Selection, parse_options
 from pipeline.source.plan import StorePlan, plan_messages
 from pipeline.source.read import Reader
@@ -23,6 +22,7 @@ from pipeline.source.stream.file_view import FileView
 from pipeline.source.stream.stream import make_stream_reader
 from storage import Message, MessageStore
 from storage.reader import StoreReader
+from storage.view.store_view import StoreView
 
 BEGIN_MS = 1_700_000_000_000
 STEP_MS = 10
@@ -157,7 +157,7 @@ def test_reader_plan_and_stream_give_the_one_answer(
     store, times, lost = damaged
     if is_a_brokers:
         leave_as_a_broker_does(store)
-    plan = StorePlan(StoreFiles.open(store))
+    plan = StorePlan(StoreView.open(store))
     view = FileView(str(store), Selection(topics=("t", "u")))
     view.look()
     with StoreReader.open(store) as reader:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.places import Place, read_at
-from pipeline.files.store_files import QUEUE_DIRECTORY, DataFile, list_files, units_in
+from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.view.units import UNIT_DTYPE
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import ByteArray, ReadFileSystem
 
 Unit = tuple[int, int, int]
 NO_UNIT: Unit = (0, 0, 0)
@@ -21,31 +26,29 @@ NO_UNIT: Unit = (0, 0, 0)
 class QueueFiles:
     """The units ``[begin, end)`` of a queue point into the readable part of the log."""
 
-    files: tuple[DataFile, ...]
+    filesystem: ReadFileSystem
+    files: tuple[FileEntry, ...]
     begin: int
     end: int
 
     @classmethod
-    def whole(cls, directory: Place) -> QueueFiles:
+    def whole(cls, filesystem: ReadFileSystem, directory: Path) -> QueueFiles:
         """List a queue's files to read any unit of them; ``begin`` and ``end`` are 0."""
-        return cls(tuple(list_files(directory)), 0, 0)
+        return cls(filesystem, tuple(list_trimmed_files(filesystem, directory)), 0, 0)
 
     @classmethod
-    def of(cls, root: Place, topic: str, queue_id: int) -> QueueFiles:
-        """List the files of a queue of the store at ``root``, to read any unit of them."""
-        return cls.whole(root / QUEUE_DIRECTORY / topic / str(queue_id))
-
-    @classmethod
-    def open(cls, directory: Place, min_offset: int, end_offset: int) -> QueueFiles:
+    def open(
+        cls, filesystem: ReadFileSystem, directory: Path, min_offset: int, end_offset: int
+    ) -> QueueFiles:
         """Look where the units that point into ``[min_offset, end_offset)`` of the log lie.
 
         Units are in the order of the log, so both ends are found by halving.
         """
-        probe = cls.whole(directory)
+        probe = cls.whole(filesystem, directory)
         files = probe.files
         if not files:
             return probe
-        low, high = files[0].start // UNIT_SIZE, files[-1].end // UNIT_SIZE
+        low, high = files[0].start_offset // UNIT_SIZE, files[-1].end_offset // UNIT_SIZE
 
         def is_readable(unit: Unit) -> bool:
             offset, size, _ = unit
@@ -59,7 +62,7 @@ class QueueFiles:
 
         end = probe._halve(low, high, is_readable)
         begin = probe._halve(low, end, is_old)
-        return cls(files, begin, end)
+        return cls(filesystem, files, begin, end)
 
     def _halve(self, low: int, high: int, holds: Callable[[Unit], bool]) -> int:
         """Return the first number in ``[low, high)`` whose unit does not hold; ``high`` if all do."""
@@ -80,20 +83,27 @@ class QueueFiles:
         """Return up to ``count`` units from ``first`` on; what is missing between files is zeros."""
         parts: list[bytes] = []
         position, left = first * UNIT_SIZE, count * UNIT_SIZE
-        holding = bisect_right(self.files, position, key=lambda file: file.end)
+        holding = bisect_right(self.files, position, key=lambda file: file.end_offset)
         for file in self.files[holding:]:
             if left <= 0:
                 break
-            if file.start > position:
-                gap = min(file.start - position, left)
+            if file.start_offset > position:
+                gap = min(file.start_offset - position, left)
                 parts.append(bytes(gap))
                 position, left = position + gap, left - gap
                 if left <= 0:
                     break
-            data = read_at(file.path, position - file.start, min(left, file.end - position))
+            data = self._read(file, position, min(left, file.end_offset - position))
             parts.append(data)
             position, left = position + len(data), left - len(data)
         return units_in(b"".join(parts))
+
+    def _read(self, entry: FileEntry, position: int, length: int) -> bytes:
+        file = self.filesystem.open(entry.path, writable=False)
+        try:
+            return file.pread(length, position - entry.start_offset)
+        finally:
+            file.close()
 
     def find_commit_offset(self, commit_offset: int) -> int:
         """Return the first queue offset whose record is at or behind ``commit_offset``."""
@@ -106,3 +116,9 @@ class QueueFiles:
         places = np.unique(np.linspace(begin, end - 1, min(samples, end - begin)).astype(np.int64))
         sizes = [self.unit(int(place))[1] for place in places]
         return sum(sizes) / len(sizes)
+
+
+def units_in(data: bytes | ByteArray) -> npt.NDArray[np.void]:
+    """See bytes as units, whole ones: ``offset``, ``size``, ``tag``."""
+    whole = len(data) - len(data) % UNIT_SIZE
+    return np.frombuffer(data[:whole], UNIT_DTYPE)

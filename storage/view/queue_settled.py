@@ -16,15 +16,15 @@ from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.record_layout import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_POSITION
 
 if TYPE_CHECKING:
-    from pipeline.files.queue_files import QueueFiles, Unit
-    from pipeline.files.store_files import StoreFiles
+    from storage.view.log_files import LogFiles
+    from storage.view.queue_files import QueueFiles, Unit
 
 TRIES: Final = 3
 PAUSE_S: Final = 0.001
 HEAD_SIZE: Final = COMMIT_OFFSET_POSITION + 8
 
 
-def settled(store: StoreFiles, topic: str, queue: QueueFiles, end_offset: int) -> QueueFiles:
+def settled(log: LogFiles, topic: str, queue: QueueFiles, end_offset: int) -> QueueFiles:
     """Return the queue, without its last unit if that does not point to its record.
 
     A record whose head is damaged keeps its unit, which stays as it is and points behind the one
@@ -34,7 +34,7 @@ def settled(store: StoreFiles, topic: str, queue: QueueFiles, end_offset: int) -
     if last < queue.begin:
         return queue
     unit = queue.unit(last)
-    if unit[:2] == (0, PREFILL_SIZE) or _names_its_record(store, topic, last, unit, end_offset):
+    if unit[:2] == (0, PREFILL_SIZE) or _names_its_record(log, topic, last, unit, end_offset):
         return queue
     shorter = replace(queue, end=last)
     for _ in range(TRIES):
@@ -53,12 +53,12 @@ def _is_below(unit: Unit, end_offset: int) -> bool:
 
 
 def _names_its_record(
-    store: StoreFiles, topic: str, queue_offset: int, unit: Unit, end_offset: int
+    log: LogFiles, topic: str, queue_offset: int, unit: Unit, end_offset: int
 ) -> bool:
     offset, size, _ = unit
     if not _is_below(unit, end_offset):
         return False
-    head = store.read_log(offset, HEAD_SIZE)
+    head = log.read(offset, HEAD_SIZE)
     if len(head) < HEAD_SIZE:
         return False
     named = int.from_bytes(head[COMMIT_OFFSET_POSITION:HEAD_SIZE], "big", signed=True)

@@ -1,0 +1,108 @@
+"""``config/penstock.json``: who a store is, and the sizes that its files were made with.
+
+It is ours alone; a broker ignores it, and a directory that a broker made has none::
+
+    {"formatVersion": 1, "storeId": "32 hex digits", "commitLogFileSize": 1073741824,
+     "consumeQueueFileSize": 6000000, "indexSlotCount": 5000000, "indexEntryCount": 20000000,
+     "flushMode": "async", "deletedTopics": {"name": commit offset of its deletion},
+     "deletingTopic": "name of one whose deletion is decided and not done; else it is not there"}
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from storage.errors import UnsupportedFormat
+from storage.view.layout import StorePaths
+
+if TYPE_CHECKING:
+    from storage.config import StoreConfig
+    from storage.files.filesystem import FileSystem, ReadFileSystem
+
+FORMAT_VERSION: Final = 1
+
+_SIZE_FIELDS: Final = {
+    "commitLogFileSize": "commit_log_file_size",
+    "consumeQueueFileSize": "consume_queue_file_size",
+    "indexSlotCount": "index_slot_count",
+    "indexEntryCount": "index_entry_count",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """What ``penstock.json`` says; ``present`` is False when there is none that can be read.
+
+    ``sizes`` are named as in ``StoreConfig``.
+    """
+
+    present: bool = False
+    store_id: bytes = b""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    deleted_topics: Mapping[str, int] = field(default_factory=dict)
+    deleting_topic: str = ""
+
+
+def load_settings(filesystem: ReadFileSystem, paths: StorePaths) -> StoreSettings:
+    """Read ``penstock.json``. Raises UnsupportedFormat when newer code wrote it."""
+    try:
+        document = json.loads(filesystem.read_bytes(paths.settings))
+        version = int(document["formatVersion"])
+        if version > FORMAT_VERSION:
+            raise UnsupportedFormat(
+                f"{filesystem.location(paths.settings)} has format version {version};"
+                f" this code reads {FORMAT_VERSION}"
+            )
+        return StoreSettings(
+            present=True,
+            store_id=bytes.fromhex(document["storeId"]),
+            sizes={name: int(document[key]) for key, name in _SIZE_FIELDS.items()},
+            deleted_topics=_deleted_topics(document),
+            deleting_topic=str(document.get("deletingTopic", "")),
+        )
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
+        return StoreSettings()
+
+
+def encode_settings(settings: StoreSettings, *, flush_mode: str) -> bytes:
+    """Return the document. Raises KeyError where a size is missing."""
+    document: dict[str, object] = {
+        "formatVersion": FORMAT_VERSION,
+        "storeId": settings.store_id.hex(),
+        **{key: settings.sizes[name] for key, name in _SIZE_FIELDS.items()},
+        "flushMode": flush_mode,
+        "deletedTopics": dict(settings.deleted_topics),
+    }
+    if settings.deleting_topic:
+        document["deletingTopic"] = settings.deleting_topic
+    return json.dumps(document, indent=1).encode()
+
+
+def save_settings(
+    filesystem: FileSystem, paths: StorePaths, settings: StoreSettings, config: StoreConfig
+) -> StoreSettings:
+    """Write ``penstock.json`` for ``config``, with a new store id if there is none yet; durable."""
+    saved = replace(
+        settings,
+        present=True,
+        store_id=settings.store_id or new_store_id(),
+        sizes={name: int(getattr(config, name)) for name in _SIZE_FIELDS.values()},
+    )
+    filesystem.make_directory(paths.config)
+    filesystem.write_atomically(
+        paths.settings, encode_settings(saved, flush_mode=config.flush_mode), backup=False
+    )
+    return saved
+
+
+def new_store_id() -> bytes:
+    """Return 16 random bytes, a store's identity."""
+    return secrets.token_bytes(16)
+
+
+def _deleted_topics(document: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(offset) for name, offset in document.get("deletedTopics", {}).items()}

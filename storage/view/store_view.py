@@ -1,0 +1,215 @@
+"""One store directory as it can be read: on this machine, or behind a URL.
+
+Listings are made once, at the first look; what comes later is for the next view. A view is pickled as
+the place that it looks at and nothing else, so tasks on other machines look themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from storage.errors import NotAStore
+from storage.files.filesystem import DirectoryEntry as DirectoryEntry
+from storage.files.location import StoreLocation as StoreLocation
+from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
+from storage.format.config_json import MALFORMED, decode_config
+from storage.view.bounds import Bounds, CheckpointPage
+from storage.view.incarnations import Incarnations
+from storage.view.layout import StorePaths, queues_on_disk
+from storage.view.log_end import end_of_copy, end_of_log
+from storage.view.log_files import LogFiles
+from storage.view.queue_files import QueueFiles
+from storage.view.queue_settled import settled
+from storage.view.settings import StoreSettings, load_settings
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import ByteArray, Positions
+
+OPENED_AT_ONCE: Final = 16  # queues of a store that is not on this machine
+TOPIC_TABLES: Final = ("topics.json", "topics.json.bak")
+
+
+class StoreView:
+    """The read side of one store. ``open`` checks that there is one."""
+
+    def __init__(self, store: StoreLocation | Path | str) -> None:
+        self.location = StoreLocation.of(store)
+        self.filesystem = self.location.filesystem()
+        self.paths = StorePaths(self.location.root)
+
+    @classmethod
+    def open(cls, store: StoreLocation | Path | str) -> StoreView:
+        """Return a view of the store at a path or URL.
+
+        Raises NotAStore if there is none, UnsupportedFormat if newer code wrote its settings or
+        checkpoint.
+        """
+        view = cls(store)
+        if not view.location.is_url and not view.location.root.is_dir():
+            raise NotAStore(f"{view}: no such directory; option 'store' takes a store's directory")
+        names = {entry.name for entry in view.entries(view.paths.root) if entry.is_directory}
+        if view.location.is_url and not names:
+            raise NotAStore(f"{view}: no such directory; option 'store' takes a store's directory")
+        if view.paths.commit_log.name not in names:
+            raise NotAStore(f"{view} is not a store: it has no directory 'commitlog'")
+        _ = view.settings, view.checkpoint  # newer formats are refused here, whatever is read
+        return view
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoreView, (self.location,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoreView) and self.location == other.location
+
+    def __hash__(self) -> int:
+        return hash(self.location)
+
+    def __str__(self) -> str:
+        return self.location.text
+
+    def __repr__(self) -> str:
+        return f"StoreView({self.location.text!r})"
+
+    @cached_property
+    def settings(self) -> StoreSettings:
+        """What ``penstock.json`` says. Raises UnsupportedFormat."""
+        return load_settings(self.filesystem, self.paths)
+
+    def incarnations(self) -> Incarnations | None:
+        """Read which topics have been deleted by now; None if no writer of ours notes that."""
+        settings = load_settings(self.filesystem, self.paths)
+        if not settings.present:
+            return None
+        return Incarnations(settings.deleted_topics, settings.deleting_topic)
+
+    @cached_property
+    def checkpoint(self) -> CheckpointPage:
+        """The checkpoint page as it is at the first look. Raises UnsupportedFormat."""
+        try:
+            page = self.filesystem.read_bytes(self.paths.checkpoint)
+        except FileNotFoundError:
+            page = b""
+        return CheckpointPage(page, name=str(self), boot_id=self.filesystem.boot_id())
+
+    @cached_property
+    def log(self) -> LogFiles:
+        """The files of the commit log."""
+        return LogFiles(self.filesystem, self.paths.commit_log)
+
+    def entries(self, directory: Path) -> list[DirectoryEntry]:
+        """List a directory; empty where there is none."""
+        try:
+            return self.filesystem.list_directory(directory)
+        except NotADirectoryError:
+            return []
+
+    def files(self, directory: Path) -> list[FileEntry]:
+        """List the offset-named files of a directory; each ends where the next one starts."""
+        return list_trimmed_files(self.filesystem, directory)
+
+    def queue_directories(self) -> Iterator[tuple[str, int, Path]]:
+        """Yield topic, queue id and directory of each queue on disk, sorted."""
+        for topic, queue_id in sorted(queues_on_disk(self.filesystem, self.paths.consume_queue)):
+            yield topic, queue_id, self.queue_directory(topic, queue_id)
+
+    def queue_directory(self, topic: str, queue_id: int) -> Path:
+        """Return where a queue's files lie, whether there are any or not."""
+        return self.paths.consume_queue / topic / str(queue_id)
+
+    def queue(self, topic: str, queue_id: int) -> QueueFiles:
+        """List the files of a queue, to read any unit of them."""
+        return QueueFiles.whole(self.filesystem, self.queue_directory(topic, queue_id))
+
+    def open_queue(self, topic: str, queue_id: int, min_offset: int, end_offset: int) -> QueueFiles:
+        """Look where the units of a queue lie that point into ``[min_offset, end_offset)`` of the log."""
+        directory = self.queue_directory(topic, queue_id)
+        return QueueFiles.open(self.filesystem, directory, min_offset, end_offset)
+
+    def open_queues(self, min_offset: int, end_offset: int) -> dict[tuple[str, int], QueueFiles]:
+        """Return the files of each queue, by topic and queue id, sorted."""
+
+        def opened(key: tuple[str, int]) -> QueueFiles:
+            return self.open_queue(*key, min_offset, end_offset)
+
+        keys = [(topic, queue_id) for topic, queue_id, _ in self.queue_directories()]
+        if not self.location.is_url:
+            return {key: settled(self.log, key[0], opened(key), end_offset) for key in keys}
+        with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
+            return dict(zip(keys, pool.map(opened, keys), strict=True))
+
+    def map(self, path: Path, begins: Positions = 0, ends: Positions | None = None) -> ByteArray:
+        """Return a file as an array in which the ranges may be read; see ``map_ranges``."""
+        return self.filesystem.map_ranges(path, begins, ends)
+
+    def size(self, path: Path) -> int:
+        """Return the length of a file in bytes. Raises FileNotFoundError."""
+        file = self.filesystem.open(path, writable=False)
+        try:
+            return file.size
+        finally:
+            file.close()
+
+    def read(self, path: Path, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes of a file, fewer where it ends. Raises FileNotFoundError."""
+        file = self.filesystem.open(path, writable=False)
+        try:
+            return file.pread(length, position)
+        finally:
+            file.close()
+
+    def stated_bounds(self) -> Bounds | None:
+        """Return what our writer says of the store, None if no word of it can be trusted."""
+        return self.checkpoint.stated_bounds(self.log.start_offset)
+
+    def stated_index_end(self) -> int | None:
+        """Return up to where our indexer says that every key is durably in the index.
+
+        0 where it has said nothing of this store, None if no word of the page can be trusted.
+        """
+        bounds, end = self.stated_bounds(), self.checkpoint.stated_index_end()
+        return None if bounds is None or end is None else min(end, bounds.end_offset)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """How far the store may be read, fixed at the first look."""
+        stated = None if self.location.is_url else self.stated_bounds()
+        if stated is not None:
+            return stated
+        if not self.log.entries:
+            return Bounds(0, 0, 0)
+        start = self.log.start_offset
+        if self.location.is_url:
+            end = end_of_copy(self.log, *self.newest_unit(self.log.end_offset))
+        else:
+            end = end_of_log(self.log)
+        return Bounds(start, end, min(end, max(start, sum(self.newest_unit(end)))))
+
+    def with_bounds(self, bounds: Bounds) -> StoreView:
+        """Return this view, read as far as ``bounds`` say. Not pickled with it."""
+        self.__dict__["bounds"] = bounds
+        return self
+
+    def newest_unit(self, end_offset: int) -> tuple[int, int]:
+        """Return commit offset and size of the newest record below ``end_offset`` that has a unit.
+
+        Zeros if there is none.
+        """
+        newest = (0, 0)
+        for queue in self.open_queues(self.log.start_offset, end_offset).values():
+            if queue.end > queue.begin:
+                newest = max(newest, queue.unit(queue.end - 1)[:2])
+        return newest
+
+    def topic_names(self) -> set[str]:
+        """Return the topics that the table, or its backup, names; none if neither can be read."""
+        for name in TOPIC_TABLES:
+            try:
+                document = decode_config(self.filesystem.read_bytes(self.paths.config / name))
+                return set(document["topicConfigTable"])
+            except (FileNotFoundError, KeyError, *MALFORMED):
+                continue
+        return set()

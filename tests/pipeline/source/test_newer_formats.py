@@ -1,0 +1,99 @@
+"""A store that newer code wrote is refused by whatever reads it, as the engine refuses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_store import small_config
+from spark_schemas import schema_of
+
+import pipeline
+from pipeline.source.options import parse_options
+from pipeline.source.plan import plan_messages
+from pipeline.source.stream.stream import make_stream_reader
+from pipeline.source.tables import parts_of
+from storage import Message, MessageStore
+from storage.errors import UnsupportedFormat
+from storage.format import checkpoint
+
+NO_SPARK: Any = None  # a store is looked at before the first task
+Read = Callable[[str, Path], object]
+
+
+def stream(store: str, _to: Path) -> object:
+    given = {"store": store, "subscribe": "t", "startingOffsets": "earliest"}
+    return make_stream_reader(given, schema_of("topic")).latestOffset({}, None)
+
+
+def table(name: str) -> Read:
+    def read(store: str, _to: Path) -> object:
+        return parts_of(parse_options({"store": store, "table": name}).stores[0], name)
+
+    return read
+
+
+READS: dict[str, Read] = {
+    "batch": lambda store, _: plan_messages(parse_options({"store": store})),
+    "batch of a topic": lambda store, _: plan_messages(
+        parse_options({"store": store, "subscribe": "t"})
+    ),
+    "stream": stream,
+    **{name: table(name) for name in ("queues", "consumequeue", "index", "checkpoint", "files")},
+    "audit": lambda store, _: pipeline.audit(NO_SPARK, store),
+    "compact": lambda store, to: pipeline.compact(NO_SPARK, store, to),
+    "export": lambda store, to: pipeline.export(NO_SPARK, store, to),
+    "merge": lambda store, to: pipeline.merge(NO_SPARK, [store], to),
+    "profile": lambda store, _: pipeline.profile(NO_SPARK, store),
+    "rebuild": lambda store, to: pipeline.rebuild(NO_SPARK, store, to),
+    "replay": lambda store, to: pipeline.replay(NO_SPARK, store, ["t"], target=to),
+    "split": lambda store, to: pipeline.split(NO_SPARK, store, to),
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    directory = tmp_path / "store"
+    with MessageStore.open(directory, small_config()) as opened:
+        opened.create_topic("t", 1)
+        opened.put(Message(topic="t", queue_id=0, body=b"x"))
+    return directory
+
+
+def with_newer_settings(store: Path) -> None:
+    path = store / "config" / "penstock.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "formatVersion": 99}))
+
+
+def with_a_newer_checkpoint(store: Path) -> None:
+    path = store / "checkpoint"
+    page = bytearray(path.read_bytes())
+    for position in checkpoint.WRITER_SLOT_POSITIONS:
+        size = checkpoint.WRITER_SLOT_LAYOUT.size
+        slot = bytearray(page[position : position + size])
+        if any(slot):
+            slot[8:12] = (99).to_bytes(4, "little")
+            page[position : position + size] = checkpoint._with_crc(bytes(slot))
+    path.write_bytes(page)
+
+
+@pytest.mark.parametrize("newer", [with_newer_settings, with_a_newer_checkpoint])
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_store_of_a_newer_format_is_refused(
+    store: Path, tmp_path: Path, read: Read, newer: Callable[[Path], None]
+) -> None:
+    """Its files may mean something else: a format version of 99 was read by every job as if it were 1."""
+    newer(store)
+    with pytest.raises(UnsupportedFormat, match="version 99"):
+        MessageStore.open(store, small_config())
+    with pytest.raises(UnsupportedFormat, match="version 99"):
+        read(str(store), tmp_path / "to")
+
+
+def test_a_store_of_a_newer_format_behind_a_url_is_refused(store: Path) -> None:
+    with_newer_settings(store)
+    with pytest.raises(UnsupportedFormat, match=f"local://{store}/config/penstock.json"):
+        plan_messages(parse_options({"store": f"local://{store}"}))
