@@ -51,11 +51,17 @@ check: setup ## Format, lint, strict types, import rules, stubs and lock file up
 	  $(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh"; \
 	  diff -r -x __init__.py -x __pycache__ "$$fresh/penstock/v1" penstock/v1 \
 	    || { echo "penstock/v1 is not what protos/ generates: run make protos"; exit 1; }
+	@echo "client";  fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	  $(BIN)/python -m penstock._async "$$fresh"; diff -r -x __pycache__ "$$fresh" penstock/_sync \
+	    || { echo "penstock/_sync is not what penstock/_async generates: run make client"; exit 1; }
 	@echo "lock";    $(BIN)/python -m pip check; $(BIN)/python -m pytest -q tests/test_packaging.py
 
 format: setup ## Format the code and fix what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+client: $(STAMPS)/installed ## Write the synchronous client from the asyncio one
+	@$(BIN)/python -m penstock._async
 
 protos: $(STAMPS)/installed ## Generate penstock/v1 from protos/
 	@$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=.
@@ -119,4 +125,4 @@ $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts check format protos docs lock conformance bench compose-test wheel-test clean
+.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts check format client protos docs lock conformance bench compose-test wheel-test clean

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import echo
+from penstock import Client
 from penstock.batch import RecordBatch
-from penstock.client import Client
 
 QUEUES: Final = 8
 BODY_SIZE: Final = 1_000

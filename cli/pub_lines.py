@@ -14,9 +14,8 @@ from cli.line_ranges import LineRanges
 from cli.session import Session, counted, print_json
 
 if TYPE_CHECKING:
-    from penstock import Client
+    from penstock import Client, Handle, Producer
     from penstock.errors import PenstockError
-    from penstock.producer import Handle, Producer
 
 PROGRESS_STEP: Final = 1_000
 ALL_LINES: Final = LineRanges(((1, None),))

@@ -20,13 +20,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from penstock.aio import AsyncClient
-    from penstock.aio_consumer import AsyncConsumer, AsyncKeyRecords
-    from penstock.aio_producer import AsyncHandle, AsyncProducer
-    from penstock.aio_staged_commit import AsyncStagedCommit
+    from penstock._async.client import AsyncClient
+    from penstock._async.consumer import AsyncConsumer, AsyncKeyRecords
+    from penstock._async.staged_commit import AsyncStagedCommit
+    from penstock._sync.client import Client
+    from penstock._sync.consumer import Consumer, KeyRecords
+    from penstock._sync.staged_commit import StagedCommit
     from penstock.batch import RecordBatch
-    from penstock.client import Client
-    from penstock.consumer import Consumer, KeyRecords
     from penstock.errors import (
         BatchFull,
         Cancelled,
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
         Unimplemented,
         UnknownOutcome,
     )
-    from penstock.producer import Handle, Producer
+    from penstock.producing.tasks import AsyncHandle, AsyncProducer
+    from penstock.producing.threads import Handle, Producer
     from penstock.record import Record, Records
     from penstock.retry import RetryPolicy
-    from penstock.staged_commit import StagedCommit
     from penstock.values import (
         Committed,
         Damage,
@@ -136,28 +136,28 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "AsyncClient": "penstock.aio",
-    "AsyncConsumer": "penstock.aio_consumer",
-    "AsyncHandle": "penstock.aio_producer",
-    "AsyncKeyRecords": "penstock.aio_consumer",
-    "AsyncProducer": "penstock.aio_producer",
-    "AsyncStagedCommit": "penstock.aio_staged_commit",
+    "AsyncClient": "penstock._async.client",
+    "AsyncConsumer": "penstock._async.consumer",
+    "AsyncHandle": "penstock.producing.tasks",
+    "AsyncKeyRecords": "penstock._async.consumer",
+    "AsyncProducer": "penstock.producing.tasks",
+    "AsyncStagedCommit": "penstock._async.staged_commit",
     "BatchFull": "penstock.errors",
     "Cancelled": "penstock.errors",
-    "Client": "penstock.client",
+    "Client": "penstock._sync.client",
     "ClientClosed": "penstock.errors",
     "Committed": "penstock.values",
-    "Consumer": "penstock.consumer",
+    "Consumer": "penstock._sync.consumer",
     "Damage": "penstock.values",
     "DataLoss": "penstock.errors",
     "DeadlineExceeded": "penstock.errors",
     "DeliveryFailed": "penstock.errors",
     "FailedPrecondition": "penstock.errors",
     "GroupOffset": "penstock.values",
-    "Handle": "penstock.producer",
+    "Handle": "penstock.producing.threads",
     "IndexerStatus": "penstock.values",
     "InvalidArgument": "penstock.errors",
-    "KeyRecords": "penstock.consumer",
+    "KeyRecords": "penstock._sync.consumer",
     "Message": "penstock.values",
     "MessageNotFound": "penstock.errors",
     "NotFound": "penstock.errors",
@@ -165,7 +165,7 @@ _HOMES: Final = {
     "OffsetRange": "penstock.values",
     "OpenStagedCommit": "penstock.values",
     "PenstockError": "penstock.errors",
-    "Producer": "penstock.producer",
+    "Producer": "penstock.producing.threads",
     "PullResult": "penstock.values",
     "PullStatus": "penstock.values",
     "QueueNotFound": "penstock.errors",
@@ -186,7 +186,7 @@ _HOMES: Final = {
     "TopicDescription": "penstock.values",
     "TopicExists": "penstock.errors",
     "TopicNotFound": "penstock.errors",
-    "StagedCommit": "penstock.staged_commit",
+    "StagedCommit": "penstock._sync.staged_commit",
     "StagedApplication": "penstock.values",
     "Unavailable": "penstock.errors",
     "Unimplemented": "penstock.errors",

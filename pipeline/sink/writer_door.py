@@ -19,7 +19,7 @@ class WriterDoor:
         timeout_s: float | None = None,
         unreachable_s: float = float("inf"),
     ) -> None:
-        from penstock.client import Client  # gRPC: in the process that uses it, and no earlier
+        from penstock import Client  # gRPC: in the process that uses it, and no earlier
         from penstock.retry import RetryPolicy
 
         self._options = options

@@ -13,14 +13,19 @@ from fake_penstock import FakePenstock, rich_status
 from penstock import (
     AsyncClient,
     AsyncConsumer,
+    AsyncHandle,
+    AsyncKeyRecords,
     AsyncProducer,
     AsyncStagedCommit,
     Client,
     ClientClosed,
     Consumer,
     DataLoss,
+    DeadlineExceeded,
     DeliveryFailed,
+    Handle,
     InvalidArgument,
+    KeyRecords,
     MessageNotFound,
     PenstockError,
     Producer,
@@ -44,23 +49,28 @@ BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
     [
         (Client, AsyncClient),
         (Producer, AsyncProducer),
+        (Handle, AsyncHandle),
         (Consumer, AsyncConsumer),
+        (KeyRecords, AsyncKeyRecords),
         (StagedCommit, AsyncStagedCommit),
     ],
 )
 def test_both_clients_have_the_same_methods_with_the_same_arguments(
     sync: type, asynchronous: type
 ) -> None:
-    """Only waiting for a lock's sake differs: awaiting is cancelled from outside instead."""
-    internal = {"wait_done", "stub", "stream", "request_stream"}
-    for name, method in inspect.getmembers(sync, inspect.isfunction):
-        if name.startswith("_") or name in internal:
-            continue
-        theirs = list(inspect.signature(getattr(asynchronous, name)).parameters)
-        ours = list(inspect.signature(method).parameters)
-        if sync is Producer:
-            ours = [each for each in ours if each != "timeout_s"]
-        assert theirs == ours, name
+    """Names, kinds and defaults; and the same properties."""
+    assert surface(asynchronous) == surface(sync)
+
+
+def surface(kind: type) -> dict[str, list[tuple[str, object, object]] | None]:
+    """What users call of a class: for each public name its parameters, None of a property."""
+    methods = {
+        name: [(each.name, each.kind, each.default) for each in signature.parameters.values()]
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") and (signature := inspect.signature(method))
+    }
+    properties = inspect.getmembers(kind, lambda member: isinstance(member, property))
+    return methods | {name: None for name, _ in properties}
 
 
 async def test_what_is_produced_can_be_pulled(aclient: AsyncClient) -> None:
@@ -151,6 +161,25 @@ async def test_handles_are_awaited(aclient: AsyncClient, fake: FakePenstock) -> 
     assert [(await handle).queue_offset for handle in handles] == [n // 4 for n in range(100)]
     for queue_id in range(4):
         assert fake.store.bodies("orders", queue_id) == [b"%d" % n for n in range(queue_id, 100, 4)]
+
+
+async def test_waiting_for_an_outcome_can_be_bounded(
+    aclient: AsyncClient, fake: FakePenstock
+) -> None:
+    """The message is on its way all the same, and its outcome is there later."""
+    fake.store.answers_wait.clear()
+    async with aclient.producer(linger_ms=0) as producer:
+        handle = await producer.send("orders", b"pen", queue_id=0)
+        with pytest.raises(DeadlineExceeded):
+            await handle.result(timeout_s=0.05)
+        with pytest.raises(DeadlineExceeded):
+            await producer.flush(timeout_s=0.05)
+        assert not handle.done
+        fake.store.answers_wait.set()
+        await producer.flush(timeout_s=30)
+
+        assert (await handle.result(timeout_s=0)).queue_offset == 0
+        assert await handle.exception() is None
 
 
 async def test_send_waits_at_the_bound(aclient: AsyncClient, fake: FakePenstock) -> None:
@@ -305,6 +334,17 @@ async def test_a_group_goes_on_where_it_stopped(aclient: AsyncClient) -> None:
 
     assert len(seen) + len(rest) == 20
     assert set(seen).isdisjoint(rest)
+
+
+async def test_a_consumer_learns_that_its_client_was_closed(aclient: AsyncClient) -> None:
+    """While a long pull is under way; it used to wait on until its next commit."""
+    consumer = aclient.consume("orders", queues=[0], auto_commit=False)
+    waiting = asyncio.create_task(anext(consumer))
+    await asyncio.sleep(0.2)
+    await aclient.close()
+
+    with pytest.raises(ClientClosed):
+        await asyncio.wait_for(waiting, 10)
 
 
 async def test_following_gives_records_as_they_come(

@@ -28,7 +28,7 @@ from penstock import (
 )
 from penstock.calls import produce
 from penstock.calls.call import Attempts
-from penstock.connecting import Readiness
+from penstock.readiness import Readiness
 from penstock.wire import Method
 from storage.clock import SystemClock
 

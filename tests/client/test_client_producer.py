@@ -16,13 +16,13 @@ from penstock import (
     DeadlineExceeded,
     DeliveryFailed,
     FailedPrecondition,
+    Handle,
     InvalidArgument,
     ResourceExhausted,
     TopicNotFound,
     Unavailable,
     UnknownOutcome,
 )
-from penstock.producer import Handle
 from penstock.v1 import common_pb2
 
 BUSY = common_pb2.Failure(

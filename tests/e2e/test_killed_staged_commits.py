@@ -19,7 +19,7 @@ from engine_store import check_queues_match_log, records_on_disk
 from staged_records import staged
 from writer_process import WriterProcess
 
-from penstock.client import Client
+from penstock import Client
 from penstock.errors import PenstockError
 from storage.format.stage import PREFIX_SIZE
 

@@ -1,4 +1,5 @@
-"""The synchronous connection: runs calls and plans, sleeps, and nothing else."""
+# Written by make client from penstock/_async: change it there.
+"""The connection of a client: runs calls and plans, sleeps, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,18 +8,49 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from penstock.addresses import ALL_SERVICES, Service
+from penstock.addresses import (
+    ALL_SERVICES,
+    DEFAULT_INDEXER,
+    DEFAULT_READER,
+    DEFAULT_WRITER,
+    Addresses,
+    Service,
+)
 from penstock.calls import status
-from penstock.calls.call import Call, Plan
-from penstock.channel import CHANNEL_OPTIONS, NOT_CONNECTED
-from penstock.connecting import Connecting, Readiness
+from penstock.calls.call import Attempts, Call, Plan
+from penstock.channel import NOT_CONNECTED, Channels
 from penstock.errors import ClientClosed
+from penstock.queue_counts import QueueCounts
+from penstock.readiness import Readiness
+from penstock.requests import REQUEST_BYTES_MAX
+from penstock.retry import RetryPolicy
+from penstock.wire import Method
+from storage.clock import Clock, SystemClock
 
 T = TypeVar("T")
 
 
-class Connection(Connecting[grpc.Channel]):
-    """Channels to the three services, each opened when it is first needed; see `Client`."""
+class Connection:
+    """Settings, and channels to the three services, each opened when it is first needed."""
+
+    def __init__(
+        self,
+        *,
+        writer: str = DEFAULT_WRITER,
+        reader: str = DEFAULT_READER,
+        indexer: str = DEFAULT_INDEXER,
+        timeout_s: float = 10.0,
+        retry: RetryPolicy | None = None,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+        clock: Clock | None = None,
+    ) -> None:
+        self.addresses = Addresses(writer, reader, indexer)
+        self.timeout_s = timeout_s
+        self.retry = retry or RetryPolicy()
+        self.request_bytes_max = request_bytes_max
+        self.clock = clock or SystemClock()
+        self.channels = Channels(self.addresses)
+        self._queue_counts = QueueCounts(self.clock)
 
     def __enter__(self) -> Self:
         return self
@@ -28,8 +60,7 @@ class Connection(Connecting[grpc.Channel]):
 
     def close(self) -> None:
         """Close the connections; calls under way fail. Closing twice does nothing."""
-        for channel in self._leave_channels():
-            channel.close()
+        self.channels.close()
 
     def wait_ready(
         self, timeout_s: float = 30.0, *, services: Iterable[Service] = ALL_SERVICES
@@ -40,26 +71,27 @@ class Connection(Connecting[grpc.Channel]):
             ready = Readiness(
                 service, self.addresses.of(service), deadline_s=deadline_s, clock=self.clock
             )
-            check = ready.call.method.on(self._channel(service))
+            check = ready.call.method.on(self.channels.of(service))
             while True:
                 try:
                     if ready.is_given(check(ready.call.request, timeout=ready.timeout_s())):
                         break
                 except grpc.RpcError as error:
                     ready.failed(error)
-                self._pause(ready.pause_s())
+                self.channels.pause(ready.pause_s())
 
     def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Send a call, again where that is safe, and return what its answer means."""
-        attempts = self._attempts(call, timeout_s)
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        attempts = Attempts(call, self.retry, timeout_s=timeout_s, clock=self.clock)
         stub = self.stub(call.method)
         while True:
             try:
                 response = stub(call.request, timeout=attempts.remaining_s())
             except grpc.RpcError as error:
-                self._pause(attempts.after(error))
+                self.channels.pause(attempts.after(error))
             except ValueError as error:
-                if self._closed.is_set():  # by another thread, since the stub was there
+                if self.channels.is_closed:  # by another thread, since the stub was there
                     raise ClientClosed("the client was closed") from error
                 raise
             else:
@@ -79,16 +111,13 @@ class Connection(Connecting[grpc.Channel]):
     def wait_connected(self, service: Service, timeout_s: float) -> bool:
         """Wait for a connection; False if there is none in time. Any answer proves one."""
         call = status.health(service)
-        check = call.method.on(self._channel(service))
+        check = call.method.on(self.channels.of(service))
         try:
             check(call.request, timeout=timeout_s, wait_for_ready=True)
         except grpc.RpcError as error:
             return error.code() not in NOT_CONNECTED
         return True
 
-    def _open(self, address: str) -> grpc.Channel:
-        return grpc.insecure_channel(address, options=list(CHANNEL_OPTIONS))
-
-    def _pause(self, seconds: float) -> None:
-        self._closed.wait(seconds)
-        self._check_open()
+    def stub(self, method: Method) -> Any:
+        """Return grpc's callable for a method."""
+        return self.channels.stub(method)

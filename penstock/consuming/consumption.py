@@ -1,6 +1,6 @@
-"""What an iterator over queues, or over the answer to a query, holds and decides; no I/O.
+"""What an iterator over queues holds and decides; no I/O.
 
-A shell asks `Consumption.due` what to pull, hands results to `on_result` and errors to `on_error`,
+A consumer asks `Consumption.due` what to pull, hands results to `on_result` and errors to `on_error`,
 and takes records with `next_record`. One pull a queue is under way while the records of the one
 before are handed out, so a queue buffers at most two responses.
 
@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from penstock.calls import offsets, records, topics
 from penstock.calls.call import Call, Plan
-from penstock.calls.offsets import Position
-from penstock.calls.records import KeyPage
+from penstock.consuming.damaged import Item, damage_error
+from penstock.consuming.options import ConsumeOptions
 from penstock.errors import (
     DataLoss,
     DeadlineExceeded,
@@ -34,9 +33,6 @@ from penstock.values import Damage, PullResult, PullStatus
 
 _log = logging.getLogger(__name__)
 
-OnDamaged = Callable[[str, int, Damage], None]
-"""Called with the topic, the queue id and the damage; the record is then skipped."""
-
 _AT_THE_END: Final = frozenset(
     {
         PullStatus.OFFSET_OVERFLOW_ONE,
@@ -46,24 +42,6 @@ _AT_THE_END: Final = frozenset(
 )
 _PARALLEL_PULLS_MAX: Final = 32
 _STALLED_DELAY_S: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumeOptions:
-    """What to consume, from where, and how."""
-
-    topic: str
-    group: str = ""
-    queues: tuple[int, ...] | None = None
-    start: Position | int = "earliest"
-    tag: str = ""
-    follow: bool = True
-    auto_commit: bool = True
-    commit_interval_ms: int = 1_000
-    max_bytes: int = 0
-    wait_ms: int = 10_000
-    timeout_s: float = 10.0
-    on_damaged: OnDamaged | None = None
 
 
 class QueueProgress:
@@ -95,9 +73,6 @@ class QueueProgress:
         self.launched_at = 0.0
         self.attempts = 0
         self.failing_since: float | None = None
-
-
-Item = Record | PenstockError
 
 
 class Consumption:
@@ -339,83 +314,3 @@ def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consu
             start = answer.queue_offset
         queues.append(QueueProgress(queue_id, queue_offset=start))
     return Consumption(options, queues, policy)
-
-
-class KeyQuery:
-    """Every page of a query by key as one sequence of records, the newest first."""
-
-    def __init__(
-        self,
-        topic: str,
-        key: str,
-        *,
-        unique: bool,
-        begin_ms: int,
-        end_ms: int | None,
-        page_size: int,
-        on_damaged: OnDamaged | None,
-    ) -> None:
-        self._topic = topic
-        self._key = key
-        self._unique = unique
-        self._begin_ms = begin_ms
-        self._end_ms = end_ms
-        self._page_size = page_size
-        self._on_damaged = on_damaged
-        self._page_token: str | None = ""
-        self._items: deque[Item] = deque()
-        self.indexed_offset = 0
-
-    def next_call(self) -> Call[KeyPage] | None:
-        """Return the call for the next page, None when there is none."""
-        if self._page_token is None:
-            return None
-        return records.by_key(
-            self._topic,
-            self._key,
-            unique=self._unique,
-            begin_ms=self._begin_ms,
-            end_ms=self._end_ms,
-            page_size=self._page_size,
-            page_token=self._page_token,
-        )
-
-    def on_page(self, page: KeyPage) -> None:
-        """Take a page in; records that only share the key's hash are left out."""
-        self._page_token = page.next_page_token or None
-        self.indexed_offset = page.indexed_offset
-        newest_first = reversed(list(page.records))  # as the pages themselves are
-        self._items.extend(record for record in newest_first if self._matches(record))
-        for damage in page.damaged:
-            if self._on_damaged is not None:
-                self._on_damaged(self._topic, -1, damage)
-            else:
-                self._items.append(damage_error(damage, topic=self._topic))
-
-    def _matches(self, record: Record) -> bool:
-        if self._unique:
-            return record.unique_key == self._key
-        return self._key in record.keys
-
-    def next_record(self) -> Record | None:
-        """Return the next record that is here, None if none is; raises DataLoss once a damage."""
-        if not self._items:
-            return None
-        item = self._items.popleft()
-        if isinstance(item, Record):
-            return item
-        raise item
-
-
-def damage_error(
-    damage: Damage, *, topic: str, queue_id: int = -1, next_offset: int = -1
-) -> DataLoss:
-    """Return the exception for one damaged record."""
-    where = f"queue {queue_id} of topic {topic!r}, offset {damage.queue_offset}"
-    return DataLoss(
-        f"the record at commit offset {damage.commit_offset} ({where}) is damaged: {damage.reason}",
-        topic=topic,
-        queue_id=queue_id,
-        damage=damage,
-        next_offset=next_offset,
-    )

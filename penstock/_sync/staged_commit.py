@@ -1,28 +1,21 @@
+# Written by make client from penstock/_async: change it there.
 """Staged commits: record batches staged where nobody sees them, and stored once by one decision."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final
 
 import grpc
 
 from penstock import wire
-from penstock.calls.call import Call
+from penstock._sync.connection import Connection
 from penstock.calls.staged_commits import Version, staged
 from penstock.errors import from_rpc_error
 from penstock.values import Committed, Staged
 
-T = TypeVar("T")
 STAGE_TIMEOUT_S: Final = 120.0
 COMMIT_TIMEOUT_S: Final = 600.0
-
-
-class Calls(Protocol):
-    """What a staged commit needs of its client."""
-
-    def run(self, call: Call[T], *, timeout_s: float | None = None) -> T: ...
-    def stub(self, method: wire.Method) -> Any: ...
 
 
 class StagedCommit(Version):
@@ -30,11 +23,13 @@ class StagedCommit(Version):
 
     Attempts are staged one by one, each under an id that no other try ever has; `commit` names
     those that count, in the order of their records. A version that is committed stays so: staging
-    and committing it again store nothing. `Client.staged_commit` makes one; nothing is sent before
-    the first call, and several clients may hold the same staged commit.
+    and committing it again store nothing. `Client.staged_commit` makes one; nothing is sent
+    before the first call, and several clients may hold the same staged commit.
     """
 
-    def __init__(self, client: Calls, app_id: str, version: int, *, one_off: bool = False) -> None:
+    def __init__(
+        self, client: Connection, app_id: str, version: int, *, one_off: bool = False
+    ) -> None:
         super().__init__(app_id, version, one_off=one_off)
         self._client = client
 
@@ -47,13 +42,14 @@ class StagedCommit(Version):
     ) -> Staged:
         """Store encoded records for one attempt; durable and invisible on return.
 
-        Each record has the property UNIQ_KEY of `unique_key`. Tried once: whatever it raises, stage
-        again under another id. Raises StageExists, InvalidArgument, TopicNotFound,
-        ResourceExhausted, FailedPrecondition, Unavailable, DeadlineExceeded.
+        ``batches`` are iterated in a thread of gRPC's. Each record has the property UNIQ_KEY of
+        `unique_key`. Tried once: whatever it raises, stage again under another id. Raises
+        StageExists, InvalidArgument, TopicNotFound, ResourceExhausted, FailedPrecondition,
+        Unavailable, DeadlineExceeded.
         """
-        call = self._client.stub(wire.STAGE_RECORDS)
+        requests = self.stage_frames(attempt, batches)
         try:
-            answer = call(self.stage_frames(attempt, batches), timeout=timeout_s)
+            answer = self._client.channels.send_stream(wire.STAGE_RECORDS, requests, timeout_s)
         except grpc.RpcError as error:
             raise from_rpc_error(error) from error
         return staged(attempt, answer)

@@ -1,30 +1,24 @@
-"""Synchronous iterators over queues and over the answer to a query by key."""
+# Written by make client from penstock/_async: change it there.
+"""Iterators over queues and over the answer to a query by key."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Self
 
 import grpc
 
-from penstock.consuming import (
-    ConsumeOptions,
-    Consumption,
-    KeyQuery,
-    QueueProgress,
-    open_consumption,
-)
-from penstock.errors import ClientClosed, DeadlineExceeded, Unavailable
+from penstock._sync.connection import Connection
+from penstock.consuming.consumption import Consumption, open_consumption
+from penstock.consuming.key_query import KeyQuery
+from penstock.consuming.options import ConsumeOptions
+from penstock.consuming.pulls import Pulls, open_at_once
+from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
 from penstock.record import Record
 
-if TYPE_CHECKING:
-    from penstock.calls.call import Call
-    from penstock.client import Client
-    from penstock.values import PullResult
-
 _log = logging.getLogger(__name__)
+_WAIT_MIN_S = 0.001
 
 
 class Consumer(Iterator[Record]):
@@ -33,18 +27,19 @@ class Consumer(Iterator[Record]):
     With a group and ``auto_commit`` the group's offsets are committed now and then while
     iterating, and on `close`. A record counts as consumed once the next one is asked for, so that
     a crash repeats records and never loses one; `commit` counts the current record too.
+    The queues and where they start are found when it is made.
     """
 
-    def __init__(self, client: Client, options: ConsumeOptions) -> None:
+    def __init__(self, client: Connection, options: ConsumeOptions) -> None:
         self._client = client
         self._options = options
-        self._core: Consumption = client.run_plan(open_consumption(options, client.retry))
-        self._arrived: SimpleQueue[tuple[QueueProgress, Call[PullResult], Any]] = SimpleQueue()
-        self._running: set[Any] = set()
+        self._core: Consumption | None = None
+        self._pulls = Pulls()
         self._commit_at = client.clock.monotonic() + options.commit_interval_ms / 1000
         self._closed = False
+        open_at_once(self._opened)
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -53,22 +48,23 @@ class Consumer(Iterator[Record]):
     def __next__(self) -> Record:
         if self._closed:
             raise ClientClosed("the consumer is closed")
+        core = self._core or self._opened()
         while True:
             if self._options.auto_commit:
                 self._commit_now_and_then()
-            record = self._core.next_record()
+            record = core.next_record()
             if record is not None:
                 return record
-            if self._core.is_finished:
+            if core.is_finished:
                 if self._options.auto_commit:
                     self._commit(with_current=True)
                 raise StopIteration
-            self._wait()
+            self._wait(core)
 
     @property
     def positions(self) -> dict[int, int]:
         """By queue id the next offset to consume, the current record counted as consumed."""
-        return self._core.positions(with_current=True)
+        return {} if self._core is None else self._core.positions(with_current=True)
 
     def commit(self) -> None:
         """Commit the group's offsets, the current record counted as consumed."""
@@ -79,48 +75,41 @@ class Consumer(Iterator[Record]):
         if self._closed:
             return
         self._closed = True
-        for future in tuple(self._running):
-            future.cancel()
+        self._pulls.cancel()
         if self._options.auto_commit:
             self._commit(with_current=False)
 
-    def _wait(self) -> None:
+    def _opened(self) -> Consumption:
+        if self._core is None:
+            plan = open_consumption(self._options, self._client.retry)
+            self._core = self._client.run_plan(plan)
+        return self._core
+
+    def _wait(self, core: Consumption) -> None:
         now = self._client.clock.monotonic()
-        for queue, call in self._core.due(now):
-            self._launch(queue, call)
-        timeout_s = self._core.next_due_s(now)
-        if timeout_s is not None and not self._running and self._arrived.empty():
-            timeout_s = max(timeout_s, 0.001)
-        limit = max(0.0, self._commit_at - now) if self._options.auto_commit else None
-        waits = [each for each in (timeout_s, limit) if each is not None]
-        try:
-            item = self._arrived.get(timeout=max(0.001, min(waits)) if waits else None)
-        except Empty:
+        self._start_due(core, now)
+        waits = [] if (due_s := core.next_due_s(now)) is None else [due_s]
+        if self._options.auto_commit:
+            waits.append(self._commit_at - now)
+        answered = self._pulls.next(max(_WAIT_MIN_S, min(waits)) if waits else None)
+        if answered is None:
             return
-        self._take(*item)
-        now = self._client.clock.monotonic()
-        for queue, call in self._core.due(now):
-            self._launch(queue, call)
-
-    def _launch(self, queue: QueueProgress, call: Call[PullResult]) -> None:
-        timeout_s = self._options.timeout_s + call.wait_ms / 1000
-        future = self._client.stub(call.method).future(call.request, timeout=timeout_s)
-        self._running.add(future)
-        future.add_done_callback(lambda done: self._arrived.put((queue, call, done)))
-
-    def _take(self, queue: QueueProgress, call: Call[PullResult], future: Any) -> None:
-        self._running.discard(future)
+        queue, call, outcome = answered
         now = self._client.clock.monotonic()
         try:
-            response = future.result()
-        except grpc.FutureCancelledError as error:
-            raise ClientClosed("the client was closed") from error
-        except grpc.RpcError as error:
-            failure = call.error_of(error)
-            failure.__cause__ = error
-            self._core.on_error(queue, failure, now)
-        else:
-            self._core.on_result(queue, call.interpret(response), now)
+            if isinstance(outcome, PenstockError):
+                raise outcome
+            if isinstance(outcome, grpc.RpcError):
+                raise call.error_of(outcome) from outcome
+            core.on_result(queue, call.interpret(outcome), now)
+        except PenstockError as error:
+            core.on_error(queue, error, now)
+        self._start_due(core, now)
+
+    def _start_due(self, core: Consumption, now: float) -> None:
+        for queue, call in core.due(now):
+            timeout_s = self._options.timeout_s + call.wait_ms / 1000
+            self._pulls.start(self._client.stub(call.method), queue, call, timeout_s)
 
     def _commit_now_and_then(self) -> None:
         now = self._client.clock.monotonic()
@@ -132,6 +121,8 @@ class Consumer(Iterator[Record]):
                 _log.warning("offsets of group %s: %s", self._options.group, error)
 
     def _commit(self, *, with_current: bool) -> None:
+        if self._core is None:
+            return
         for queue, queue_offset, call in self._core.commits(with_current=with_current):
             self._client.run(call)
             queue.committed = queue_offset
@@ -140,7 +131,7 @@ class Consumer(Iterator[Record]):
 class KeyRecords(Iterator[Record]):
     """Records that carry a key; pages are fetched on the way. Made by `Client.query_by_key`."""
 
-    def __init__(self, client: Client, query: KeyQuery) -> None:
+    def __init__(self, client: Connection, query: KeyQuery) -> None:
         self._client = client
         self._query = query
 

@@ -1,4 +1,5 @@
-"""The synchronous client: messages in and out; the rest is its connection's, by noun."""
+# Written by make client from penstock/_async: change it there.
+"""The client: messages in and out; topics, offsets and status are its connection's, by noun."""
 
 from __future__ import annotations
 
@@ -8,18 +9,20 @@ from typing import Literal
 
 import grpc
 
+from penstock._sync.consumer import Consumer, KeyRecords
+from penstock._sync.offsets import Offsets
+from penstock._sync.staged_commit import StagedCommit
+from penstock._sync.status import Status
+from penstock._sync.topics import Topics
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import offsets, produce, records, staged_commits
-from penstock.consumer import Consumer, KeyRecords
-from penstock.consuming import ConsumeOptions, KeyQuery, OnDamaged
-from penstock.offsets import Offsets
-from penstock.producer import Producer
-from penstock.producing import ProducerOptions
+from penstock.consuming.damaged import OnDamaged
+from penstock.consuming.key_query import KeyQuery
+from penstock.consuming.options import ConsumeOptions
+from penstock.producing.options import ProducerOptions
+from penstock.producing.threads import Producer
 from penstock.record import Record
 from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
-from penstock.staged_commit import StagedCommit
-from penstock.status import Status
-from penstock.topics import Topics
 from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch
 
 
@@ -27,7 +30,7 @@ class Client(Topics, Offsets, Status):
     """A connection to one store's writer, reader and indexer; safe to share between threads.
 
     Nothing is connected before the first call. ``timeout_s`` bounds each call with its retries and
-    can be given anew with most calls. ``request_bytes_max`` is the writer's ``message_bytes_max``: what
+    can be given with most calls again. ``request_bytes_max`` is the writer's ``message_bytes_max``: what
     is larger is refused here. Close it, or use it as a context manager.
     """
 
@@ -60,7 +63,8 @@ class Client(Topics, Offsets, Status):
             unique_key=unique_key,
             flag=flag,
         )
-        return self.produce_many([message], timeout_s=timeout_s)[0]
+        stored = self.produce_many([message], timeout_s=timeout_s)
+        return stored[0]
 
     def produce_many(
         self, messages: Sequence[Message], *, timeout_s: float | None = None
@@ -91,7 +95,7 @@ class Client(Topics, Offsets, Status):
         """Return a streaming producer; use it as a context manager.
 
         A batch is sent when it has ``batch_bytes`` or is ``linger_ms`` old; at most
-        ``max_in_flight`` batches are sent and not answered, then `Producer.send` blocks.
+        ``max_in_flight`` batches are sent and not answered, then `Producer.send` waits.
         ``ordered`` keeps the order of ``send`` within each queue even when batches are refused and
         sent again; without it more batches of one queue are in flight at once.
         """
@@ -162,7 +166,7 @@ class Client(Topics, Offsets, Status):
 
         The reader sends ahead as far as flow control lets it, which is the fastest way to catch up.
         With ``follow`` the stream goes on at the end. Nothing is retried: after an error start
-        anew at the last result's ``next_offset``.
+        again at the last result's ``next_offset``.
         """
         call = records.pull_stream(
             topic,

@@ -1,28 +1,55 @@
-"""The asyncio connection: what `Connection` does, awaited."""
+"""The connection of a client: runs calls and plans, sleeps, and nothing else."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any, Self, TypeVar
 
 import grpc
 
-from penstock.addresses import ALL_SERVICES, Service
+from penstock.addresses import (
+    ALL_SERVICES,
+    DEFAULT_INDEXER,
+    DEFAULT_READER,
+    DEFAULT_WRITER,
+    Addresses,
+    Service,
+)
 from penstock.calls import status
-from penstock.calls.call import Call, Plan
-from penstock.channel import CHANNEL_OPTIONS, NOT_CONNECTED
-from penstock.connecting import Connecting, Readiness
+from penstock.calls.call import Attempts, Call, Plan
+from penstock.channel import NOT_CONNECTED, AsyncChannels
 from penstock.errors import ClientClosed
+from penstock.queue_counts import QueueCounts
+from penstock.readiness import Readiness
+from penstock.requests import REQUEST_BYTES_MAX
+from penstock.retry import RetryPolicy
 from penstock.wire import Method
+from storage.clock import Clock, SystemClock
 
 T = TypeVar("T")
 
 
-class AsyncConnection(Connecting[grpc.aio.Channel]):
-    """Channels to the three services, each opened when it is first needed; see `AsyncClient`."""
+class AsyncConnection:
+    """Settings, and channels to the three services, each opened when it is first needed."""
 
-    _stage_channel: grpc.Channel | None = None
+    def __init__(
+        self,
+        *,
+        writer: str = DEFAULT_WRITER,
+        reader: str = DEFAULT_READER,
+        indexer: str = DEFAULT_INDEXER,
+        timeout_s: float = 10.0,
+        retry: RetryPolicy | None = None,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+        clock: Clock | None = None,
+    ) -> None:
+        self.addresses = Addresses(writer, reader, indexer)
+        self.timeout_s = timeout_s
+        self.retry = retry or RetryPolicy()
+        self.request_bytes_max = request_bytes_max
+        self.clock = clock or SystemClock()
+        self.channels = AsyncChannels(self.addresses)
+        self._queue_counts = QueueCounts(self.clock)
 
     async def __aenter__(self) -> Self:
         return self
@@ -32,11 +59,7 @@ class AsyncConnection(Connecting[grpc.aio.Channel]):
 
     async def close(self) -> None:
         """Close the connections; calls under way fail. Closing twice does nothing."""
-        channels = self._leave_channels()
-        if self._stage_channel is not None:
-            self._stage_channel.close()
-        for channel in channels:
-            await channel.close(None)
+        await self.channels.close()
 
     async def wait_ready(
         self, timeout_s: float = 30.0, *, services: Iterable[Service] = ALL_SERVICES
@@ -47,24 +70,29 @@ class AsyncConnection(Connecting[grpc.aio.Channel]):
             ready = Readiness(
                 service, self.addresses.of(service), deadline_s=deadline_s, clock=self.clock
             )
-            check = ready.call.method.on(self._channel(service))
+            check = ready.call.method.on(self.channels.of(service))
             while True:
                 try:
                     if ready.is_given(await check(ready.call.request, timeout=ready.timeout_s())):
                         break
-                except grpc.aio.AioRpcError as error:
+                except grpc.RpcError as error:
                     ready.failed(error)
-                await self._pause(ready.pause_s())
+                await self.channels.pause(ready.pause_s())
 
     async def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Send a call, again where that is safe, and return what its answer means."""
-        attempts = self._attempts(call, timeout_s)
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        attempts = Attempts(call, self.retry, timeout_s=timeout_s, clock=self.clock)
         stub = self.stub(call.method)
         while True:
             try:
                 response = await stub(call.request, timeout=attempts.remaining_s())
-            except grpc.aio.AioRpcError as error:
-                await self._pause(attempts.after(error))
+            except grpc.RpcError as error:
+                await self.channels.pause(attempts.after(error))
+            except ValueError as error:
+                if self.channels.is_closed:  # by another thread, since the stub was there
+                    raise ClientClosed("the client was closed") from error
+                raise
             else:
                 return call.interpret(response)
 
@@ -79,32 +107,16 @@ class AsyncConnection(Connecting[grpc.aio.Channel]):
                 return value
             result = await self.run(call, timeout_s=timeout_s)
 
-    def request_stream(self, method: Method) -> Any:
-        """Return grpc's callable, of its synchronous kind, for a stream of requests and one answer.
-
-        That of grpc.aio says "Internal error" in place of a refusal that comes between requests.
-        """
-        if self._closed.is_set():
-            raise ClientClosed("the client is closed")
-        if self._stage_channel is None:
-            self._stage_channel = grpc.insecure_channel(
-                self.addresses.of(method.service), options=list(CHANNEL_OPTIONS)
-            )
-        return method.on(self._stage_channel)
-
     async def wait_connected(self, service: Service, timeout_s: float) -> bool:
         """Wait for a connection; False if there is none in time. Any answer proves one."""
         call = status.health(service)
-        check = call.method.on(self._channel(service))
+        check = call.method.on(self.channels.of(service))
         try:
             await check(call.request, timeout=timeout_s, wait_for_ready=True)
-        except grpc.aio.AioRpcError as error:
+        except grpc.RpcError as error:
             return error.code() not in NOT_CONNECTED
         return True
 
-    def _open(self, address: str) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(address, options=list(CHANNEL_OPTIONS))
-
-    async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self._check_open()
+    def stub(self, method: Method) -> Any:
+        """Return grpc's callable for a method."""
+        return self.channels.stub(method)

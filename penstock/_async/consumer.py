@@ -1,50 +1,44 @@
-"""Asyncio iterators over queues and over the answer to a query by key."""
+"""Iterators over queues and over the answer to a query by key."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import Self
 
 import grpc
 
-from penstock.consuming import (
-    ConsumeOptions,
-    Consumption,
-    KeyQuery,
-    QueueProgress,
-    open_consumption,
-)
+from penstock._async.connection import AsyncConnection
+from penstock.consuming.consumption import Consumption, open_consumption
+from penstock.consuming.key_query import KeyQuery
+from penstock.consuming.options import ConsumeOptions
+from penstock.consuming.pulls import AsyncPulls, open_when_awaited
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
 from penstock.record import Record
-from penstock.values import PullResult
-
-if TYPE_CHECKING:
-    from penstock.aio import AsyncClient
-    from penstock.calls.call import Call
 
 _log = logging.getLogger(__name__)
+_WAIT_MIN_S = 0.001
 
 
 class AsyncConsumer(AsyncIterator[Record]):
     """Records of a topic's queues, one by one; made by `AsyncClient.consume`, used by one task.
 
-    It behaves as `Consumer` does. Nothing is asked of the services before the first record is.
+    With a group and ``auto_commit`` the group's offsets are committed now and then while
+    iterating, and on `close`. A record counts as consumed once the next one is asked for, so that
+    a crash repeats records and never loses one; `commit` counts the current record too.
+    The queues and where they start are found when the first record is asked for.
     """
 
-    def __init__(self, client: AsyncClient, options: ConsumeOptions) -> None:
+    def __init__(self, client: AsyncConnection, options: ConsumeOptions) -> None:
         self._client = client
         self._options = options
         self._core: Consumption | None = None
-        self._arrived: asyncio.Queue[tuple[QueueProgress, PullResult | PenstockError]] = (
-            asyncio.Queue()
-        )
-        self._running: set[asyncio.Task[None]] = set()
+        self._pulls = AsyncPulls()
         self._commit_at = client.clock.monotonic() + options.commit_interval_ms / 1000
         self._closed = False
+        open_when_awaited(self._opened)
 
-    async def __aenter__(self) -> AsyncConsumer:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -53,7 +47,7 @@ class AsyncConsumer(AsyncIterator[Record]):
     async def __anext__(self) -> Record:
         if self._closed:
             raise ClientClosed("the consumer is closed")
-        core = await self._opened()
+        core = self._core or await self._opened()
         while True:
             if self._options.auto_commit:
                 await self._commit_now_and_then()
@@ -80,9 +74,7 @@ class AsyncConsumer(AsyncIterator[Record]):
         if self._closed:
             return
         self._closed = True
-        for task in tuple(self._running):
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._pulls.cancel()
         if self._options.auto_commit:
             await self._commit(with_current=False)
 
@@ -94,40 +86,29 @@ class AsyncConsumer(AsyncIterator[Record]):
 
     async def _wait(self, core: Consumption) -> None:
         now = self._client.clock.monotonic()
-        self._launch_due(core, now)
+        self._start_due(core, now)
         waits = [] if (due_s := core.next_due_s(now)) is None else [due_s]
         if self._options.auto_commit:
             waits.append(self._commit_at - now)
-        try:
-            async with asyncio.timeout(max(0.001, min(waits)) if waits else None):
-                queue, outcome = await self._arrived.get()
-        except TimeoutError:
+        answered = await self._pulls.next(max(_WAIT_MIN_S, min(waits)) if waits else None)
+        if answered is None:
             return
+        queue, call, outcome = answered
         now = self._client.clock.monotonic()
-        if isinstance(outcome, PullResult):
-            core.on_result(queue, outcome, now)
-        else:
-            core.on_error(queue, outcome, now)
-        self._launch_due(core, now)
-
-    def _launch_due(self, core: Consumption, now: float) -> None:
-        for queue, call in core.due(now):
-            task = asyncio.create_task(self._pull(queue, call))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-
-    async def _pull(self, queue: QueueProgress, call: Call[PullResult]) -> None:
-        timeout_s = self._options.timeout_s + call.wait_ms / 1000
-        outcome: PullResult | PenstockError
         try:
-            stub = self._client.stub(call.method)
-            outcome = call.interpret(await stub(call.request, timeout=timeout_s))
-        except grpc.aio.AioRpcError as error:
-            outcome = call.error_of(error)
-            outcome.__cause__ = error
+            if isinstance(outcome, PenstockError):
+                raise outcome
+            if isinstance(outcome, grpc.RpcError):
+                raise call.error_of(outcome) from outcome
+            core.on_result(queue, call.interpret(outcome), now)
         except PenstockError as error:
-            outcome = error
-        self._arrived.put_nowait((queue, outcome))
+            core.on_error(queue, error, now)
+        self._start_due(core, now)
+
+    def _start_due(self, core: Consumption, now: float) -> None:
+        for queue, call in core.due(now):
+            timeout_s = self._options.timeout_s + call.wait_ms / 1000
+            self._pulls.start(self._client.stub(call.method), queue, call, timeout_s)
 
     async def _commit_now_and_then(self) -> None:
         now = self._client.clock.monotonic()
@@ -147,9 +128,9 @@ class AsyncConsumer(AsyncIterator[Record]):
 
 
 class AsyncKeyRecords(AsyncIterator[Record]):
-    """Records that carry a key; pages are fetched on the way."""
+    """Records that carry a key; pages are fetched on the way. Made by `AsyncClient.query_by_key`."""
 
-    def __init__(self, client: AsyncClient, query: KeyQuery) -> None:
+    def __init__(self, client: AsyncConnection, query: KeyQuery) -> None:
         self._client = client
         self._query = query
 

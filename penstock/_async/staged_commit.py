@@ -1,39 +1,33 @@
-"""Staged commits for asyncio: what `StagedCommit` does, awaited."""
+"""Staged commits: record batches staged where nobody sees them, and stored once by one decision."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Final
 
 import grpc
 
 from penstock import wire
-from penstock.calls.call import Call
+from penstock._async.connection import AsyncConnection
 from penstock.calls.staged_commits import Version, staged
 from penstock.errors import from_rpc_error
-from penstock.staged_commit import COMMIT_TIMEOUT_S, STAGE_TIMEOUT_S
 from penstock.values import Committed, Staged
 
-T = TypeVar("T")
-
-
-class AsyncCalls(Protocol):
-    """What a staged commit needs of its client."""
-
-    async def run(self, call: Call[T], *, timeout_s: float | None = None) -> T: ...
-    def request_stream(self, method: wire.Method) -> Any: ...
+STAGE_TIMEOUT_S: Final = 120.0
+COMMIT_TIMEOUT_S: Final = 600.0
 
 
 class AsyncStagedCommit(Version):
     """One version of one application: staged by any number of clients, committed once.
 
-    Made by `AsyncClient.staged_commit`; see `StagedCommit`.
+    Attempts are staged one by one, each under an id that no other try ever has; `commit` names
+    those that count, in the order of their records. A version that is committed stays so: staging
+    and committing it again store nothing. `AsyncClient.staged_commit` makes one; nothing is sent
+    before the first call, and several clients may hold the same staged commit.
     """
 
     def __init__(
-        self, client: AsyncCalls, app_id: str, version: int, *, one_off: bool = False
+        self, client: AsyncConnection, app_id: str, version: int, *, one_off: bool = False
     ) -> None:
         super().__init__(app_id, version, one_off=one_off)
         self._client = client
@@ -47,25 +41,28 @@ class AsyncStagedCommit(Version):
     ) -> Staged:
         """Store encoded records for one attempt; durable and invisible on return.
 
-        ``batches`` are iterated in a thread of gRPC's and do not block the loop. Cancelled, it
-        leaves nothing but what had arrived as a whole. See `StagedCommit.stage`.
+        ``batches`` are iterated in a thread of gRPC's. Each record has the property UNIQ_KEY of
+        `unique_key`. Tried once: whatever it raises, stage again under another id. Raises
+        StageExists, InvalidArgument, TopicNotFound, ResourceExhausted, FailedPrecondition,
+        Unavailable, DeadlineExceeded.
         """
-        stub = self._client.request_stream(wire.STAGE_RECORDS)
-        call = stub.future(self.stage_frames(attempt, batches), timeout=timeout_s)
+        requests = self.stage_frames(attempt, batches)
         try:
-            await _done(call)
-            return staged(attempt, call.result())
+            answer = await self._client.channels.send_stream(
+                wire.STAGE_RECORDS, requests, timeout_s
+            )
         except grpc.RpcError as error:
             raise from_rpc_error(error) from error
-        finally:
-            call.cancel()
+        return staged(attempt, answer)
 
     async def commit(
         self, attempts: Sequence[str], *, timeout_s: float = COMMIT_TIMEOUT_S
     ) -> Committed:
         """Store what the attempts hold, in this order, all of it and once; durable on return.
 
-        See `StagedCommit.commit`.
+        Repeated where the writer cannot be reached, which is safe, also from another process and
+        after any failure. Raises StageNotFound, TopicNotFound, ResourceExhausted (a full disk: it
+        may be decided already; commit again), DataLoss, FailedPrecondition.
         """
         return await self._client.run(self.commit_call(attempts), timeout_s=timeout_s)
 
@@ -77,16 +74,3 @@ class AsyncStagedCommit(Version):
         Raises FailedPrecondition if the staged commit is decided.
         """
         return await self._client.run(self.abort_call(attempts), timeout_s=timeout_s)
-
-
-async def _done(call: Any) -> None:
-    """Wait until a call of gRPC's synchronous kind has ended."""
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-
-    def tell(_: object) -> None:
-        with suppress(RuntimeError):  # nobody waits in a loop that is closed
-            loop.call_soon_threadsafe(ended.set)
-
-    call.add_done_callback(tell)
-    await ended.wait()

@@ -1,4 +1,4 @@
-"""The asyncio client: the surface of `Client`, awaited."""
+"""The client: messages in and out; topics, offsets and status are its connection's, by noun."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Literal
 
 import grpc
 
-from penstock.aio_consumer import AsyncConsumer, AsyncKeyRecords
-from penstock.aio_producer import AsyncProducer
-from penstock.aio_staged_commit import AsyncStagedCommit
+from penstock._async.consumer import AsyncConsumer, AsyncKeyRecords
+from penstock._async.offsets import AsyncOffsets
+from penstock._async.staged_commit import AsyncStagedCommit
+from penstock._async.status import AsyncStatus
+from penstock._async.topics import AsyncTopics
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import offsets, produce, records, staged_commits
-from penstock.consuming import ConsumeOptions, KeyQuery, OnDamaged
-from penstock.offsets import AsyncOffsets
-from penstock.producing import ProducerOptions
+from penstock.consuming.damaged import OnDamaged
+from penstock.consuming.key_query import KeyQuery
+from penstock.consuming.options import ConsumeOptions
+from penstock.producing.options import ProducerOptions
+from penstock.producing.tasks import AsyncProducer
 from penstock.record import Record
 from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
-from penstock.status import AsyncStatus
-from penstock.topics import AsyncTopics
 from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch
 
 
@@ -27,7 +29,7 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
     """A connection to one store's writer, reader and indexer; for one event loop.
 
     Nothing is connected before the first call. ``timeout_s`` bounds each call with its retries and
-    can be given anew with most calls. ``request_bytes_max`` is the writer's ``message_bytes_max``: what
+    can be given with most calls again. ``request_bytes_max`` is the writer's ``message_bytes_max``: what
     is larger is refused here. Close it, or use it as an async context manager.
     """
 
@@ -165,7 +167,7 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
 
         The reader sends ahead as far as flow control lets it, which is the fastest way to catch up.
         With ``follow`` the stream goes on at the end. Nothing is retried: after an error start
-        anew at the last result's ``next_offset``.
+        again at the last result's ``next_offset``.
         """
         call = records.pull_stream(
             topic,
@@ -179,7 +181,7 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
         try:
             async for response in stream:
                 yield call.interpret(response)
-        except grpc.aio.AioRpcError as error:
+        except grpc.RpcError as error:
             raise call.error_of(error) from error
         finally:
             stream.cancel()

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import grpc
 
 from penstock import wire
+from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
 from penstock.errors import (
     Cancelled,
@@ -23,26 +24,42 @@ from penstock.errors import (
     Unavailable,
     from_rpc_error,
 )
-from penstock.producing import Batch, ProducerOptions, ProducerState, ends_waiting
+from penstock.producing.batches import ProducerBatch
+from penstock.producing.options import ProducerOptions
+from penstock.producing.state import ProducerState, ends_waiting
+from penstock.retry import RetryPolicy
 from penstock.values import Stored
-
-if TYPE_CHECKING:
-    from penstock.client import Client
+from storage.clock import Clock
 
 _CONNECT_ATTEMPT_S = 1.0
 _OVERDUE_CHECK_S = 0.25
 _STREAM_END_S = 5.0
 
 
+WaitDone = Callable[[ProducerBatch, float | None], bool]
+"""Waits until a batch has its outcome; False after a number of seconds."""
+
+
+class ProducerConnection(Protocol):
+    """What a producer needs of its client."""
+
+    clock: Clock
+    retry: RetryPolicy
+
+    def stub(self, method: wire.Method) -> Any: ...
+    def queue_count(self, topic: str) -> int: ...
+    def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
+
+
 class Handle:
     """What became, or is to become, of one message that was sent."""
 
-    __slots__ = ("_batch", "_index", "_producer")
+    __slots__ = ("_batch", "_index", "_wait_done")
 
-    def __init__(self, producer: Producer, batch: Batch, index: int) -> None:
-        self._producer = producer
+    def __init__(self, batch: ProducerBatch, index: int, wait_done: WaitDone) -> None:
         self._batch = batch
         self._index = index
+        self._wait_done = wait_done
 
     @property
     def done(self) -> bool:
@@ -67,7 +84,7 @@ class Handle:
         return self._batch.failure(self._index)
 
     def _wait(self, timeout_s: float | None) -> None:
-        if not self._batch.done and not self._producer.wait_done(self._batch, timeout_s):
+        if not self._batch.done and not self._wait_done(self._batch, timeout_s):
             raise DeadlineExceeded(f"no outcome within {timeout_s} s")
 
 
@@ -78,7 +95,7 @@ class Producer:
     and raises DeliveryFailed if any message was not stored and no ``flush`` has said so.
     """
 
-    def __init__(self, client: Client, options: ProducerOptions) -> None:
+    def __init__(self, client: ProducerConnection, options: ProducerOptions) -> None:
         self._client = client
         self._options = options
         self._state = ProducerState(options)
@@ -143,7 +160,7 @@ class Producer:
             )
             if index == 0 or batch.size >= self._options.batch_bytes:
                 self._changed.notify_all()
-            return Handle(self, batch, index)
+            return Handle(batch, index, self._wait_done)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send what is here without lingering and wait for every outcome.
@@ -180,7 +197,7 @@ class Producer:
                 stream.cancel()
             self._thread.join()
 
-    def wait_done(self, batch: Batch, timeout_s: float | None) -> bool:
+    def _wait_done(self, batch: ProducerBatch, timeout_s: float | None) -> bool:
         """Wait until a batch has its outcome; False after ``timeout_s``."""
         with self._changed:
             return self._wait_for(lambda: batch.done, timeout_s)

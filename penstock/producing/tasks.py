@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import grpc
 
 from penstock import wire
+from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
 from penstock.errors import (
     ClientClosed,
@@ -19,15 +20,27 @@ from penstock.errors import (
     Unavailable,
     from_rpc_error,
 )
-from penstock.producing import Batch, ProducerOptions, ProducerState, ends_waiting
+from penstock.producing.batches import ProducerBatch
+from penstock.producing.options import ProducerOptions
+from penstock.producing.state import ProducerState, ends_waiting
+from penstock.retry import RetryPolicy
 from penstock.values import Stored
-
-if TYPE_CHECKING:
-    from penstock.aio import AsyncClient
+from storage.clock import Clock
 
 _CONNECT_ATTEMPT_S = 1.0
 _OVERDUE_CHECK_S = 0.25
 _STREAM_END_S = 5.0
+
+
+class AsyncProducerConnection(Protocol):
+    """What a producer needs of its client."""
+
+    clock: Clock
+    retry: RetryPolicy
+
+    def stub(self, method: wire.Method) -> Any: ...
+    async def queue_count(self, topic: str) -> int: ...
+    async def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
 
 
 class AsyncHandle:
@@ -35,7 +48,7 @@ class AsyncHandle:
 
     __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch, index: int) -> None:
+    def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
         self._index = index
 
@@ -49,6 +62,34 @@ class AsyncHandle:
             waiter = asyncio.get_running_loop().create_future()
             self._batch.waiters.append(waiter)
             yield from waiter
+        return self._stored()
+
+    async def result(self, timeout_s: float | None = None) -> Stored:
+        """Wait for the outcome as ``await`` on the handle does, but for ``timeout_s`` at most.
+
+        Raises UnknownOutcome if it may have been stored, DeadlineExceeded if the wait took longer
+        than ``timeout_s`` (the message is still on its way then).
+        """
+        await self._wait(timeout_s)
+        return self._stored()
+
+    async def exception(self, timeout_s: float | None = None) -> PenstockError | None:
+        """Wait for the outcome: return the error, None if the message is stored."""
+        await self._wait(timeout_s)
+        return self._batch.failure(self._index)
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        if self._batch.done:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._batch.waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter
+        except TimeoutError:
+            raise DeadlineExceeded(f"no outcome within {timeout_s} s") from None
+
+    def _stored(self) -> Stored:
         outcome = self._batch.outcome(self._index)
         if isinstance(outcome, Stored):
             return outcome
@@ -62,7 +103,7 @@ class AsyncProducer:
     manager, within one event loop.
     """
 
-    def __init__(self, client: AsyncClient, options: ProducerOptions) -> None:
+    def __init__(self, client: AsyncProducerConnection, options: ProducerOptions) -> None:
         self._client = client
         self._options = options
         self._state = ProducerState(options)
@@ -124,27 +165,31 @@ class AsyncProducer:
             self._wake_sender.set()
         return AsyncHandle(batch, index)
 
-    async def flush(self) -> None:
+    async def flush(self, timeout_s: float | None = None) -> None:
         """Send what is here without lingering and wait for every outcome.
 
-        Raises DeliveryFailed with the errors since the last flush.
+        Raises DeliveryFailed with the errors since the last flush, DeadlineExceeded after
+        ``timeout_s``.
         """
         batches = self._state.flush()
         self._wake_sender.set()
-        async with self._changed:
-            await self._changed.wait_for(lambda: all(batch.done for batch in batches))
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(lambda: all(batch.done for batch in batches))
+        except TimeoutError:
+            raise DeadlineExceeded(f"not everything has an outcome within {timeout_s} s") from None
         failed = self._state.take_failures()
         if failed is not None:
             raise failed
 
-    async def close(self) -> None:
+    async def close(self, timeout_s: float | None = None) -> None:
         """Flush, then end the stream; closing twice does nothing. Raises as `flush` does."""
         if self._refusing:
             return
         self._refusing = True
         await self._announce(())
         try:
-            await self.flush()
+            await self.flush(timeout_s)
         finally:
             self._closing = True
             self._wake_sender.set()
@@ -227,7 +272,7 @@ class AsyncProducer:
                 async with asyncio.timeout(self._state.next_due_s(now)):
                     await self._wake_sender.wait()
 
-    async def _announce(self, done: Iterable[Batch]) -> None:
+    async def _announce(self, done: Iterable[ProducerBatch]) -> None:
         for batch in done:
             for waiter in batch.waiters:
                 if not waiter.done():

@@ -1,0 +1,1 @@
+"""The client for asyncio; `make client` writes ``penstock._sync`` from it."""

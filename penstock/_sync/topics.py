@@ -1,0 +1,62 @@
+# Written by make client from penstock/_async: change it there.
+"""What a client does with topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock._sync.connection import Connection
+from penstock.calls import topics
+from penstock.values import Topic, TopicDescription
+
+
+class Topics(Connection):
+    """Topics over a connection."""
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        queues: int = 8,
+        attributes: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Topic:
+        """Create a topic; raises TopicExists if there is one of that name."""
+        call = topics.create(name, queue_count=queues, attributes=attributes or {})
+        return self.run(call, timeout_s=timeout_s)
+
+    def topics(self, *, timeout_s: float | None = None) -> list[Topic]:
+        """Return all topics by name."""
+        return self.run(topics.list_all(), timeout_s=timeout_s)
+
+    def describe_topic(self, name: str, *, timeout_s: float | None = None) -> TopicDescription:
+        """Return a topic and the offsets of its queues."""
+        return self.run(topics.describe(name), timeout_s=timeout_s)
+
+    def update_topic(
+        self,
+        name: str,
+        *,
+        queues: int | None = None,
+        perm: int | None = None,
+        attributes: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Topic:
+        """Change what is given of a topic and return it."""
+        call = topics.update(name, queue_count=queues, perm=perm, attributes=attributes or {})
+        topic = self.run(call, timeout_s=timeout_s)
+        self._queue_counts.forget(name)
+        return topic
+
+    def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
+        """Delete a topic; its records stay in the commit log until that is cut."""
+        self.run(topics.delete(name), timeout_s=timeout_s)
+        self._queue_counts.forget(name)
+
+    def queue_count(self, topic: str) -> int:
+        """Return how many queues of a topic take writes; asked for now and then."""
+        count = self._queue_counts.known(topic)
+        if count is None:
+            described = self.describe_topic(topic)
+            count = self._queue_counts.learn(topic, described.topic.write_queue_count)
+        return count

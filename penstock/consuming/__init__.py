@@ -1,0 +1,1 @@
+"""What iterators over queues, and over the answer to a query by key, hold and decide."""

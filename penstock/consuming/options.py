@@ -1,0 +1,26 @@
+"""What a consumer is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.calls.offsets import Position
+from penstock.consuming.damaged import OnDamaged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeOptions:
+    """What to consume, from where, and how."""
+
+    topic: str
+    group: str = ""
+    queues: tuple[int, ...] | None = None
+    start: Position | int = "earliest"
+    tag: str = ""
+    follow: bool = True
+    auto_commit: bool = True
+    commit_interval_ms: int = 1_000
+    max_bytes: int = 0
+    wait_ms: int = 10_000
+    timeout_s: float = 10.0
+    on_damaged: OnDamaged | None = None

@@ -1,0 +1,103 @@
+"""The batches of a streaming producer: records of one queue that travel as one frame."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import accumulate
+from typing import Any
+
+from penstock.errors import PenstockError, ServiceFailed
+from penstock.values import Stored, StoredBatch
+from penstock.wire import frame_batch_parts
+from storage.format.record_template import RecordTemplate
+
+
+class ProducerBatch:
+    """Records of one queue that travel as one frame, and what became of them."""
+
+    __slots__ = (
+        "born_at",
+        "done",
+        "dropped",
+        "due_at",
+        "error",
+        "queue",
+        "records",
+        "sent_at",
+        "size",
+        "starts",
+        "stored",
+        "template",
+        "waiters",
+    )
+
+    def __init__(
+        self, queue: QueueBatches, *, now: float, due_at: float, template: RecordTemplate
+    ) -> None:
+        self.queue = queue
+        self.template = template
+        self.born_at = now
+        self.sent_at = now
+        self.due_at = due_at
+        self.records: list[bytes] = []
+        self.size = 0
+        self.dropped: dict[int, PenstockError] = {}
+        self.done = False
+        self.error: PenstockError | None = None
+        self.stored: StoredBatch | None = None
+        self.starts: list[int] = []
+        self.waiters: list[Any] = []
+
+    def live(self) -> list[int]:
+        """Return the places of the records that were not dropped."""
+        return [i for i in range(len(self.records)) if i not in self.dropped]
+
+    def frame(self) -> bytes:
+        """Return the serialized request."""
+        parts = [self.records[i] for i in self.live()] if self.dropped else self.records
+        return frame_batch_parts(parts, self.size)
+
+    def failure(self, index: int) -> PenstockError | None:
+        """Return why one record of a batch that is done is not stored, None if it is."""
+        if index in self.dropped:
+            return self.dropped[index]
+        if self.stored is not None:
+            return None
+        return self.error or ServiceFailed("the batch ended without an answer")
+
+    def outcome(self, index: int) -> Stored | PenstockError:
+        """Return what became of one record of a batch that is done."""
+        if (error := self.failure(index)) is not None:
+            return error
+        assert self.stored is not None
+        first = self.stored.commit_offset
+        contiguous = self.stored.end_commit_offset - first == self.size
+        rank = index - sum(dropped < index for dropped in self.dropped)
+        return Stored(
+            topic=self.queue.topic,
+            queue_id=self.queue.queue_id,
+            queue_offset=self.stored.ranges[0].first_queue_offset + rank,
+            commit_offset=first + self.starts[index] if contiguous else -1,
+            store_timestamp_ms=self.stored.store_timestamp_ms,
+        )
+
+    def finish(self) -> None:
+        """Keep where records started instead of their bytes: handles may live long."""
+        sizes = (0 if i in self.dropped else len(record) for i, record in enumerate(self.records))
+        self.starts = list(accumulate(sizes, initial=0))
+        self.records = []
+        self.done = True
+
+
+class QueueBatches:
+    """One queue of one topic: the batch that fills, those that wait, how many are in flight."""
+
+    __slots__ = ("backlog", "in_flight", "not_before", "open", "queue_id", "topic")
+
+    def __init__(self, topic: str, queue_id: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.open: ProducerBatch | None = None
+        self.backlog: deque[ProducerBatch] = deque()
+        self.in_flight = 0
+        self.not_before = 0.0

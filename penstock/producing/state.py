@@ -1,0 +1,289 @@
+"""What a streaming producer holds and decides; no I/O, no locks, no clock of its own.
+
+Messages gather in batches, each of one queue. A queue's open batch becomes a frame of the stream when
+it is big enough, has waited long enough, or is flushed.
+
+1. Frames are answered in the order in which they were sent: ``_in_flight`` is first in, first out.
+2. With ``ordered``, a queue has at most one frame in flight. A refused frame that is sent again can
+   therefore not be overtaken by a later one of its queue. While a queue waits for its answer its open
+   batch keeps growing, up to ``FRAME_BYTES_MAX``, so that waiting costs no throughput.
+3. A frame counts as sent from the moment `next_frame` returns it. When the stream breaks, sent frames
+   without an answer fail with UnknownOutcome and are never sent again; the others are still whole.
+4. At most ``max_in_flight`` frames are sealed and not yet answered; `has_room` says when to stop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.batch import NO_PROPERTIES, Keys, properties_block, record_template
+from penstock.calls.produce import stored_batch
+from penstock.errors import (
+    ClientClosed,
+    DeliveryFailed,
+    FailedPrecondition,
+    InvalidArgument,
+    PenstockError,
+    ResourceExhausted,
+    ServiceFailed,
+    Unimplemented,
+    UnknownOutcome,
+    from_failure,
+)
+from penstock.producing.batches import ProducerBatch, QueueBatches
+from penstock.producing.options import FRAME_BYTES_MAX, ProducerOptions
+from penstock.requests import check_size
+from penstock.v1 import writer_pb2
+
+ERRORS_KEPT_MAX: Final = 100
+RECORD_OVERHEAD_MAX: Final = 512  # bytes of a record that are neither body nor properties
+DROPPED_MAX: Final = 16  # records at fault in one batch before the rest of it is given up too
+
+
+def ends_waiting(error: PenstockError) -> bool:
+    """Whether what was not sent yet has nothing to wait for after a stream ended so."""
+    return isinstance(error, ClientClosed | FailedPrecondition | Unimplemented)
+
+
+class ProducerState:
+    """The batches of one producer from their first message to their outcome."""
+
+    def __init__(self, options: ProducerOptions) -> None:
+        self.options = options
+        self._queue_frames_max = 1 if options.ordered else options.max_in_flight
+        self._queues: dict[tuple[str, int], QueueBatches] = {}
+        self._pending: dict[QueueBatches, None] = {}  # queues with anything not in flight, in order
+        self._in_flight: deque[ProducerBatch] = deque()
+        self._sealed = 0
+        self._next_queue: dict[str, int] = {}
+        self._errors: list[PenstockError] = []
+        self._failed_count = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another message may be added now."""
+        return self._sealed < self.options.max_in_flight
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every message has its outcome."""
+        return not self._in_flight and not self._pending
+
+    @property
+    def in_flight_count(self) -> int:
+        """Frames sent and not answered."""
+        return len(self._in_flight)
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether the oldest frame in flight waits longer than the delivery timeout."""
+        if not self._in_flight:
+            return False
+        return now - self._in_flight[0].sent_at >= self.options.delivery_timeout_s
+
+    def choose_queue(self, topic: str, queue_count: int) -> int:
+        """Return the queue for a message that names none: one after the other, batch by batch."""
+        queue_id = self._next_queue.get(topic, 0) % queue_count
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None and (
+            queue.open is None or queue.open.size >= self.options.batch_bytes
+        ):
+            queue_id = (queue_id + 1) % queue_count
+        self._next_queue[topic] = queue_id
+        return queue_id
+
+    def add(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        queue_id: int,
+        now: float,
+        now_ms: int,
+        keys: Keys = (),
+        tag: str = "",
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        unique_key: str = "",
+    ) -> tuple[ProducerBatch, int]:
+        """Take a message in; return its batch and its place there. Nothing is sent yet."""
+        block = properties_block(keys, tag, properties, unique_key)
+        check_size(
+            "body", len(body) + len(block) + RECORD_OVERHEAD_MAX, self.options.record_bytes_max
+        )
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = QueueBatches(topic, queue_id)
+        batch = queue.open
+        if batch is None:
+            batch = self._open(queue, now, now_ms)
+            self._queues[topic, queue_id] = queue
+        record = batch.template.encode(body, block)
+        if batch.records and batch.size + len(record) > FRAME_BYTES_MAX:
+            self._seal(queue)
+            batch = self._open(queue, now, now_ms)
+        batch.records.append(record)
+        batch.size += len(record)
+        if not self.options.ordered and batch.size >= self.options.batch_bytes:
+            self._seal(queue)
+        return batch, len(batch.records) - 1
+
+    def _open(self, queue: QueueBatches, now: float, now_ms: int) -> ProducerBatch:
+        template = record_template(queue.topic, queue.queue_id, born_timestamp_ms=now_ms)
+        due_at = now + self.options.linger_ms / 1000
+        queue.open = ProducerBatch(queue, now=now, due_at=due_at, template=template)
+        self._pending[queue] = None
+        return queue.open
+
+    def _seal(self, queue: QueueBatches) -> None:
+        assert queue.open is not None
+        queue.backlog.append(queue.open)
+        queue.open = None
+        self._sealed += 1
+
+    def flush(self) -> list[ProducerBatch]:
+        """Let every message that is here now go without waiting for more; return their batches."""
+        batches = list(self._in_flight)
+        for queue in self._pending:
+            batches.extend(queue.backlog)
+            if queue.open is not None:
+                queue.open.due_at = 0.0
+                batches.append(queue.open)
+        return batches
+
+    def next_frame(self, now: float) -> ProducerBatch | None:
+        """Return the next batch to send, which from now on counts as sent; None if none is due."""
+        for queue in self._pending:
+            if queue.in_flight >= self._queue_frames_max or now < queue.not_before:
+                continue
+            if not queue.backlog:
+                batch = queue.open
+                if batch is None or not batch.records:
+                    continue
+                if batch.size < self.options.batch_bytes and now < batch.due_at:
+                    continue
+                if self._sealed >= self.options.max_in_flight:
+                    continue
+                self._seal(queue)
+            batch = queue.backlog.popleft()
+            batch.sent_at = now
+            queue.in_flight += 1
+            self._in_flight.append(batch)
+            del self._pending[queue]
+            self._keep_pending(queue)  # at the end, so that queues take turns
+            return batch
+        return None
+
+    def next_due_s(self, now: float) -> float | None:
+        """Return the seconds until time alone makes a frame due; None: only an event can."""
+        soonest: float | None = None
+        for queue in self._pending:
+            if queue.in_flight >= self._queue_frames_max:
+                continue
+            at = queue.not_before
+            if not queue.backlog:
+                if queue.open is None:
+                    continue
+                at = max(at, queue.open.due_at)
+            soonest = at if soonest is None else min(soonest, at)
+        return None if soonest is None else max(0.0, soonest - now)
+
+    def answer(self, response: writer_pb2.ProduceStreamResponse, now: float) -> list[ProducerBatch]:
+        """Take the answer to the oldest frame in flight; return the batches that are done now."""
+        if not self._in_flight:
+            raise ServiceFailed("the writer answered a frame that was never sent")
+        batch = self._in_flight.popleft()
+        batch.queue.in_flight -= 1
+        if response.WhichOneof("outcome") == "stored":
+            stored = stored_batch(response.stored)
+            if stored.record_count != len(batch.records) - len(batch.dropped):
+                return self._fail(
+                    batch,
+                    UnknownOutcome(
+                        f"the writer stored {stored.record_count} records of a batch of"
+                        f" {len(batch.records) - len(batch.dropped)}"
+                    ),
+                )
+            batch.stored = stored
+            return self._finish(batch)
+        error = from_failure(response.failure)
+        if isinstance(error, ResourceExhausted) and error.retry_delay_ms > 0:
+            retry_at = now + error.retry_delay_ms / 1000
+            if retry_at < batch.born_at + self.options.delivery_timeout_s:
+                batch.queue.not_before = retry_at
+                return self._send_again(batch)
+        if isinstance(error, InvalidArgument) and self._drop(batch, error):
+            return self._send_again(batch)
+        return self._fail(batch, error)
+
+    def _drop(self, batch: ProducerBatch, error: PenstockError) -> bool:
+        """Take the one record at fault out of a refused batch; False if it leaves nothing."""
+        live = batch.live()
+        if len(batch.dropped) >= DROPPED_MAX:
+            return False
+        if not 0 <= error.record_index < len(live) or len(live) == 1:
+            return False
+        index = live[error.record_index]
+        batch.dropped[index] = error
+        batch.size -= len(batch.records[index])
+        self._note(error, 1)
+        return True
+
+    def _send_again(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        batch.queue.backlog.appendleft(batch)
+        self._pending[batch.queue] = None
+        return []
+
+    def broken(self, error: PenstockError) -> list[ProducerBatch]:
+        """Fail every frame that was sent and not answered; return the batches that are done now."""
+        done: list[ProducerBatch] = []
+        while self._in_flight:
+            batch = self._in_flight.popleft()
+            batch.queue.in_flight -= 1
+            unknown = UnknownOutcome(
+                f"the stream broke before the writer answered: {error.message}", code=error.code
+            )
+            unknown.__cause__ = error
+            done += self._fail(batch, unknown)
+        return done
+
+    def fail_unsent(self, error: PenstockError, *, born_before: float) -> list[ProducerBatch]:
+        """Fail batches never sent that are older than that; return the batches that are done now."""
+        done: list[ProducerBatch] = []
+        for queue in list(self._pending):
+            if queue.open is not None and queue.open.born_at <= born_before:
+                self._seal(queue)
+            while queue.backlog and queue.backlog[0].born_at <= born_before:
+                done += self._fail(queue.backlog.popleft(), error)
+            self._keep_pending(queue)
+        return done
+
+    def take_failures(self) -> DeliveryFailed | None:
+        """Return what failed since the last call, and forget it."""
+        if not self._errors:
+            return None
+        failed = DeliveryFailed(self._errors, self._failed_count)
+        self._errors, self._failed_count = [], 0
+        return failed
+
+    def _fail(self, batch: ProducerBatch, error: PenstockError) -> list[ProducerBatch]:
+        batch.error = error
+        self._note(error, len(batch.records) - len(batch.dropped))
+        return self._finish(batch)
+
+    def _note(self, error: PenstockError, message_count: int) -> None:
+        self._failed_count += message_count
+        if len(self._errors) < ERRORS_KEPT_MAX:
+            self._errors.append(error)
+
+    def _finish(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        batch.finish()
+        self._sealed -= 1
+        self._keep_pending(batch.queue)
+        return [batch]
+
+    def _keep_pending(self, queue: QueueBatches) -> None:
+        if queue.backlog or queue.open is not None:
+            self._pending[queue] = None
+        else:
+            self._pending.pop(queue, None)
