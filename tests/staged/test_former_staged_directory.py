@@ -8,10 +8,10 @@ import pytest
 from cut_machine import Machine
 from engine_store import records_on_disk, small_config
 from golden import golden_copy
-from power_cuts import Stopped
 
 from storage.errors import StoreFailed
 from storage.offline.doctor import doctor
+from storage.testing import Stopped
 from storage.writer import StoreWriter
 
 KEEPS_STAGES = {"stage_timeout_ms": 1 << 50}  # the archive grows older than a day
@@ -77,25 +77,23 @@ def test_a_writer_refuses_a_store_that_an_older_version_wrote_to_since(tmp_path:
         check_taken_over(writer, directory)
 
 
-def machine_with_the_store(root: Path, patches: pytest.MonkeyPatch, step: int) -> Machine:
+def machine_with_the_store(root: Path, step: int) -> Machine:
     golden_copy("former-transactions", root / "0").rename(root / "0" / "store")
-    return Machine(root, patches, seed=step)
+    return Machine(root, seed=step)
 
 
 @pytest.mark.parametrize("kills", [True, False])
 @pytest.mark.parametrize("how", ["none", "all", ""])
-def test_a_stop_at_any_step_around_the_rename(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: bool, how: str
-) -> None:
+def test_a_stop_at_any_step_around_the_rename(tmp_path: Path, kills: bool, how: str) -> None:
     """Of the names that were not synced, a cut leaves none, all, or some."""
-    machine = machine_with_the_store(tmp_path / "steps", monkeypatch, 1)
+    machine = machine_with_the_store(tmp_path / "steps", 1)
     machine.open(**KEEPS_STAGES)
     steps = [line.split() for line in machine.disk.trace]
     renamed = next(n for n, step in enumerate(steps, 1) if step[1:] == ["name", "store/staged"])
     names_found = set()
     for step in range(renamed - 1, renamed + 9):
-        machine = machine_with_the_store(tmp_path / str(step), monkeypatch, step)
-        machine.disk.fatal, machine.disk.kills = step, kills
+        machine = machine_with_the_store(tmp_path / str(step), step)
+        machine.disk.stop_after(step, kills=kills)
         with pytest.raises((Stopped, StoreFailed)):
             machine.open(**KEEPS_STAGES)
         assert machine.disk.successor is not None
