@@ -25,7 +25,8 @@ from typing import Any, Final
 import grpc
 
 from services import loops, memory
-from services.server import EOF, server_options
+from services.rpc.limits import server_options
+from services.rpc.servicer import EOF
 from services.settings import WriterSettings
 
 UNARY: Final = "/penstock.bench.Echo/Unary"

@@ -27,7 +27,7 @@ from bench import echo, produce
 from bench.figures import Figure, show
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
-from services.server import EOF
+from services.rpc.servicer import EOF
 from storage.kernels import warm
 from storage.writer import StoreWriter
 

@@ -76,7 +76,7 @@ def request_id(metadata: Any) -> str:
 def _callers_are_there(record: logging.LogRecord) -> bool:
     """Drop what gRPC says, with a traceback, of an answer that found its caller gone.
 
-    No error of a method is among it: ``services.server`` lets none through.
+    No error of a method is among it: ``services.rpc`` lets none through.
     """
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, grpc.aio.InternalError)

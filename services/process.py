@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from services import logs, loops, memory
-from services.listening import CannotListen
+from services.rpc.listening import CannotListen
 from services.settings import ListenSettings
 from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
 from storage.files import open_files

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from services.listening import CannotListen, check_free
+from services.rpc.listening import CannotListen, check_free
 from services.settings import (
     IndexerSettings,
     ListenSettings,

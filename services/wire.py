@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
-from services.status import NotServed
+from services.rpc.status import NotServed, code_of, retry_delay_ms
+from storage.errors import InvalidBatch, StoreError
 from storage.message import NO_PROPERTIES, BatchResult, Damage, Message, PullStatus, PutResult
 
 _VARINT: Final = 0
@@ -172,6 +173,16 @@ def stream_stored(result: BatchResult) -> bytes:
 def stream_failure(failure: common_pb2.Failure) -> bytes:
     """Return a serialized ProduceStreamResponse of a batch that was refused."""
     return writer_pb2.ProduceStreamResponse(failure=failure).SerializeToString()
+
+
+def failure_of(error: StoreError) -> common_pb2.Failure:
+    """Return an error as an outcome of one frame of a stream."""
+    return common_pb2.Failure(
+        code=code_of(error).value[0],
+        message=str(error),
+        retry_delay_ms=retry_delay_ms(error),
+        record_index=error.record_index if isinstance(error, InvalidBatch) else -1,
+    )
 
 
 def damaged_record(damage: Damage) -> common_pb2.DamagedRecord:

@@ -11,7 +11,7 @@ from penstock.v1 import indexer_pb2
 from services import process
 from services.arrivals import Arrivals
 from services.indexer.servicer import IndexerServicer
-from services.server import RpcServer
+from services.rpc.server import Contract, RpcServer
 from services.settings import IndexerSettings, load
 from services.waiting import wait_for_store
 from storage.checkpoint.positions import CHECKPOINT_FILE, CheckpointFile, Role
@@ -76,7 +76,7 @@ async def serve(
         store.start()
         servicer = IndexerServicer(store, arrivals, draining)
         service = indexer_pb2.DESCRIPTOR.services_by_name["Indexer"]
-        server = RpcServer(service, servicer, settings, draining)
+        server = RpcServer([Contract(service, servicer)], settings, draining)
         address = await server.start(settings.listen)
         server.set_serving(serving=True)
         ready(address)

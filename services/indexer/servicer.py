@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 from penstock.v1 import indexer_pb2
 from services.arrivals import Arrivals
-from services.server import Context, Draining
-from services.status import InvalidArgument
+from services.rpc.servicer import Context, Draining
+from services.rpc.status import InvalidArgument
 from storage.errors import StoreFailed
 
 _LOOK_SECONDS: Final = 1.0

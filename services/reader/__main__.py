@@ -15,7 +15,7 @@ from services.reader.catching_up import CatchUp
 from services.reader.pulls import Pulls
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
-from services.server import RpcServer
+from services.rpc.server import Contract, RpcServer
 from services.settings import ReaderSettings, load
 from services.waiting import wait_for_store
 from storage.reader import StoreReader
@@ -61,7 +61,7 @@ async def serve(
             wait_ms_max=settings.wait_ms_max,
         )
         service = reader_pb2.DESCRIPTOR.services_by_name["Reader"]
-        server = RpcServer(service, servicer, settings, draining)
+        server = RpcServer([Contract(service, servicer)], settings, draining)
         address = await server.start(settings.listen)
         server.set_serving(serving=True)
         ready(address)

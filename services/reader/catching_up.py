@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from services.arrivals import Arrivals
-from services.server import Context
+from services.rpc.servicer import Context
 
 SECONDS_MAX: Final = 3.0
 DEADLINE_MARGIN_SECONDS: Final = 0.05  # of a caller's deadline, kept for the answer's way back

@@ -15,8 +15,8 @@ from services.arrivals import Announcing, Arrivals
 from services.reader.budget import Budget
 from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.records import Decoded, ask_decoded
-from services.server import Context, Draining
-from services.status import InvalidArgument
+from services.rpc.servicer import Context, Draining
+from services.rpc.status import InvalidArgument
 from storage.message import PullResult, PullStatus
 
 MAX_MESSAGES_DEFAULT: Final = 32

@@ -11,8 +11,8 @@ from services.reader.catching_up import CatchUp
 from services.reader.group_commits import Commit, Committing, GroupCommits
 from services.reader.pulls import Pulling, Pulls, Question
 from services.reader.records import ask_decoded, record_message
-from services.server import Context
-from services.status import InvalidArgument
+from services.rpc.servicer import Context
+from services.rpc.status import InvalidArgument
 from storage.errors import TopicNotFound
 from storage.format.record import decode_record
 from storage.message import KeyQueryResult

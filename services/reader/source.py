@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from services.reader.group_commits import Commit
-from services.status import InvalidArgument
+from services.rpc.status import InvalidArgument
 from storage.errors import StoreError
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.format.names import group_name_problem

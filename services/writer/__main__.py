@@ -8,8 +8,8 @@ from typing import Final
 
 from penstock.v1 import writer_pb2
 from services import process
-from services.listening import check_free
-from services.server import RpcServer
+from services.rpc.listening import check_free
+from services.rpc.server import Contract, RpcServer
 from services.settings import WriterSettings, load
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
@@ -49,7 +49,7 @@ async def serve(
             store, acks, draining, stream_batches_max=settings.stream_batches_max
         )
         service = writer_pb2.DESCRIPTOR.services_by_name["Writer"]
-        server = RpcServer(service, servicer, settings, draining)
+        server = RpcServer([Contract(service, servicer)], settings, draining)
         address = await server.start(settings.listen)
         server.set_serving(serving=store.status().writable)
         ready(address)

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from penstock.v1 import common_pb2, writer_pb2
-from services import status, wire
-from services.peers import host_of_peer
-from services.server import EOF, Context, Draining, raw
+from services import wire
+from services.rpc import status
+from services.rpc.peers import host_of_peer
+from services.rpc.servicer import EOF, Context, Draining, raw
 from services.writer.acks import Acknowledging, Acks
 from services.writer.eager import EagerCoroutine
 from services.writer.plain_requests import PlainRequests
@@ -268,7 +269,7 @@ class WriterServicer(StagedCommitMethods):
                 except StoreFailed as failed:
                     outcome = failed
             if isinstance(outcome, StoreError):
-                answer = wire.stream_failure(status.failure_of(outcome))
+                answer = wire.stream_failure(wire.failure_of(outcome))
             else:
                 answer = wire.stream_stored(outcome)
             await stream.write(answer)

@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.v1 import staged_commits_pb2 as pb
-from services import status, wire
-from services.server import Context, raw
+from services import wire
+from services.rpc import status
+from services.rpc.servicer import Context, raw
 from storage.errors import StoreError
 
 _COMMITS_MAX: Final = 4  # at once; others wait for their turn

@@ -9,7 +9,8 @@ from fake_penstock import FakePenstock, rich_status
 import penstock
 from penstock import Client, errors
 from penstock.v1 import common_pb2
-from services import status as service_status
+from services.rpc import status as service_status
+from services.wire import failure_of
 from storage import errors as store_errors
 
 CASES = {
@@ -55,7 +56,7 @@ def test_what_the_services_refuse_with_arrives_as_the_right_exception(
 @pytest.mark.parametrize("error", CASES, ids=lambda error: type(error).__name__)
 def test_a_refused_frame_of_a_stream_raises_the_same_family(error: store_errors.StoreError) -> None:
     """A frame's failure has less detail, never another meaning."""
-    raised = errors.from_failure(service_status.failure_of(error))
+    raised = errors.from_failure(failure_of(error))
 
     assert raised.code is service_status.code_of(error)
     assert isinstance(raised, (CASES[error], CASES[error].__mro__[1]))

@@ -19,7 +19,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from service_settings import writer_settings
 
-from services.server import RpcServer
+from services.rpc.server import Contract, RpcServer
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,9 @@ def grpc_server(
 
     async def start() -> RpcServer:
         draining = asyncio.Event()
-        server = RpcServer(grpc_service, grpc_servicer_factory(draining), grpc_settings, draining)
+        server = RpcServer(
+            [Contract(grpc_service, grpc_servicer_factory(draining))], grpc_settings, draining
+        )
         server.address = await server.start("127.0.0.1:0")  # type: ignore[attr-defined]
         server.draining = draining  # type: ignore[attr-defined]
         server.set_serving(serving=True)

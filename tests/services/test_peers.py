@@ -9,7 +9,7 @@ import pytest
 from three_services import three_services
 
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
-from services.peers import host_of_peer
+from services.rpc.peers import host_of_peer
 from storage.format.hosts import encode_host
 
 

@@ -19,7 +19,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
-from services.server import RpcServer, server_options
+from services.rpc.limits import server_options
+from services.rpc.server import Contract, RpcServer
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
 from storage.errors import StoreBusy
@@ -197,7 +198,7 @@ def test_a_drain_lets_calls_end_takes_no_new_ones_and_waits_for_no_watch_of_the_
     async def start() -> tuple[RpcServer, _Slow, str]:
         slow = _Slow()
         settings = grpc_settings.model_copy(update={"drain_grace_seconds": 40.0})
-        server = RpcServer(grpc_service, slow, settings, asyncio.Event())
+        server = RpcServer([Contract(grpc_service, slow)], settings, asyncio.Event())
         return server, slow, await server.start("127.0.0.1:0")
 
     server, slow, address = background.run(start())

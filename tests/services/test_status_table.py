@@ -6,7 +6,8 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 
-from services import status
+from services.rpc import status
+from services.wire import failure_of
 from storage import errors
 
 
@@ -50,12 +51,12 @@ def test_an_invalid_batch_names_its_record() -> None:
     details = details_of(errors.InvalidBatch(3, "bad CRC"))
     assert details["BadRequest"].field_violations[0].field == "records[3]"
     assert details["ErrorInfo"].metadata["record_index"] == "3"
-    assert status.failure_of(errors.InvalidBatch(3, "bad CRC")).record_index == 3
+    assert failure_of(errors.InvalidBatch(3, "bad CRC")).record_index == 3
 
 
 def test_busy_and_full_say_when_to_try_again() -> None:
     busy = errors.StoreBusy("pool full", retry_delay_ms=40)
     assert details_of(busy)["RetryInfo"].retry_delay.ToMilliseconds() == 40
     assert details_of(errors.StoreFull("no space"))["RetryInfo"].retry_delay.ToMilliseconds() > 0
-    assert status.failure_of(busy).retry_delay_ms == 40
+    assert failure_of(busy).retry_delay_ms == 40
     assert "RetryInfo" not in details_of(errors.StoreFailed("fsync failed"))

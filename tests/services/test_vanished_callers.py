@@ -18,8 +18,11 @@ from real_processes import until
 from three_services import OPTIONS, three_services
 
 from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2
-from services import logs, server
-from services.server import RpcServer
+from services import logs
+from services.rpc import calls
+from services.rpc.calls import CallHandlers
+from services.rpc.server import Contract, RpcServer
+from services.rpc.servicer import raw
 from storage.errors import StoreBusy
 
 COUNT = 60  # requests of a megabyte
@@ -39,7 +42,7 @@ class _Failing:
             self.entered.set()
             raise self.error
 
-        return server.raw(fail)
+        return raw(fail)
 
 
 @pytest.fixture(params=METHODS)
@@ -70,7 +73,7 @@ def call(
     draining = background.call(asyncio.Event)
 
     async def start() -> tuple[RpcServer, str]:
-        rpc_server = RpcServer(service, failing, grpc_settings, draining)
+        rpc_server = RpcServer([Contract(service, failing)], grpc_settings, draining)
         return rpc_server, await rpc_server.start("127.0.0.1:0")
 
     rpc_server, address = background.run(start())
@@ -92,17 +95,17 @@ class _Refusals:
 @pytest.fixture
 def refusals(monkeypatch: pytest.MonkeyPatch) -> _Refusals:
     """Count them, and let them wait: a busy machine needs longer to hear of a caller's end."""
-    refuse, refusals = RpcServer._refuse, _Refusals()
+    refuse, refusals = CallHandlers._refuse, _Refusals()
 
-    async def counted(self: RpcServer, *arguments: Any) -> None:
+    async def counted(self: CallHandlers, *arguments: Any) -> None:
         refusals.begun += 1
         try:
             await refuse(self, *arguments)
         finally:
             refusals.ended += 1
 
-    monkeypatch.setattr(RpcServer, "_refuse", counted)
-    monkeypatch.setattr(server, "CANCEL_SECONDS", 60.0)
+    monkeypatch.setattr(CallHandlers, "_refuse", counted)
+    monkeypatch.setattr(calls, "CANCEL_SECONDS", 60.0)
     return refusals
 
 
@@ -126,7 +129,7 @@ def test_a_write_that_fails_because_the_caller_went_is_not_told(
 def test_a_write_that_fails_for_a_caller_who_is_there_is_an_error(
     call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "CANCEL_SECONDS", 0.05)
+    monkeypatch.setattr(calls, "CANCEL_SECONDS", 0.05)
     with structlog.testing.capture_logs() as seen:
         under_way = call()
         assert under_way.code() is grpc.StatusCode.INTERNAL
@@ -150,14 +153,14 @@ def test_a_refusal_that_finds_nobody_is_not_told(
         async def abort(self, *_: Any, **__: Any) -> None:
             raise grpc.aio.InternalError("nobody there")
 
-    refuse = RpcServer._refuse
+    refuse = CallHandlers._refuse
     failing.error = StoreBusy("later", retry_delay_ms=1)
 
     async def refuse_in_vain(self: RpcServer, name: str, _: Any, error: BaseException) -> Any:
         await refuse(self, name, Gone(), error)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(RpcServer, "_refuse", refuse_in_vain)
+        patches.setattr(CallHandlers, "_refuse", refuse_in_vain)
         under_way = call()
         assert failing.entered.wait(20)
         time.sleep(0.3)

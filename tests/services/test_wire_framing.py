@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services import wire
-from services.status import NotServed
+from services.rpc.status import NotServed
 from storage.message import PullStatus
 
 

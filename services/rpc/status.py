@@ -15,7 +15,6 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from penstock.v1 import common_pb2
 from storage import errors
 
 ERROR_DOMAIN: Final = "penstock"
@@ -100,16 +99,6 @@ def internal(message: str, request_id: str) -> Status:
     info = ErrorInfo(reason="INTERNAL", domain=ERROR_DOMAIN, metadata={"request_id": request_id})
     _add(status, info)
     return status
-
-
-def failure_of(error: errors.StoreError) -> common_pb2.Failure:
-    """Return an error as an outcome of one frame of a stream."""
-    return common_pb2.Failure(
-        code=code_of(error).value[0],
-        message=str(error),
-        retry_delay_ms=retry_delay_ms(error),
-        record_index=error.record_index if isinstance(error, errors.InvalidBatch) else -1,
-    )
 
 
 def _reason(error: errors.StoreError) -> str:

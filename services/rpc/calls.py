@@ -1,0 +1,203 @@
+"""From a servicer's methods to gRPC's handlers: parsing, interceptors, errors as statuses, the access log.
+
+An interceptor is a coroutine function around each call, of whatever kind::
+
+    async def count(call: Call, proceed: Proceed) -> Any:
+        try:
+            return await proceed()
+        except StoreError as error:
+            failures[call.method, code_of(error)] += 1
+            raise
+
+It may raise instead of proceeding, and what it raises becomes a status as a servicer's errors do. The
+first of several is the outermost. Without interceptors a call costs nothing for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from services import logs
+from services.rpc import status
+from services.rpc.servicer import Context, is_raw
+from storage.errors import StoreError
+
+CANCEL_SECONDS: Final = 1.0  # from a failed write until gRPC cancels the call whose caller has gone
+_INTERNAL: Final = "internal error; the service's log has it under this request id"
+
+
+class Call(NamedTuple):
+    """One call, as interceptors see it."""
+
+    service: str  # full name, such as penstock.v1.Writer
+    method: str
+    context: Context
+
+
+Proceed = Callable[[], Awaitable[Any]]
+Interceptor = Callable[[Call, Proceed], Awaitable[Any]]
+Behaviour = Callable[..., Awaitable[Any]]
+
+
+class CallHandlers:
+    """Makes the handlers of a servicer's methods."""
+
+    def __init__(self, *, access_log: str, interceptors: Sequence[Interceptor] = ()) -> None:
+        self._logs_all = access_log == "all"
+        self._logs_refusals = access_log != "none"
+        self._interceptors = tuple(interceptors)
+        self._log = logs.get_logger()
+
+    def of_service(self, service: ServiceDescriptor, servicer: Any) -> Any:
+        """Return the handler of all methods of a service."""
+        handlers = {
+            method.name: self._handler(method, getattr(servicer, _snake(method.name)))
+            for method in service.methods
+        }
+        return grpc.method_handlers_generic_handler(service.full_name, handlers)
+
+    def _handler(self, method: MethodDescriptor, behaviour: Behaviour) -> Any:
+        if not is_raw(behaviour) and not method.client_streaming:
+            behaviour = _parsing(GetMessageClass(method.input_type).FromString, behaviour)
+        for interceptor in reversed(self._interceptors):
+            service = method.containing_service.full_name
+            behaviour = _intercepted(interceptor, service, method.name, behaviour)
+        kinds: dict[tuple[bool, bool], tuple[Any, Any]] = {
+            (False, False): (self._unary, grpc.unary_unary_rpc_method_handler),
+            (False, True): (self._answer_stream, grpc.unary_stream_rpc_method_handler),
+            (True, False): (self._request_stream, grpc.stream_unary_rpc_method_handler),
+            (True, True): (self._both_stream, grpc.stream_stream_rpc_method_handler),
+        }
+        wrap, handler = kinds[method.client_streaming, method.server_streaming]
+        return handler(wrap(method.name, behaviour))
+
+    def _unary(
+        self, method: str, behaviour: Behaviour
+    ) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        logs_all = self._logs_all
+
+        async def call(data: bytes, context: Context) -> bytes:
+            started = time.perf_counter() if logs_all else 0.0
+            try:
+                answer = await behaviour(data, context)
+            except BaseException as error:  # noqa: BLE001  the status table decides
+                await self._refuse(method, context, error)
+            if logs_all:
+                self._log_call(method, context, "OK", started)
+            return answer if type(answer) is bytes else answer.SerializeToString()
+
+        return call
+
+    def _answer_stream(
+        self, method: str, behaviour: Behaviour
+    ) -> Callable[[bytes, Context], Awaitable[None]]:
+        async def call(data: bytes, context: Context) -> None:
+            await self._stream(method, context, lambda: behaviour(data, context))
+
+        return call
+
+    def _request_stream(
+        self, method: str, behaviour: Behaviour
+    ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]:
+        async def call(requests: AsyncIterator[bytes], context: Context) -> bytes:
+            answer = await self._stream(method, context, lambda: behaviour(requests, context))
+            return bytes(answer.SerializeToString())
+
+        return call
+
+    def _both_stream(
+        self, method: str, behaviour: Behaviour
+    ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
+        async def call(_requests: AsyncIterator[bytes], context: Context) -> None:
+            await self._stream(method, context, lambda: behaviour(context))
+
+        return call
+
+    async def _stream(self, method: str, context: Context, run: Proceed) -> Any:
+        started = time.perf_counter()
+        try:
+            answer = await run()
+        except BaseException as error:  # noqa: BLE001  the status table decides
+            await self._refuse(method, context, error)
+        if self._logs_all:
+            self._log_call(method, context, "OK", started)
+        return answer
+
+    async def _refuse(self, method: str, context: Context, error: BaseException) -> NoReturn:
+        """End a call with the status of what it raised; unexpected errors show no internals."""
+        if isinstance(error, grpc.aio.AbortError | asyncio.CancelledError) or not isinstance(
+            error, Exception
+        ):
+            raise error
+        request_id = logs.request_id(context.invocation_metadata())
+        if isinstance(error, grpc.aio.InternalError):
+            await asyncio.sleep(CANCEL_SECONDS)  # raises CancelledError, unless the caller is there
+        if isinstance(error, DecodeError):
+            error = status.InvalidArgument("request", f"the bytes are not a request of {method}")
+        if isinstance(error, StoreError):
+            whole = status.status_of(error, request_id)
+            code, message = status.code_of(error), str(error)
+            error.__traceback__ = None  # one that is raised again and again would keep every frame
+            if self._logs_refusals:
+                self._log_call(
+                    method, context, code.name, None, request_id=request_id, problem=message
+                )
+        else:
+            code, message = grpc.StatusCode.INTERNAL, _INTERNAL
+            whole = status.internal(message, request_id)
+            self._log.error(
+                "call failed",
+                method=method,
+                request_id=request_id,
+                peer=context.peer(),
+                exc_info=error,
+            )
+        try:
+            await context.abort(
+                code,
+                message,
+                trailing_metadata=(
+                    (status.STATUS_DETAILS_KEY, whole.SerializeToString()),
+                    (logs.REQUEST_ID_KEY, request_id),
+                ),
+            )
+        except grpc.aio.InternalError as gone:
+            raise asyncio.CancelledError from gone  # nobody is left to be told
+
+    def _log_call(
+        self, method: str, context: Context, code: str, started: float | None, **fields: Any
+    ) -> None:
+        fields.setdefault("request_id", logs.request_id(context.invocation_metadata()))
+        if started is not None:
+            fields["duration_ms"] = round((time.perf_counter() - started) * 1e3, 3)
+        self._log.info("call", method=method, code=code, peer=context.peer(), **fields)
+
+
+def _parsing(parse: Callable[[bytes], Any], behaviour: Behaviour) -> Behaviour:
+    async def call(data: bytes, context: Context) -> Any:
+        return await behaviour(parse(data), context)
+
+    return call
+
+
+def _intercepted(
+    interceptor: Interceptor, service: str, method: str, behaviour: Behaviour
+) -> Behaviour:
+    async def call(*arguments: Any) -> Any:
+        about = Call(service, method, arguments[-1])
+        return await interceptor(about, lambda: behaviour(*arguments))
+
+    return call
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,117 @@
+"""One grpc.aio server for the contracts of a port, with the manners that all services share."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+
+from services import logs
+from services.rpc.calls import CallHandlers, Interceptor
+from services.rpc.health import Health
+from services.rpc.limits import server_options
+from services.rpc.listening import CannotListen
+from services.settings import ProcessSettings
+
+
+class Contract(NamedTuple):
+    """A service, and the object that serves it (``services.rpc.servicer``)."""
+
+    service: ServiceDescriptor
+    servicer: Any
+
+
+class RpcServer:
+    """Serves contracts on one port, with their health and reflection, until it is drained."""
+
+    def __init__(
+        self,
+        contracts: Sequence[Contract],
+        settings: ProcessSettings,
+        draining: asyncio.Event,
+        *,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        """Serve every contract; each call goes through all interceptors, the first one outermost."""
+        self._draining = draining
+        self._settings = settings
+        self._log = logs.get_logger()
+        self._server = grpc.aio.server(
+            options=server_options(settings), maximum_concurrent_rpcs=settings.concurrent_calls_max
+        )
+        calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
+        self._server.add_generic_rpc_handlers(
+            tuple(calls.of_service(service, servicer) for service, servicer in contracts)
+        )
+        names = tuple(service.full_name for service, _ in contracts)
+        self._health = Health(("", *names))
+        by_name = _ByName(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, by_name)
+        reflected = (*names, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            reflection.aio.ReflectionServicer(reflected),  # type: ignore[attr-defined]
+            by_name,
+        )
+        self._serving: bool | None = None
+
+    async def start(self, listen: str) -> str:
+        """Begin to serve, health NOT_SERVING until told otherwise; return HOST:PORT as bound."""
+        host = listen.rpartition(":")[0]
+        self.set_serving(serving=False)
+        try:
+            port = self._server.add_insecure_port(listen)
+        except RuntimeError as error:
+            raise CannotListen(listen) from error
+        await self._server.start()
+        address = f"{host}:{port}"
+        self._log.info("listening", address=address, tls=False)
+        if not _is_loopback(host):
+            self._log.warning(
+                "open to the network without TLS or accounts: whoever reaches this address may use it",
+                address=address,
+            )
+        return address
+
+    def set_serving(self, *, serving: bool) -> None:
+        """Set the health of every service and of the whole server."""
+        if serving == self._serving or self._draining.is_set():
+            return
+        self._serving = serving
+        self._health.set(serving=serving)
+        self._log.info("health", serving=serving)
+
+    async def drain(self) -> None:
+        """Take no new calls, let those under way end within the grace, then cancel them."""
+        self._draining.set()
+        self._log.info("draining", grace_seconds=self._settings.drain_grace_seconds)
+        self._health.end()
+        await self._server.stop(self._settings.drain_grace_seconds)
+
+
+class _ByName:
+    """A server that generated code may add handlers to, to be found by name when a call comes.
+
+    Generated code registers each method too, and for those grpc.aio waits again, one by one, whenever
+    any call has come: microseconds of every call, for methods that are hardly ever called.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+
+    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
+        """Do without."""
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

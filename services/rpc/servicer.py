@@ -1,0 +1,39 @@
+"""What a servicer is made of.
+
+A servicer is an object with one coroutine a method of its service descriptor, in snake case. It
+gets parsed requests and returns messages, or takes and returns bytes where it is marked ``raw``. The
+context is the last argument. What it raises becomes a status (``services.rpc.status``), so it never
+handles errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from storage.errors import StoreClosed
+
+Context = grpc.aio.ServicerContext[Any, Any]
+EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs miss it
+_F = TypeVar("_F", bound=Callable[..., Any])
+_RAW: Final = "_takes_raw_bytes"
+
+
+def raw(method: _F) -> _F:
+    """Mark a servicer's method as taking the request's bytes instead of a message."""
+    setattr(method, _RAW, True)
+    return method
+
+
+def is_raw(method: Callable[..., Any]) -> bool:
+    """Return whether a method takes the request's bytes."""
+    return getattr(method, _RAW, False)
+
+
+class Draining(StoreClosed):
+    """The service is stopping; another one, or this one after its restart, will take the call."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is stopping; try again")
