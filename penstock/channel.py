@@ -1,7 +1,7 @@
 """Channels to the three services, in grpc's two kinds: what the two connections do not share.
 
 Settings of all channels stand here, and whatever waits in one way in a thread and in another in an
-event loop: `Channels` and `AsyncChannels` have the same methods.
+event loop: `ServiceChannels` and `AsyncServiceChannels` have the same methods.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         return channels
 
 
-class Channels(_OpenChannels[grpc.Channel]):
+class ServiceChannels(_OpenChannels[grpc.Channel]):
     """Channels of grpc's synchronous kind, shared by threads."""
 
     def close(self) -> None:
@@ -110,12 +110,12 @@ class Channels(_OpenChannels[grpc.Channel]):
         return grpc.insecure_channel(address, options=list(CHANNEL_OPTIONS))
 
 
-class AsyncChannels(_OpenChannels[grpc.aio.Channel]):
+class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
     """Channels of grpc.aio, for one event loop."""
 
     def __init__(self, addresses: Addresses) -> None:
         super().__init__(addresses)
-        self._streaming = Channels(addresses)
+        self._streaming = ServiceChannels(addresses)
 
     async def close(self) -> None:
         """Close the channels; calls under way fail. Closing twice does nothing."""

@@ -2,7 +2,7 @@
 
 unasync drops ``async`` and ``await`` and renames what has another name without them; names of ours that
 begin with Async lose that, in docstrings too. What waits differently in a thread and in an event loop
-has the same methods in both forms, written by hand: ``penstock.channel``, ``penstock.consuming.pulls``.
+has the same methods in both forms, written by hand: ``penstock.channel``, ``penstock.consuming.in_flight``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from penstock.addresses import (
 )
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
-from penstock.channel import NOT_CONNECTED, AsyncChannels
+from penstock.channel import NOT_CONNECTED, AsyncServiceChannels
 from penstock.errors import ClientClosed
 from penstock.queue_counts import QueueCounts
 from penstock.readiness import Readiness
@@ -48,7 +48,7 @@ class AsyncConnection:
         self.retry = retry or RetryPolicy()
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
-        self.channels = AsyncChannels(self.addresses)
+        self.channels = AsyncServiceChannels(self.addresses)
         self._queue_counts = QueueCounts(self.clock)
 
     async def __aenter__(self) -> Self:

@@ -10,9 +10,9 @@ import grpc
 
 from penstock._async.connection import AsyncConnection
 from penstock.consuming.consumption import Consumption, open_consumption
+from penstock.consuming.in_flight import AsyncInFlightPulls, open_when_awaited
 from penstock.consuming.key_query import KeyQuery
 from penstock.consuming.options import ConsumeOptions
-from penstock.consuming.pulls import AsyncPulls, open_when_awaited
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
 from penstock.record import Record
 
@@ -33,7 +33,7 @@ class AsyncConsumer(AsyncIterator[Record]):
         self._client = client
         self._options = options
         self._core: Consumption | None = None
-        self._pulls = AsyncPulls()
+        self._pulls = AsyncInFlightPulls()
         self._commit_at = client.clock.monotonic() + options.commit_interval_ms / 1000
         self._closed = False
         open_when_awaited(self._opened)

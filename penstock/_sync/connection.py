@@ -18,7 +18,7 @@ from penstock.addresses import (
 )
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
-from penstock.channel import NOT_CONNECTED, Channels
+from penstock.channel import NOT_CONNECTED, ServiceChannels
 from penstock.errors import ClientClosed
 from penstock.queue_counts import QueueCounts
 from penstock.readiness import Readiness
@@ -49,7 +49,7 @@ class Connection:
         self.retry = retry or RetryPolicy()
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
-        self.channels = Channels(self.addresses)
+        self.channels = ServiceChannels(self.addresses)
         self._queue_counts = QueueCounts(self.clock)
 
     def __enter__(self) -> Self:

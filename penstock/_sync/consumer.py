@@ -11,9 +11,9 @@ import grpc
 
 from penstock._sync.connection import Connection
 from penstock.consuming.consumption import Consumption, open_consumption
+from penstock.consuming.in_flight import InFlightPulls, open_at_once
 from penstock.consuming.key_query import KeyQuery
 from penstock.consuming.options import ConsumeOptions
-from penstock.consuming.pulls import Pulls, open_at_once
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
 from penstock.record import Record
 
@@ -34,7 +34,7 @@ class Consumer(Iterator[Record]):
         self._client = client
         self._options = options
         self._core: Consumption | None = None
-        self._pulls = Pulls()
+        self._pulls = InFlightPulls()
         self._commit_at = client.clock.monotonic() + options.commit_interval_ms / 1000
         self._closed = False
         open_at_once(self._opened)

@@ -1,6 +1,6 @@
 """Pulls that a consumer has under way: as futures for a thread, as tasks for an event loop.
 
-`Pulls` and `AsyncPulls` have the same methods; `Consumer` is generated from `AsyncConsumer`.
+`InFlightPulls` and `AsyncInFlightPulls` have the same methods; `Consumer` is generated from `AsyncConsumer`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Answered(NamedTuple):
     outcome: Any
 
 
-class Pulls:
+class InFlightPulls:
     """Pulls under way of a consumer that one thread uses."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Pulls:
             future.cancel()
 
 
-class AsyncPulls:
+class AsyncInFlightPulls:
     """Pulls under way of a consumer that one task uses."""
 
     def __init__(self) -> None:
