@@ -356,12 +356,12 @@ def break_one(directory: Path) -> int:
     """Flip a bit in one body; return the record's commit offset."""
     plan = StorePlan(StoreView.open(directory))
     offset, _ = plan.queues["orders", 1].place(7)
-    file = plan.store.file_of(offset)
+    file = plan.store.log.entry_of(offset)
     assert file is not None
-    with Path(file.path).open("r+b") as log:
-        log.seek(offset - file.start + 88)
+    with file.path.open("r+b") as log:
+        log.seek(offset - file.start_offset + 88)
         byte = log.read(1)[0]
-        log.seek(offset - file.start + 88)
+        log.seek(offset - file.start_offset + 88)
         log.write(bytes([byte ^ 1]))
     return offset
 
