@@ -17,8 +17,8 @@ from storage.errors import NotAStore, StoreClosed, StoreFailed
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.index.builder import IndexBuilder
 from storage.view.file_sizes import effective_config
-from storage.view.index_file import IndexShape
-from storage.view.index_shape import find_index_shape
+from storage.view.index.index_file import IndexShape
+from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths
 from storage.view.settings import load_settings
 from storage.workers import FunctionWorker

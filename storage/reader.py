@@ -28,13 +28,13 @@ from storage.kernels.columns import STOP_END, stop_text
 from storage.message import KeyQueryResult, PullResult, PullStatus
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.topics import TopicTable
-from storage.view.commit_log import CommitLogView
 from storage.view.consume_queue import ConsumeQueueView
 from storage.view.file_sizes import with_settled_sizes
 from storage.view.incarnations import Incarnations
-from storage.view.index_file import IndexShape
-from storage.view.key_query import KeyIndex, query_by_key
+from storage.view.index.index_file import IndexShape
+from storage.view.index.key_query import KeyIndex, query_by_key
 from storage.view.layout import StorePaths, check_is_store
+from storage.view.log.commit_log import CommitLogView
 from storage.view.pull import MATCH_ALL, NO_LIMIT, PENSTOCK, PullPolicy, TagFilter, pull_queue
 from storage.view.queue_extent import QueueExtent, queue_extent
 from storage.view.queues import QueueViews

@@ -16,7 +16,7 @@ from storage.kernels.columns import (
     stop_text,
 )
 from storage.kernels.scan import scan_records
-from storage.view.log_walk import RANGE_ROWS_MAX, Records, walk_range
+from storage.view.log.walk import RANGE_ROWS_MAX, Records, walk_range
 
 ROWS_MAX: Final = RANGE_ROWS_MAX
 

@@ -23,8 +23,8 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.columns import ByteArray
 from storage.view.incarnations import Incarnations
-from storage.view.log_boundary import record_starts
-from storage.view.log_files import FileEntry
+from storage.view.log.boundary import record_starts
+from storage.view.log.files import FileEntry
 from storage.view.queue_files import QueueFiles
 from storage.view.store_view import StoreView
 from storage.view.time_search import QueueTimes, search

@@ -23,7 +23,7 @@ from storage.index.consistency import agrees_with_log
 from storage.index.directory import IndexDirectory
 from storage.index.follower import IndexFollower, LogReader
 from storage.index.recovery import recover_foreign, recover_from_slot, recover_without_slot
-from storage.view.index_file import IndexShape
+from storage.view.index.index_file import IndexShape
 
 if TYPE_CHECKING:
     from pathlib import Path

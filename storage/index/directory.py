@@ -9,7 +9,7 @@ from storage.format import index as layout
 from storage.format.index import IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name, parse_index_file_name
 from storage.index.index_file import IndexFile, Int64s
-from storage.view.index_file import IndexShape, list_index_files
+from storage.view.index.index_file import IndexShape, list_index_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -17,11 +17,11 @@ from storage.index.index_file import IndexFile
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
 from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
 from storage.kernels.scan import scan_records
-from storage.view.log_follower import LogFollower
+from storage.view.log.follower import LogFollower
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, FileSystem
-    from storage.view.log_walk import Records
+    from storage.view.log.walk import Records
 
 KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
 

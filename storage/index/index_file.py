@@ -20,7 +20,7 @@ import numpy.typing as npt
 from storage.format import index as layout
 from storage.format.index import IndexEntry, IndexHeader
 from storage.kernels.index import put_keys, rebuild_slots
-from storage.view.index_file import IndexFileView, IndexShape
+from storage.view.index.index_file import IndexFileView, IndexShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from storage.index.consistency import agrees_with_log, count_covering, covers_lo
 from storage.index.directory import IndexDirectory
 from storage.index.follower import IndexFollower, LogReader
 from storage.index.index_file import IndexFile
-from storage.view.index_file import IndexShape
+from storage.view.index.index_file import IndexShape
 
 if TYPE_CHECKING:
     from storage.checkpoint.durable_slots import DurableIndex

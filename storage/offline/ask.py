@@ -24,8 +24,8 @@ from storage.offline.extension import DIRECTORY as EXTENSION_DIRECTORY
 from storage.offline.extension import QueueExtension, ResolvedQueueView
 from storage.offline.lines import Line, record_fields
 from storage.offline.opened import OfflineStore, open_offline
-from storage.view.commit_log import CommitLogView
 from storage.view.consume_queue import ConsumeQueueView
+from storage.view.log.commit_log import CommitLogView
 from storage.view.pull import BROKER, MATCH_ALL, TagFilter, pull_queue
 from storage.view.time_search import Boundary, as_a_broker
 

@@ -27,9 +27,9 @@ from storage.kernels.columns import STORE_TIMESTAMP
 from storage.offline.lines import Line
 from storage.offline.opened import OfflineStore, open_offline
 from storage.offline.staged import staged_findings
-from storage.view.index_file import IndexShape, list_index_files
+from storage.view.index.index_file import IndexShape, list_index_files
 from storage.view.layout import StorePaths
-from storage.view.log_walk import Damage, Records, walk_log
+from storage.view.log.walk import Damage, Records, walk_log
 from storage.view.pull import MATCH_ALL, pull_queue
 
 CONFIG_FILES: Final = (

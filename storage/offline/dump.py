@@ -23,8 +23,8 @@ from storage.offline.extension import QueueExtension
 from storage.offline.lines import Line, java_order, record_fields
 from storage.offline.opened import OfflineStore, open_offline
 from storage.view.consume_queue import ConsumeQueueView
-from storage.view.index_file import list_index_files
-from storage.view.log_walk import Damage, End, Records, walk_log
+from storage.view.index.index_file import list_index_files
+from storage.view.log.walk import Damage, End, Records, walk_log
 from storage.view.pull import BROKER, MATCH_ALL, pull_queue
 
 Key = TypeVar("Key", int, str)

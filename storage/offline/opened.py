@@ -26,8 +26,8 @@ from storage.reader import StoreReader
 from storage.recovery.recover import Recovered, recover
 from storage.tables.topics import TopicTable
 from storage.view.file_sizes import effective_config
-from storage.view.index_file import IndexShape
-from storage.view.index_shape import find_index_shape
+from storage.view.index.index_file import IndexShape
+from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths, check_is_store
 from storage.view.settings import load_settings
 

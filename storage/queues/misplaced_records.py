@@ -13,7 +13,7 @@ from storage.format.record import Verdict, check_record, decode_record
 if TYPE_CHECKING:
     from storage.queues.consume_queue import ConsumeQueue
     from storage.queues.queue_table import QueueTable
-    from storage.view.log_walk import LogFiles
+    from storage.view.log.walk import LogFiles
 
 # Each looks into all queues; more than this are taken at their word.
 SEARCHES_MAX: Final = 32

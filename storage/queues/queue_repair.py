@@ -37,7 +37,7 @@ from storage.queues.consume_queue import ConsumeQueue, placeholder_units
 from storage.queues.misplaced_records import MisplacedRecords
 from storage.queues.queue_table import QueueTable
 from storage.tables.topics import QUEUE_COUNT_MAX
-from storage.view.log_walk import ROWS_MAX, Damage, LogFiles, Records
+from storage.view.log.walk import ROWS_MAX, Damage, LogFiles, Records
 from storage.view.units import UnitBuilder, Units, as_units
 
 EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address

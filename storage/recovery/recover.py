@@ -18,8 +18,8 @@ from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import NOTHING_DELETED, QueueRepair
 from storage.queues.queue_table import QueueTable
-from storage.view.log_walk import Damage, End, Records, walk_log
-from storage.view.recovery_cases import Found, Start, decide_start
+from storage.view.log.recovery_cases import Found, Start, decide_start
+from storage.view.log.walk import Damage, End, Records, walk_log
 
 if TYPE_CHECKING:
     from storage.checkpoint.durable_slots import DurablePositions

@@ -19,7 +19,7 @@ from storage.kernels.staged import mark_staged
 from storage.log.batches import Prepared, QueueKey
 from storage.staged.ledger import Outcome
 from storage.staged.stages import SUFFIX, Stage, read_stage
-from storage.view.log_walk import LogFiles, Records, walk_log
+from storage.view.log.walk import LogFiles, Records, walk_log
 
 if TYPE_CHECKING:
     from storage.clock import Clock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from storage.view.commit_log import CommitLogView
 from storage.view.consume_queue import ConsumeQueueView
+from storage.view.log.commit_log import CommitLogView
 
 SAMPLES: Final = 16
 

@@ -16,7 +16,7 @@ from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.record_layout import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_POSITION
 
 if TYPE_CHECKING:
-    from storage.view.log_files import LogFiles
+    from storage.view.log.files import LogFiles
     from storage.view.queue_files import QueueFiles, Unit
 
 TRIES: Final = 3

@@ -20,8 +20,8 @@ from storage.format.config_json import MALFORMED, decode_config
 from storage.view.bounds import Bounds, CheckpointPage
 from storage.view.incarnations import Incarnations
 from storage.view.layout import StorePaths, queues_on_disk
-from storage.view.log_end import end_of_copy, end_of_log
-from storage.view.log_files import LogFiles
+from storage.view.log.end import end_of_copy, end_of_log
+from storage.view.log.files import LogFiles
 from storage.view.queue_files import QueueFiles
 from storage.view.queue_settled import settled
 from storage.view.settings import StoreSettings, load_settings

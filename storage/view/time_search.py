@@ -18,8 +18,8 @@ from typing import Protocol
 from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.store_time import NO_TIME
-from storage.view.commit_log import CommitLogView
 from storage.view.consume_queue import ConsumeQueueView
+from storage.view.log.commit_log import CommitLogView
 
 TimeFrom = Callable[[int, int], tuple[int, int]]
 """Store time of the first readable record in ``[offset, end)``, and its offset; NO_TIME and the end."""

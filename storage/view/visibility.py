@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import StoreClosed
 from storage.tables.topics import TopicTable
-from storage.view.commit_log import EVERYTHING, CommitLogView
+from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues import QueueViews
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.record import decode_record
 from storage.testing import Stopped
-from storage.view.log_walk import Records, walk_log
+from storage.view.log.walk import Records, walk_log
 from storage.writer import StoreWriter
 
 SIZE = 60

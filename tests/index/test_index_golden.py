@@ -12,8 +12,8 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
 from storage.index.recovery import catch_up
-from storage.view.index_file import IndexShape, list_index_files
-from storage.view.index_reader import IndexReader
+from storage.view.index.index_file import IndexShape, list_index_files
+from storage.view.index.reader import IndexReader
 from storage.view.layout import StorePaths
 
 FILESYSTEM = OsFileSystem()

@@ -19,8 +19,8 @@ from storage.index import builder as index_builder
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.reader import StoreReader
-from storage.view.index_file import list_index_files
-from storage.view.index_reader import IndexReader
+from storage.view.index.index_file import list_index_files
+from storage.view.index.reader import IndexReader
 from storage.writer import StoreWriter
 
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)

@@ -27,7 +27,7 @@ from storage.index.checkpointer import IndexCheckpointer
 from storage.indexer import StoreIndexer
 from storage.message import Message
 from storage.testing import SimulatedDisk
-from storage.view.index_file import list_index_files
+from storage.view.index.index_file import list_index_files
 from storage.writer import StoreWriter
 
 SECTOR = 512

@@ -17,8 +17,8 @@ from storage.format.index import IndexHeader
 from storage.index.index_file import IndexFile
 from storage.indexer import StoreIndexer
 from storage.message import Message
-from storage.view.index_file import IndexShape, list_index_files
-from storage.view.index_reader import IndexReader
+from storage.view.index.index_file import IndexShape, list_index_files
+from storage.view.index.reader import IndexReader
 from storage.writer import StoreWriter
 
 FILESYSTEM = OsFileSystem()

@@ -16,8 +16,8 @@ from storage.format.checkpoint import INDEXER_SLOT_POSITIONS
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.indexer import StoreIndexer
 from storage.message import Message
-from storage.view.index_file import IndexShape, list_index_files
-from storage.view.index_reader import IndexReader
+from storage.view.index.index_file import IndexShape, list_index_files
+from storage.view.index.reader import IndexReader
 from storage.writer import StoreWriter
 
 CONFIG = small_config(index_slot_count=20, index_entry_count=120)

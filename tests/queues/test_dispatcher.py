@@ -15,7 +15,7 @@ from storage.queues import queue_files
 from storage.queues.consume_queue import as_units
 from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
-from storage.view.log_follower import LogFollower
+from storage.view.log.follower import LogFollower
 from storage.writer import StoreWriter
 
 QUEUE_FILE_SIZE = 200

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from storage import Message, MessageStore, StoreConfig
-from storage.view.recovery_cases import Start
+from storage.view.log.recovery_cases import Start
 
 CONFIG = StoreConfig(
     commit_log_file_size=1 << 16,

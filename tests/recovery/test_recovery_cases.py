@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from storage.view.recovery_cases import (
+from storage.view.log.recovery_cases import (
     SCAN_CASES,
     START_CASES,
     Found,

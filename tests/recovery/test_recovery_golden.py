@@ -13,7 +13,7 @@ from storage.files.mapped_file_queue import MappedFileQueue
 from storage.queues.consume_queue import as_units
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import recover
-from storage.view.recovery_cases import Start
+from storage.view.log.recovery_cases import Start
 
 NO_SLOT = DurablePositions(False, False, b"", 0, 0, 0)
 ZEROS = bytes(1 << 20)

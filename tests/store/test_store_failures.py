@@ -10,7 +10,7 @@ from engine_store import LOG_FILE_SIZE, append, check_queues_match_log, record, 
 from storage.clock import SystemClock
 from storage.errors import StoreBusy, StoreFailed, StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
-from storage.view.recovery_cases import Start
+from storage.view.log.recovery_cases import Start
 from storage.writer import StoreWriter
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from engine_store import check_queues_match_log, record, records_on_disk, small_config
 
-from storage.view.recovery_cases import Start
+from storage.view.log.recovery_cases import Start
 from storage.writer import StoreWriter
 
 SUPPORT = Path(__file__).parent.parent / "support"

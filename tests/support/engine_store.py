@@ -16,7 +16,7 @@ from storage.format.properties import encode_properties
 from storage.format.record import Record, decode_record, encode_for_batch
 from storage.kernels.columns import CHECK_ALL
 from storage.queues.consume_queue import as_units
-from storage.view.log_walk import Damage, Records, walk_log
+from storage.view.log.walk import Damage, Records, walk_log
 
 LOG_FILE_SIZE = 1 << 16
 QUEUE_FILE_SIZE = 100 * 20

@@ -10,7 +10,7 @@ from engine_store import small_config
 
 from storage import Message, MessageStore
 from storage.format.record_layout import MAGIC_BLANK
-from storage.view.log_end import end_of_log
+from storage.view.log.end import end_of_log
 from storage.view.store_view import StoreView
 
 COUNT = 400  # more than one log file

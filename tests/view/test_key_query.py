@@ -13,7 +13,7 @@ from storage.errors import InvalidMessage, TopicNotFound
 from storage.format.record import Record, decode_record
 from storage.message import KeyQueryResult, Message, PutResult
 from storage.reader import StoreReader
-from storage.view import key_query
+from storage.view.index import key_query
 
 CONFIG = StoreConfig(
     commit_log_file_size=1 << 16, consume_queue_file_size=400, index_slot_count=5,

@@ -20,7 +20,7 @@ from pipeline.source.stream.store_watch import StoreWatch
 from storage.format.store_time import NO_TIME
 from storage.kernels.columns import COMMIT_OFFSET, SIZE
 from storage.view.incarnations import Incarnations
-from storage.view.log_boundary import next_record
+from storage.view.log.boundary import next_record
 from storage.view.queue_files import QueueFiles
 from storage.view.queue_settled import settled
 from storage.view.store_view import StoreLocation, StoreView

@@ -18,7 +18,7 @@ from storage.format import checkpoint
 from storage.format.checkpoint import WriterSlot
 from storage.view.bounds import Bounds
 from storage.view.layout import LOG_DIRECTORY, StorePaths
-from storage.view.log_end import end_after, end_of_log
+from storage.view.log.end import end_after, end_of_log
 from storage.view.store_view import StoreLocation, StoreView
 
 HEAD_SIZE: Final = 8

@@ -147,7 +147,7 @@ def test_a_record_that_ends_exactly_on_a_split_edge(store: Path) -> None:
     from pipeline.source.columns import Columns
     from pipeline.source.decode import pa
     from pipeline.source.read import Reader
-    from storage.view.log_boundary import find_boundary
+    from storage.view.log.boundary import find_boundary
 
     plan = StorePlan(StoreView.open(store))
     edge, size = plan.queues["orders", 1].place(20)

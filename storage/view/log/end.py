@@ -21,11 +21,11 @@ from storage.kernels.columns import (
     new_rows,
 )
 from storage.kernels.scan import scan_records
-from storage.view.log_walk import RANGE_ROWS_MAX, Records, walk_log
+from storage.view.log.walk import RANGE_ROWS_MAX, Records, walk_log
 
 if TYPE_CHECKING:
     from storage.files.mapped_file_queue import FileEntry
-    from storage.view.log_files import LogFiles
+    from storage.view.log.files import LogFiles
 
 WINDOW: Final = 256 << 10
 WINDOW_MAX: Final = 8 << 20

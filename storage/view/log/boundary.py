@@ -14,7 +14,7 @@ from storage.format.record_layout import (
     MAGIC_V2,
     RECORD_SIZE_MIN,
 )
-from storage.view.log_files import LogFiles
+from storage.view.log.files import LogFiles
 
 WINDOW: Final = 64 << 10
 MAGICS: Final = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))

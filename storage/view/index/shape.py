@@ -12,7 +12,7 @@ from typing import Final
 from storage.files.filesystem import FileSystem
 from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader
 from storage.kernels.index_shape import deduce_slot_count
-from storage.view.index_file import IndexShape, list_index_files
+from storage.view.index.index_file import IndexShape, list_index_files
 
 CHECKED_ENTRIES: Final = 4_096
 

@@ -24,7 +24,7 @@ from storage.kernels.columns import (
     stop_text,
 )
 from storage.kernels.scan import find_record, scan_records
-from storage.view.recovery_cases import Stopped, Verdict, decide_stop
+from storage.view.log.recovery_cases import Stopped, Verdict, decide_stop
 
 ROWS_MAX: Final = 16_384
 RANGE_ROWS_MAX: Final = 8_192  # of a walk through a range of one file

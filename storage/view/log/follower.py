@@ -16,7 +16,7 @@ from storage.format.record import blank_end
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels import columns, scan
 from storage.kernels.primitives.jit import FEW_BYTES
-from storage.view.log_walk import Records
+from storage.view.log.walk import Records
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.format import index as layout
-from storage.view.index_file import IndexFileView, IndexShape, list_index_files
+from storage.view.index.index_file import IndexFileView, IndexShape, list_index_files
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem

@@ -19,11 +19,11 @@ from storage.files.filesystem import FileSystem
 from storage.kernels.lookup import KEY_ABSENT, match_keys
 from storage.kernels.pull import DAMAGED, GOOD
 from storage.message import Damage, KeyQueryResult
-from storage.view.commit_log import CommitLogView
-from storage.view.index_file import IndexShape
-from storage.view.index_reader import IndexCursor, IndexReader
-from storage.view.index_shape import find_index_shape
-from storage.view.index_watch import IndexState, IndexWatch, published
+from storage.view.index.index_file import IndexShape
+from storage.view.index.reader import IndexCursor, IndexReader
+from storage.view.index.shape import find_index_shape
+from storage.view.index.watch import IndexState, IndexWatch, published
+from storage.view.log.commit_log import CommitLogView
 from storage.view.pull import damage_reason, join_pieces
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Index files as they are read: their shape, chains of entries, queries by key."""

@@ -1,0 +1,1 @@
+"""The commit log as it is read: its files, walks through them, where it ends."""
