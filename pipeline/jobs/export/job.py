@@ -21,7 +21,7 @@ from pipeline.errors import InvalidOption
 from pipeline.jobs.export.known_stores import ExportedStore, match_stores
 from pipeline.jobs.export.manifest import DIRECTORY, Manifest, Ranges, held_export
 from pipeline.jobs.export.plan import FILE_BYTES, Choice, FilePlan, in_tasks, plan_export
-from pipeline.jobs.export.targets import Target, is_local, open_target, staging_of
+from pipeline.jobs.export.targets import Target, is_local, open_target, remove, staging_of
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import Stores, open_stores, run_tasks
 from pipeline.source.options import parse_options
@@ -155,9 +155,10 @@ def _recover(root: Path, manifest: Manifest, target: Target) -> None:
     """Finish or undo what a killed run left."""
     if manifest.pending is not None:
         run, files = manifest.pending["run"], manifest.pending["files"]
-        if not files or target.recover(run, files):
+        if not files or target.is_published(run, files):
             manifest.finish()
         else:
+            remove(root, files)
             manifest.undo()
     shutil.rmtree(staging_of(root), ignore_errors=True)
 
@@ -204,12 +205,12 @@ def _layout(
 ) -> Layout:
     import pyarrow as pa
 
-    from pipeline.jobs.export.write import ARROW_TYPES, DAY, Layout
+    from pipeline.jobs.export.write import DAY, Layout
+    from pipeline.jobs.parquet_files import arrow_schema
     from pipeline.source.columns import Columns
 
     kinds = {**MESSAGE_COLUMNS, STORE: "string", CORRUPT: "string"}
-    columns = {name: kinds[name] for name in (*names, CORRUPT)}
-    read = pa.schema([pa.field(name, ARROW_TYPES[kind]) for name, kind in columns.items()])
+    read = arrow_schema({name: kinds[name] for name in (*names, CORRUPT)})
     fields = [field for field in read if field.name != CORRUPT and field.name not in target.in_path]
     if DAY not in target.in_path:
         fields.append(pa.field(DAY, pa.date32()))
@@ -217,7 +218,7 @@ def _layout(
         directory=str(staging_of(root)),
         # Tasks of a killed run may still be writing: names of their own keep them out of this one.
         run=f"{manifest.export_id}-{manifest.run + 1:06d}-{secrets.token_hex(3)}",
-        columns=Columns(tuple(columns), read),
+        columns=Columns(tuple(read.names), read),
         schema=pa.schema(fields),
         rows_max=rows_max,
         in_path=target.in_path,

@@ -21,6 +21,7 @@ from pipeline.jobs.export.known_stores import ExportedStore, check_incarnations
 from pipeline.jobs.export.manifest import Manifest, QueueOfStore, Ranges
 from pipeline.source.plan import LogPiece, Piece, Queue, QueuePiece, StorePlan, Target, pack
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.view.time_search import QueueTimes, search
 
 DAY_MS: Final = 86_400_000
 FILE_BYTES: Final = 256 << 20
@@ -150,18 +151,13 @@ def days_of(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[Day
 
     Where a clock went back a part holds records of other days, too; there are no more parts for it.
     """
+    times = QueueTimes(plan.store.log, queue)
     while begin < end:
         day = plan.timestamp(queue, begin) // DAY_MS
-        low, high = begin + 1, end
-        while low < high:
-            middle = (low + high) // 2
-            if plan.timestamp(queue, middle) < (day + 1) * DAY_MS:
-                low = middle + 1
-            else:
-                high = middle
-        cost = sum(int(sizes.sum()) for sizes in sizes_of(queue, begin, low))
-        yield DayPart(plan, queue, day_of(day), begin, low, max(cost, 1))
-        begin = low
+        after = search(begin + 1, end, (day + 1) * DAY_MS, times)
+        cost = sum(int(sizes.sum()) for sizes in sizes_of(queue, begin, after))
+        yield DayPart(plan, queue, day_of(day), begin, after, max(cost, 1))
+        begin = after
 
 
 def sizes_of(queue: Queue, begin: int, end: int) -> Iterator[npt.NDArray[np.int64]]:

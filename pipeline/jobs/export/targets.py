@@ -39,8 +39,8 @@ class Target(Protocol):
         """Make the files of a run visible, all at once or again from where it was interrupted."""
         ...
 
-    def recover(self, run: int, files: Files) -> bool:
-        """Return whether an interrupted run counts, after finishing or undoing it."""
+    def is_published(self, run: int, files: Files) -> bool:
+        """Return whether an interrupted run counts; a directory's is finished here."""
         ...
 
 
@@ -106,8 +106,8 @@ class ParquetTarget:
         """Move the files in, one after the other; a run that is interrupted here is finished later."""
         move_in(self._root, files)
 
-    def recover(self, run: int, files: Files) -> bool:  # noqa: ARG002
-        """Finish moving."""
+    def is_published(self, run: int, files: Files) -> bool:  # noqa: ARG002
+        """Finish moving the files in."""
         move_in(self._root, files)
         return True
 
@@ -155,16 +155,14 @@ class DeltaTarget:
             ),
         )
 
-    def recover(self, run: int, files: Files) -> bool:
-        """Look whether the commit is there; where it is not, the files go."""
+    def is_published(self, run: int, files: Files) -> bool:  # noqa: ARG002
+        """Return whether the commit is there."""
         from deltalake import DeltaTable
 
-        if DeltaTable.is_deltatable(str(self._root)):
-            last = DeltaTable(str(self._root)).transaction_version(self._export_id)
-            if last is not None and last >= run:
-                return True
-        remove(self._root, files)
-        return False
+        if not DeltaTable.is_deltatable(str(self._root)):
+            return False
+        last = DeltaTable(str(self._root)).transaction_version(self._export_id)
+        return last is not None and last >= run
 
 
 class IcebergTarget:
@@ -215,21 +213,17 @@ class IcebergTarget:
                 spec.add_identity(name)
         return table
 
-    def recover(self, run: int, files: Files) -> bool:
-        """Look for the snapshot; where it is not, the files go."""
+    def is_published(self, run: int, files: Files) -> bool:  # noqa: ARG002
+        """Return whether the snapshot is there."""
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
-            table = self._catalog().load_table(self._name)
+            snapshots = self._catalog().load_table(self._name).metadata.snapshots
         except NoSuchTableError:
-            remove(self._root, files)
             return False
-        for snapshot in table.metadata.snapshots:
-            said = snapshot.summary.additional_properties if snapshot.summary else {}
-            if said.get(EXPORT_ID) == self._export_id and said.get(RUN) == str(run):
-                return True
-        remove(self._root, files)
-        return False
+        said = [each.summary.additional_properties for each in snapshots if each.summary]
+        wanted = (self._export_id, str(run))
+        return any((one.get(EXPORT_ID), one.get(RUN)) == wanted for one in said)
 
 
 def is_local(path: str | os.PathLike[str]) -> bool:

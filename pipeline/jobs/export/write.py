@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -12,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.jobs.export.plan import FilePlan, day_of
+from pipeline.jobs.parquet_files import ParquetFile
 from pipeline.source.columns import Columns
 from pipeline.source.options import ReadOptions
 from pipeline.source.read import Reader
@@ -22,16 +21,6 @@ from pipeline.source.schemas import CORRUPT
 
 DAY_US: Final = 86_400_000_000
 DAY: Final = "dt"
-ARROW_TYPES: Final = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-}
-ROW_GROUP_BYTES: Final = 64 << 20
-ROW_GROUP_ROWS: Final = 1 << 17
 DAMAGED_MAX: Final = 1000
 HIVE_ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 
@@ -84,15 +73,15 @@ def write_files(
     done = TaskDone()
     reader = Reader(options, layout.columns)
     for plan in plans:
-        days: dict[date, _DayFile] = {}
+        days: dict[date, _DayFiles] = {}
         for batch in reader.read(plan.pieces):
             good = _without_damage(batch, done)
             for day, part in _by_day(good):
                 if day not in days:
-                    days[day] = _DayFile(layout, plan, day)
+                    days[day] = _DayFiles(layout, plan, day)
                 days[day].add(part)
-        for file in days.values():
-            done.files += file.close()
+        for files in days.values():
+            done.files += files.close()
         count(plan.cost)
     return done
 
@@ -122,78 +111,52 @@ def _by_day(batch: Any) -> Iterator[tuple[date, Any]]:
         yield day_of(number), batch.filter(pa.array(numbers == number))
 
 
-class _DayFile:
-    """Files of one topic and day that one plan makes: one, or more if there are too many rows."""
+class _DayFiles:
+    """The files of one topic and day that one plan makes: one, or more if there are too many rows."""
 
     def __init__(self, layout: Layout, plan: FilePlan, day: date) -> None:
         self._layout = layout
         self._topic = plan.topic
         self._day = day
         self._number = plan.number
-        self._made: list[FileDone] = []
-        self._writer: Any = None
-        self._path = Path()
-        self._rows = 0
-        self._waiting: list[Any] = []
-        self._waiting_bytes = 0
+        self._done: list[FileDone] = []
+        self._file = self._next()
 
-    def add(self, batch: Any) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         """Add records, in order."""
+        batch = self._shaped(batch)
         while len(batch):
-            room = self._layout.rows_max - self._rows
+            room = self._layout.rows_max - self._file.rows
             if room <= 0:
                 self._finish()
+                self._file = self._next()
                 continue
-            part, batch = batch.slice(0, room), batch.slice(room)
-            self._rows += len(part)
-            self._waiting.append(part)
-            self._waiting_bytes += part.get_total_buffer_size()
-            waiting_rows = sum(len(each) for each in self._waiting)
-            if self._waiting_bytes >= ROW_GROUP_BYTES or waiting_rows >= ROW_GROUP_ROWS:
-                self._write()
+            self._file.add(batch.slice(0, room))
+            batch = batch.slice(room)
 
     def close(self) -> list[FileDone]:
-        """Return the files."""
-        if self._rows:
-            self._finish()
-        return self._made
+        """Return the files, which are durable."""
+        self._finish()
+        return self._done
 
-    def _write(self) -> None:
-        if self._writer is None:
-            directory = Path(self._layout.directory)
-            for name, value in (("topic", self._topic), (DAY, self._day.isoformat())):
-                directory /= f"{name}={escaped(value)}"
-            directory.mkdir(parents=True, exist_ok=True)
-            suffix = f"-{len(self._made)}" if self._made else ""
-            # One name for each day: where a clock went back a file may have two.
-            name = f"part-{self._layout.run}-{self._number:05d}{suffix}.zstd.parquet"
-            self._path = directory / name
-            self._writer = pq.ParquetWriter(
-                self._path, self._layout.schema, compression="zstd", write_page_index=True
-            )
-        table = pa.Table.from_batches(self._waiting)
-        self._waiting, self._waiting_bytes = [], 0
-        self._writer.write_table(_shaped(table, self._layout.schema, self._day))
+    def _next(self) -> ParquetFile:
+        directory = Path(self._layout.directory)
+        for name, value in (("topic", self._topic), (DAY, self._day.isoformat())):
+            directory /= f"{name}={escaped(value)}"
+        directory.mkdir(parents=True, exist_ok=True)
+        suffix = f"-{len(self._done)}" if self._done else ""
+        # One name for each day: where a clock went back a plan may have two.
+        name = f"part-{self._layout.run}-{self._number:05d}{suffix}.zstd.parquet"
+        return ParquetFile(directory / name, self._layout.schema)
 
     def _finish(self) -> None:
-        if self._waiting:
-            self._write()
-        self._writer.close()
-        self._writer = None
-        descriptor = os.open(self._path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        path = str(self._path.relative_to(self._layout.directory))
-        size = self._path.stat().st_size
-        self._made.append(FileDone(path, self._topic, self._day.isoformat(), self._rows, size))
-        self._rows = 0
+        size = self._file.close()
+        path = str(self._file.path.relative_to(self._layout.directory))
+        self._done.append(FileDone(path, self._topic, self._day.isoformat(), self._file.rows, size))
 
-
-def _shaped(table: Any, schema: Any, day: date) -> Any:
-    """Return the columns that a file has, the day among them if it is not in the path."""
-    if DAY in schema.names:
-        days = pa.repeat(pa.scalar(day, pa.date32()), table.num_rows)
-        table = table.append_column(pa.field(DAY, pa.date32()), days)
-    return table.select(schema.names)
+    def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns that a file has, the day among them if it is not in the path."""
+        if DAY in self._layout.schema.names:
+            days = pa.repeat(pa.scalar(self._day, pa.date32()), len(batch))
+            batch = batch.append_column(DAY, days)
+        return batch.select(self._layout.schema.names)
