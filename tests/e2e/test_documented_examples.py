@@ -23,6 +23,17 @@ from run_page import ELSEWHERE
 from cli.main import app
 from cli.serving import SERVICES
 
+FOLDERS = (
+    "storage",
+    "services",
+    "penstock",
+    "pipeline",
+    "cli",
+    "bench",
+    "deploy",
+    "protos",
+    "tests",
+)
 CHECKOUT = ("Makefile", "README.md", "deploy", "docs", "pyproject.toml")
 # Of a page, what a command or a block prints, beside ending well: a part of it, and what is looked for.
 PRINTED = {
@@ -139,8 +150,11 @@ def test_files_that_the_text_names_exist(page: str) -> None:
     if listed.returncode:
         pytest.skip("not a git checkout")
     files = ["/" + name for name in listed.stdout.splitlines()]
-    named = [code for code in inline_code(page) if re.fullmatch(r"[\w./-]+\.(py|proto|md)", code)]
+    code = inline_code(page)
+    named = [each for each in code if re.fullmatch(r"[\w./-]+\.(py|proto|md)", each)]
     missing = [name for name in named if not any(path.endswith("/" + name) for path in files)]
+    below = re.compile(rf"({'|'.join(FOLDERS)})/[\w./-]*")
+    missing += [each for each in code if below.fullmatch(each) and not (ROOT / each).exists()]
     links = re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", (ROOT / page).read_text(encoding="utf-8"))
     missing += [link for link in links if not ((ROOT / page).parent / link).exists()]
 
