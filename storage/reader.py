@@ -35,10 +35,11 @@ from storage.view.index.index_file import IndexShape
 from storage.view.index.key_query import KeyIndex, query_by_key
 from storage.view.layout import StorePaths, check_is_store
 from storage.view.log.commit_log import CommitLogView
-from storage.view.pull import MATCH_ALL, NO_LIMIT, PENSTOCK, PullPolicy, TagFilter, pull_queue
+from storage.view.pull import NO_LIMIT, pull_queue
 from storage.view.queue_extent import QueueExtent, queue_extent
 from storage.view.queues import QueueViews
 from storage.view.settings import load_settings
+from storage.view.tag_filter import MATCH_ALL, TagFilter
 from storage.view.time_search import Boundary, exact
 from storage.view.visibility import Visibility
 
@@ -197,7 +198,6 @@ class StoreReader:
         max_messages: int = 32,
         max_bytes: int = 1 << 20,
         tag_expression: str = "",
-        policy: PullPolicy = PENSTOCK,
         end_offset: int = NO_LIMIT,
     ) -> PullResult:
         """Return records of one queue, none from ``end_offset`` on; the status says why there are none.
@@ -219,7 +219,6 @@ class StoreReader:
             max_messages=max_messages,
             max_bytes=max_bytes,
             tag_filter=self._tag_filter(tag_expression),
-            policy=policy,
             end_offset=end_offset,
         )
 

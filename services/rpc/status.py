@@ -50,6 +50,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.IndexIncomplete: grpc.StatusCode.UNAVAILABLE,
     errors.RecordNotFound: grpc.StatusCode.NOT_FOUND,
     errors.DamagedRecord: grpc.StatusCode.DATA_LOSS,
+    errors.StoreChanged: grpc.StatusCode.UNAVAILABLE,
     errors.DamagedStage: grpc.StatusCode.DATA_LOSS,
     InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
     NotServed: grpc.StatusCode.UNIMPLEMENTED,

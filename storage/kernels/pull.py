@@ -71,7 +71,7 @@ BYTES_MAX: Final = 1
 EXAMINED_MAX: Final = 2
 RECORDS_BEFORE: Final = 3
 BYTES_BEFORE: Final = 4
-SKIP_BEHIND_HOLES: Final = 5
+SKIPS_LOST_FILES: Final = 5
 LIMIT_COUNT: Final = 6
 
 NOTHING: Final = 0
@@ -218,7 +218,7 @@ def select_units(
         if log < 0 or size == PREFILL_SIZE:
             if records == 0:
                 event = i64(REMOVED)
-            if limits[SKIP_BEHIND_HOLES]:
+            if limits[SKIPS_LOST_FILES]:
                 resume_at = commit_offset
                 for start in log_starts:
                     if start > commit_offset:

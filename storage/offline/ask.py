@@ -20,14 +20,18 @@ from typing import Any, Final
 
 from storage.errors import InvalidMessage
 from storage.format.message_id import decode_message_id
+from storage.offline import broker_pull
+from storage.offline.broker_keys import offsets_by_key
+from storage.offline.broker_times import offset_by_time
 from storage.offline.extension import DIRECTORY as EXTENSION_DIRECTORY
 from storage.offline.extension import QueueExtension, ResolvedQueueView
 from storage.offline.lines import Line, record_fields
 from storage.offline.opened import OfflineStore, open_offline
 from storage.view.consume_queue import ConsumeQueueView
 from storage.view.log.commit_log import CommitLogView
-from storage.view.pull import BROKER, MATCH_ALL, TagFilter, pull_queue
-from storage.view.time_search import Boundary, as_a_broker
+from storage.view.pull import pull_queue
+from storage.view.tag_filter import MATCH_ALL, TagFilter
+from storage.view.time_search import Boundary
 
 BYTES_MAX: Final = 128 << 20
 UNKNOWN_TIME: Final = -1
@@ -124,11 +128,11 @@ class _Answerer:
     def _range(self, question: Line) -> tuple[int, int]:
         queue = self._queue(question)
         max_offset = queue.max_offset(self._log.visible_offset)
-        return queue.broker_min_offset(self._log.min_offset, max_offset), max_offset
+        return broker_pull.min_offset_of(queue, self._log.min_offset, max_offset), max_offset
 
     def _offset_by_time(self, question: Line) -> Line:
         boundary = Boundary[question.get("boundary") or "LOWER"]
-        offset = as_a_broker(
+        offset = offset_by_time(
             self._log,
             self._queue(question),
             timestamp_ms=int(question["timestamp"]),
@@ -139,7 +143,8 @@ class _Answerer:
     def _key(self, question: Line) -> Line:
         if int(question["max"]) < 0:
             raise _Thrown(NEGATIVE)
-        found = self._store.reader.index.reader().ask_like_broker(
+        found = offsets_by_key(
+            self._store.reader.index.reader(),
             str(question["topic"]),
             str(question["key"]),
             count_max=int(question["max"]),
@@ -191,7 +196,7 @@ class _Answerer:
             max_messages=int(question["max"]),
             max_bytes=int(question.get("maxBytes", BYTES_MAX)),
             tag_filter=tag_filter,
-            policy=BROKER,
+            policy=broker_pull.POLICY,
         )
         return {
             "status": result.status.name,

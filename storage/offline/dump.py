@@ -19,13 +19,15 @@ from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.record_layout import MAGIC_BLANK
 from storage.kernels.columns import POSITION, SIZE
 from storage.message import PullStatus
+from storage.offline import broker_pull
 from storage.offline.extension import QueueExtension
 from storage.offline.lines import Line, java_order, record_fields
 from storage.offline.opened import OfflineStore, open_offline
 from storage.view.consume_queue import ConsumeQueueView
 from storage.view.index.index_file import list_index_files
 from storage.view.log.walk import Damage, End, Records, walk_log
-from storage.view.pull import BROKER, MATCH_ALL, pull_queue
+from storage.view.pull import pull_queue
+from storage.view.tag_filter import MATCH_ALL
 
 Key = TypeVar("Key", int, str)
 DELAY_QUEUES: Final = 18
@@ -104,7 +106,7 @@ def _delay_offsets(store: OfflineStore) -> Line:
 def _range(store: OfflineStore, queue: ConsumeQueueView) -> tuple[int, int]:
     log = store.reader.log
     max_offset = queue.max_offset(log.visible_offset)
-    return queue.broker_min_offset(log.min_offset, max_offset), max_offset
+    return broker_pull.min_offset_of(queue, log.min_offset, max_offset), max_offset
 
 
 def _queues(store: OfflineStore) -> list[tuple[str, int]]:
@@ -133,7 +135,7 @@ def _queue(store: OfflineStore, topic: str, queue_id: int, queued: set[int]) -> 
     while at < high:
         result = pull_queue(
             store.reader.log, queue, topic=topic, queue_id=queue_id, queue_offset=at,
-            max_messages=32, max_bytes=PULL_BYTES, tag_filter=MATCH_ALL, policy=BROKER,
+            max_messages=32, max_bytes=PULL_BYTES, tag_filter=MATCH_ALL, policy=broker_pull.POLICY,
         )  # fmt: skip
         if result.status is not PullStatus.FOUND:
             yield {

@@ -139,29 +139,6 @@ class ConsumeQueueView:
             self._min_key, self._min = key, found
             return found
 
-    def broker_min_offset(self, min_commit_offset: int, max_offset: int) -> int:
-        """Return what a broker that has just started takes for the minimum.
-
-        ConsumeQueue#correctMinOffset looks for the first live unit in the first file alone, so the
-        minimum is 0 when that file is wholly expired and not the last.
-        """
-        last = self.unit(max_offset - 1)
-        if last is None:
-            return 0
-        if last.commit_offset < min_commit_offset:
-            return max_offset
-        for entry in self._files.entries:
-            mapped = self._files.find(entry.start_offset)
-            if mapped is None:
-                return 0
-            first = entry.start_offset // UNIT_SIZE
-            end = min(max_offset - first, mapped.size // UNIT_SIZE)
-            for index in range(end):
-                if unit_at(mapped.array, index).commit_offset >= min_commit_offset:
-                    return first + index
-            return 0
-        return 0
-
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None:
         """Return the file of units that ``queue_offset`` is in; None if that file is not there."""
         if queue_offset < 0 or queue_offset >= max_offset:

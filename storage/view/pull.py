@@ -1,20 +1,18 @@
 """Pulling from one queue: limits, the two-step tag filter, proof of each record, joined slices.
 
 Work per pull is a handful of calls into kernels, never a step per record. The first step of the tag
-filter compares hashes in the units; the second compares the tags themselves in the records, which a
-broker leaves to its client. Every record that is served has passed its checksums.
+filter compares hashes in the units; the second compares the tags themselves in the records. Every record that is served has passed its checksums.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import InvalidMessage
-from storage.format.hashing import java_hash
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels import pull as kernels
@@ -22,75 +20,43 @@ from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
 from storage.message import Damage, PullResult, PullStatus
 from storage.view.consume_queue import ConsumeQueueView
 from storage.view.log.commit_log import CommitLogView
+from storage.view.tag_filter import TagFilter
 
 JOIN_FROM: Final = 9  # as many separate pieces are worth one copy,
 JOIN_BELOW: Final = 8 << 10  # when they are shorter than this on average
 NO_LIMIT: Final = 1 << 62
-BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java trims: no other white space
 
 _NO_CODES: Final = np.empty(0, np.int64)
 _NO_TEXTS: Final = np.empty(0, np.uint8)
 
 
+def first_kept(queue: ConsumeQueueView, min_commit_offset: int, max_offset: int) -> int:
+    """Return the offset of the first record that the log still has; ``max_offset`` if it has none."""
+    return queue.min_offset(min_commit_offset, max_offset)
+
+
+def next_file(queue: ConsumeQueueView, queue_offset: int, max_offset: int) -> int:
+    """Return where the next file of units starts after a missing one; ``max_offset`` after the last."""
+    following = queue.next_file_offset(queue_offset)
+    return max_offset if following is None else min(following, max_offset)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullPolicy:
-    """What ends a pull besides the caller's limits. Sizes are bytes."""
+    """What ends a pull besides the caller's limits, and where it goes on. Sizes are bytes."""
 
-    name: str
     examined_max: int  # units looked at in one pull, at least; and all of max_messages
     one_file: bool = False  # stop at the end of the queue's file
     exact_tags: bool = True  # compare tags, not only their hashes
-    broker_min: bool = False
     bytes_max: int = NO_LIMIT
+    bytes_max_floor: int = 1  # callers cannot ask for less
     records_max: int = NO_LIMIT
-    skip_behind_holes: bool = False
-    bytes_max_floor: int = 1
+    skips_lost_files: bool = False  # pass over units whose log file is gone, also after the first
+    min_offset: Callable[[ConsumeQueueView, int, int], int] = first_kept
+    after_hole: Callable[[ConsumeQueueView, int, int], int] = next_file
 
 
-PENSTOCK: Final = PullPolicy(name="penstock", examined_max=65_536)
-
-# A broker's defaults: 16,000 bytes of units examined, 256 KiB and 32 records of what is in memory.
-# A store larger than 40 % of the memory has lower limits for its older records; that is left out.
-BROKER: Final = PullPolicy(
-    name="broker",
-    examined_max=800,
-    one_file=True,
-    exact_tags=False,
-    broker_min=True,
-    bytes_max=262_144,
-    records_max=32,
-    skip_behind_holes=True,
-    bytes_max_floor=100,
-)
-
-
-class TagFilter:
-    """A tag expression: ``""`` or ``*`` for all, else tags joined by ``||``.
-
-    Raises InvalidMessage for one of separators alone, which a broker refuses, too.
-    """
-
-    def __init__(self, expression: str) -> None:
-        self.expression = expression
-        self.matches_all = expression in ("", "*")
-        tags: list[str] = []
-        if not self.matches_all:
-            parts = (part.strip(BLANKS) for part in expression.split("||"))
-            tags = [tag for tag in parts if tag]
-            if not expression.replace("||", ""):
-                raise InvalidMessage("tag_expression", f"no tag in {expression!r}; use * for all")
-        self.tags = tuple(dict.fromkeys(tags))
-        self.codes: npt.NDArray[np.int64] = np.array(
-            sorted({java_hash(tag) for tag in self.tags}), np.int64
-        )
-        encoded = [tag.encode() for tag in self.tags]
-        self.texts: npt.NDArray[np.uint8] = np.frombuffer(b"".join(encoded), np.uint8)
-        self.text_ends: npt.NDArray[np.int64] = np.cumsum([len(text) for text in encoded]).astype(
-            np.int64
-        )
-
-
-MATCH_ALL: Final = TagFilter("")
+DEFAULT: Final = PullPolicy(examined_max=65_536)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,18 +86,18 @@ def pull_queue(
     max_messages: int,
     max_bytes: int,
     tag_filter: TagFilter,
-    policy: PullPolicy = PENSTOCK,
+    policy: PullPolicy = DEFAULT,
     end_offset: int = NO_LIMIT,
 ) -> PullResult:
     """Return records of a queue from ``queue_offset`` on; the log view's bounds say which are visible.
 
     The first record is returned however long it is. A damaged one takes its place in ``damaged``
-    and counts as met. ``next_offset`` is behind the last examined unit. None is examined from
-    ``end_offset`` on, which must lie behind ``queue_offset``.
+    and counts as met. ``next_offset`` is after the last examined unit. No unit is examined from
+    ``end_offset`` on, which must lie after ``queue_offset``.
     """
     max_offset = queue.max_offset(log.visible_offset)
-    find_min = queue.broker_min_offset if policy.broker_min else queue.min_offset
-    bounds = _Bounds(min_offset=find_min(log.min_offset, max_offset), max_offset=max_offset)
+    min_offset = policy.min_offset(queue, log.min_offset, max_offset)
+    bounds = _Bounds(min_offset=min_offset, max_offset=max_offset)
     if max_offset == 0:
         return _nothing(PullStatus.NO_MESSAGE_IN_QUEUE, 0, bounds)
     if queue_offset < bounds.min_offset:
@@ -143,7 +109,7 @@ def pull_queue(
     if queue.span(queue_offset, max_offset) is None:
         return _nothing(
             PullStatus.OFFSET_FOUND_NULL,
-            _behind_hole(queue, queue_offset, max_offset, policy),
+            policy.after_hole(queue, queue_offset, max_offset),
             bounds,
         )
     max_bytes = max(max_bytes, policy.bytes_max_floor)
@@ -160,15 +126,6 @@ def _nothing(status: PullStatus, next_offset: int, bounds: _Bounds) -> PullResul
         min_offset=bounds.min_offset,
         max_offset=bounds.max_offset,
     )
-
-
-def _behind_hole(
-    queue: ConsumeQueueView, queue_offset: int, max_offset: int, policy: PullPolicy
-) -> int:
-    if policy.name == BROKER.name and queue.file_unit_count:
-        return queue_offset - queue_offset % queue.file_unit_count + queue.file_unit_count
-    following = queue.next_file_offset(queue_offset)
-    return max_offset if following is None else min(following, max_offset)
 
 
 class _Pull:
@@ -214,7 +171,7 @@ class _Pull:
             if span is None:
                 if chosen_count or policy.one_file:
                     break
-                at = _behind_hole(self._queue, at, bounds.max_offset, policy)
+                at = policy.after_hole(self._queue, at, bounds.max_offset)
                 event = event or kernels.REMOVED
                 continue
             limits = np.empty(kernels.LIMIT_COUNT, np.int64)
@@ -223,7 +180,7 @@ class _Pull:
             limits[kernels.EXAMINED_MAX] = examined_max - examined
             limits[kernels.RECORDS_BEFORE] = chosen_count
             limits[kernels.BYTES_BEFORE] = chosen_bytes
-            limits[kernels.SKIP_BEHIND_HOLES] = policy.skip_behind_holes
+            limits[kernels.SKIPS_LOST_FILES] = policy.skips_lost_files
             room = min(
                 self._max_messages - chosen_count,
                 self._max_bytes // RECORD_SIZE_MIN + 1,

@@ -12,6 +12,7 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import BrokerFields
 from storage.format.index import IndexHeader
 from storage.index.recovery import catch_up
+from storage.offline.broker_keys import offsets_by_key
 from storage.view.index.index_file import IndexShape, list_index_files
 from storage.view.index.reader import IndexReader
 from storage.view.layout import StorePaths
@@ -111,8 +112,8 @@ def test_questions_by_key_are_answered_as_the_broker_answered(name: str) -> None
 
     assert len(asked) > 20
     for question, answer in asked:
-        found = reader.ask_like_broker(
-            question["topic"], question["key"], count_max=question["max"], begin_ms=question["begin"],
+        found = offsets_by_key(
+            reader, question["topic"], question["key"], count_max=question["max"], begin_ms=question["begin"],
             end_ms=question["end"],
         )  # fmt: skip
 

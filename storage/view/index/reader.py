@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.format import index as layout
 from storage.view.index.index_file import IndexFileView, IndexShape, list_index_files
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
-
-BROKER_RESULTS_MAX: Final = 64
-
-
-class BrokerAnswer(NamedTuple):
-    """What a broker's store says to a query by key, before it reads the records."""
-
-    commit_offsets: list[int]
-    last_update_timestamp_ms: int
-    last_update_commit_offset: int
 
 
 class IndexCursor(NamedTuple):
@@ -65,32 +55,6 @@ class IndexReader:
     def numbers(self) -> Collection[int]:
         """The files' names as numbers."""
         return self._files.keys()
-
-    def ask_like_broker(
-        self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int
-    ) -> BrokerAnswer:
-        """Answer with a broker's limits and habits: at most 64, whole seconds, early stops."""
-        count_max = min(count_max, BROKER_RESULTS_MAX)
-        hashed = layout.key_hash(topic, key)
-        offsets: list[int] = []
-        files = self.files
-        for file in reversed(files):
-            header = file.header
-            if begin_ms <= header.end_timestamp_ms and end_ms >= header.begin_timestamp_ms:
-                found, _ = file.find(
-                    hashed,
-                    begin_ms=begin_ms,
-                    end_ms=end_ms,
-                    count_max=count_max - len(offsets),
-                    exact=True,
-                )
-                offsets += found
-            if header.begin_timestamp_ms < begin_ms or len(offsets) >= count_max:
-                break
-        if not offsets:
-            return BrokerAnswer([], 0, 0)
-        newest = files[-1].header
-        return BrokerAnswer(offsets, newest.end_timestamp_ms, newest.end_commit_offset)
 
     def find(
         self,
