@@ -77,7 +77,7 @@ def produce(directory: Path, rate: float) -> None:
             print(json.dumps(told), flush=True)
 
 
-class Producer:
+class AppendingProcess:
     """The process that appends."""
 
     def __init__(self, store: Path, rate: float) -> None:
@@ -226,7 +226,7 @@ def measure(given: argparse.Namespace) -> None:
     """Run producer and query together: a few short turns until all is compiled, then the long one."""
     from pipeline import build_session
 
-    producer = Producer(given.store, given.rate)
+    producer = AppendingProcess(given.store, given.rate)
     spark = build_session("local[2]", "penstock stream bench", {"spark.log.level": "ERROR"})
     memory = Memory(producer.process.pid)
     memory.start()
