@@ -2,7 +2,7 @@
 
 =====================  ====================================================================================
 ``SimulatedDisk``      the ``filesystem`` of a store: counts steps, fails them, is killed or cut off at one
-``Stopped``            what each step raises from there on
+``ProcessStopped``     what each step raises from there on
 ``every_stop``         runs work again and again, stopped at its first step, its second, ...
 ``SteppedWorkers``     the ``workers`` of a store: no threads, a step where a test makes one
 ``SteppedClock``       the ``clock`` of a store: time passes by looking at it
@@ -13,16 +13,16 @@
 """
 
 from storage.testing.clock import SteppedClock
-from storage.testing.disk import SimulatedDisk, Stopped, free_stopped_stores
-from storage.testing.stops import Stop, every_stop
+from storage.testing.disk import ProcessStopped, SimulatedDisk, free_stopped_stores
+from storage.testing.stops import StoppedRun, every_stop
 from storage.testing.workers import SteppedWorkers
 
 __all__ = [
+    "ProcessStopped",
     "SimulatedDisk",
     "SteppedClock",
     "SteppedWorkers",
-    "Stop",
-    "Stopped",
+    "StoppedRun",
     "every_stop",
     "free_stopped_stores",
 ]

@@ -36,7 +36,7 @@ WRITE_BACK_CHANCE: Final = (
 MOSTLY_MIXED: Final = ("none", "all", *["mixed"] * 6)
 
 
-class Stopped(BaseException):
+class ProcessStopped(BaseException):
     """The process was killed or the machine went down; nothing of it goes on."""
 
 
@@ -96,7 +96,7 @@ class SimulatedDisk(OsFileSystem):
 
     Each thing that it does is a numbered step: a write, a change of a name, taking space, a sync. At step
     ``stop_at`` the machine goes down, or with ``stop_kills`` the process: ``successor`` is then what the
-    next start finds, and every step from there on raises Stopped. Stores into maps are no steps; they
+    next start finds, and every step from there on raises ProcessStopped. Stores into maps are no steps; they
     are lost by a cut unless a sync came after them.
 
     ``fault`` is an errno and the step from which ``faults_left`` steps fail with it: EIO where a file is
@@ -119,12 +119,13 @@ class SimulatedDisk(OsFileSystem):
         self.step_count = 0
         self.stop_at = 0
         self.stop_kills = False
+        self.stop_leaves = ""
         self.fault: tuple[int, int] | None = None  # an errno, from which step on
         self.faults_left = 0
         self.fault_at = ""
         self.fault_leaves = "mixed"  # what a failing sync has written
         self.successor: SimulatedDisk | None = None
-        self.new_root: Callable[[], Path] = lambda: root.with_name(root.name + "x")
+        self.new_root: Callable[[], Path] | None = None  # of successors; a name beside this root's
         self.trace: list[str] = []
         self.on_step: Callable[[str], None] = lambda _: None
         self._dice = dice or random.Random(1)  # noqa: S311  chance, not secrets
@@ -137,9 +138,10 @@ class SimulatedDisk(OsFileSystem):
 
     # ---- stopping
 
-    def stop_after(self, steps: int, *, kills: bool = False) -> None:
-        """Stop at the step that is so many from now."""
-        self.stop_at, self.stop_kills = self.step_count + steps, kills
+    def stop_after(self, steps: int, *, kills: bool = False, leaves: str = "") -> None:
+        """Stop at the step that is so many from now, as ``kill`` or ``cut_power`` do."""
+        self.stop_at = self.step_count + steps
+        self.stop_kills, self.stop_leaves = kills, leaves
 
     def kill(self) -> SimulatedDisk:
         """Kill the process now, unless it was stopped; return what the next start finds."""
@@ -156,7 +158,8 @@ class SimulatedDisk(OsFileSystem):
         """Kill the process or cut the power; see ``kill`` and ``cut_power``."""
         with self._guard:
             if self.successor is None:
-                target = self.new_root()
+                beside = self.root.with_name(self.root.name + "-next")
+                target = beside if self.new_root is None else self.new_root()
                 self.trace.append("killed" if kills else "power cut")
                 self.successor = self._killed(target) if kills else self._cut(target, leaves)
                 self.successor.new_root = self.new_root
@@ -204,15 +207,15 @@ class SimulatedDisk(OsFileSystem):
         """Count a step; stop at ``stop_at``, ``half`` of it done or not; fail where a fault is due."""
         with self._guard:
             if self.successor is not None:
-                raise Stopped
+                raise ProcessStopped
             self.step_count += 1
             self.trace.append(f"{self.step_count} {kind} {path.relative_to(self.root)}")
             self.on_step(self.trace[-1])
             if self.step_count == self.stop_at:
                 if half is not None and self._dice.random() < 0.5:
                     half()
-                self.stop(kills=self.stop_kills)
-                raise Stopped
+                self.stop(kills=self.stop_kills, leaves=self.stop_leaves)
+                raise ProcessStopped
             files = self._tree.files
             if self._dice.random() < WRITE_BACK_CHANCE and files:
                 self._dice.choice(list(files.values())).write_back(self._dice)

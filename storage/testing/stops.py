@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.testing.disk import SimulatedDisk, Stopped, free_stopped_stores
+from storage.testing.disk import ProcessStopped, SimulatedDisk, free_stopped_stores
 
 
-class Stop(NamedTuple):
+class StoppedRun(NamedTuple):
     """One run of the work, and what it left."""
 
     step: int
@@ -30,7 +30,7 @@ def every_stop(
     leaves: str = "",
     seed: int = 1,
     step_stride: int = 1,
-) -> Iterator[Stop]:
+) -> Iterator[StoppedRun]:
     """Run ``work(disk)`` on a new disk, stopped at its first step, then at its second, and so on.
 
     Yields what each run left, and last the run that came to its end, after which the power is cut, too.
@@ -47,17 +47,17 @@ def every_stop(
         shutil.rmtree(directory, ignore_errors=True)
         disk = SimulatedDisk(directory / "before", random.Random(seed * 1_000_003 + step))  # noqa: S311
         disk.new_root = _numbered(directory)
-        disk.stop_at, disk.stop_kills = step, kills
+        disk.stop_after(step, kills=kills, leaves=leaves)
         result = None
         try:
             result = work(disk)
             was_stopped = disk.successor is not None
-        except Stopped:
+        except ProcessStopped:
             pass
         except Exception:
             if disk.successor is None:
                 raise
-        yield Stop(step, disk.stop(kills=kills, leaves=leaves), result, was_stopped)
+        yield StoppedRun(step, disk.stop(kills=kills, leaves=leaves), result, was_stopped)
 
 
 def _numbered(directory: Path) -> Callable[[], Path]:

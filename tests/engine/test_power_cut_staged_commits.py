@@ -14,7 +14,7 @@ from storage.errors import StageNotFound
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.record import decode_record
-from storage.testing import Stopped
+from storage.testing import ProcessStopped
 from storage.view.log.walk import Records, walk_log
 from storage.writer import StoreWriter
 
@@ -86,7 +86,7 @@ def test_a_stop_at_any_step_and_a_cut_behind_it(
         machine.disk.stop_after(step, kills=kills)
         try:
             driver.work(writer)
-        except Stopped:
+        except ProcessStopped:
             was_stopped = True
         if kills and was_stopped:
             machine.kill()
@@ -94,7 +94,7 @@ def test_a_stop_at_any_step_and_a_cut_behind_it(
                 machine.disk.stop_at = dice.randint(1, 40)
                 try:
                     machine.open(flush_mode=flush_mode)
-                except Stopped:
+                except ProcessStopped:
                     machine.cut("")
                 machine.disk.stop_at = 0
         else:

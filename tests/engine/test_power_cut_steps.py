@@ -11,7 +11,7 @@ from cut_machine import Machine
 from engine_store import queue_units_on_disk, record, records_on_disk
 
 from storage.errors import StoreFailed, StoreFull
-from storage.testing import Stopped
+from storage.testing import ProcessStopped
 from storage.writer import StoreWriter
 
 STEPS_MAX = 400
@@ -31,7 +31,7 @@ def stopped_at(machine: Machine, step: int, work: Callable[[], object], *, kills
     machine.disk.stop_after(step, kills=kills)
     try:
         work()
-    except (Stopped, StoreFailed):
+    except (ProcessStopped, StoreFailed):
         return True
     machine.disk.stop_at = 0
     return False

@@ -11,7 +11,7 @@ from golden import golden_copy
 
 from storage.errors import StoreFailed
 from storage.offline.doctor import doctor
-from storage.testing import Stopped
+from storage.testing import ProcessStopped
 from storage.writer import StoreWriter
 
 KEEPS_STAGES = {"stage_timeout_ms": 1 << 50}  # the archive grows older than a day
@@ -94,7 +94,7 @@ def test_a_stop_at_any_step_around_the_rename(tmp_path: Path, kills: bool, how: 
     for step in range(renamed - 1, renamed + 9):
         machine = machine_with_the_store(tmp_path / str(step), step)
         machine.disk.stop_after(step, kills=kills)
-        with pytest.raises((Stopped, StoreFailed)):
+        with pytest.raises((ProcessStopped, StoreFailed)):
             machine.open(**KEEPS_STAGES)
         assert machine.disk.successor is not None
         if kills:

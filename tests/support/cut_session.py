@@ -13,7 +13,7 @@ from storage.format.record import decode_record
 from storage.indexer import StoreIndexer
 from storage.message import Message, PullStatus
 from storage.reader import StoreReader
-from storage.testing import SteppedWorkers, Stopped
+from storage.testing import ProcessStopped, SteppedWorkers
 from storage.view.layout import StorePaths
 from storage.view.settings import load_settings
 from storage.writer import StoreWriter
@@ -117,7 +117,7 @@ class Session:
             except (StoreFull, StoreBusy, StoreFailed, OSError) as error:
                 owner.log.append(f"    {error!r}")
                 if disk.successor is not None:
-                    raise Stopped from None
+                    raise ProcessStopped from None
                 if not isinstance(error, StoreBusy) and not self.had_fault:
                     raise
             self.promise()

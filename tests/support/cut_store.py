@@ -11,7 +11,7 @@ from typing import Any
 from cut_session import Model, Session
 
 from storage.errors import StoreError
-from storage.testing import SimulatedDisk, SteppedClock, Stopped, free_stopped_stores
+from storage.testing import ProcessStopped, SimulatedDisk, SteppedClock, free_stopped_stores
 
 
 class CutStore:
@@ -73,7 +73,7 @@ class CutStore:
             if last or dice.random() < 0.3:
                 session.close()
                 self.closed = True
-        except Stopped:
+        except ProcessStopped:
             pass
         except (StoreError, OSError) as error:
             failed = error
