@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -20,14 +19,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pipeline.errors import InvalidOption, WriteFailed
-from pipeline.sink.stage_task import CALL_TIMEOUT_S, Staged, stage_task
-from pipeline.sink.write_options import WriteOptions, parse_write
-from pipeline.sink.writer_door import WriterDoor
+from pipeline.sink.staged import StagedRows, new_run, run_of
+from pipeline.sink.write_options import WRITER, WriteOptions, parse_write
+from pipeline.sink.writer_connection import WriterConnection
+from pipeline.source.endpoints import check_endpoint
 
+CALL_TIMEOUT_S: Final = 120.0
 PLANNING_TIMEOUT_S: Final = 10.0
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
-QUESTION_TIMEOUT_MS: Final = "10000"
+QUESTION_TIMEOUT_S: Final = 10.0
 QUESTION_UNREACHABLE_S: Final = 0.5
 
 
@@ -59,13 +60,13 @@ def _checked(
         )
     columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     options = parse_write(given, columns, streaming=streaming)
-    # A query that is going on waits for a writer that restarts; one that begins is told soon.
+    # A query that is going on waits for a writer that restarts; one that begins fails soon.
     timeout_s = options.timeout_s if streaming else min(options.timeout_s, PLANNING_TIMEOUT_S)
-    with WriterDoor(options, timeout_s=timeout_s) as writer:
+    with WriterConnection(options.endpoint, timeout_s=timeout_s) as writer:
         if options.topic is not None:
             writer.queue_count(options.topic)
         else:
-            writer.check()
+            writer.check_writable()
     return options
 
 
@@ -81,7 +82,7 @@ class MessageWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""
-        return stage_task(
+        return _stage(
             self.options, iterator, self.app_id, self.version, run=self.run, one_off=self.one_off
         )
 
@@ -112,7 +113,7 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
         version = context.getLocalProperty(BATCH_ID)
         if not app_id or version is None:
             raise WriteFailed("Spark does not say which query and batch this is; give 'txnAppId'")
-        return stage_task(self.options, iterator, app_id, int(version), run=self.run)
+        return _stage(self.options, iterator, app_id, int(version), run=self.run)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Store what the tasks staged, once, however often the batch is run and committed."""
@@ -127,71 +128,64 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
         stays otherwise goes when the batch is committed.
         """
         staged = [attempt for each in _of(messages) for attempt in each.attempts]
-        for run in {attempt.split("-")[2] for attempt in staged}:
+        for run in {run_of(attempt) for attempt in staged}:
             _abort(self.options, run)
 
 
-def new_run() -> str:
-    """Return what the attempts of one write, and of no other, have in their ids."""
-    return uuid.uuid4().hex[:12]
+def _stage(
+    options: WriteOptions,
+    batches: Iterator[Any],
+    app_id: str,
+    version: int,
+    *,
+    run: str,
+    one_off: bool = False,
+) -> StagedRows:
+    from pipeline.sink.stage_task import stage_task  # loads compiled code: in tasks only
+
+    return stage_task(options, batches, app_id, version, run=run, one_off=one_off)
 
 
-def _of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    return [message for message in messages if isinstance(message, Staged)]
+def _of(messages: Sequence[WriterCommitMessage | None]) -> list[StagedRows]:
+    return [message for message in messages if isinstance(message, StagedRows)]
 
 
 def _commit(
     options: WriteOptions,
     app_id: str,
     version: int,
-    staged: Sequence[Staged],
+    staged: Sequence[StagedRows],
     *,
     one_off: bool = False,
 ) -> None:
-    from penstock.errors import PenstockError
-
     attempts = [attempt for each in staged for attempt in each.attempts]
-    with WriterDoor(options) as writer:
-        try:
-            writer.client.staged_commit(app_id, version, one_off=one_off).commit(
-                attempts, timeout_s=max(options.timeout_s, CALL_TIMEOUT_S)
-            )
-        except PenstockError as error:
-            raise writer.failed(error) from error
+    timeout_s = max(options.timeout_s, CALL_TIMEOUT_S)
+    with WriterConnection(options.endpoint, timeout_s=options.timeout_s) as writer:
+        writer.commit(app_id, version, attempts, one_off=one_off, timeout_s=timeout_s)
 
 
 def _abort(options: WriteOptions, run: str) -> None:
-    """Remove a run's stages as far as can be done: what stays is removed by the writer in time."""
-    with WriterDoor(options) as writer, suppress(Exception):
-        for app in writer.client.staged_commits(timeout_s=5):
-            for each in app.open:
-                attempts = [x.attempt for x in each.stages if x.attempt.split("-")[2:3] == [run]]
-                if attempts and not each.decided:
-                    staged_commit = writer.client.staged_commit(app.app_id, each.version)
-                    staged_commit.abort(attempts, timeout_s=5)
+    with WriterConnection(options.endpoint, timeout_s=options.timeout_s) as writer:
+        writer.abort(run)
 
 
 def is_committed(endpoint: str, app_id: str, version: int) -> bool:
-    """Tell whether a staged commit, or a later one of its application, is stored. Raises WriteFailed."""
-    from penstock.errors import PenstockError
+    """Return whether a staged commit, or a later one of its application, is stored.
 
+    Raises InvalidOption, WriteFailed.
+    """
     with _asked(endpoint) as writer:
-        try:
-            return any(
-                each.app_id == app_id and each.last_version >= version
-                for each in writer.client.staged_commits()
-            )
-        except PenstockError as error:
-            raise writer.failed(error) from error
+        return writer.is_committed(app_id, version)
 
 
 def queue_count_of(endpoint: str, topic: str) -> int:
-    """Return how many queues of a topic can be written. Raises WriteFailed."""
+    """Return how many queues of a topic can be written. Raises InvalidOption, WriteFailed."""
     with _asked(endpoint) as writer:
         return writer.queue_count(topic)
 
 
-def _asked(endpoint: str) -> WriterDoor:
-    given = {"endpoint": endpoint, "topic": "any", "endpointTimeoutMs": QUESTION_TIMEOUT_MS}
-    options = parse_write(given, [("value", "binary")], streaming=False)
-    return WriterDoor(options, unreachable_s=QUESTION_UNREACHABLE_S)
+def _asked(endpoint: str) -> WriterConnection:
+    check_endpoint(endpoint, WRITER)
+    return WriterConnection(
+        endpoint, timeout_s=QUESTION_TIMEOUT_S, unreachable_s=QUESTION_UNREACHABLE_S
+    )

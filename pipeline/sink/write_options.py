@@ -15,6 +15,7 @@ from storage.format.stage import VERSION_MAX, id_problem
 OPTIONS: Final = ("endpoint", "topic", "txnAppId", "txnVersion", "endpointTimeoutMs")
 OF_SPARK: Final = ("checkpointlocation", "queryname")  # what writeStream's options hold besides
 TIMEOUT_MS: Final = 120_000
+WRITER: Final = "the store's writer"  # in messages
 
 TEXT: Final = ("string", "binary")
 HEADERS: Final = tuple(f"array<struct<key:string,value:{kind}>>" for kind in ("binary", "string"))
@@ -64,7 +65,7 @@ def parse_write(
 ) -> WriteOptions:
     """Check options and the columns, given as ``(name, type)``. Raises InvalidOption, InvalidColumn."""
     values = _known(given)
-    endpoint = check_endpoint(values.get("endpoint", ""), "the store's writer")
+    endpoint = check_endpoint(values.get("endpoint", ""), WRITER)
     app_id, version = _app_version(values, streaming=streaming)
     topic = values.get("topic")
     if topic is not None and (problem := topic_name_problem(topic)):
@@ -140,7 +141,7 @@ def _columns(schema: Sequence[tuple[str, str]]) -> WriteColumns:
         if column is None:
             raise InvalidColumn(
                 name,
-                "is none of a message's; drop it, or put it into 'headers'. Columns:"
+                "is not a column of a message; drop it, or put it into 'headers'. Columns:"
                 f" {', '.join(COLUMNS)}",
             )
         if column in types:

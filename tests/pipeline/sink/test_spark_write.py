@@ -131,7 +131,7 @@ def test_no_rows_are_a_staged_commit_too(spark: Any, writer: WriterProcess) -> N
         ({"topic": "rows"}, "'x' value", "overwrite", "appended to and never overwritten"),
         ({}, "'x' value", "append", "option 'topic': missing"),
         ({"topic": "rows"}, "1 value", "append", "column 'value': is int"),
-        ({"topic": "rows"}, "'x' value, 1 other", "append", "column 'other': is none of a message"),
+        ({"topic": "rows"}, "'x' value, 1 other", "append", "column 'other': is not a column"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_anything_runs(

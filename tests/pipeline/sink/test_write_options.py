@@ -63,7 +63,7 @@ def test_names_of_staged_commits_go_together() -> None:
         (GOOD, [*VALUE, ("Value", "string")], False, "is there twice"),
         (GOOD, [("value", "int")], False, "column 'value': is int, not binary or string; cast it"),
         (GOOD, [*VALUE, ("queueId", "bigint")], False, "column 'queueId': is bigint"),
-        (GOOD, [*VALUE, ("physicalOffset", "bigint")], False, "'physicalOffset': is none of a"),
+        (GOOD, [*VALUE, ("physicalOffset", "bigint")], False, "'physicalOffset': is not a column"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_names_the_option_or_column(
