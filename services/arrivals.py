@@ -15,7 +15,7 @@ _LOOK_SECONDS: Final = 1.0  # even without a wake-up: files a broker wrote, or a
 
 
 class Announcing(Protocol):
-    """What tells that there may be more to read."""
+    """What announces that there may be more to read."""
 
     @property
     def change_word(self) -> int:

@@ -100,7 +100,7 @@ class StoreIndexer:
     ) -> StoreIndexer:
         """Take the indexer's lock and get ready; ``start`` begins the work.
 
-        ``unclean`` tells how a broker that owned the directory before ended; it matters only for
+        ``unclean`` says how a broker that owned the directory before ended; it matters only for
         index files that are not ours. Raises StoreLocked if another indexer has the directory, and
         NotAStore as long as no writer has opened it.
         """

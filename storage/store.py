@@ -33,7 +33,7 @@ Appended = TypeVar("Appended")
 class MessageStore:
     """Messages in, messages out. Methods are safe to call from several threads.
 
-    What ``put`` promises on return is the flush mode's: in sync mode the messages survive a power
+    What ``put`` guarantees on return is the flush mode's: in sync mode the messages survive a power
     cut, in async mode the death of the process. A pull that starts after a put has returned sees it.
     """
 

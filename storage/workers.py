@@ -248,7 +248,7 @@ class Worker:
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was told to end: a step of several parts may leave the rest."""
+        """Whether ``end`` was called: a step of several parts may leave the rest."""
         return self._ending
 
     @property
@@ -285,7 +285,7 @@ class Worker:
         return kept
 
     def run(self) -> None:
-        """Make steps until told to end, or until one fails: what a thread of the worker runs."""
+        """Make steps until ``end``, or until one fails: what a thread of the worker runs."""
         rest_s: float | None = None
         while True:
             if rest_s is None:

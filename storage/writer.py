@@ -15,7 +15,6 @@ async  yes    in the pool's shared memory: the same, replayed at the next start
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from storage.config import StoreConfig
 from storage.engine.appender import Appender
 from storage.engine.engine import Engine
 from storage.engine.opening import open_engine
+from storage.engine.topic_changes import TopicChanges
 from storage.errors import StoreError
 from storage.files.filesystem import OsFileSystem
 from storage.log.message_slices import MessageSlices
@@ -69,12 +69,11 @@ class StoreWriter:
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
-        self._clock = clock
         self._config = engine.config
-        self._topic_lock = threading.Lock()  # taken before the appender's
         self._appender = Appender(engine, clock)
+        self._topics = TopicChanges(engine, self._appender, clock)
         self.staged = StagedCommits(
-            engine.filesystem, engine.root, self._log_access(), clock,
+            engine.filesystem, engine.paths.root, self._log_access(), clock,
             timeout_ms=self._config.stage_timeout_ms,
         )  # fmt: skip
 
@@ -215,14 +214,7 @@ class StoreWriter:
         self, name: str, queue_count: int, *, attributes: Mapping[str, str] | None = None
     ) -> TopicConfig:
         """Create a topic; durable on return. Raises TopicExists, InvalidMessage."""
-        with self._topic_lock:
-            self._appender.check_open()
-            return self._engine.create_topic(
-                name,
-                queue_count=queue_count,
-                attributes=attributes or {},
-                now_ms=self._clock.now_ms(),
-            )
+        return self._topics.create(name, queue_count=queue_count, attributes=attributes or {})
 
     def update_topic(
         self,
@@ -237,30 +229,17 @@ class StoreWriter:
 
         Queues that go out of use keep their messages and go on where they were when they return.
         """
-        with self._topic_lock:
-            self._appender.check_open()
-            with self._engine.failing(StoreError):
-                topic = self._engine.topics.update(
-                    name,
-                    read_queue_count=queue_count if read_queue_count is None else read_queue_count,
-                    write_queue_count=queue_count,
-                    perm=perm,
-                    attributes=attributes or {},
-                    now_ms=self._clock.now_ms(),
-                )
-            self._engine.topics_changed()
-            return topic
+        return self._topics.update(
+            name,
+            read_queue_count=queue_count if read_queue_count is None else read_queue_count,
+            write_queue_count=queue_count,
+            perm=perm,
+            attributes=attributes or {},
+        )
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its queues; its records stay in the log. Durable on return."""
-        self._appender.check_open()
-        self._engine.topics.get(name)
-        self._engine.settle()  # so that appends wait for what came since only
-        with self._topic_lock, self._appender.lock:
-            self._appender.check_open()
-            with self._engine.failing(StoreError):
-                self._engine.delete_topic(name, now_ms=self._clock.now_ms())
-            self._appender.forget_topic(name)
+        self._topics.delete(name)
 
     def list_topics(self) -> list[TopicConfig]:
         """Return all topics by name."""
@@ -328,7 +307,7 @@ class StoreWriter:
         """
         if not self._appender.is_closed:
             self.staged.close()
-        with self._topic_lock, self._appender.lock:
+        with self._topics.lock, self._appender.lock:
             if self._appender.is_closed:
                 return
             self._appender.close()

@@ -1,7 +1,7 @@
-"""What the checkpoint file promises whatever happens: the durable slots of writer and indexer.
+"""What the checkpoint file says is durable: the slots of writer and indexer.
 
 Each has two, written in turn, so that a store that is cut leaves the one before; a slot with a wrong
-checksum counts as absent. A slot is raised only by its owner, after its own sync of what it promises.
+checksum counts as absent. A slot is raised only by its owner, after its own sync of what it covers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DurableSlots:
         return BrokerFields.decode(bytes(self._bytes[: layout.BROKER_SIZE]))
 
     def load(self) -> DurablePositions:
-        """Return what the newest whole writer slot promises. Raises UnsupportedFormat."""
+        """Return what the newest whole writer slot says. Raises UnsupportedFormat."""
         page = bytes(self._bytes)
         slots = self._writer_slots(page)
         if not slots:
@@ -87,7 +87,7 @@ class DurableSlots:
         confirm_offset: int | None = None,
         clean: bool = False,
     ) -> None:
-        """Promise that log and queues are durable up to the two offsets; durable on return.
+        """Say that log and queues are durable up to the two offsets; durable on return.
 
         ``unit_count`` is how many units the queues' files hold then, so that a later start sees when
         files of them are gone or short. Call it only after syncing them. The three optional values are
@@ -119,7 +119,7 @@ class DurableSlots:
             self._file.sync()
 
     def load_index(self) -> DurableIndex:
-        """Return what the newest whole indexer slot promises. Raises UnsupportedFormat."""
+        """Return what the newest whole indexer slot says. Raises UnsupportedFormat."""
         slots = self._indexer_slots(bytes(self._bytes))
         if not slots:
             return DurableIndex(False, False, b"", 0, 0, bytes(40))
@@ -139,7 +139,7 @@ class DurableSlots:
         index_timestamp_ms: int | None = None,
         clean: bool = False,
     ) -> None:
-        """Promise that the index files are durable up to the offset; durable on return.
+        """Say that the index files are durable up to the offset; durable on return.
 
         Call it only after syncing them. ``index_timestamp_ms`` is the broker's field at byte 16.
         """

@@ -2,10 +2,10 @@
 
 Every position has one owner and is one aligned 8-byte word, so nobody reads half of one. Live
 positions, here, say what is in the page cache and move without any sync; ``durable`` has those that
-outlive the machine, raised by their owner after its own sync of what they promise.
+outlive the machine, raised by their owner after its own sync of what they cover.
 
 Which live position may be trusted when: the live sectors are good while the machine has not
-rebooted since (``writer_is_current``), even after the writer died; after a reboot they may promise bytes
+rebooted since (``writer_is_current``), even after the writer died; after a reboot they may name bytes
 that are gone, and only the durable slots count.
 """
 
@@ -150,7 +150,7 @@ class CheckpointFile:
     def writer_is_current(self) -> bool:
         """Whether a writer has published in this boot, so that its live positions hold.
 
-        They hold after its death too: what it promised is in the page cache.
+        They hold after its death too: what it published is in the page cache.
         """
         return (
             self._writer_magic == layout.WRITER_LIVE_MAGIC

@@ -1,1 +1,1 @@
-"""The parts behind a writer: opened, wired, started, stopped."""
+"""The parts of a writer: opened, wired, started, stopped."""

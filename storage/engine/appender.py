@@ -1,4 +1,4 @@
-"""Appending: three doors into the log, and the one lock under which records get their places."""
+"""Appending: three ways into the log, and the one lock under which records get their places."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Write = Callable[["MappedFile", int, int, int], Written]
 class Appender:
     """Appends to the log of an engine; safe to call from several threads.
 
-    While ``lock`` is held, nothing is appended. What the doors promise, ``StoreWriter`` says.
+    While ``lock`` is held, nothing is appended. ``StoreWriter`` says what callers may rely on.
     """
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
@@ -86,7 +86,7 @@ class Appender:
             return []
         encoded = [self.encoder.encode(message, born_host) for message in messages]
         prepared = self.prepare(b"".join([record for record, _, _ in encoded]))
-        _, store_timestamp_ms, _ = self.append(prepared, tells_rows=True)
+        _, store_timestamp_ms, _ = self.append(prepared, fills_rows=True)
         placed = prepared.placed_rows[
             : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
         ].tolist()
@@ -191,11 +191,11 @@ class Appender:
         )
 
     def append(
-        self, prepared: Prepared, *, decided: bool = False, tells_rows: bool = False
+        self, prepared: Prepared, *, decided: bool = False, fills_rows: bool = False
     ) -> tuple[int, int, list[int]]:
         """Append a checked batch; return its commit offset, store time, and each queue's first offset.
 
-        With ``decided`` topics need only exist; with ``tells_rows`` ``placed_rows`` are filled. Raises
+        With ``decided`` topics need only exist; with ``fills_rows`` ``placed_rows`` are filled. Raises
         TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
         """
         log = self._log
@@ -212,7 +212,7 @@ class Appender:
             commit_offset = log.append(
                 Batch(
                     prepared.data, prepared.rows, prepared.record_count, prepared.group_of,
-                    next_queue_offsets, prepared.placed_rows if tells_rows else _NO_ROWS,
+                    next_queue_offsets, prepared.placed_rows if fills_rows else _NO_ROWS,
                     prepared.placed_size,
                 ),
                 store_timestamp_ms,

@@ -1,15 +1,14 @@
-"""The parts behind a writer: wired, started in order, and stopped in reverse."""
+"""The parts of a writer: wired, started in order, and stopped in reverse."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile
 from storage.engine.checkpointer import Checkpointer, LogProgress
-from storage.errors import StoreError, StoreFailed, StoreFull
+from storage.errors import StoreError, StoreFailed
 from storage.files.allocator import MappedFileAllocator
 from storage.files.directory_lock import DirectoryLock
 from storage.files.mapped_file import MappedFile
@@ -31,9 +30,9 @@ from storage.log.followers import Followers
 from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import Recovered
-from storage.tables.topics import TopicConfig, TopicTable
+from storage.tables.topics import TopicTable
 from storage.view.layout import StorePaths
-from storage.view.settings import StoreSettings, save_settings
+from storage.view.settings import StoreSettings
 from storage.workers import FailureLatch, FailureListener, Worker, Workers
 
 if TYPE_CHECKING:
@@ -75,12 +74,11 @@ class Engine:
         self.abort_found = abort_found
         self.store_host = encode_host(config.store_host)
         self.last_timestamp_ms = recovered.last_timestamp_ms
-        self.filesystem = self._filesystem = filesystem
-        self.root = paths.root
-        self._paths = paths
-        self._settings = settings
+        self.filesystem = filesystem
+        self.paths = paths
+        self.settings = settings
         self._lock = lock
-        self._positions = positions
+        self.positions = positions
         self._files = files
         self._pool = pool
         self._latch = FailureLatch()
@@ -151,7 +149,7 @@ class Engine:
         self.followers.register("checkpoint", lambda: self.checkpointer.durable_offset)
         self.followers.register("index", self._index_needs)
         self._checkpointed_offset = end_offset
-        self._generation = 1
+        self.config_generation = 1  # of the topic table, when the session begins
         self._hurried_from = -1
         self._early_bytes = config.unflushed_bytes_max // 4
 
@@ -162,8 +160,8 @@ class Engine:
 
     def _index_needs(self) -> int | None:
         """Return where the indexer goes on after any end of it; None while the store has no index."""
-        slot = self._positions.durable.load_index()
-        return slot.indexed_offset if slot.store_id == self._settings.store_id else None
+        slot = self.positions.durable.load_index()
+        return slot.indexed_offset if slot.store_id == self.settings.store_id else None
 
     def start(self) -> None:
         """Publish the session and start the workers; if that fails, none is left and all is let go."""
@@ -176,11 +174,11 @@ class Engine:
     def _start(self) -> None:
         end_offset = self.recovered.end_offset
         self.checkpointer.checkpoint(always=True)
-        self._positions.start_writer(
+        self.positions.start_writer(
             min_commit_offset=self.log.min_offset,
             end_offset=end_offset,
             dispatched_offset=end_offset,
-            config_generation=self._generation,
+            config_generation=self.config_generation,
         )
         self._allocator.start()
         tail = self.log.tail
@@ -204,10 +202,10 @@ class Engine:
         self.last_timestamp_ms = store_timestamp_ms
         self._allocator.advance()
         if self.committer is not None:
-            self._positions.publish_appended(offset)
+            self.positions.publish_appended(offset)
             self.committer.request(offset)
         else:
-            self._positions.publish_append(offset)
+            self.positions.publish_append(offset)
             self.acknowledgement.committed(offset)
         if offset - self.log.flushed_offset > self._early_bytes:
             self._flush_early()
@@ -220,16 +218,16 @@ class Engine:
             self.flusher.hurry()
 
     def _committed(self, offset: int) -> None:
-        self._positions.publish_committed(offset)
+        self.positions.publish_committed(offset)
         self.acknowledgement.committed(offset)
 
     def _show(self, offset: int) -> None:
         """Let followers read up to ``offset``."""
-        self._positions.publish_confirm(offset, wake=False)
+        self.positions.publish_confirm(offset, wake=False)
         self.dispatch.wake()
 
     def _dispatched(self, offset: int) -> None:
-        self._positions.publish_dispatched(offset)
+        self.positions.publish_dispatched(offset)
         if offset - self._checkpointed_offset >= self.config.queue_flush_bytes:
             self._checkpointed_offset = offset
             self.checkpointer.hurry()
@@ -259,44 +257,6 @@ class Engine:
         self._files.add(mapped)
         return mapped
 
-    # ---- topics
-
-    @contextmanager
-    def failing(self, *passed: type[BaseException]) -> Iterator[None]:
-        """Run changes of the store's small files: what a failed one left on the disk is not known.
-
-        So it ends writing, with StoreFailed, but for errors of the kinds ``passed`` on.
-        """
-        try:
-            yield
-        except (StoreError, OSError) as error:
-            if isinstance(error, passed):
-                raise
-            failure = (
-                error
-                if isinstance(error, StoreFailed)
-                else StoreFailed(f"the store's files failed: {error}")
-            )
-            self.fail(failure)
-            raise failure from error
-
-    def topics_changed(self) -> None:
-        """Announce to other processes that the topic table on disk changed."""
-        self._generation += 1
-        self._positions.publish_config_generation(self._generation)
-
-    def create_topic(
-        self, name: str, *, queue_count: int, attributes: Mapping[str, str], now_ms: int
-    ) -> TopicConfig:
-        """Add a topic; durable on return."""
-        with self.failing(StoreError):
-            self._mark_deleted()
-            topic = self.topics.create(
-                name, queue_count=queue_count, attributes=attributes, now_ms=now_ms
-            )
-        self.topics_changed()
-        return topic
-
     def settle(self) -> int:
         """Flush and dispatch everything that was appended before the call; return its end."""
         end_offset = self.log.appended_offset
@@ -306,39 +266,6 @@ class Engine:
         if not self.dispatch.wait(end_offset, DRAIN_TIMEOUT_S):
             raise StoreFailed(f"dispatch is stuck: {self.dispatch.problem or 'no progress'}")
         return end_offset
-
-    def delete_topic(self, name: str, *, now_ms: int) -> None:
-        """Remove a topic, its queues, and its earlier records' claim to ever be in them again.
-
-        Runs under the append lock. It is decided with the settings, in one step, and from there on
-        finished by the next start if this process does not come to it.
-        """
-        self.topics.get(name)
-        end_offset = self.settle()
-        before = self._settings
-        deleted = {**before.deleted_topics, name: end_offset}
-        self._save(replace(before, deleted_topics=deleted, deleting_topic=name))
-        try:
-            self.topics.delete(name, now_ms=now_ms)
-        except StoreFull:
-            # Taken back, or the next start would delete what has been stored since.
-            with self.failing():
-                self._save(before)
-            raise
-        with self.failing():
-            self.dispatch.dispatcher.forget_units(self.queues.remove_topic(name))
-            self.checkpointer.checkpoint(always=True)
-        self.topics_changed()
-        with suppress(StoreFull):
-            self._mark_deleted()
-
-    def _mark_deleted(self) -> None:
-        """Note that nothing is left of a deletion, before a topic of the name is made again."""
-        if self._settings.deleting_topic:
-            self._save(replace(self._settings, deleting_topic=""))
-
-    def _save(self, settings: StoreSettings) -> None:
-        self._settings = save_settings(self._filesystem, self._paths, settings, self.config)
 
     # ---- the end
 
@@ -360,7 +287,7 @@ class Engine:
     def _let_go(self, *, clean: bool) -> None:
         with ExitStack() as parts:  # from the last to the first, each whatever the others say
             parts.callback(self._lock.release)
-            parts.callback(self._positions.close)
+            parts.callback(self.positions.close)
             if clean:
                 parts.callback(self._mark_stopped)
             parts.callback(self.queues.close)
@@ -368,12 +295,12 @@ class Engine:
             if self._pool is not None:
                 parts.callback(self._pool.close)
             parts.callback(self._allocator.close)
-            parts.callback(self._positions.publish_writable, False)
+            parts.callback(self.positions.publish_writable, False)
 
     def _mark_stopped(self) -> None:
         with suppress(FileNotFoundError):
-            self._filesystem.unlink(self._paths.abort)
-        self._filesystem.sync_directory(self._paths.root)
+            self.filesystem.unlink(self.paths.abort)
+        self.filesystem.sync_directory(self.paths.root)
 
     def _stop_workers(self) -> bool:
         """Stop each worker after its part; return whether all did theirs."""

@@ -151,7 +151,7 @@ def _recover_and_wire(
 def _unflushed_bytes_max(
     config: StoreConfig, positions: CheckpointFile, durable: DurablePositions
 ) -> int:
-    """Return how far behind its durable end the log may go on; recovery looks twice as far."""
+    """Return how far after its durable end the log may go on; recovery looks twice as far."""
     if not positions.writer_is_current:
         return config.unflushed_bytes_max
     # The machine has not gone down since: the last writer's word on how far it had come holds, but

@@ -29,7 +29,7 @@ QueueKey = tuple[bytes, int]  # topic, queue id
 class Prepared(NamedTuple):
     """A checked batch. ``queues[g]`` and ``sizes[g]`` say which queue group g is and how long.
 
-    ``placed_rows`` has room for what placing tells of each record, where that is asked for.
+    ``placed_rows`` has room for the rows of placed records, where they are asked for.
     """
 
     data: ByteArray

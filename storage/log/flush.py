@@ -2,7 +2,7 @@
 
 One flush serves everybody who waits: requests that arrive while a sync runs are all covered by the
 next one. The first sync that fails is the last: after it the kernel may call lost pages clean, so a
-sync that then succeeds proves nothing. The failure is kept, everybody who waits or asks gets it, and
+sync that then succeeds proves nothing. Everybody who waits or asks gets that failure, and
 nothing is acknowledged again until the store is reopened.
 """
 

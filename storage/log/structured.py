@@ -41,7 +41,7 @@ class UniqueKeys:
         return f"{self.head}{discriminator:08X}{month_ms:08X}{counter:04X}"
 
     def parts(self, now_ms: int) -> tuple[int, int, int]:
-        """Return what of the next key comes behind ``head``: discriminator, month_ms, counter."""
+        """Return what follows ``head`` in the next key: discriminator, month_ms, counter."""
         month_ms = self._month
         if not month_ms[0] <= now_ms < month_ms[1]:
             moment = datetime.fromtimestamp(now_ms / 1000, UTC)

@@ -187,7 +187,7 @@ def test_a_topic_that_is_being_made_is_there_before_the_store_closes(tmp_path, m
         if path.name == "topics.json":
             saving.set()
             go_on.wait(10)
-            assert writer._engine._positions.writer_is_writable
+            assert writer._engine.positions.writer_is_writable
         write_atomically(filesystem, path, data, **options)
 
     monkeypatch.setattr(OsFileSystem, "write_atomically", wait)

@@ -1,0 +1,142 @@
+"""Creating, changing and deleting topics while a store is written to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from storage.errors import StoreError, StoreFailed, StoreFull
+from storage.view.settings import StoreSettings, save_settings
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.engine.appender import Appender
+    from storage.engine.engine import Engine
+    from storage.tables.topics import TopicConfig
+
+
+class TopicChanges:
+    """Changes the topics of one engine; safe to call from several threads.
+
+    While ``lock`` is held no topic changes; it is taken before the appender's.
+    """
+
+    def __init__(self, engine: Engine, appender: Appender, clock: Clock) -> None:
+        self.lock = threading.Lock()
+        self._engine = engine
+        self._appender = appender
+        self._clock = clock
+        self._topics = engine.topics
+        self._settings = engine.settings
+        self._generation = engine.config_generation
+
+    def create(self, name: str, *, queue_count: int, attributes: Mapping[str, str]) -> TopicConfig:
+        """Add a topic; durable on return. Raises TopicExists, InvalidMessage."""
+        with self.lock:
+            self._appender.check_open()
+            with self._failing(StoreError):
+                self._mark_deleted()
+                topic = self._topics.create(
+                    name,
+                    queue_count=queue_count,
+                    attributes=attributes,
+                    now_ms=self._clock.now_ms(),
+                )
+            self._publish()
+            return topic
+
+    def update(
+        self,
+        name: str,
+        *,
+        read_queue_count: int | None,
+        write_queue_count: int | None,
+        perm: int | None,
+        attributes: Mapping[str, str],
+    ) -> TopicConfig:
+        """Change what is given of a topic; durable on return. Raises TopicNotFound, InvalidMessage."""
+        with self.lock:
+            self._appender.check_open()
+            with self._failing(StoreError):
+                topic = self._topics.update(
+                    name,
+                    read_queue_count=read_queue_count,
+                    write_queue_count=write_queue_count,
+                    perm=perm,
+                    attributes=attributes,
+                    now_ms=self._clock.now_ms(),
+                )
+            self._publish()
+            return topic
+
+    def delete(self, name: str) -> None:
+        """Remove a topic, its queues, and its earlier records' claim to ever be in them again.
+
+        Durable on return; the records stay in the log. Raises TopicNotFound, StoreFull.
+        """
+        self._appender.check_open()
+        self._topics.get(name)
+        self._engine.settle()  # so that appends wait for what came since only
+        with self.lock, self._appender.lock:
+            self._appender.check_open()
+            with self._failing(StoreError):
+                self._delete(name)
+            self._appender.forget_topic(name)
+
+    def _delete(self, name: str) -> None:
+        """Settings decide it, in one step; if the process dies after that, the next start finishes it."""
+        engine = self._engine
+        self._topics.get(name)
+        end_offset = engine.settle()
+        before = self._settings
+        deleted = {**before.deleted_topics, name: end_offset}
+        self._save(replace(before, deleted_topics=deleted, deleting_topic=name))
+        try:
+            self._topics.delete(name, now_ms=self._clock.now_ms())
+        except StoreFull:
+            # Taken back, or the next start would delete what has been stored since.
+            with self._failing():
+                self._save(before)
+            raise
+        with self._failing():
+            engine.dispatch.dispatcher.forget_units(engine.queues.remove_topic(name))
+            engine.checkpointer.checkpoint(always=True)
+        self._publish()
+        with suppress(StoreFull):
+            self._mark_deleted()
+
+    def _mark_deleted(self) -> None:
+        """Note that nothing is left of a deletion, before a topic of the name is made again."""
+        if self._settings.deleting_topic:
+            self._save(replace(self._settings, deleting_topic=""))
+
+    def _save(self, settings: StoreSettings) -> None:
+        engine = self._engine
+        self._settings = save_settings(engine.filesystem, engine.paths, settings, engine.config)
+
+    def _publish(self) -> None:
+        """Announce to other processes that the topic table on disk changed."""
+        self._generation += 1
+        self._engine.positions.publish_config_generation(self._generation)
+
+    @contextmanager
+    def _failing(self, *passed: type[BaseException]) -> Iterator[None]:
+        """Run changes of the store's small files: what a failed one left on the disk is not known.
+
+        So it ends writing, with StoreFailed, but for errors of the kinds ``passed`` on.
+        """
+        try:
+            yield
+        except (StoreError, OSError) as error:
+            if isinstance(error, passed):
+                raise
+            failure = (
+                error
+                if isinstance(error, StoreFailed)
+                else StoreFailed(f"the store's files failed: {error}")
+            )
+            self._engine.fail(failure)
+            raise failure from error
