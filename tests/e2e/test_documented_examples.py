@@ -35,6 +35,8 @@ FOLDERS = (
     "tests",
 )
 CHECKOUT = ("Makefile", "README.md", "deploy", "docs", "pyproject.toml")
+# gRPC says nothing of connections, and a JVM that lives for a minute compiles with C1 alone.
+ENVIRONMENT = {"GRPC_VERBOSITY": "NONE", "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 # Of a page, what a command or a block prints, beside ending well: a part of it, and what is looked for.
 PRINTED = {
     "README.md": {
@@ -88,10 +90,22 @@ def _checkout(tmp_path: Path) -> Path:
     return checkout
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)])
+def uses_spark(page: str) -> bool:
+    return any("from pipeline import" in block.text for block in blocks(page))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.spark] if uses_spark(page) else [])
+        for page in PAGES
+        if runs(page)
+    ],
+)
 def test_every_block_of_a_page_runs_after_those_before_it(page: str, checkout: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    if "from pipeline import" in text and importlib.util.find_spec("pyspark") is None:
+    if uses_spark(page) and importlib.util.find_spec("pyspark") is None:
         pytest.skip("its blocks need Spark: make setup-spark")
     if "| jq" in text and shutil.which("jq") is None:
         pytest.skip("a command of it needs jq")
@@ -99,11 +113,11 @@ def test_every_block_of_a_page_runs_after_those_before_it(page: str, checkout: P
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     runner = subprocess.Popen(
         [sys.executable, run_page.__file__, page, output],
-        cwd=checkout, env={**os.environ, "PATH": path, "GRPC_VERBOSITY": "NONE"},
+        cwd=checkout, env={**os.environ, **ENVIRONMENT, "PATH": path},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     try:
-        told, _ = runner.communicate(timeout=280)
+        told, _ = runner.communicate(timeout=580)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(runner.pid, signal.SIGKILL)  # its services and Java, however it ended

@@ -138,11 +138,11 @@ def _job(arguments: list[str]) -> str:
 
 
 def _parsed(text: str) -> str:
-    try:
-        json.loads(text)
-    except ValueError:
-        for line in text.splitlines():
-            json.loads(line)
+    """Return a block of JSON values, one after the other, that can be read."""
+    decoder, rest = json.JSONDecoder(), text.strip()
+    while rest:
+        _, end = decoder.raw_decode(rest)
+        rest = rest[end:].lstrip()
     return text
 
 
