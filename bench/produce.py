@@ -69,7 +69,7 @@ def batches() -> list[bytes]:
 
 
 def message() -> bytes:
-    """Return a serialized request with one structured message of 1 KiB."""
+    """Return a serialized request with one message of 1 KiB."""
     return writer_pb2.ProduceRequest(
         messages=[
             common_pb2.Message(topic=TOPIC, body=b"x" * 1024, keys=["order-1234567"], tag="new")

@@ -2,7 +2,7 @@
 
 Appends run on the event loop: they are a few microseconds of compiled code, and running them there
 one after the other gives every stream its order without a lock. What may take longer goes to a
-thread, requests of many structured messages among it.
+thread, requests of many messages among it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from storage.errors import InvalidBatch, StoreClosed, StoreError, StoreFailed
 from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult
 
-MESSAGES_MAX: Final = 1 << 18  # of one structured request; the most that fit into one are millions
+MESSAGES_MAX: Final = 1 << 18  # of one request; the most that fit into one are millions
 FEW_BYTES: Final = 16 << 10  # of a request that is judged, encoded and stored in a few milliseconds
 _END: Final = object()
 

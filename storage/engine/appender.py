@@ -18,8 +18,8 @@ from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, new_rows
 from storage.kernels.message_slices import UNIQUE_HEAD_SIZE
 from storage.log.batches import BatchPreparer, Prepared, QueueKey
 from storage.log.commit_log import Batch
+from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
-from storage.log.structured import MessageEncoder
 from storage.message import BatchResult, Message, PutResult, QueueRange
 
 if TYPE_CHECKING:

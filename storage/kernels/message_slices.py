@@ -2,7 +2,7 @@
 
 Plain is a message that cannot be refused for what it says: no user properties, texts of visible ASCII,
 sizes below every limit. A message that is not plain is left alone. The record is the one that
-``storage.log.structured`` makes.
+``storage.log.message_encoder`` makes.
 
 Two arrays hold the message. ``data`` has its bytes, after HEAD_SIZE bytes of the store's::
 

@@ -1,7 +1,7 @@
 """Appending one plain message that lies in a buffer: its record is written from there, in two compiled steps.
 
-It stores what ``storage.log.structured`` would. A message that may have to be refused is left alone: a
-refusal is always the structured way's.
+It stores what ``storage.log.message_encoder`` would. A message that may have to be refused is left
+alone: the encoder refuses it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from storage.kernels.message_slices import (
 if TYPE_CHECKING:
     from storage.files.mapped_file import MappedFile
     from storage.log.batches import QueueKey
-    from storage.log.structured import MessageEncoder
+    from storage.log.message_encoder import MessageEncoder
     from storage.tables.topics import TopicConfig, TopicTable
 
 COUNTER_BITS: Final = 16

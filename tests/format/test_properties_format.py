@@ -121,7 +121,7 @@ def test_reserved_names_are_refused(name: str) -> None:
 
 
 def test_names_the_store_acts_on_are_reserved() -> None:
-    """What a batch must not carry, a structured message must not carry either."""
+    """What a batch must not carry, a message given as a value must not carry either."""
     assert STORE_ONLY < RESERVED
     assert {"KEYS", "TAGS", "UNIQ_KEY", "WAIT"} & STORE_ONLY == set()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from storage.clock import SystemClock
-from storage.log.structured import UniqueKeys
+from storage.log.unique_keys import UniqueKeys
 
 FEBRUARY_MS = int(datetime(2026, 2, 1, tzinfo=UTC).timestamp()) * 1000
 MONTH_PART = slice(-12, -4)

@@ -96,7 +96,7 @@ def test_units_carry_place_size_and_tag_hash(tmp_path, writer):
     ]
 
 
-def test_structured_messages_are_completed_and_found_where_the_result_says(tmp_path, writer):
+def test_messages_are_completed_and_found_where_the_result_says(tmp_path, writer):
     messages = [
         Message(topic="t", body=b"one", keys=("k1", "k2"), tag="x", properties={"p": "v"}, flag=7),
         Message(topic="t", body=b"", queue_id=3, unique_key="mine"),
