@@ -30,7 +30,7 @@ from storage.errors import StoreError
 from storage.files.filesystem import OsFileSystem
 from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult
-from storage.staged.open_commit import LogAccess
+from storage.staged.log_access import LogAccess
 from storage.staged.staged_commits import StagedCommits
 
 if TYPE_CHECKING:

@@ -171,7 +171,7 @@ class CallHandlers:
                 ),
             )
         except grpc.aio.InternalError as gone:
-            raise asyncio.CancelledError from gone  # nobody is left to be told
+            raise asyncio.CancelledError from gone  # the caller has gone
 
     def _log_call(
         self, method: str, context: Context, code: str, started: float | None, **fields: Any

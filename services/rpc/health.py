@@ -1,7 +1,7 @@
-"""grpc.health.v1: what each service's health is, and watches that nobody holds up.
+"""grpc.health.v1: the health of each service, and watches that do not hold up a drain.
 
-A watch ends with the drain: left open, it would take all of the grace. And a watcher that does not
-read waits alone: not the state's change, nor the drain, waits for it.
+A watch ends with the drain: left open, it would take all of the grace. A watcher that does not read
+delays neither a change of the state nor the drain.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the base 
         self._changed = asyncio.Event()
 
     def set(self, *, serving: bool) -> None:
-        """Set the health, and tell who watches."""
+        """Set the health and wake the watches."""
         self._state = SERVING if serving else NOT_SERVING
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     def end(self) -> None:
-        """Say NOT_SERVING for good, and let every watch end when it has told so."""
+        """Report NOT_SERVING from here on, and end every watch when it has reported it."""
         self._ended = True
         self.set(serving=False)
 
@@ -53,14 +53,14 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the base 
     async def Watch(  # noqa: N802  the contract's name
         self, request: health_pb2.HealthCheckRequest, context: Context
     ) -> None:
-        """Tell the health now and after each change, until the service stops."""
-        told = None
+        """Report the health now and after each change, until the service stops."""
+        reported = None
         while True:
             changed = self._changed
             state = self._state if request.service in self._names else _UNKNOWN
-            if state != told:
+            if state != reported:
                 await context.write(health_pb2.HealthCheckResponse(status=state))
-                told = state
+                reported = state
             if self._ended:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the service is stopping")
             await changed.wait()

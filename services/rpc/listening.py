@@ -1,4 +1,4 @@
-"""Whether an address is free, asked before anything is made that then nobody needs."""
+"""Whether an address is free: checked before a store is opened for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CannotListen(StoreError):
 def check_free(listen: str) -> None:
     """Raise CannotListen if something listens on HOST:PORT, or nothing could."""
     host, _, port = listen.rpartition(":")
-    with suppress(socket.gaierror):  # for the server to tell
+    with suppress(socket.gaierror):  # the server reports it
         family, kind, protocol, _, address = socket.getaddrinfo(
             host.strip("[]"), int(port), type=socket.SOCK_STREAM
         )[0]

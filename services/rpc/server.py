@@ -61,7 +61,7 @@ class RpcServer:
         self._serving: bool | None = None
 
     async def start(self, listen: str) -> str:
-        """Begin to serve, health NOT_SERVING until told otherwise; return HOST:PORT as bound."""
+        """Begin to serve, with health NOT_SERVING; return HOST:PORT as bound."""
         host = listen.rpartition(":")[0]
         self.set_serving(serving=False)
         try:

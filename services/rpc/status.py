@@ -95,7 +95,7 @@ def status_of(error: errors.StoreError, request_id: str = "") -> Status:
 
 
 def internal(message: str, request_id: str) -> Status:
-    """Return the status of an error which is nobody's but ours."""
+    """Return the status of an error that is a fault of this program."""
     status = Status(code=grpc.StatusCode.INTERNAL.value[0], message=message)
     info = ErrorInfo(reason="INTERNAL", domain=ERROR_DOMAIN, metadata={"request_id": request_id})
     _add(status, info)

@@ -21,7 +21,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until told to stop; return the exit code."""
+    """Run until a signal to stop; return the exit code."""
     settings = load(WriterSettings, argv, prog=f"penstock {SERVICE}")
     try:
         settings.store_config()

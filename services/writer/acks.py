@@ -82,5 +82,5 @@ class Acks:
         self._wake_scheduled = True
         try:
             self._loop.call_soon_threadsafe(self.wake)
-        except RuntimeError:  # the loop has been closed: nobody waits any more
+        except RuntimeError:  # the loop has been closed
             self._waiting.clear()

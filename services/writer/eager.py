@@ -45,7 +45,7 @@ class EagerCoroutine(Generic[T]):
         return result
 
     def cancel(self) -> None:
-        """Let go of it; harmless when it has ended. Who waits for it is cancelled."""
+        """Cancel it, unless it has ended. Whoever awaits it is cancelled."""
         if self._future is not None:
             self._future.cancel()
         if not self._is_awaited:

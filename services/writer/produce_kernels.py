@@ -108,7 +108,7 @@ NUMBER_BY_NUMBER: Final = _by_field_number(_NUMBER_OF)
 
 @inner
 def read_varint(data: Any, at: int, end: int) -> tuple[int, int]:
-    """``(value, position behind it)`` of a varint in its shortest form below 2**63; or (0, -1)."""
+    """``(value, position after it)`` of a varint in its shortest form below 2**63; or (0, -1)."""
     value = i64(0)
     shift = i64(0)
     while at < end and shift < 63:
@@ -198,7 +198,7 @@ def read_request(data: Any, request_size: int, fields: Any) -> bool:
 
 @inner
 def write_varint(dst: Any, at: int, value: int) -> int:
-    """Write ``value`` as protobuf does, at most ten bytes; return the position behind it."""
+    """Write ``value`` as protobuf does, at most ten bytes; return the position after it."""
     while value & ~0x7F:
         dst[uintp(at)] = u8(value & 0x7F | 0x80)
         value = (value >> 7) & 0x01FF_FFFF_FFFF_FFFF
@@ -209,7 +209,7 @@ def write_varint(dst: Any, at: int, value: int) -> int:
 
 @inner
 def write_number(dst: Any, at: int, field: int, value: int) -> int:
-    """Write a number's field, left out where it is 0; return the position behind it."""
+    """Write a number's field, left out where it is 0; return the position after it."""
     if value == 0:
         return i64(at)
     dst[uintp(at)] = u8(field << 3 | _VARINT)
@@ -218,7 +218,7 @@ def write_number(dst: Any, at: int, field: int, value: int) -> int:
 
 @inner
 def write_delimited(dst: Any, at: int, field: int, size: int) -> int:
-    """Write what goes before a field of ``size`` bytes; return the position behind it."""
+    """Write what goes before a field of ``size`` bytes; return the position after it."""
     dst[uintp(at)] = u8(field << 3 | _DELIMITED)
     return write_varint(dst, at + 1, size)
 

@@ -56,7 +56,7 @@ class StagedCommitMethods:
     ) -> pb.StageRecordsResponse:
         """Store the records of one attempt; durable on return, and nothing is left otherwise."""
         header = await _stage_header(requests)
-        # To the end even when the call is cancelled: what was begun must be known to be undone.
+        # To the end even when the call is cancelled: what was started must be known to be undone.
         beginning = asyncio.ensure_future(
             asyncio.to_thread(
                 self._staged.stage,
@@ -92,7 +92,7 @@ class StagedCommitMethods:
     async def commit_staged(
         self, request: pb.CommitStagedRequest, _context: Context
     ) -> pb.CommitStagedResponse:
-        """Append what the attempts hold; durable on return. A call that is given up goes on."""
+        """Append what the attempts hold; durable on return. It goes on when the call is cancelled."""
         staged, loop = self._staged, asyncio.get_running_loop()
         outcome, already = await loop.run_in_executor(
             self._committing,
@@ -131,7 +131,7 @@ class StagedCommitMethods:
 
 
 class StagedCommitUpkeep:
-    """Now and then: completes what a full disk stopped, and removes what nobody committed."""
+    """Every few seconds: completes what a full disk stopped, and removes what was not committed in time."""
 
     def __init__(self, staged: StagedCommits) -> None:
         self._staged = staged
@@ -159,17 +159,17 @@ async def _stage_header(requests: AsyncIterator[bytes]) -> pb.StageHeader:
     raise status.InvalidArgument("stage", "must come first, in a message without records")
 
 
-async def _finish(begun: asyncio.Future[_T], *, undo: Callable[[_T], None]) -> _T:
-    """Wait for something begun in a thread; a call that is given up meanwhile undoes it."""
+async def _finish(started: asyncio.Future[_T], *, undo: Callable[[_T], None]) -> _T:
+    """Wait for something started in a thread; a call that is cancelled meanwhile undoes it."""
     try:
-        return await asyncio.shield(begun)
+        return await asyncio.shield(started)
     except asyncio.CancelledError:
 
         def undo_it(done: asyncio.Future[_T]) -> None:
             if done.exception() is None:
                 undo(done.result())
 
-        begun.add_done_callback(undo_it)
+        started.add_done_callback(undo_it)
         raise
 
 

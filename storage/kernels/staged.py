@@ -1,4 +1,4 @@
-"""Records of stages, told by their unique keys: numbered right when staged, found again in the log."""
+"""Records of stages, known by their unique keys: checked when staged, found again in the log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEX_VALUE[np.frombuffer(b"0123456789ABCDEF", np.uint8)] = np.arange(16, dtype=np
 
 @inner
 def read_sequence(data: Any, position: int) -> int:
-    """The number of the record behind a stage's prefix; -1 if it is none."""
+    """The number of the record after a stage's prefix; -1 if it is not one."""
     sequence = i64(0)
     for i in range(SEQUENCE_SIZE):
         digit = i64(HEX_VALUE[read_u8(data, position + i)])
@@ -41,7 +41,7 @@ def read_sequence(data: Any, position: int) -> int:
 
 @inner
 def compare_prefix(data: Any, position: int, prefixes: Any, index: int) -> int:
-    """Below, at or above 0 as the prefix at ``position`` sorts before, at or behind one of many."""
+    """Below, at or above 0 as the prefix at ``position`` sorts before, at or after one of many."""
     start = index * PREFIX_SIZE
     for i in range(PREFIX_SIZE):
         difference = read_u8(data, position + i) - read_u8(prefixes, start + i)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from storage.errors import DamagedStage, StoreFailed
 from storage.staged.directory import directories
+from storage.staged.intent import load_intent
 from storage.staged.ledger import load_ledger
-from storage.staged.open_commit import load_intent
 from storage.staged.stages import SUFFIX, Stage, read_stage
 
 if TYPE_CHECKING:

@@ -50,3 +50,30 @@ def load_application(filesystem: FileSystem, directory: Path) -> Application | N
     app = Application(directory, ledger)
     app.open = found
     return app
+
+
+def load_applications(filesystem: FileSystem, root: Path) -> dict[str, Application]:
+    """Return the applications below ``root`` by id, after making all that is there durable.
+
+    What a process wrote, and was killed before it was durable, counts. Raises StoreFailed, OSError.
+    """
+    _make_durable(filesystem, root)
+    found = {}
+    for entry in filesystem.list_directory(root):
+        app = load_application(filesystem, root / entry.name)
+        if app is not None:
+            found[app.ledger.app_id] = app
+    return found
+
+
+def _make_durable(filesystem: FileSystem, directory: Path) -> None:
+    for entry in filesystem.list_directory(directory):
+        path = directory / entry.name
+        if entry.is_directory:
+            _make_durable(filesystem, path)
+        else:
+            file = filesystem.open(path, writable=True)
+            file.sync_all()
+            file.close()
+    if filesystem.exists(directory):
+        filesystem.sync_directory(directory)

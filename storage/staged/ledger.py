@@ -7,8 +7,8 @@ One small file an application, ``ledger.json``, replaced in one step::
               "committedMs": 1700000000000}}
 
 A stream commits one version after the other, so its set is one range. Versions that leave gaps, such
-as dates, take a range each; of more than ``RANGES_MAX`` the oldest are given up, and whether a version
-below ``floor`` was committed cannot be told any more: it is refused, neither dropped nor stored twice.
+as dates, take a range each; of more than ``RANGES_MAX`` the oldest are dropped. Whether a version below
+``floor`` was committed is then not known: it is refused, so that it is neither lost nor stored twice.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Ledger:
         return at >= 0 and self.committed[at][0] <= version <= self.committed[at][1]
 
     def is_forgotten(self, version: int) -> bool:
-        """Whether it cannot be told any more."""
+        """Whether a version is so old that the ledger no longer knows."""
         return version < self.floor and not self.holds(version)
 
     @property
     def last_version(self) -> int:
-        """The highest committed version; -1 if there is none."""
+        """The highest committed version; -1 without one."""
         return self.committed[-1][1] if self.committed else -1
 
     def outcome_of(self, version: int) -> Outcome | None:
@@ -110,7 +110,7 @@ class Ledger:
 
     @classmethod
     def decode(cls, data: bytes) -> Ledger:
-        """Read the file's bytes. Raises ValueError, KeyError or TypeError if they are no ledger."""
+        """Read the file's bytes. Raises ValueError, KeyError or TypeError if they are not a ledger."""
         document = json.loads(data)
         last = document["last"]
         return cls(

@@ -2,87 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import DamagedStage, StoreBusy, StoreFailed, TopicNotFound
+from storage.errors import DamagedStage, StoreBusy, TopicNotFound
 from storage.kernels.columns import POSITION, SIZE
 from storage.kernels.staged import mark_staged
-from storage.log.batches import Prepared, QueueKey
+from storage.log.batches import Prepared
+from storage.staged.intent import Intent, load_intent, save_intent
 from storage.staged.ledger import Outcome
+from storage.staged.log_access import LogAccess
 from storage.staged.stages import SUFFIX, Stage, read_stage
-from storage.view.log.walk import LogFiles, Records, walk_log
+from storage.view.log.walk import Records, walk_log
 
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
-
-INTENT_FILE: Final = "intent.json"
-
-
-class LogAccess(NamedTuple):
-    """What staged commits need of the log, as its writer gives it."""
-
-    prepare: Callable[[bytes | memoryview], Prepared]
-    check_size: Callable[[int], None]
-    check_queue: Callable[[QueueKey], None]
-    check_open: Callable[[], None]
-    append: Callable[[Prepared], int]  # returns the commit offset; whatever the topic's limits now
-    appended_offset: Callable[[], int]
-    wait_flushed: Callable[[int, float], bool]
-    fail: Callable[[StoreFailed], None]
-    files: LogFiles
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
-    """The decision: which attempts, in which order; all of them lie behind ``log_offset``."""
-
-    app_id: str
-    one_off: bool
-    attempts: tuple[str, ...]
-    log_offset: int
-
-
-def save_intent(filesystem: FileSystem, directory: Path, intent: Intent) -> None:
-    """Write the decision; durable on return. Raises StoreFull, OSError."""
-    document = {
-        "appId": intent.app_id,
-        "oneOff": intent.one_off,
-        "attempts": intent.attempts,
-        "logOffset": intent.log_offset,
-    }
-    filesystem.write_atomically(
-        directory / INTENT_FILE, json.dumps(document).encode(), backup=False
-    )
-
-
-def load_intent(filesystem: FileSystem, directory: Path) -> Intent | None:
-    """Return the decision, None if there is none. Raises StoreFailed if it cannot be read."""
-    path = directory / INTENT_FILE
-    try:
-        document = json.loads(filesystem.read_bytes(path))
-        return Intent(
-            app_id=str(document["appId"]),
-            one_off=bool(document["oneOff"]),
-            attempts=tuple(str(attempt) for attempt in document["attempts"]),
-            log_offset=int(document["logOffset"]),
-        )
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreFailed(
-            f"{path} cannot be read, so which records belong into the log is not known: {error}."
-            " Restore it, or remove its directory to give the staged commit up"
-        ) from error
 
 
 class OpenCommit:
@@ -128,8 +70,8 @@ class OpenCommit:
             return
         end_offset = log.appended_offset()
         if intent.log_offset > end_offset:
-            # A power cut took the log's end back behind the decision. What is appended from here
-            # on lies behind the end as it is now, and must be looked for from there.
+            # A power cut left the log shorter than it was at the decision. What is appended from here
+            # on lies after its present end, and is looked for from there.
             intent = self.intent = replace(intent, log_offset=end_offset)
             save_intent(self._filesystem, self.directory, intent)
         order = sorted(range(len(self._chosen)), key=lambda k: self._chosen[k].prefix)
@@ -194,7 +136,7 @@ class OpenCommit:
             except StoreBusy as busy:
                 threading.Event().wait(busy.retry_delay_ms / 1000)
             except TopicNotFound as gone:
-                # Deleted since the decision: as if just behind it, and its messages with it.
+                # Deleted since the decision: as if just after it, and its messages with it.
                 rest = _without_topic(prepared, gone.topic.encode())
                 if len(rest) == 0:
                     return

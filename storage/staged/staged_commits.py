@@ -43,16 +43,12 @@ from storage.format.stage import (
     id_problem,
     safe_name,
 )
-from storage.staged.application import Application, load_application
+from storage.staged.application import Application, load_applications
 from storage.staged.directory import DIRECTORY, take_over
+from storage.staged.intent import Intent, save_intent
 from storage.staged.ledger import Ledger, Outcome, save_ledger
-from storage.staged.open_commit import (
-    Intent,
-    LogAccess,
-    OpenCommit,
-    remove_open,
-    save_intent,
-)
+from storage.staged.log_access import LogAccess
+from storage.staged.open_commit import OpenCommit, remove_open
 from storage.staged.stages import Stage, StageWriter
 from storage.staged.staging import Failing, StagingAttempt
 from storage.staged.status import ApplicationState, OpenCommitState
@@ -89,30 +85,13 @@ class StagedCommits:
         """
         with self.failing():
             take_over(self._filesystem, self._store)
-        self._make_durable(self._root)
-        for entry in self._filesystem.list_directory(self._root):
-            app = load_application(self._filesystem, self._root / entry.name)
-            if app is not None:
-                self._applications[app.ledger.app_id] = app
+        self._applications = load_applications(self._filesystem, self._root)
         for app in list(self._applications.values()):
             for commit in list(app.open.values()):
                 if commit.intent is not None:
                     commit.find_in_log(self.log)
         self.resume()
         self.expire()
-
-    def _make_durable(self, directory: Path) -> None:
-        """Sync all below: what a process wrote there, and was killed before it was durable, counts."""
-        for entry in self._filesystem.list_directory(directory):
-            path = directory / entry.name
-            if entry.is_directory:
-                self._make_durable(path)
-            else:
-                file = self._filesystem.open(path, writable=True)
-                file.sync_all()
-                file.close()
-        if self._filesystem.exists(directory):
-            self._filesystem.sync_directory(directory)
 
     def resume(self) -> None:
         """Try again to complete what was decided and could not be completed."""
@@ -130,7 +109,7 @@ class StagedCommits:
                             commit.problem = str(error)
 
     def expire(self) -> None:
-        """Remove stages that nobody committed in time, and one-off applications as old."""
+        """Remove stages that were not committed in time, and one-off applications as old."""
         before_ms = self._clock.now_ms() - self._timeout_ms
         for app in list(self._applications.values()):
             with self._guard:
@@ -195,7 +174,7 @@ class StagedCommits:
         return StagingAttempt(self, app, writer)
 
     def sealed(self, app: Application, stage: Stage) -> None:
-        """Take a sealed stage in."""
+        """Add a sealed stage."""
         header = stage.header
         with self._guard:
             commit = app.open.get(header.version)
@@ -208,7 +187,7 @@ class StagedCommits:
             commit.stages[header.attempt] = stage
 
     def unsealed(self, app: Application, writer: StageWriter) -> None:
-        """Hear that a stage was given up."""
+        """Discard a stage that was not sealed."""
         with self._guard:
             writer.discard()
             commit = app.open.get(writer.header.version)
@@ -221,11 +200,10 @@ class StagedCommits:
     def commit(
         self, app_id: str, version: int, attempts: Sequence[str], *, one_off: bool = False
     ) -> tuple[Outcome | None, bool]:
-        """Append the attempts' records in the order named; return the outcome, and if it is old.
+        """Append the attempts' records in the order named; return the outcome, and whether it is that of an earlier call.
 
         On return they are durable, whatever the flush mode. Of a version that is committed already
-        nothing is looked at: the outcome is the first commit's, None where it is not known any
-        more. One that is decided and not completed is completed, as it was decided.
+        nothing is looked at: the outcome is the first commit's, None where it is no longer known. One that is decided and not completed is completed, as it was decided.
 
         Raises InvalidMessage, StageNotFound, TopicNotFound, QueueNotFound, DamagedStage,
         VersionTooOld and StoreFull with nothing decided; StoreFull and StoreClosed also after the
@@ -237,7 +215,7 @@ class StagedCommits:
             with self._guard, self.failing():
                 app = self._application(app_id, one_off=one_off)
             with app.committing:
-                # One that expired in between is nobody's any more: what it learns would be lost.
+                # One that expired in between is out of the table: what it learns would be lost.
                 if self._applications.get(app_id) is app:
                     return self._commit(app, version, attempts)
 
@@ -295,7 +273,7 @@ class StagedCommits:
     def abort(self, app_id: str, version: int, attempts: Sequence[str] | None) -> int:
         """Remove staged attempts, all of the staged commit's with None; return how many there were.
 
-        Unknown ones are no error. Raises CommitDecided.
+        Attempts that are not known are ignored. Raises CommitDecided.
         """
         _check_ids(app_id, version, attempts or ())
         self._check_open()

@@ -9,7 +9,7 @@ import numpy as np
 from storage.errors import InvalidBatch, InvalidMessage, StoreFailed
 from storage.format.stage import RECORD_COUNT_MAX, StageSeal, stage_prefix
 from storage.kernels.staged import check_stage_keys
-from storage.staged.open_commit import LogAccess
+from storage.staged.log_access import LogAccess
 
 if TYPE_CHECKING:
     from storage.staged.application import Application
