@@ -2,7 +2,7 @@
 
 An interceptor is a coroutine function around each call, of whatever kind::
 
-    async def count(call: Call, proceed: Proceed) -> Any:
+    async def count(call: InterceptedCall, proceed: Proceed) -> Any:
         try:
             return await proceed()
         except StoreError as error:
@@ -35,7 +35,7 @@ CANCEL_SECONDS: Final = 1.0  # from a failed write until gRPC cancels the call w
 _INTERNAL: Final = "internal error; the service's log has it under this request id"
 
 
-class Call(NamedTuple):
+class InterceptedCall(NamedTuple):
     """One call, as interceptors see it."""
 
     service: str  # full name, such as penstock.v1.Writer
@@ -44,7 +44,7 @@ class Call(NamedTuple):
 
 
 Proceed = Callable[[], Awaitable[Any]]
-Interceptor = Callable[[Call, Proceed], Awaitable[Any]]
+Interceptor = Callable[[InterceptedCall, Proceed], Awaitable[Any]]
 Behaviour = Callable[..., Awaitable[Any]]
 
 
@@ -193,7 +193,7 @@ def _intercepted(
     interceptor: Interceptor, service: str, method: str, behaviour: Behaviour
 ) -> Behaviour:
     async def call(*arguments: Any) -> Any:
-        about = Call(service, method, arguments[-1])
+        about = InterceptedCall(service, method, arguments[-1])
         return await interceptor(about, lambda: behaviour(*arguments))
 
     return call

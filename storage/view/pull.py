@@ -1,7 +1,8 @@
 """Pulling from one queue: limits, the two-step tag filter, proof of each record, joined slices.
 
 Work per pull is a handful of calls into kernels, never a step per record. The first step of the tag
-filter compares hashes in the units; the second compares the tags themselves in the records. Every record that is served has passed its checksums.
+filter compares hashes in the units; the second compares the tags themselves in the records. Every
+record that is served has passed its checksums.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from penstock.v1 import (
     writer_pb2,
     writer_pb2_grpc,
 )
-from services.rpc.calls import Call, Interceptor, Proceed
+from services.rpc.calls import InterceptedCall, Interceptor, Proceed
 from services.rpc.server import Contract, RpcServer
 from services.rpc.servicer import EOF, Context, raw
 from storage.errors import StoreBusy, StoreError, TopicNotFound
@@ -133,7 +133,7 @@ def test_interceptors_are_around_every_call_the_first_outermost(
     seen: list[Any] = []
 
     def named(name: str) -> Interceptor:
-        async def around(call: Call, proceed: Proceed) -> Any:
+        async def around(call: InterceptedCall, proceed: Proceed) -> Any:
             seen.append((name, call.service, call.method))
             try:
                 return await proceed()
@@ -161,7 +161,7 @@ def test_what_an_interceptor_raises_is_a_status_and_the_call_is_not_made(
     serve: Callable[..., grpc.Channel],
 ) -> None:
     def only(methods: Sequence[str]) -> Interceptor:
-        async def around(call: Call, proceed: Proceed) -> Any:
+        async def around(call: InterceptedCall, proceed: Proceed) -> Any:
             metadata = dict(call.context.invocation_metadata() or ())
             if call.method not in methods and "token" not in metadata:
                 raise StoreBusy("show a token", retry_delay_ms=5)
