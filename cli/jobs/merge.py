@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
-from cli.jobs.stores import tell_holes, tell_stores
+from cli.jobs.stores import tell_damage, tell_stores
 from cli.session import session_of
 
 LogFileSize = Annotated[
@@ -40,4 +40,4 @@ def merge(
             log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
         )  # fmt: skip
     tell_stores(session, [report.store])
-    tell_holes(session, report.holes)
+    tell_damage(session, report.damage)

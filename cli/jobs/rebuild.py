@@ -9,6 +9,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode
 from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.stores import damage_value
 from cli.session import session_of
 
 
@@ -61,15 +62,15 @@ def rebuild(
             reports = rebuild_stores(spark, directories, target, **given)
     for report in reports:
         session.say(_line(report), _value(report))
-    if any(report.holes or report.gaps or report.moved for report in reports):
+    if any(report.damage or report.gaps or report.moved for report in reports):
         raise typer.Exit(ExitCode.DAMAGED)
 
 
 def _line(report: Any) -> str:
     trouble = ""
-    if report.holes or report.gaps or report.moved:
+    if report.damage or report.gaps or report.moved:
         trouble = (
-            f"; {len(report.holes):,} damaged ranges, {len(report.gaps):,} gaps,"
+            f"; {len(report.damage):,} damaged ranges, {len(report.gaps):,} gaps,"
             f" {report.moved:,} records with a wrong queue offset"
         )
     return (
@@ -89,7 +90,7 @@ def _value(report: Any) -> dict[str, Any]:
         "keys": report.keys,
         "indexFiles": report.index_files,
         "logBytes": report.log_bytes,
-        "holes": [hole._asdict() for hole in report.holes],
+        "holes": [damage_value(damage) for damage in report.damage],
         "gaps": [[*key, begin, end] for key, begin, end in report.gaps],
         "moved": report.moved,
         "seconds": round(report.seconds, 3),

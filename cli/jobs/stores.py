@@ -11,8 +11,8 @@ from cli.failures import ExitCode
 from cli.session import Session, print_json
 
 if TYPE_CHECKING:
-    from pipeline.files.walk import Hole
     from pipeline.jobs.new_store.new_store import NewStore
+    from storage.view.log.walk import Damage
 
 
 def store_value(store: NewStore) -> dict[str, Any]:
@@ -46,19 +46,24 @@ def tell_stores(session: Session, stores: Iterable[NewStore]) -> None:
             console.print(f"  dropped the place of {line}", markup=False, style="yellow")
 
 
-def tell_holes(session: Session, holes: Iterable[tuple[str, Hole]]) -> None:
+def damage_value(damage: Damage) -> dict[str, Any]:
+    """Return a damaged range of a log as JSON has it."""
+    return {"begin": damage.begin_offset, "end": damage.end_offset, "reason": damage.reason}
+
+
+def tell_damage(session: Session, found: Iterable[tuple[str, Damage]]) -> None:
     """Print what was damaged and left out, and end with the exit code for it if anything was."""
-    found = False
-    for store, hole in holes:
-        found = True
+    told = False
+    for store, damage in found:
+        told = True
         if session.as_json:
-            print_json({"store": store, **hole._asdict()})
+            print_json({"store": store, **damage_value(damage)})
         else:
             session.console().print(
-                f"{store}: left out {hole.end - hole.begin:,} damaged bytes at commit offset"
-                f" {hole.begin}: {hole.reason}",
+                f"{store}: left out {damage.end_offset - damage.begin_offset:,} damaged bytes at"
+                f" commit offset {damage.begin_offset}: {damage.reason}",
                 markup=False,
                 style="red",
             )
-    if found:
+    if told:
         raise typer.Exit(ExitCode.DAMAGED)

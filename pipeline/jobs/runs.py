@@ -1,4 +1,4 @@
-"""What tasks over pieces of a log tell the driver: which queue offsets each piece held."""
+"""What tasks over pieces of a log return to the driver: which queue offsets each piece held."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.walk import Hole, walk
-from pipeline.jobs.units import QueueUnits, UnitMaker
+from pipeline.jobs.work import walk_piece
 from pipeline.source.plan import LogPiece, QueueKey
-from storage.kernels.columns import ByteArray, Rows
-from storage.view.queue_files import units_in
+from storage.view.log.walk import RANGE_ROWS_MAX, Damage, Records
+from storage.view.units import UnitBuilder, as_units
 
 Units = tuple[npt.NDArray[Any], npt.NDArray[np.int64]]
 """Units in the order of the log, and the queue offset of each as its record says."""
@@ -35,50 +34,64 @@ class PieceResult:
 
     records: int = 0
     runs: list[QueueRun] = field(default_factory=list)
-    holes: list[Hole] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
 
 
-def steps_of(piece: LogPiece) -> Iterator[tuple[ByteArray, Rows | Hole]]:
-    """Walk a piece with every check: rows of intact records, or a hole."""
-    data = piece.data()
-    for step in walk(data, piece.file_start, piece.begin, piece.end):
-        yield data, step if isinstance(step, Hole) else step.rows
+class PieceUnits:
+    """The units of one piece by queue, built as dispatch builds them."""
+
+    def __init__(self) -> None:
+        self._builder = UnitBuilder(RANGE_ROWS_MAX)
+        self._parts: dict[QueueKey, list[tuple[bytes, npt.NDArray[np.int64]]]] = {}
+
+    def take(self, records: Records) -> None:
+        """Add the units of a run of records."""
+        for topic, queue_id, units, queue_offsets in self._builder.build(
+            records.data, records.rows, len(records.rows), records.data_offset
+        ):
+            parts = self._parts.setdefault((topic, queue_id), [])
+            parts.append((units.tobytes(), queue_offsets.copy()))
+
+    def joined(self, deleted: Mapping[str, int]) -> Iterator[tuple[QueueKey, Units]]:
+        """Yield each queue that has units.
+
+        ``deleted`` gives the commit offset from which on a topic's records count.
+        """
+        for key, parts in self._parts.items():
+            # Not np.concatenate: it would turn the big-endian fields into native ones.
+            units = as_units(b"".join(part for part, _ in parts))
+            offsets = np.concatenate([part for _, part in parts])
+            if key[0] in deleted:
+                alive = units["offset"] >= deleted[key[0]]
+                units, offsets = units[alive], offsets[alive]
+            if len(units):
+                yield key, (units, offsets)
 
 
 def units_of_piece(
     piece: LogPiece,
     result: PieceResult,
     *,
-    deleted: Mapping[str, int] | None = None,
-    also: Callable[[ByteArray, Rows, int], None] | None = None,
+    deleted: Mapping[str, int],
+    take: Callable[[Records], None] | None = None,
 ) -> dict[QueueKey, Units]:
-    """Return all units of a piece by queue, and note records, holes and runs in ``result``.
+    """Return all units of a piece by queue, and note records, damage and runs in ``result``.
 
-    ``deleted`` tells from which commit offset on a topic's records count; ``also`` hears of every run
-    of records, with the commit offset of the array's first byte.
+    ``deleted`` gives the commit offset from which on a topic's records count; ``take`` gets every run
+    of records.
     """
-    maker = UnitMaker()
-    parts: dict[QueueKey, list[QueueUnits]] = {}
-    for data, step in steps_of(piece):
-        if isinstance(step, Hole):
-            result.holes.append(step)
+    built = PieceUnits()
+    for step in walk_piece(piece):
+        if isinstance(step, Damage):
+            result.damage.append(step)
             continue
-        result.records += len(step)
-        if also is not None:
-            also(data, step, piece.file_start)
-        for made in maker.make(data, piece.file_start, step):
-            parts.setdefault(made.key, []).append(made)
-    joined = {}
-    for key, group in parts.items():
-        # Not np.concatenate: it would turn the big-endian fields into native ones.
-        units = units_in(b"".join(made.units.tobytes() for made in group))
-        offsets = np.concatenate([made.queue_offsets for made in group])
-        if deleted and key[0] in deleted:
-            alive = units["offset"] >= deleted[key[0]]
-            units, offsets = units[alive], offsets[alive]
-        if len(units):
-            joined[key] = units, offsets
-            result.runs += runs_of(key, units, offsets)
+        result.records += len(step.rows)
+        if take is not None:
+            take(step)
+        built.take(step)
+    joined = dict(built.joined(deleted))
+    for key, (units, offsets) in joined.items():
+        result.runs += runs_of(key, units, offsets)
     return joined
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pipeline.errors import PipelineError, TaskFailed
-from pipeline.files.walk import Hole
 from pipeline.source.plan import LogPiece
+from storage.kernels.columns import CHECK_ALL, ByteArray
+from storage.view.log.walk import Damage, Records, walk_range
 from storage.view.store_view import StoreLocation, StoreView
 
 if TYPE_CHECKING:
@@ -66,18 +67,29 @@ def pieces_of(plan: StorePlan, piece_bytes: int) -> list[LogPiece]:
     return list(plan.log_pieces(low, high, piece_bytes, None))
 
 
-def lost_files(store: StoreView) -> Iterator[Hole]:
+def lost_files(store: StoreView) -> Iterator[Damage]:
     """Yield the ranges of the log whose file is gone, though one before and one behind are there."""
     entries = store.log.entries
     sizes = [after.start_offset - before.start_offset for before, after in pairwise(entries)]
     likely = store.settings.sizes.get("commit_log_file_size") or min(sizes, default=0)
     for before, after in pairwise(entries):
         if 0 < likely < after.start_offset - before.start_offset:
-            yield Hole(
+            yield Damage(
                 before.start_offset + likely,
                 after.start_offset,
                 f"the file is missing, the first after {before.start_offset:020d}",
             )
+
+
+def walk_piece(
+    piece: LogPiece, data: ByteArray | None = None, *, checks: int = CHECK_ALL
+) -> Iterator[Records | Damage]:
+    """Yield what a piece holds, in order: runs of intact records, and damage.
+
+    ``data`` is ``piece.data()``, for callers that have it.
+    """
+    data = piece.data() if data is None else data
+    return walk_range(data, piece.file_start, piece.begin, piece.end, checks=checks)
 
 
 def in_tasks(

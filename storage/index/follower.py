@@ -15,8 +15,9 @@ from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.index.directory import IndexDirectory
 from storage.index.index_file import IndexFile
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
-from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
+from storage.kernels.index import KEYS_OF_A_RECORD_MAX, key_hashes
 from storage.kernels.scan import scan_records
+from storage.view.index.keys import KeyHasher
 from storage.view.log.follower import LogFollower
 
 if TYPE_CHECKING:
@@ -119,16 +120,10 @@ class _KeySeeker(LogFollower):
     def __init__(self, files: LogReader, position: int) -> None:
         super().__init__(files, position)
         self.found = False
-        self._arrays = tuple(np.empty(KEYS_OF_A_RECORD_MAX, np.int64) for _ in range(3))
+        self._hasher = KeyHasher()
 
     def take(self, records: Records) -> None:
-        row = 0
-        while row < len(records.rows) and not self.found:
-            count, row = key_hashes(
-                records.data, records.rows, row, len(records.rows), records.data_offset,
-                *self._arrays,
-            )  # fmt: skip
-            self.found = bool((self._arrays[0][:count] != NO_KEY).any())
+        self.found = any(len(hashes) for hashes, _, _ in self._hasher.of(records))
 
 
 def keys_in(files: LogReader, begin: int, end: int) -> bool:

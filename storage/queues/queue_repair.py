@@ -38,9 +38,8 @@ from storage.queues.misplaced_records import MisplacedRecords
 from storage.queues.queue_table import QueueTable
 from storage.tables.topics import QUEUE_COUNT_MAX
 from storage.view.log.walk import ROWS_MAX, Damage, LogFiles, Records
-from storage.view.units import UnitBuilder, Units, as_units
+from storage.view.units import UnitBuilder, Units, as_units, same_units
 
-EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address
 OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a position
 NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -262,8 +261,7 @@ class QueueRepair:
 
     def _correct(self, queue: ConsumeQueue, queue_offset: int, units: Units) -> None:
         held = as_units(queue.read(queue_offset, len(units)))
-        same = (held["offset"] == units["offset"]) & (held["size"] == units["size"])
-        same &= (held["tag"] == units["tag"]) | (held["tag"] <= EXTENSION_ADDRESS_MAX)
+        same = same_units(held, units)
         wrong = np.flatnonzero(~same)
         if not len(wrong):
             return

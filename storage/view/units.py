@@ -54,9 +54,24 @@ FEW_ROWS: Final = 1_024  # built in less time than a hand-over of the GIL takes
 Rows = npt.NDArray[np.int64]  # n x COLUMN_COUNT
 
 
+EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an address
+
+
 def as_units(data: bytes | ByteArray) -> Units:
     """See unit bytes as an array of ``(offset, size, tag)``."""
     return np.frombuffer(data, UNIT_DTYPE)
+
+
+def same_units(held: Units, built: Units) -> npt.NDArray[np.bool_]:
+    """Return which of the units that a queue holds are those that were built for it.
+
+    A tag code that is an address in the extension file is as good as any.
+    """
+    same: npt.NDArray[np.bool_] = (held["offset"] == built["offset"]) & (
+        held["size"] == built["size"]
+    )
+    same &= (held["tag"] == built["tag"]) | (held["tag"] <= EXTENSION_ADDRESS_MAX)
+    return same
 
 
 class QueueUnits(NamedTuple):

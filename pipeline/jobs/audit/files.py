@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.jobs.audit.findings import Finding
+from pipeline.jobs.audit.findings import Finding, damaged_range
 from pipeline.jobs.work import lost_files
 from storage.format.checkpoint import BROKER_SIZE, BrokerFields
 from storage.format.config_json import decode_config
@@ -31,14 +31,7 @@ def audit_log_files(store: StoreView, *, in_use: bool) -> Iterator[Finding]:
     for number, (start, entry) in enumerate(files):
         if entry.size != likely and not (in_use and number >= len(files) - 2):
             yield _file(entry, _length(entry.size, likely), physicalOffset=start)
-    for hole in lost_files(store):
-        size = hole.end - hole.begin
-        yield {
-            "kind": "record",
-            "physicalOffset": hole.begin,
-            "size": size,
-            "problem": hole.reason,
-        }
+    yield from map(damaged_range, lost_files(store))
 
 
 def audit_queue_files(store: StoreView, *, in_use: bool) -> Iterator[Finding]:

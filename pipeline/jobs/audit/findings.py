@@ -13,8 +13,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from storage.view.log.walk import Damage
+
 Finding = dict[str, Any]
 NAMED_MAX: Final = 1000
+
+
+def damaged_range(damage: Damage) -> Finding:
+    """Return the finding for a range of the log without intact records."""
+    return {
+        "kind": "record",
+        "physicalOffset": damage.begin_offset,
+        "size": damage.end_offset - damage.begin_offset,
+        "problem": damage.reason,
+    }
 
 
 class Findings:

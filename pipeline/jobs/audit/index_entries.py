@@ -9,15 +9,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.walk import Hole
 from pipeline.jobs.audit.findings import Finding, Findings
 from pipeline.jobs.audit.index_files import IndexFile
-from pipeline.jobs.keys import KeyHasher
 from pipeline.source.plan import LogPiece
 from storage.format.index import TIME_DELTA_MAX_S
-from storage.kernels.columns import Rows
+from storage.view.index.keys import KeyHasher
+from storage.view.log.walk import Damage, Records
 
-ByteArray = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 Entries = npt.NDArray[Any]
 UNKNOWN: Final = np.int64(-1 << 63)
@@ -54,9 +52,9 @@ class PieceKeys:
         self._hasher = KeyHasher()
         self._parts: list[tuple[Longs, Longs, Longs]] = []
 
-    def take(self, data: ByteArray, rows: Rows, data_offset: int) -> None:
+    def take(self, records: Records) -> None:
         """Collect the keys of a run of records."""
-        for hashes, offsets, times in self._hasher.of(data, rows, data_offset):
+        for hashes, offsets, times in self._hasher.of(records):
             self._parts.append((offsets.copy(), hashes.copy(), times.copy()))
 
     def arrays(self) -> tuple[Longs, Longs, Longs]:
@@ -82,7 +80,7 @@ def audit_entries(
     piece: LogPiece,
     index: IndexToAudit,
     keys: tuple[Longs, Longs, Longs],
-    holes: Sequence[Hole],
+    damage: Sequence[Damage],
     entries_of: EntriesOf,
     findings: Findings,
 ) -> KeyCounts:
@@ -113,7 +111,7 @@ def audit_entries(
     if not (np.array_equal(offsets, held_offsets) and np.array_equal(hashes, held_hashes)):
         wanted, found = _pairs(offsets, hashes), _pairs(held_offsets, held_hashes)
         sure_offset = index.indexed_offset or 0
-        _name_differences(wanted, found, last, sure_offset, holes, counts, findings)
+        _name_differences(wanted, found, last, sure_offset, damage, counts, findings)
         times = _times_of(held_offsets, offsets, times)
     ends = np.cumsum([len(part.offsets) for part in held]).tolist()
     for part, end in zip(held, ends, strict=True):
@@ -177,7 +175,7 @@ def _name_differences(
     entries: npt.NDArray[Any],
     last: int,
     sure_offset: int,
-    holes: Sequence[Hole],
+    damage: Sequence[Damage],
     counts: KeyCounts,
     findings: Findings,
 ) -> None:
@@ -191,8 +189,8 @@ def _name_differences(
     counts.doubled = int((held - wanted)[(held > wanted) & (wanted > 0)].sum())
     gone, extra = pairs[missing & ~after], pairs[(held > 0) & (wanted == 0)]
     damaged = np.zeros(len(extra), np.bool_)
-    for hole in holes:
-        damaged |= (extra["offset"] >= hole.begin) & (extra["offset"] < hole.end)
+    for each in damage:
+        damaged |= (extra["offset"] >= each.begin_offset) & (extra["offset"] < each.end_offset)
     for found, problem in (
         (gone, "no entry for a key of the record (hash {})"),
         (extra[damaged], "an entry (hash {}) whose record is damaged"),

@@ -308,21 +308,21 @@ def _report(
         findings.add(audit_end(store.files, store.plan.bounds.end_offset))
     for found_by_task in result.findings:
         findings.take(found_by_task)
-    runs = by_queue(run for piece in pieces for run in piece.runs)
-    holes = [hole for piece in pieces for hole in piece.holes]
-    holes += lost_files(store.files)
+    runs = by_queue(run for piece in pieces for run in piece.result.runs)
+    damage = [each for piece in pieces for each in piece.result.damage]
+    damage += lost_files(store.files)
     units = sum(run.end - run.begin for found in runs.values() for run in found)
     unnamed = store.queued_offset <= store.plan.bounds.min_offset
     if units and unnamed and not store.in_use and not any(store.files.queue_directories()):
         findings.add([{"kind": "unit", "count": units, "problem": "there are no consume queues"}])
-    unaccounted_units(store.plan, runs, holes, findings, at_rest=store.is_at_rest)
+    unaccounted_units(store.plan, runs, damage, findings, at_rest=store.is_at_rest)
     if with_index:
         _report_index(store, pieces, findings)
     findings.close()
     return AuditReport(
         store=store.name,
         log_bytes=sum(piece.cost for piece in pieces),
-        records=sum(piece.records for piece in pieces),
+        records=sum(piece.result.records for piece in pieces),
         units=units,
         keys=sum(piece.keys.compared for piece in pieces),
         doubled_keys=sum(piece.keys.doubled for piece in pieces),

@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.walk import Hole, walk
-from pipeline.jobs.audit.findings import Finding, Findings
+from pipeline.jobs.audit.findings import Finding, Findings, damaged_range
 from pipeline.jobs.audit.index_entries import (
     EntriesOf,
     IndexToAudit,
@@ -18,14 +17,14 @@ from pipeline.jobs.audit.index_entries import (
     PieceKeys,
     audit_entries,
 )
-from pipeline.jobs.runs import QueueRun, consecutive, runs_of
-from pipeline.jobs.units import QueueUnits, UnitMaker
+from pipeline.jobs.runs import PieceResult, consecutive, units_of_piece
 from pipeline.source.plan import LogPiece, QueueKey
 from storage.kernels.columns import STORE_TIMESTAMP
-from storage.view.queue_files import QueueFiles, units_in
+from storage.view.log.walk import Records
+from storage.view.queue_files import QueueFiles
 from storage.view.store_view import StoreView
+from storage.view.units import same_units
 
-EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1
 QUEUE_OFFSET_MAX: Final = 1 << 58  # times the size of a unit, it is still a position
 
 Units = npt.NDArray[Any]
@@ -52,19 +51,9 @@ class PieceAudit:
 
     store: str
     cost: int  # bytes
-    records: int = 0
+    result: PieceResult = field(default_factory=PieceResult)
     keys: KeyCounts = field(default_factory=KeyCounts)
     newest_timestamp_ms: int = 0
-    runs: list[QueueRun] = field(default_factory=list)
-    holes: list[Hole] = field(default_factory=list)
-
-
-@dataclass
-class _Seen:
-    """Everything of one piece, in the log's order."""
-
-    units: dict[QueueKey, list[QueueUnits]] = field(default_factory=dict)
-    keys: PieceKeys | None = None
 
 
 def audit_piece(
@@ -79,53 +68,24 @@ def audit_piece(
     ``queue_of`` gives a store's queue, ``entries_of`` the entries of an index file; both as they were
     no earlier than the bounds in ``store``.
     """
-    audit = PieceAudit(str(piece.store), piece.cost)
-    seen = _walk(piece, audit, with_keys=store.index is not None)
-    findings.add(
-        {
-            "kind": "record",
-            "physicalOffset": hole.begin,
-            "size": hole.end - hole.begin,
-            "problem": hole.reason,
-        }
-        for hole in audit.holes
-    )
-    for key, parts in seen.units.items():
-        # Not np.concatenate: it would turn the big-endian fields into native ones.
-        units = units_in(b"".join(part.units.tobytes() for part in parts))
-        offsets = np.concatenate([part.queue_offsets for part in parts])
-        if key[0] in store.deleted_topics:
-            alive = units["offset"] >= store.deleted_topics[key[0]]
-            units, offsets = units[alive], offsets[alive]
-        if len(units):
-            audit.runs += runs_of(key, units, offsets)
-            queued = int(np.count_nonzero(units["offset"] < store.queued_offset))
-            queue = queue_of(piece.store, key)
-            _compare_queue(key, queue, units[:queued], offsets[:queued], findings)
-    if seen.keys is not None and store.index is not None:
-        audit.keys = audit_entries(
-            piece, store.index, seen.keys.arrays(), audit.holes, entries_of, findings
-        )
-    return audit
+    audit, keys = PieceAudit(str(piece.store), piece.cost), PieceKeys()
 
-
-def _walk(piece: LogPiece, audit: PieceAudit, *, with_keys: bool) -> _Seen:
-    seen = _Seen(keys=PieceKeys() if with_keys else None)
-    data = piece.data()
-    maker = UnitMaker()
-    for step in walk(data, piece.file_start, piece.begin, piece.end):
-        if isinstance(step, Hole):
-            audit.holes.append(step)
-            continue
-        rows = step.rows
-        audit.records += len(rows)
-        newest = int(rows[:, STORE_TIMESTAMP].max())
+    def take(records: Records) -> None:
+        newest = int(records.rows[:, STORE_TIMESTAMP].max())
         audit.newest_timestamp_ms = max(audit.newest_timestamp_ms, newest)
-        for made in maker.make(data, piece.file_start, rows):
-            seen.units.setdefault(made.key, []).append(made)
-        if seen.keys is not None:
-            seen.keys.take(data, rows, piece.file_start)
-    return seen
+        if store.index is not None:
+            keys.take(records)
+
+    units_of = units_of_piece(piece, audit.result, deleted=store.deleted_topics, take=take)
+    damage = audit.result.damage
+    findings.add(map(damaged_range, damage))
+    for key, (units, offsets) in units_of.items():
+        queued = int(np.count_nonzero(units["offset"] < store.queued_offset))
+        queue = queue_of(piece.store, key)
+        _compare_queue(key, queue, units[:queued], offsets[:queued], findings)
+    if store.index is not None:
+        audit.keys = audit_entries(piece, store.index, keys.arrays(), damage, entries_of, findings)
+    return audit
 
 
 def _compare_queue(
@@ -137,17 +97,9 @@ def _compare_queue(
         if 0 <= first < QUEUE_OFFSET_MAX:
             found = queue.units(first, end - begin)
             held[: len(found)] = found
-        bad = np.flatnonzero(~is_unit(held, units[begin:end]))
+        bad = np.flatnonzero(~same_units(held, units[begin:end]))
         if len(bad):
             findings.add(_wrong_units(key, first, held, units[begin:end], bad), len(bad))
-
-
-def is_unit(held: Units, wanted: Units) -> npt.NDArray[np.bool_]:
-    """Tell which units are what dispatch writes; a tag code that is an extension's address may be."""
-    same = (held["offset"] == wanted["offset"]) & (held["size"] == wanted["size"])
-    same &= (held["tag"] == wanted["tag"]) | (held["tag"] <= EXTENSION_ADDRESS_MAX)
-    found: npt.NDArray[np.bool_] = same
-    return found
 
 
 def _wrong_units(

@@ -13,8 +13,8 @@ from pipeline.jobs.runs import QueueRun
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 
 if TYPE_CHECKING:
-    from pipeline.files.walk import Hole
     from pipeline.source.plan import Queue, QueueKey, StorePlan
+    from storage.view.log.walk import Damage
 
 CHUNK: Final = 1 << 20
 
@@ -22,14 +22,14 @@ CHUNK: Final = 1 << 20
 def unaccounted_units(
     plan: StorePlan,
     runs: dict[QueueKey, list[QueueRun]],
-    holes: Sequence[Hole],
+    damage: Sequence[Damage],
     findings: Findings,
     *,
     at_rest: bool,
 ) -> None:
     """Name units that no intact record put there; ``at_rest``, also those behind the queues' ends."""
-    begins = np.array(sorted(hole.begin for hole in holes), np.int64)
-    ends = np.array(sorted(hole.end for hole in holes), np.int64)
+    begins = np.array(sorted(each.begin_offset for each in damage), np.int64)
+    ends = np.array(sorted(each.end_offset for each in damage), np.int64)
     for key, queue in plan.queues.items():
         mine = runs.get(key, [])
         for begin, end in uncovered(mine, queue.files.begin, queue.files.end):
@@ -52,8 +52,8 @@ def _units(
 ) -> Iterator[Finding]:
     for place in bad.tolist():
         offset = int(units["offset"][place])
-        hole = int(np.searchsorted(begins, offset, side="right")) - 1
-        inside = hole >= 0 and offset < ends[hole]
+        at = int(np.searchsorted(begins, offset, side="right")) - 1
+        inside = at >= 0 and offset < ends[at]
         yield {
             "kind": "unit",
             "topic": key[0],

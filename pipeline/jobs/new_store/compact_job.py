@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.files.walk import Hole
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.latest import Latest, find_latest
 from pipeline.jobs.new_store.merge_job import INTERNAL_PREFIXES
@@ -26,6 +25,7 @@ from pipeline.jobs.new_store.store_config import watched_places
 from pipeline.jobs.new_store.store_out import write_logs
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
+from storage.view.log.walk import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ class CompactReport:
     keys: int
     tombstones: int
     log_bytes: int
-    holes: tuple[Hole, ...]
+    damage: tuple[Damage, ...]
     seconds: float
 
 
@@ -109,9 +109,9 @@ def compact(
                 make_queues_and_index(spark, work, [work], sources.sizes, progress)
                 made = finish_store(work, result.logs[0], sources, taken.__contains__)
                 made = made.at(target)
-                records, holes = made.records, [hole for _, hole in result.holes]
+                records, damage = made.records, [each for _, each in result.damage]
             else:
-                records, holes = _write_table(spark, slabs, choose, work, progress)
+                records, damage = _write_table(spark, slabs, choose, work, progress)
                 shutil.rmtree(winners)
     return CompactReport(
         target=str(target),
@@ -120,7 +120,7 @@ def compact(
         keys=found.keys,
         tombstones=found.tombstones,
         log_bytes=cost,
-        holes=tuple(holes),
+        damage=tuple(damage),
         seconds=perf_counter() - began,
     )
 
@@ -132,7 +132,7 @@ def _check(option: str, value: str, allowed: Sequence[str]) -> None:
 
 def _write_table(
     spark: SparkSession, slabs: Sequence[Slab], choose: Latest, work: Path, progress: Any
-) -> tuple[int, list[Hole]]:
+) -> tuple[int, list[Damage]]:
     from pipeline.jobs.new_store.parquet_out import write_parquet
 
     progress.step = "writing"

@@ -19,10 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.files.walk import Hole, walk
-from pipeline.jobs.new_store.slabs import Longs, Rows, Served, data_of, deal, group
+from pipeline.jobs.new_store.slabs import Longs, Rows, Served, deal, group
 from pipeline.jobs.profile.hot_keys import by_bucket, join_buckets
-from pipeline.jobs.work import task_failures_told
+from pipeline.jobs.work import task_failures_told, walk_piece
 from pipeline.source.decode import Batch
 from pipeline.source.plan import LogPiece, QueueKey
 from storage.kernels.columns import (
@@ -35,6 +34,7 @@ from storage.kernels.columns import (
     ByteArray,
 )
 from storage.kernels.same_keys import group_by_key
+from storage.view.log.walk import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,11 +137,11 @@ def _candidates_of(
     piece: LogPiece, compacted: frozenset[str], buckets: int
 ) -> Iterator[tuple[int, bytes]]:
     """Return the latest record of each key in one piece, as Arrow tables by bucket."""
-    data = data_of(piece)
+    data = piece.data()
     chosen = Served(dict.fromkeys(compacted, 0))
     parts = []
-    for step in walk(data, piece.file_start, piece.begin, piece.end):
-        if isinstance(step, Hole):
+    for step in walk_piece(piece, data):
+        if isinstance(step, Damage):
             continue
         keys, key_of = group(data, step.rows)
         outputs = chosen.outputs_of(piece, data, step.rows, keys, key_of)

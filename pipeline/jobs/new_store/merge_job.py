@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.files.walk import Hole
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.jobs.new_store.slab_layout import Change
@@ -24,6 +23,7 @@ from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
 from pipeline.source.plan import StorePlan
 from storage.format.consume_entry import SCHEDULE_TOPIC
+from storage.view.log.walk import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,12 +36,12 @@ INTERNAL_PREFIXES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeReport:
-    """What a merge did. ``holes`` are damaged ranges that were left out, with the store's path."""
+    """What a merge did. ``damage`` is the ranges that were left out, with the store's path."""
 
     store: NewStore
     stores: tuple[str, ...]
     log_bytes: int
-    holes: tuple[tuple[str, Hole], ...]
+    damage: tuple[tuple[str, Damage], ...]
     seconds: float
 
 
@@ -86,7 +86,7 @@ def merge(
         store=made.at(target),
         stores=tuple(map(str, stores)),
         log_bytes=cost,
-        holes=tuple((str(stores[store]), hole) for store, hole in result.holes),
+        damage=tuple((str(stores[store]), each) for store, each in result.damage),
         seconds=perf_counter() - began,
     )
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from pipeline.files.walk import Hole
 from pipeline.jobs.new_store.slabs import Rows, Served, Slab, deal, take
 from pipeline.jobs.parquet_files import ParquetFile, arrow_schema
 from pipeline.jobs.work import run_tasks
@@ -18,6 +17,7 @@ from pipeline.source.decode import Batch, body_first
 from pipeline.source.read import parts_of
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS
 from storage.kernels.columns import ByteArray
+from storage.view.log.walk import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,32 +28,32 @@ SCHEMA: Final = arrow_schema({**MESSAGE_COLUMNS, CORRUPT: "string"})
 
 def write_parquet(
     spark: SparkSession, slabs: Sequence[Slab], choose: Served, directory: Path, *, counter: Any
-) -> tuple[int, list[Hole]]:
+) -> tuple[int, list[Damage]]:
     """Write what is chosen; return how many records there are and the damage that was left out."""
     tasks = list(enumerate(deal(spark, slabs, lambda slab: slab.cost)))
     write = partial(_write_file, choose=choose, directory=str(directory), counter=counter)
     results = run_tasks(spark, tasks, write)
-    return sum(count for count, _ in results), [hole for _, holes in results for hole in holes]
+    return sum(count for count, _ in results), [each for _, damage in results for each in damage]
 
 
 def _write_file(
     item: tuple[int, Sequence[Slab]], *, choose: Served, directory: str, counter: Any
-) -> tuple[int, list[Hole]]:
+) -> tuple[int, list[Damage]]:
     number, slabs = item
     path = Path(directory, f"part-{number:05d}.parquet")
     partial_path = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     written = ParquetFile(partial_path, SCHEMA)
-    holes: list[Hole] = []
+    damage: list[Damage] = []
     for slab in slabs:
         chosen = take(slab, choose)
-        holes += [hole for _, hole in chosen.holes]
+        damage += [each for _, each in chosen.damage]
         for part in chosen.outputs.get(0, []):
             for rows in parts_of(part.rows, BATCH_BYTES):
                 written.add(_decoded(part.data, rows))
         counter.add(slab.cost)
     if written.close():
         partial_path.replace(path)
-    return written.rows, holes
+    return written.rows, damage
 
 
 def _decoded(data: ByteArray, rows: Rows) -> pa.RecordBatch:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.walk import Hole, walk
-from pipeline.jobs.work import PIECE_BYTES, TASK_BYTES, run_tasks
+from pipeline.jobs.work import PIECE_BYTES, TASK_BYTES, run_tasks, walk_piece
 from pipeline.source.plan import LogPiece, QueueKey, StorePlan, Target
 from pipeline.source.tail import is_queued, queue_of
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.batch import group_by_queue
 from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP, ByteArray
+from storage.view.log.walk import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ class Chosen:
     """What a slab gives to each output, in the order of stores and logs, and what is damaged."""
 
     outputs: dict[int, list[Taken]] = field(default_factory=dict)
-    holes: list[tuple[int, Hole]] = field(default_factory=list)
+    damage: list[tuple[int, Damage]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def take(slab: Slab, choose: Served) -> Chosen:
     chosen = Chosen()
     for store, pieces in slab.parts:
         for piece in pieces:
-            data = data_of(piece)
-            for step in walk(data, piece.file_start, piece.begin, piece.end):
-                if isinstance(step, Hole):
-                    chosen.holes.append((store, step))
+            data = piece.data()
+            for step in walk_piece(piece, data):
+                if isinstance(step, Damage):
+                    chosen.damage.append((store, step))
                     continue
                 keys, key_of = group(data, step.rows)
                 outputs = choose.outputs_of(piece, data, step.rows, keys, key_of)
@@ -141,11 +141,6 @@ def take(slab: Slab, choose: Served) -> Chosen:
                         Taken(store, data, step.rows[mine], keys, key_of[mine])
                     )
     return chosen
-
-
-def data_of(piece: LogPiece) -> ByteArray:
-    """Return the array that a piece lies in, at the positions of its file."""
-    return piece.data()
 
 
 def group(data: ByteArray, rows: Rows) -> tuple[list[QueueKey], Longs]:
@@ -252,11 +247,11 @@ def _find_cuts(
 ) -> tuple[tuple[int, int], list[int]]:
     """Find, for each time, the first record of a piece that was stored then or later."""
     store, number, piece, cuts = item
-    data = data_of(piece)
+    data = piece.data()
     found: list[int] = []
     latest = 0
-    for step in walk(data, piece.file_start, piece.begin, piece.end, checks=0):
-        if isinstance(step, Hole):
+    for step in walk_piece(piece, data, checks=0):
+        if isinstance(step, Damage):
             continue
         times = np.maximum.accumulate(step.rows[:, STORE_TIMESTAMP])
         latest = max(latest, int(times[-1]))

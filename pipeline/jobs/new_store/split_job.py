@@ -12,7 +12,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.files.walk import Hole
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.jobs.new_store.slab_layout import Change
@@ -22,6 +21,7 @@ from pipeline.jobs.new_store.store_out import write_logs
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.view.log.walk import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,11 +31,11 @@ REST: Final = "rest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitReport:
-    """What a split did; ``holes`` are damaged ranges that went into no store."""
+    """What a split did; ``damage`` is the ranges ranges that went into no store."""
 
     stores: tuple[NewStore, ...]
     log_bytes: int
-    holes: tuple[Hole, ...]
+    damage: tuple[Damage, ...]
     seconds: float
 
 
@@ -80,7 +80,7 @@ def split(
     return SplitReport(
         stores=tuple(made),
         log_bytes=cost,
-        holes=tuple(hole for _, hole in result.holes),
+        damage=tuple(each for _, each in result.damage),
         seconds=perf_counter() - began,
     )
 

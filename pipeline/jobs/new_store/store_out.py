@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.files.walk import Hole
 from pipeline.jobs.new_store.queue_plan import (
     QueuePart,
     QueuePlan,
@@ -33,6 +32,7 @@ from storage.format.names import file_name
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import FEATURES, HAS_MULTI_DISPATCH, QUEUE_OFFSET, STORE_TIMESTAMP
 from storage.view.layout import LOG_DIRECTORY
+from storage.view.log.walk import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ class LogsWritten:
     """All new logs, in the order asked for, and the damage that was left out, by store."""
 
     logs: list[Written]
-    holes: list[tuple[int, Hole]]
+    damage: list[tuple[int, Damage]]
 
 
 def write_logs(
@@ -92,7 +92,7 @@ def write_logs(
     counter = progress.counter
     progress.step = "measuring"
     measure = partial(_measure_slab, choose=choose, change=change, counter=counter)
-    measured: list[tuple[dict[int, Measured], list[tuple[int, Hole]]]] = slab_tasks(
+    measured: list[tuple[dict[int, Measured], list[tuple[int, Damage]]]] = slab_tasks(
         spark, slabs, measure, cost=lambda slab: slab.cost
     )
     targets: list[dict[int, Target]] = [{} for _ in slabs]
@@ -125,12 +125,12 @@ def write_logs(
             for place, offset in moved.items():
                 known = logs[output].moved.get(place, offset)
                 logs[output].moved[place] = min(known, offset)
-    return LogsWritten(logs, [hole for _, holes in measured for hole in holes])
+    return LogsWritten(logs, [each for _, damage in measured for each in damage])
 
 
 def _measure_slab(
     slab: Slab, *, choose: Served, change: Change, counter: Any
-) -> tuple[dict[int, Measured], list[tuple[int, Hole]]]:
+) -> tuple[dict[int, Measured], list[tuple[int, Damage]]]:
     chosen = take(slab, choose)
     found: dict[int, Measured] = {}
     for output, taken in chosen.outputs.items():
@@ -143,7 +143,7 @@ def _measure_slab(
             )
             _note_queues(part, result)
     counter.add(slab.cost)
-    return found, chosen.holes
+    return found, chosen.damage
 
 
 def _note_queues(part: Taken, result: Measured) -> None:

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.walk import Hole, walk
-from pipeline.jobs.new_store.slabs import Longs, Rows, data_of, group
+from pipeline.jobs.new_store.slabs import Longs, Rows, group
+from pipeline.jobs.work import walk_piece
 from pipeline.source.plan import LogPiece
 from storage.kernels.columns import (
     BODY_LENGTH,
@@ -26,6 +26,7 @@ from storage.kernels.columns import (
     ByteArray,
 )
 from storage.kernels.same_keys import group_by_key, part_keys
+from storage.view.log.walk import Damage
 
 SIZE_STEPS: Final = 8  # of a size class: each is at most 1/8 octave, 9 %, wide
 HOT_KEYS_MAX: Final = 4096  # kept of each task where hot keys are counted approximately
@@ -111,11 +112,11 @@ def count_pieces(
     """Count pieces, each with the number of its store; times are told by the number of an interval."""
     counts = Counts()
     for store, piece in pieces:
-        data = data_of(piece)
+        data = piece.data()
         parts: list[Rows] = []
-        for step in walk(data, piece.file_start, piece.begin, piece.end, checks=0):
-            if isinstance(step, Hole):
-                counts.damaged += step.end - step.begin
+        for step in walk_piece(piece, data, checks=0):
+            if isinstance(step, Damage):
+                counts.damaged += step.end_offset - step.begin_offset
             else:
                 parts.append(step.rows.copy())
         if parts:

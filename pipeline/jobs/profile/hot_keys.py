@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.files.walk import Hole, walk
-from pipeline.jobs.new_store.slabs import data_of, deal
+from pipeline.jobs.new_store.slabs import deal
 from pipeline.jobs.profile.counts import single_keys
-from pipeline.jobs.work import task_failures_told
+from pipeline.jobs.work import task_failures_told, walk_piece
 from pipeline.source.decode import Batch
 from pipeline.source.plan import LogPiece
 from storage.kernels.columns import KEYS_LENGTH, KEYS_POSITION
 from storage.kernels.same_keys import group_by_key
+from storage.view.log.walk import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,9 +62,9 @@ def _count(
     pieces: Sequence[LogPiece], *, buckets: int, counter: Any
 ) -> Iterator[tuple[int, bytes]]:
     for piece in pieces:
-        data = data_of(piece)
-        steps = walk(data, piece.file_start, piece.begin, piece.end, checks=0)
-        parts = [single_keys(data, step.rows) for step in steps if not isinstance(step, Hole)]
+        data = piece.data()
+        steps = walk_piece(piece, data, checks=0)
+        parts = [single_keys(data, step.rows) for step in steps if not isinstance(step, Damage)]
         counter.add(piece.cost)
         rows = np.concatenate(parts) if parts else np.empty((0, 0), np.int64)
         if not len(rows):

@@ -18,24 +18,23 @@ import numpy as np
 
 from pipeline.errors import PipelineError
 from pipeline.files.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
-from pipeline.files.walk import Hole
-from pipeline.jobs.keys import KeyHasher
-from pipeline.jobs.runs import steps_of
+from pipeline.jobs.work import walk_piece
 from storage.format.index import (
     ENTRY_SIZE,
-    HEADER,
     HEADER_SIZE,
     SLOT_SIZE,
+    IndexHeader,
     entry_position,
     file_size,
 )
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
 from storage.kernels.columns import POSITION
 from storage.kernels.index import put_keys
+from storage.view.index.keys import KeyHasher
+from storage.view.log.walk import Damage, Records
 
 if TYPE_CHECKING:
     from pipeline.source.plan import LogPiece
-    from storage.kernels.columns import ByteArray, Rows
     from storage.view.store_view import StoreView
 
 
@@ -88,13 +87,13 @@ class KeyCounter:
         self._last: Seed | None = None
         self._newest = -1
 
-    def take(self, data: ByteArray, rows: Rows, data_offset: int) -> None:
+    def take(self, records: Records) -> None:
         """Count a run of records."""
-        for hashes, offsets, times in self._keys.of(data, rows, data_offset):
+        for hashes, offsets, times in self._keys.of(records):
             self._count += len(hashes)
             if len(hashes):
                 self._last = Seed(int(times[-1]), int(offsets[-1]))
-        self._newest = data_offset + int(rows[-1, POSITION])
+        self._newest = records.data_offset + int(records.rows[-1, POSITION])
 
     @property
     def result(self) -> KeyCount:
@@ -200,10 +199,10 @@ def _fill(array: Any, task: IndexTask) -> int:
     seeded = False
     for piece in task.pieces:
         keys = KeyHasher()
-        for data, step in steps_of(piece):
-            if isinstance(step, Hole):
+        for step in walk_piece(piece):
+            if isinstance(step, Damage):
                 continue
-            for hashes, offsets, times in keys.of(data, step, piece.file_start):
+            for hashes, offsets, times in keys.of(step):
                 begin = min(skip, len(hashes))
                 if begin:
                     seed = Seed(int(times[begin - 1]), int(offsets[begin - 1]))
@@ -233,7 +232,7 @@ def _fill(array: Any, task: IndexTask) -> int:
 
 def _set_seed(array: Any, seed: Seed | None) -> None:
     if seed is not None and (seed.timestamp_ms > 0 or seed.commit_offset > 0):
-        header = HEADER.pack(
+        header = IndexHeader(
             seed.timestamp_ms, seed.timestamp_ms, seed.commit_offset, seed.commit_offset, 0, 0
         )
-        array[:HEADER_SIZE] = np.frombuffer(header, np.uint8)
+        array[:HEADER_SIZE] = np.frombuffer(header.encode(), np.uint8)

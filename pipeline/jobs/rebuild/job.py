@@ -18,7 +18,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption, PipelineError
-from pipeline.files.walk import Hole
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.rebuild.exchange import beside, check_exchange, put_in_place
@@ -36,6 +35,7 @@ from pipeline.source.plan import QueueKey, StorePlan
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.in_use import stopped_store
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
+from storage.view.log.walk import Damage
 from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class RebuildReport:
     queues: int
     keys: int
     index_files: int
-    holes: tuple[Hole, ...]
+    damage: tuple[Damage, ...]
     gaps: tuple[tuple[QueueKey, int, int], ...]
     moved: int
     seconds: float
@@ -255,7 +255,7 @@ def _report(store: StoreWork, seconds: float) -> RebuildReport:
         queues=len(plans),
         keys=sum(done.keys.count for done in store.results),
         index_files=store.index_files,
-        holes=tuple(store.holes),
+        damage=tuple(store.damage),
         gaps=tuple((gap.key, gap.begin, gap.end) for plan in plans for gap in plan.gaps),
         moved=sum(_placed(store, only_moved=True)) if with_queues else 0,
         seconds=seconds,

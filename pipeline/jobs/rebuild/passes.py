@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.files.index_files import list_index_files
-from pipeline.files.walk import Hole
 from pipeline.jobs.rebuild.index import (
     IndexTask,
     KeyCount,
@@ -36,6 +35,7 @@ from pipeline.jobs.rebuild.queues import (
 from pipeline.jobs.runs import PieceResult, QueueRun, by_queue, units_of_piece
 from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
 from pipeline.source.plan import LogPiece, QueueKey, StorePlan
+from storage.view.log.walk import Damage
 from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class StoreWork:
     index_files: int = 0
 
     @property
-    def holes(self) -> list[Hole]:
+    def damage(self) -> list[Damage]:
         """Damaged ranges of the log and lost files, in order."""
-        found = [hole for done in self.results for hole in done.result.holes]
-        return sorted([*found, *lost_files(self.files)])
+        found = [each for done in self.results for each in done.result.damage]
+        return sorted([*found, *lost_files(self.files)], key=lambda each: each.begin_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def walk_pieces(
         counter = KeyCounter() if output.with_keys else None
         result = PieceResult()
         units = units_of_piece(
-            piece, result, deleted=output.deleted, also=None if counter is None else counter.take
+            piece, result, deleted=output.deleted, take=None if counter is None else counter.take
         )
         if output.queues is not None:
             write_units(Path(output.queues), units, output.file_size, places)
@@ -137,10 +137,10 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
     runs: dict[QueueKey, list[QueueRun]] = by_queue(
         run for done in store.results for run in done.result.runs
     )
-    holes = store.holes
+    damage = store.damage
     low = store.plan.bounds.min_offset
     store.plans = [
-        plan_queue(key, mine, holes, low, partial(held_queue, store.files, key))
+        plan_queue(key, mine, damage, low, partial(held_queue, store.files, key))
         for key, mine in runs.items()
     ]
     if store.queues is None:

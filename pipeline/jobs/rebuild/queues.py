@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipeline.files.walk import Hole
 from pipeline.jobs.runs import QueueRun, consecutive
 from pipeline.source.plan import QueueKey
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import file_name
 from storage.format.record_layout import RECORD_SIZE_MIN
+from storage.view.log.walk import Damage
 from storage.view.queue_files import QueueFiles
 from storage.view.store_view import StoreView
 from storage.view.units import UNIT_DTYPE
@@ -45,7 +45,7 @@ class Gap:
     key: QueueKey
     begin: int
     end: int
-    hole: Hole
+    damage: Damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +94,16 @@ def write_run(directory: Path, key: QueueKey, first: int, units: Any, file_size:
 def plan_queue(
     key: QueueKey,
     runs: Sequence[QueueRun],
-    holes: Sequence[Hole],
+    damage: Sequence[Damage],
     log_begin: int,
     open_held: Callable[[], QueueFiles],
 ) -> QueuePlan:
-    """Lay out a queue from its runs, which are in the order of the log, as are the holes.
+    """Lay out a queue from its runs, which are in the order of the log, as is the damage.
 
     Of one record's word alone, where the queue as it is (``open_held``) has its unit counts for more.
     """
     first = _first_offset(runs, open_held)
-    if log_begin == 0 and any(hole.begin < runs[0].commit_offset for hole in holes):
+    if log_begin == 0 and any(each.begin_offset < runs[0].commit_offset for each in damage):
         first = 0  # what came before was damaged, not removed
     begin = next_offset = first
     places: dict[int, int] = {}
@@ -112,14 +112,16 @@ def plan_queue(
     for run in runs:
         length = run.end - run.begin
         if run.begin > next_offset:
-            between = [hole for hole in holes if behind < hole.begin < run.commit_offset]
-            room = sum(hole.end - hole.begin for hole in between)
+            between = [each for each in damage if behind < each.begin_offset < run.commit_offset]
+            room = sum(each.end_offset - each.begin_offset for each in between)
             if (run.begin - next_offset) * RECORD_SIZE_MIN <= room:
                 gaps.append(Gap(key, next_offset, run.begin, between[-1]))
                 next_offset = run.begin
             elif _is_sure(run, next_offset, behind, open_held):
-                hole = Hole(behind + RECORD_SIZE_MIN, run.commit_offset, "a record of another name")
-                gaps.append(Gap(key, next_offset, run.begin, hole))
+                other = Damage(
+                    behind + RECORD_SIZE_MIN, run.commit_offset, "a record of another name"
+                )
+                gaps.append(Gap(key, next_offset, run.begin, other))
                 next_offset = run.begin
         elif run.begin == 0 < next_offset and (
             length > 1 or _holds(open_held(), 0, run.commit_offset)
@@ -192,11 +194,13 @@ def finish_queue(directory: Path, plan: QueuePlan, held: QueueFiles | None, file
         write_run(directory, plan.key, begin, units, file_size)
     for gap in plan.gaps:
         units = np.zeros(gap.end - gap.begin, UNIT_DTYPE)
-        units["offset"] = gap.hole.begin
-        units["size"] = min(max(gap.hole.end - gap.hole.begin, 1), SIZE_MAX)
+        units["offset"] = gap.damage.begin_offset
+        units["size"] = min(max(gap.damage.end_offset - gap.damage.begin_offset, 1), SIZE_MAX)
         if held is not None:
             kept = held.units(gap.begin, len(units))
-            inside = (kept["offset"] >= gap.hole.begin) & (kept["offset"] < gap.hole.end)
+            inside = (kept["offset"] >= gap.damage.begin_offset) & (
+                kept["offset"] < gap.damage.end_offset
+            )
             inside &= kept["size"] > 0
             units[: len(kept)][inside] = kept[inside]
         write_run(directory, plan.key, gap.begin, units, file_size)

@@ -51,7 +51,7 @@ def test_a_merge_of_one_store_is_that_store(spark: Any, tmp_path: Path, name: st
     report = merge(spark, [store], tmp_path / "new", piece_bytes=1 << 16)
 
     served = [line for line in golden_dump(name) if line["type"] == "message"]
-    assert report.holes == () and report.store.renumbered == ()
+    assert report.damage == () and report.store.renumbered == ()
     assert report.store.records == len({line["commitLogOffset"] for line in served})
     if not any(line["type"] == "unqueued" for line in golden_dump(name)):
         ours, theirs = files_of(tmp_path / "new" / "commitlog"), files_of(store / "commitlog")
@@ -144,9 +144,10 @@ def test_what_is_damaged_is_left_out_and_named(
     log.write_bytes(data)
     report = merge(spark, [store], tmp_path / "new", piece_bytes=PIECE)
 
-    assert [(hole.begin, hole.end - hole.begin) for _, hole in report.holes] == [
-        (hit["commitLogOffset"], hit["size"])
-    ]
+    assert [
+        (damage.begin_offset, damage.end_offset - damage.begin_offset)
+        for _, damage in report.damage
+    ] == [(hit["commitLogOffset"], hit["size"])]
     assert report.store.renumbered == (("orders", 1),)
     assert [content(line) for line in by_queue(messages_of(tmp_path / "new"))["orders", 1]] == [
         content(line) for line in group if line is not hit

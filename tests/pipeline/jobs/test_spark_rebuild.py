@@ -51,7 +51,7 @@ def test_rebuilt_files_are_the_brokers_byte_for_byte(spark: Any, tmp_path: Path,
     store = golden_store(name)
     report = rebuild(spark, store, tmp_path / "new", piece_bytes=SMALL)
 
-    assert not report.holes and not report.gaps and not report.moved
+    assert not report.damage and not report.gaps and not report.moved
     assert files_of(tmp_path / "new" / "consumequeue") == files_of(store / "consumequeue")
     ours, theirs = contents(tmp_path / "new" / "index"), contents(store / "index")
     if name in RECOVERED:
@@ -117,7 +117,7 @@ def test_units_of_damaged_records_point_at_the_damage(spark: Any, tmp_path: Path
     key = (line["topic"], line["queueId"])
     at = line["queueOffset"]
     hole = (line["commitLogOffset"], line["commitLogOffset"] + line["size"])
-    assert [hole[:2] for hole in report.holes] == [hole]
+    assert [(found.begin_offset, found.end_offset) for found in report.damage] == [hole]
     assert report.gaps == ((key, at, at + 1),)
     assert files_of(tmp_path / "new" / "consumequeue") == before
 
