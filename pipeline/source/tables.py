@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.files.index_files import (
-    entry_capacity,
-    index_entries,
-    index_header,
-    list_index_files,
-    slot_count_of,
-)
 from pipeline.source.plan import StorePlan
 from pipeline.source.schemas import STORE
 from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
+from storage.view.index.entries import IndexEntries
 from storage.view.queue_files import units_in
 from storage.view.store_view import StoreLocation, StoreView
 
@@ -35,7 +29,7 @@ def parts_of(store: StoreLocation, table: str) -> list[Any]:
     if table == "consumequeue":
         return [(topic, queue_id) for topic, queue_id, _ in files.queue_directories()]
     if table == "index":
-        return list_index_files(files)
+        return files.index_files()
     return [None]
 
 
@@ -76,10 +70,9 @@ def _consume_queue(store: StoreView, part: Any) -> Iterator[Table]:
             }
 
 
-def _index(store: StoreView, part: Any) -> Iterator[Table]:
-    slot_count, header = slot_count_of(store, part), index_header(store, part)
-    count = min(header.next_entry - 1, entry_capacity(store, part, slot_count)) if slot_count else 0
-    entries = index_entries(store, part, slot_count, count)
+def _index(_store: StoreView, part: IndexEntries) -> Iterator[Table]:
+    header = part.header()
+    entries = part.entries(part.counted(header))
     for at in range(0, len(entries), CHUNK):
         mine = entries[at : at + CHUNK]
         yield {
@@ -147,8 +140,8 @@ def _files(store: StoreView, _part: Any) -> Iterator[Table]:
             ("consumequeue", topic, queue_id, file.start_offset, file.size, where(file.path))
             for file in store.files(directory)
         ]
-    for path in list_index_files(store):
-        found.append(("index", None, None, int(path.name), store.size(path), where(path)))
+    for file in store.index_files():
+        found.append(("index", None, None, int(file.name), file.size, where(file.path)))
     names = ("kind", "topic", "queueId", "startOffset", "size", "path")
     yield {name: [row[at] for row in found] for at, name in enumerate(names)}
 

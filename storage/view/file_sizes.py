@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.config import StoreConfig
 from storage.errors import NotAStore
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from storage.files.filesystem import ReadFileSystem
 
 PAGE_SIZE: Final = 4096  # a log file that is shorter was cut
+
+
+class FileSizes(NamedTuple):
+    """The sizes of a store's files, named as in ``StoreConfig``: bytes, numbers of slots and entries."""
+
+    commit_log_file_size: int
+    consume_queue_file_size: int
+    index_slot_count: int
+    index_entry_count: int
 
 
 def effective_config(

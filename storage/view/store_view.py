@@ -12,13 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from storage.config import StoreConfig
 from storage.errors import NotAStore
 from storage.files.filesystem import DirectoryEntry as DirectoryEntry
 from storage.files.location import StoreLocation as StoreLocation
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
 from storage.format.config_json import MALFORMED, decode_config
 from storage.view.bounds import Bounds, CheckpointPage
+from storage.view.file_sizes import FileSizes, effective_config
 from storage.view.incarnations import Incarnations
+from storage.view.index.entries import IndexEntries, open_index
+from storage.view.index.index_file import IndexShape
+from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths, queues_on_disk
 from storage.view.log.end import end_of_copy, end_of_log
 from storage.view.log.files import LogFiles
@@ -78,6 +83,18 @@ class StoreView:
     def settings(self) -> StoreSettings:
         """What ``penstock.json`` says. Raises UnsupportedFormat."""
         return load_settings(self.filesystem, self.paths)
+
+    @cached_property
+    def sizes(self) -> FileSizes:
+        """The sizes that the store's files were made with; a broker's own where nothing says them.
+
+        Raises NotAStore if no store can have those in ``penstock.json``.
+        """
+        config = effective_config(self.filesystem, self.paths, StoreConfig(), self.settings)
+        shape = IndexShape(config.index_slot_count, config.index_entry_count)
+        if not self.settings.present:
+            shape = find_index_shape(self.filesystem, self.paths.index, shape)
+        return FileSizes(config.commit_log_file_size, config.consume_queue_file_size, *shape)
 
     def incarnations(self) -> Incarnations | None:
         """Read which topics have been deleted by now; None if no writer of ours notes that."""
@@ -140,6 +157,14 @@ class StoreView:
             return {key: settled(self.log, key[0], opened(key), end_offset) for key in keys}
         with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
             return dict(zip(keys, pool.map(opened, keys), strict=True))
+
+    def index_files(self) -> list[IndexEntries]:
+        """Look at the index files, oldest first."""
+        sizes = self.settings.sizes
+        settled = (
+            IndexShape(sizes["index_slot_count"], sizes["index_entry_count"]) if sizes else None
+        )
+        return open_index(self.filesystem, self.paths.index, settled)
 
     def map(self, path: Path, begins: Positions = 0, ends: Positions | None = None) -> ByteArray:
         """Return a file as an array in which the ranges may be read; see ``map_ranges``."""

@@ -8,32 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files.index_files import (
-    entry_capacity,
-    index_entries,
-    index_header,
-    list_index_files,
-    slot_count_of,
-    written_entries,
-)
 from pipeline.jobs.audit.findings import Finding, Findings
-from storage.format.index import (
-    ENTRY_SIZE,
-    HEADER_SIZE,
-    SLOT_SIZE,
-    IndexEntry,
-    IndexHeader,
-    entry_position,
-)
+from storage.format.index import IndexHeader
 from storage.format.record import Verdict, check_record, decode_record
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels.index_chains import follow_chains
+from storage.view.index.entries import IndexEntries
 
 if TYPE_CHECKING:
     from storage.view.store_view import StoreView
@@ -51,9 +36,7 @@ class IndexFile:
     of the first file, whose predecessor may be deleted.
     """
 
-    store: StoreView
-    path: Path
-    slot_count: int
+    file: IndexEntries
     header: IndexHeader
     entry_count: int = 0
     begin_offset: int = -1
@@ -65,56 +48,45 @@ class IndexFile:
     @property
     def name(self) -> str:
         """The last part of its path."""
-        return self.path.name
+        return self.file.name
 
     def entries(self) -> npt.NDArray[Any]:
         """Return its entries from number 1 on."""
-        return index_entries(self.store, self.path, self.slot_count, self.entry_count)
+        return self.file.entries(self.entry_count)
 
 
 def look_at_index(store: StoreView, *, live: bool) -> list[IndexFile]:
     """Look at the header and the first and last entries of each index file, oldest first."""
     files: list[IndexFile] = []
     seed: int | None = None
-    for path in list_index_files(store):
-        file = _look_at(store, path, seed, live=live)
+    for opened in store.index_files():
+        file = _look_at(store, opened, seed, live=live)
         files.append(file)
         if file.entry_count:
             seed = file.end_timestamp_ms
     return files
 
 
-def _look_at(store: StoreView, path: Path, seed: int | None, *, live: bool) -> IndexFile:
-    slot_count, header = slot_count_of(store, path), index_header(store, path)
-    if not slot_count:
-        return IndexFile(store, path, 0, header)
-    count = _entry_count(store, path, slot_count, header, live=live)
+def _look_at(store: StoreView, file: IndexEntries, seed: int | None, *, live: bool) -> IndexFile:
+    header = file.header()
+    count = _entry_count(file, header, live=live)
     if not count:
-        return IndexFile(store, path, slot_count, header)
-    first, last = _offset_of(store, path, slot_count, 1), _offset_of(store, path, slot_count, count)
+        return IndexFile(file, header)
+    first, last = file.commit_offset(1), file.commit_offset(count)
     begin = _place(store, header.begin_commit_offset, header.begin_timestamp_ms, first)
     end = _place(store, header.end_commit_offset, header.end_timestamp_ms, last)
-    return IndexFile(store, path, slot_count, header, count, *begin, *end, seed)
+    return IndexFile(file, header, count, *begin, *end, seed)
 
 
-def _entry_count(
-    store: StoreView, path: Path, slot_count: int, header: IndexHeader, *, live: bool
-) -> int:
+def _entry_count(file: IndexEntries, header: IndexHeader, *, live: bool) -> int:
     """Return how many entries are written, which the header's count and its last offset say."""
-    counted = min(header.next_entry - 1, entry_capacity(store, path, slot_count))
-    if live or (
-        counted and _offset_of(store, path, slot_count, counted) == header.end_commit_offset
-    ):
+    counted, last = file.counted(header), header.end_commit_offset
+    if live or (counted and file.commit_offset(counted) == last):
         return counted
-    written = written_entries(store, path, slot_count)
-    if written and _offset_of(store, path, slot_count, written) == header.end_commit_offset:
+    written = file.written()
+    if written and file.commit_offset(written) == last:
         return written
     return min(counted, written)
-
-
-def _offset_of(store: StoreView, path: Path, slot_count: int, entry: int) -> int:
-    data = store.read(path, entry_position(slot_count, entry), ENTRY_SIZE)
-    return IndexEntry.decode(data).commit_offset
 
 
 def _place(
@@ -148,10 +120,11 @@ def audit_index_file(file: IndexFile, findings: Findings, *, live: bool = False)
     A put writes entry, slot, header: of a ``live`` file, slots that are ahead of the header are good,
     and the header's counts and its end are those of a moment.
     """
-    data, count = file.store.map(file.path), file.entry_count
-    newest, bad = np.zeros(file.slot_count, np.int32), np.empty(BAD_MAX, np.int64)
-    wrong, used = (int(n) for n in follow_chains(data, file.slot_count, count, newest, bad))
-    slots = np.frombuffer(data[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * file.slot_count], ">i4")
+    data, count = file.file.data(), file.entry_count
+    slot_count = file.file.slot_count
+    newest, bad = np.zeros(slot_count, np.int32), np.empty(BAD_MAX, np.int64)
+    wrong, used = (int(n) for n in follow_chains(data, slot_count, count, newest, bad))
+    slots = file.file.slots(data)
     wrong_slots = slots != newest
     if live:
         wrong_slots &= slots <= count

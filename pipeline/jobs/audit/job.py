@@ -195,7 +195,7 @@ def audit_stores(
         work.append(_Task(number, pieces=group))
     for store in opened:
         for file in store.index:
-            if not file.slot_count:
+            if not file.file.slot_count:
                 continue
             work.append(_Task(len(work), index=(store.name, file), live=store.in_use))
     total = sum(piece.cost for piece in pieces)
@@ -342,7 +342,7 @@ def _report_index(store: _Store, pieces: Sequence[PieceAudit], findings: Finding
             "problem": "no number of slots fits its length and entries",
         }
         for file in store.index
-        if not file.slot_count and file.header != IndexHeader()
+        if not file.file.slot_count and file.header != IndexHeader()
     )
     if store.is_at_rest:
         audit_entries_after_log(store.with_entries, store.plan.bounds.end_offset, findings)

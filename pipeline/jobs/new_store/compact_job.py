@@ -102,7 +102,7 @@ def compact(
             if format == "store":
                 result = write_logs(
                     spark, slabs, choose, Change(), [work],
-                    file_size=sources.sizes.commit_log, keep_offsets=False,
+                    file_size=sources.sizes.commit_log_file_size, keep_offsets=False,
                     watched=watched_places(sources.configs), progress=progress,
                 )  # fmt: skip
                 shutil.rmtree(winners)

@@ -77,7 +77,7 @@ def merge(
         with job_progress(spark, "merge", total_bytes=2 * cost, show=show_progress) as progress:
             result = write_logs(
                 spark, slabs, Served(), Change(), [work],
-                file_size=sources.sizes.commit_log, keep_offsets=True,
+                file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip
             make_queues_and_index(spark, work, [work], sources.sizes, progress)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.errors import InvalidOption
 from pipeline.jobs.new_store.store_config import (
     LOG_PAGE,
-    FileSizes,
     Offsets,
     StoreConfigs,
     carry_offsets,
     join_topics,
     new_topic,
+    sizes_for,
     write_checkpoint,
     write_configs,
 )
@@ -25,6 +25,7 @@ from pipeline.jobs.work import open_stores
 from pipeline.source.plan import QueueKey, StorePlan
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.view.file_sizes import FileSizes
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
 from storage.view.settings import new_store_id
 from storage.view.store_view import StoreView
@@ -74,13 +75,13 @@ class Sources:
         Raises NotAStore, and PipelineError where one is named twice.
         """
         files = open_stores(stores)
-        sizes = FileSizes.of(files[0])
+        sizes = sizes_for(files[0])
         if log_file_size is not None:
             if log_file_size < LOG_PAGE or log_file_size % LOG_PAGE:
                 raise InvalidOption(
                     "log_file_size", f"must be a multiple of {LOG_PAGE}, not {log_file_size}"
                 )
-            sizes = replace(sizes, commit_log=log_file_size)
+            sizes = sizes._replace(commit_log_file_size=log_file_size)
         return cls(
             tuple(StorePlan(store) for store in files),
             tuple(StoreConfigs.of(store) for store in files),
@@ -114,8 +115,8 @@ def make_queues_and_index(
     progress.grow(size)
     rebuild_stores(
         spark, roots, work / MADE,
-        consume_queue_file_size=sizes.consume_queue, index_slot_count=sizes.index_slots,
-        index_entry_count=sizes.index_entries,
+        consume_queue_file_size=sizes.consume_queue_file_size, index_slot_count=sizes.index_slot_count,
+        index_entry_count=sizes.index_entry_count,
     )  # fmt: skip
     for root in roots:
         for name in (QUEUE_DIRECTORY, INDEX_DIRECTORY):

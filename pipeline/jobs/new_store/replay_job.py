@@ -212,7 +212,7 @@ def _to_store(
         with job_progress(spark, "replay", total_bytes=2 * cost, show=show_progress) as progress:
             result = write_logs(
                 spark, slabs, wanted, Marked(to_topic or ""), [work],
-                file_size=sources.sizes.commit_log, keep_offsets=False, watched={},
+                file_size=sources.sizes.commit_log_file_size, keep_offsets=False, watched={},
                 progress=progress,
             )  # fmt: skip
             make_queues_and_index(spark, work, [work], sources.sizes, progress)

@@ -66,7 +66,7 @@ def split(
         with job_progress(spark, "split", total_bytes=2 * cost, show=show_progress) as progress:
             result = write_logs(
                 spark, slabs, Served(outputs), Change(), [work / name for name, _ in groups],
-                file_size=sources.sizes.commit_log, keep_offsets=True,
+                file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip
             roots = [work / name for name, _ in groups]

@@ -7,20 +7,19 @@ Documents are a broker's: topics, consumer offsets, subscription groups, delay o
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.files.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
 from pipeline.jobs.new_store.queue_plan import SourceQueue
 from storage.format import checkpoint
 from storage.format.checkpoint import BrokerFields, IndexerSlot, WriterSlot
 from storage.format.config_json import decode_config, encode_config, integer_keyed
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader
+from storage.format.index import HEADER_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.view.file_sizes import FileSizes
 from storage.view.layout import SETTINGS_FILE
 from storage.view.settings import StoreSettings, encode_settings
 from storage.view.store_view import StoreView
@@ -33,52 +32,15 @@ GROUPS: Final = "subscriptionGroup.json"
 OFFSETS: Final = ("consumerOffset.json", "lmqConsumerOffset.json")
 DELAYS: Final = "delayOffset.json"
 SEPARATOR: Final = "@"
-BROKER_LOG_FILE_SIZE: Final = 1 << 30
-BROKER_QUEUE_FILE_SIZE: Final = 300_000 * UNIT_SIZE
 LOG_PAGE: Final = 4096
 Offsets = dict[tuple[str, str], dict[int, int]]  # (topic, group) -> queue id -> queue offset
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileSizes:
-    """How large the files of a store are; bytes, and numbers of slots and entries."""
-
-    commit_log: int = BROKER_LOG_FILE_SIZE
-    consume_queue: int = BROKER_QUEUE_FILE_SIZE
-    index_slots: int = BROKER_SLOTS
-    index_entries: int = BROKER_ENTRIES
-
-    @classmethod
-    def of(cls, store: StoreView) -> FileSizes:
-        """Return the sizes that a store was made with, a broker's where nothing tells them."""
-        known = store.settings.sizes
-        if known:
-            return cls(
-                commit_log=known["commit_log_file_size"],
-                consume_queue=known["consume_queue_file_size"],
-                index_slots=known["index_slot_count"],
-                index_entries=known["index_entry_count"],
-            )
-        logs = Counter(file.size for file in store.log.entries)
-        log = max(logs, key=lambda size: (logs[size], size), default=BROKER_LOG_FILE_SIZE)
-        queues = Counter(
-            file.size
-            for _, _, directory in store.queue_directories()
-            for file in store.files(directory)
-        )
-        queue = max(queues, key=lambda size: (queues[size], size), default=BROKER_QUEUE_FILE_SIZE)
-        slots, entries = BROKER_SLOTS, BROKER_ENTRIES
-        for path in list_index_files(store)[:1]:
-            told = slot_count_of(store, path)
-            if told:
-                slots = told
-                entries = (store.size(path) - HEADER_SIZE - SLOT_SIZE * told) // ENTRY_SIZE
-        return cls(
-            commit_log=-(-log // LOG_PAGE) * LOG_PAGE,
-            consume_queue=queue // UNIT_SIZE * UNIT_SIZE or BROKER_QUEUE_FILE_SIZE,
-            index_slots=slots,
-            index_entries=entries,
-        )
+def sizes_for(store: StoreView) -> FileSizes:
+    """Return the sizes for files like those of a store: whole pages of log, whole units."""
+    sizes = store.sizes
+    pages = -(-sizes.commit_log_file_size // LOG_PAGE)
+    return sizes._replace(commit_log_file_size=pages * LOG_PAGE)
 
 
 @dataclass(frozen=True)
@@ -229,10 +191,10 @@ def write_configs(
     settings = StoreSettings(
         store_id=store_id,
         sizes={
-            "commit_log_file_size": sizes.commit_log,
-            "consume_queue_file_size": sizes.consume_queue,
-            "index_slot_count": sizes.index_slots,
-            "index_entry_count": sizes.index_entries,
+            "commit_log_file_size": sizes.commit_log_file_size,
+            "consume_queue_file_size": sizes.consume_queue_file_size,
+            "index_slot_count": sizes.index_slot_count,
+            "index_entry_count": sizes.index_entry_count,
         },
     )
     (directory / SETTINGS_FILE).write_bytes(encode_settings(settings, flush_mode="async"))
@@ -275,11 +237,9 @@ def write_checkpoint(
         for topic, queue_id, _ in store.queue_directories()
         if (queue := store.open_queue(topic, queue_id, 0, end_offset)).files
     )
-    headers = [
-        (path, IndexHeader.decode(store.read(path, 0, HEADER_SIZE)))
-        for path in list_index_files(store)
-    ]
-    full = [header for _, header in headers if header.next_entry >= sizes.index_entries]
+    files = store.index_files()
+    headers = [file.header() for file in files]
+    full = [header for header in headers if header.next_entry >= sizes.index_entry_count]
     indexed_ms = full[-1].end_timestamp_ms if full else 0
     fields = BrokerFields(last_timestamp_ms, last_timestamp_ms, indexed_ms, 0, 0)
     page = bytearray(checkpoint.PAGE_SIZE)
@@ -289,9 +249,8 @@ def write_checkpoint(
     position = checkpoint.WRITER_SLOT_POSITIONS[0]
     page[position : position + len(writer)] = writer
     name, header = 0, bytes(HEADER_SIZE)
-    if headers:
-        path = headers[-1][0]
-        name, header = int(path.name), store.read(path, 0, HEADER_SIZE)
+    if files:
+        name, header = int(files[-1].name), files[-1].header_bytes()
     indexer = IndexerSlot(True, 1, store_id, end_offset, name, header).encode()
     position = checkpoint.INDEXER_SLOT_POSITIONS[0]
     page[position : position + len(indexer)] = indexer

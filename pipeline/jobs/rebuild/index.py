@@ -17,37 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pipeline.errors import PipelineError
-from pipeline.files.index_files import BROKER_ENTRIES, BROKER_SLOTS, list_index_files, slot_count_of
 from pipeline.jobs.work import walk_piece
-from storage.format.index import (
-    ENTRY_SIZE,
-    HEADER_SIZE,
-    SLOT_SIZE,
-    IndexHeader,
-    entry_position,
-    file_size,
-)
+from storage.format.index import HEADER_SIZE, IndexHeader, entry_position
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
 from storage.kernels.columns import POSITION
 from storage.kernels.index import put_keys
+from storage.view.index.index_file import IndexShape
 from storage.view.index.keys import KeyHasher
 from storage.view.log.walk import Damage, Records
 
 if TYPE_CHECKING:
     from pipeline.source.plan import LogPiece
     from storage.view.store_view import StoreView
-
-
-class Shape(NamedTuple):
-    """How many slots and entries each file has; entry 0 is never used."""
-
-    slot_count: int
-    entry_count: int
-
-    @property
-    def keys_max(self) -> int:
-        """How many keys a file holds."""
-        return self.entry_count - 1
 
 
 class Seed(NamedTuple):
@@ -71,7 +52,7 @@ class IndexTask:
     """One file: where it goes, from which key of its first piece on, and up to how many."""
 
     path: str
-    shape: Shape
+    shape: IndexShape
     pieces: tuple[LogPiece, ...]
     skip: int
     key_count: int
@@ -104,10 +85,10 @@ class KeyCounter:
 
 def index_shape(
     store: StoreView, slot_count: int | None = None, entry_count: int | None = None
-) -> Shape:
-    """Return the shape of a store's index files: as told, as its settings say, as they are.
+) -> IndexShape:
+    """Return the shape for a store's index files: as given, else as they have it.
 
-    Raises PipelineError if only one number is told, or one that cannot be.
+    Raises PipelineError if only one number is given, or one that cannot be.
     """
     if (slot_count is None) != (entry_count is None):
         raise PipelineError("index_slot_count and index_entry_count go together; give both")
@@ -117,42 +98,36 @@ def index_shape(
                 f"an index file of {slot_count} slots and {entry_count} entries cannot be:"
                 " index_slot_count is 1 at least, index_entry_count 2"
             )
-        return Shape(slot_count, entry_count)
-    sizes = store.settings.sizes
-    if sizes:
-        return Shape(sizes["index_slot_count"], sizes["index_entry_count"])
-    for path in reversed(list_index_files(store)):
-        found = slot_count_of(store, path)
-        entries = (store.size(path) - HEADER_SIZE - SLOT_SIZE * found) // ENTRY_SIZE
-        if found and entries > 1:
-            return Shape(found, entries)
-    return Shape(BROKER_SLOTS, BROKER_ENTRIES)
+        return IndexShape(slot_count, entry_count)
+    sizes = store.sizes
+    return IndexShape(sizes.index_slot_count, sizes.index_entry_count)
 
 
 def plan_index(
     pieces: Sequence[LogPiece],
     counts: Sequence[KeyCount],
-    shape: Shape,
+    shape: IndexShape,
     directory: Path,
     newest_name: int,
     now_ms: int,
 ) -> list[IndexTask]:
     """Return the tasks that make the files; names are later than ``newest_name`` and the clock's."""
+    keys_max = shape.entry_count - 1
     sums = np.cumsum([0, *(count.count for count in counts)]).tolist()
     total = sums[-1]
-    starts = list(range(0, total, shape.keys_max))
+    starts = list(range(0, total, keys_max))
     lasts = [place for place, count in enumerate(counts) if count.count]
     behind = bool(lasts) and (
         counts[lasts[-1]].follows or any(each.follows for each in counts[lasts[-1] + 1 :])
     )
     some_record = any(each.follows or each.count for each in counts)
-    if (total == 0 and some_record) or (total and total % shape.keys_max == 0 and behind):
+    if (total == 0 and some_record) or (total and total % keys_max == 0 and behind):
         starts.append(total)  # a full file gets its successor with the next record, keyed or not
     first_name = max(int(index_file_name(now_ms)), newest_name + 1)
     tasks = []
     for number, start in enumerate(starts):
         name = f"{first_name + number:0{INDEX_NAME_LENGTH}d}"
-        end = min(start + shape.keys_max, total)
+        end = min(start + keys_max, total)
         first = int(np.searchsorted(sums, start, side="right")) - 1
         last = int(np.searchsorted(sums, end, side="left"))
         before = [count.last for count in counts[:first] if count.last is not None]
@@ -176,7 +151,7 @@ def _seed_at_end(counts: Sequence[KeyCount]) -> Seed | None:
 def write_index_file(task: IndexTask) -> int:
     """Make one file; return its keys. What is written is in the page cache on return."""
     slot_count, entry_count = task.shape
-    size = file_size(slot_count, entry_count)
+    size = task.shape.file_size
     Path(task.path).parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pipeline.files.index_files import list_index_files
 from storage.format.checkpoint import (
     INDEXER_SLOT_POSITIONS,
     PAGE_SIZE,
@@ -35,14 +34,14 @@ def tell_indexer(store: StoreView, indexed_offset: int) -> None:
     newest = max((slot for slot in writers if slot), key=lambda slot: slot.sequence)
     slots = {at: IndexerSlot.decode(page, at) for at in INDEXER_SLOT_POSITIONS}
     sequences = {at: slot.sequence if slot else 0 for at, slot in slots.items()}
-    files = list_index_files(store)
+    files = store.index_files()
     slot = IndexerSlot(
         clean=True,
         sequence=max(sequences.values()) + 1,
         store_id=newest.store_id,
         indexed_offset=indexed_offset,
         file_name=int(files[-1].name) if files else 0,
-        file_header=store.read(files[-1], 0, HEADER_SIZE) if files else bytes(HEADER_SIZE),
+        file_header=files[-1].header_bytes() if files else bytes(HEADER_SIZE),
     )
     descriptor = os.open(store.paths.checkpoint, os.O_WRONLY | os.O_CLOEXEC)
     try:

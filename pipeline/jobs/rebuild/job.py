@@ -9,7 +9,6 @@ all of it is durable: in a new directory, or in the place of the old files of a 
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -41,7 +40,6 @@ from storage.view.store_view import StoreView
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BROKER_FILE_SIZE: Final = 300_000 * UNIT_SIZE
 WHAT: Final = ("all", "queues", "index")
 
 
@@ -193,7 +191,7 @@ def _open(
     sizes: tuple[int | None, int | None, int | None],
     piece_bytes: int,
 ) -> StoreWork:
-    size = sizes[0] or _file_size(files)
+    size = sizes[0] or files.sizes.consume_queue_file_size
     if size <= 0 or size % UNIT_SIZE:
         raise PipelineError(
             f"a consume queue file of {size} bytes does not hold whole units; give"
@@ -228,19 +226,6 @@ def _open(
 def _made(directory: Path) -> Path:
     directory.mkdir()
     return directory
-
-
-def _file_size(store: StoreView) -> int:
-    told = store.settings.sizes.get("consume_queue_file_size")
-    if told is not None:
-        return told
-    sizes = Counter(
-        file.size
-        for _, _, directory in store.queue_directories()
-        for file in store.files(directory)
-        if file.size >= UNIT_SIZE and file.size % UNIT_SIZE == 0
-    )
-    return max(sizes, key=lambda size: (sizes[size], size), default=BROKER_FILE_SIZE)
 
 
 def _report(store: StoreWork, seconds: float) -> RebuildReport:

@@ -14,12 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.files.index_files import list_index_files
 from pipeline.jobs.rebuild.index import (
     IndexTask,
     KeyCount,
     KeyCounter,
-    Shape,
     plan_index,
     write_index_file,
 )
@@ -35,6 +33,7 @@ from pipeline.jobs.rebuild.queues import (
 from pipeline.jobs.runs import PieceResult, QueueRun, by_queue, units_of_piece
 from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
 from pipeline.source.plan import LogPiece, QueueKey, StorePlan
+from storage.view.index.index_file import IndexShape
 from storage.view.log.walk import Damage
 from storage.view.store_view import StoreView
 
@@ -54,7 +53,7 @@ class StoreWork:
     queues: Path | None
     index: Path | None
     file_size: int
-    shape: Shape
+    shape: IndexShape
     deleted: Mapping[str, int]
     pieces: list[LogPiece] = field(default_factory=list)
     results: list[PieceDone] = field(default_factory=list)
@@ -170,7 +169,7 @@ def make_index_files(spark: SparkSession, stores: Sequence[StoreWork], progress:
     for store in stores:
         if store.index is None:
             continue
-        names = [int(path.name) for path in list_index_files(store.files)]
+        names = [int(file.name) for file in store.files.index_files()]
         mine = plan_index(
             store.pieces,
             [done.keys for done in store.results],

@@ -18,7 +18,7 @@ from storage.kernels.index import walk_chain
 if TYPE_CHECKING:
     from typing import Self
 
-    from storage.files.filesystem import ByteArray, File, FileSystem, Region
+    from storage.files.filesystem import ByteArray, File, FileSystem, ReadFileSystem, Region
 
 
 class IndexShape(NamedTuple):
@@ -102,7 +102,7 @@ class IndexFileView:
         return offsets[:found].tolist(), int(next_entry)
 
 
-def list_index_files(filesystem: FileSystem, directory: Path) -> list[tuple[int, int, Path]]:
+def list_index_files(filesystem: ReadFileSystem, directory: Path) -> list[tuple[int, int, Path]]:
     """Return ``(number, size, path)`` of the files in ``directory``, oldest first.
 
     Names that are no numbers are not index files.

@@ -11,7 +11,6 @@ from golden import golden_copy
 from local_spark import LocalSpark
 
 from pipeline import audit
-from pipeline.files.index_files import slot_count_of
 from pipeline.jobs.audit.job import AuditReport
 from storage import Message
 from storage.clock import SystemClock
@@ -163,7 +162,7 @@ def test_a_flipped_bit_in_the_newest_entry_of_a_brokers_index_is_named(tmp_path:
     """No checkpoint of a broker says how far its index goes; its last record counts all the same."""
     store = golden_copy("basic", tmp_path)
     path = index_of(store)[-1]
-    slots = slot_count_of(StoreView.open(store), path)
+    slots = StoreView.open(store).index_files()[-1].slot_count
     last = IndexHeader.decode(path.read_bytes()[:HEADER_SIZE]).next_entry - 1
 
     for position, size in ENTRY_FIELDS.values():

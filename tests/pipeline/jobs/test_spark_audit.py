@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 from pipeline import audit, audit_stores
 from pipeline.errors import InvalidOption, NotAStore, PipelineError, TaskFailed
-from pipeline.files.index_files import slot_count_of
 from pipeline.jobs.audit.job import AuditReport
 from pipeline.jobs.work import in_tasks, run_tasks
 from pipeline.source.plan import LogPiece
@@ -179,7 +178,7 @@ def break_three_things(store: Path) -> dict[str, Any]:
     unit.write_bytes(units)
     index = min((store / "index").iterdir())
     data = bytearray(index.read_bytes())
-    data[40 + 4 * slot_count_of(StoreView.open(store), index) + 20 * 7] ^= 1
+    data[40 + 4 * StoreView.open(store).index_files()[0].slot_count + 20 * 7] ^= 1
     index.write_bytes(data)
     return line
 
@@ -430,7 +429,7 @@ def test_chains_are_followed_as_a_plain_loop_does(tmp_path: Path) -> None:
 
     index = max((golden_store("basic") / "index").iterdir())
     data = np.fromfile(index, np.uint8)
-    slots = slot_count_of(StoreView.open(golden_store("basic")), index)
+    slots = StoreView.open(golden_store("basic")).index_files()[-1].slot_count
     count = int.from_bytes(data[36:40].tobytes(), "big") - 1
     at = 40 + 4 * slots + 20 * 9 + 19
     data[at] ^= 1
