@@ -29,7 +29,7 @@ STILL_FULL = {"storage/kernels"}
 STILL_TWICE = {
     "Batch", "Damage", "DamagedRecord", "Found", "IndexFile", "Layout", "LogFiles", "Measure",
     "NotAStore", "Progress", "QueueFiles", "QueuePlan", "QueueRange", "QueueUnits",
-    "Rate", "Records", "Staged", "Target", "Verdict", "_Source",
+    "Rate", "Records", "Target", "Verdict", "_Source",
 }  # fmt: skip
 
 

@@ -28,13 +28,15 @@ def offsets_by_key(
     files = reader.files
     for file in reversed(files):
         header = file.header
-        if begin_ms <= header.end_timestamp_ms and end_ms >= header.begin_timestamp_ms:
+        overlaps = begin_ms <= header.end_timestamp_ms and end_ms >= header.begin_timestamp_ms
+        if overlaps and header.next_entry > 1:
             found, _ = file.find(
                 hashed,
                 begin_ms=begin_ms,
                 end_ms=end_ms,
                 count_max=count_max - len(offsets),
-                exact=True,
+                entry_limit=header.next_entry,
+                in_time_order=True,
             )
             offsets += found
         if header.begin_timestamp_ms < begin_ms or len(offsets) >= count_max:

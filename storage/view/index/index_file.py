@@ -81,23 +81,22 @@ class IndexFileView:
         begin_ms: int,
         end_ms: int,
         count_max: int,
-        exact: bool,
         first_entry: int = 0,
+        entry_limit: int | None = None,
+        in_time_order: bool = False,
     ) -> tuple[list[int], int]:
         """Follow one hash's chain from the newest entry, or from ``first_entry``.
 
-        Returns commit offsets, newest first, and the entry to go on from, 0 at the end. ``exact``
-        is a broker's walk; see ``kernels.index.walk_chain``.
+        Returns commit offsets, newest first, and the entry to go on from, 0 at the end. All entries
+        that could be of the range of times are returned, or those before ``entry_limit``; with
+        ``in_time_order`` times count as the file has them, and the first earlier one is the end.
         """
         offsets = np.empty(count_max, np.int64)
         entries = np.empty(count_max, np.int64)
-        header = self.header
-        limit = header.next_entry if exact else self.shape.entry_count - 1
-        if exact and header.next_entry <= 1:
-            return [], 0
+        limit = self.shape.entry_count - 1 if entry_limit is None else entry_limit
         found, next_entry = walk_chain(
             self._array, self.shape.slot_count, self.shape.entry_count, key_hash, first_entry,
-            limit, begin_ms, end_ms, exact, offsets, entries,
+            limit, begin_ms, end_ms, in_time_order, offsets, entries,
         )  # fmt: skip
         return offsets[:found].tolist(), int(next_entry)
 

@@ -85,7 +85,6 @@ class IndexReader:
                 begin_ms=begin_ms,
                 end_ms=end_ms,
                 count_max=count_max - len(offsets),
-                exact=False,
                 first_entry=first_entry,
             )
             offsets += found
