@@ -10,15 +10,12 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from cli.demo import data as demo_data
 from cli.failures import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.xdist_group("demo")
 def test_the_rows_are_all_there_with_keys_tag_and_queue() -> None:
     """336,776 rows as JSON; each has its carrier+flight as key, its origin as tag."""
     flights = demo_data.load()
@@ -33,7 +30,6 @@ def test_the_rows_are_all_there_with_keys_tag_and_queue() -> None:
     assert len(flights.rows_with_key("N14228")) == 111
 
 
-@pytest.mark.xdist_group("demo")
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     """Ctrl-C stops the services, removes their files and is exit code 130, without a traceback."""
     demo = subprocess.Popen(

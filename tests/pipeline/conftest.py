@@ -1,9 +1,8 @@
 """Tests of the pipeline: plain Python and pyarrow where they can be, and one Spark session for the rest.
 
-A test that asks for the fixture ``spark`` gets the marker of that name, the group of its module, so
-that a worker runs a module's Spark tests one after the other, and the worker's one session. A test
-that starts Spark in a process of its own carries the marker by hand. All others run without a JVM:
-a session that they asked for would be refused.
+A test that asks for the fixture ``spark`` gets the marker of that name and its worker's one session. A
+test that starts Spark in a process of its own carries the marker by hand. All others run without a
+JVM: a session that they ask for is refused.
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the session, and keep a module's tests of it together."""
+    """Mark what uses the session."""
     for item in items:
         if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")
@@ -91,10 +89,10 @@ def _session_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
         query.stop()
     session.catalog.clearCache()
     after = dict(session.conf.getAll)
-    for name in after.keys() - before.keys():
+    for name in filter(session.conf.isModifiable, after.keys() - before.keys()):
         session.conf.unset(name)
     for name, value in before.items():
-        if after.get(name) != value:
+        if after.get(name) != value and session.conf.isModifiable(name):
             session.conf.set(name, value)
 
 

@@ -24,7 +24,7 @@ def penstock(*words: str, limited: bool = False) -> subprocess.CompletedProcess[
         [sys.executable, "-m", "cli.main", *words],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         preexec_fn=limit if limited else None,
         check=False,
     )
