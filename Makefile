@@ -31,7 +31,7 @@ demo: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Store and read back 336,7
 
 test: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Run the tests (PYTEST_ARGS="-k name" for some; SPARK=0 saves 0.8 GB and leaves out the pipeline)
 	@GRPC_VERBOSITY=NONE $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
-	  -m "not conformance and not compose and not slow" \
+	  -m "not conformance and not compose and not slow$(if $(filter 0,$(SPARK)), and not spark)" \
 	  $(if $(filter 0,$(SPARK)),--ignore tests/pipeline) $(PYTEST_ARGS)
 
 test-spark: setup-spark ## Run every test that starts Spark, also the slow ones: kills, speculation, clusters

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -234,26 +235,23 @@ def test_a_reader_that_goes_in_the_middle_loses_and_doubles_nothing(
 def test_a_query_outlives_kills_of_the_reader(spark: Any, filled: Path) -> None:
     """The same of a whole query, with one task for 2 MiB, tried once."""
     with Restarting(filled) as reader:
-        df = load(spark, reader.address, maxPartitionBytes="2m")
+        df = load(spark, reader.address, maxPartitionBytes="2m", endpointTimeoutMs=60_000)
         counts = df.groupBy("topic", "queueId").agg(expr("sum(queueOffset)"), expr("count(*)"))
-        seen: dict[tuple[str, int], tuple[int, int]] = {}
-
-        def run() -> None:
-            seen.update({(row[0], row[1]): (row[2], row[3]) for row in counts.collect()})
-
-        query = threading.Thread(target=run)
-        query.start()
-        kills = 0
-        while query.is_alive() and kills < 5:
-            query.join(0.3 + 0.1 * kills)
-            reader.kill()
-            kills += 1
-            time.sleep(0.2)
-            reader.start()
-        query.join(100)
+        with ThreadPoolExecutor(1) as driver:
+            query = driver.submit(counts.collect)
+            kills = 0
+            while not query.done() and kills < 5:
+                wait([query], 0.3 + 0.1 * kills)
+                reader.kill()
+                kills += 1
+                time.sleep(0.2)
+                reader.start()
+            rows = query.result(200)
 
     sizes = {("t", 0): 18_000, ("t", 2): 300, ("u", 0): 200}
-    assert seen == {key: (sum(range(count)), count) for key, count in sizes.items()}
+    assert {(row[0], row[1]): (row[2], row[3]) for row in rows} == {
+        key: (sum(range(count)), count) for key, count in sizes.items()
+    }
 
 
 def test_a_reader_that_stays_away_is_named(filled: Path) -> None:
