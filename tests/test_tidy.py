@@ -177,6 +177,20 @@ def test_the_engine_knows_nothing_of_the_wire() -> None:
     assert not named
 
 
+def test_kernels_of_services_are_compiled_when_the_others_are() -> None:
+    """A service that compiled its own would start late, and each time where its files are read-only."""
+    kernels = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in modules_of(("services", "penstock", "cli"))
+        if re.search(r"^@kernel\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert kernels
+    for file in ("Makefile", "deploy/Dockerfile"):
+        command = re.search(r"-m storage\.kernels(.*)", (ROOT / file).read_text(encoding="utf-8"))
+        assert command is not None
+        assert set(command.group(1).split()) == kernels, file
+
+
 def test_the_make_targets_are_all_described() -> None:
     """`make help` lists a target only if a `## what it does` follows it."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
