@@ -28,17 +28,12 @@ Result = TypeVar("Result")
 
 
 class FailureLatch:
-    """The first failure of something that does not go on after one. Safe to use from any thread."""
+    """The first ``failure`` of something that does not go on after one. Safe to use from any thread."""
 
     def __init__(self) -> None:
+        self.failure: StoreFailed | None = None
         self._guard = threading.Lock()
-        self._failure: StoreFailed | None = None
         self._listeners: list[FailureListener] = []
-
-    @property
-    def failure(self) -> StoreFailed | None:
-        """The first failure, or None."""
-        return self._failure
 
     def add_listener(self, listener: FailureListener) -> None:
         """Call ``listener(failure)`` once, in the thread that fails."""
@@ -47,18 +42,18 @@ class FailureLatch:
     def fail(self, failure: StoreFailed) -> StoreFailed:
         """Keep the failure unless there is one; return the one that is kept."""
         with self._guard:
-            if self._failure is not None:
-                return self._failure
-            self._failure = failure
+            if self.failure is not None:
+                return self.failure
+            self.failure = failure
         for listener in self._listeners:
             listener(failure)
         return failure
 
     def check(self) -> None:
         """Raise StoreFailed after a failure."""
-        if self._failure is not None:
+        if self.failure is not None:
             # A new exception each time: raising the kept one would tie every caller's frames to it.
-            raise StoreFailed(str(self._failure)) from self._failure
+            raise StoreFailed(str(self.failure)) from self.failure
 
 
 class Bell(Protocol):

@@ -236,12 +236,14 @@ class CheckpointFile:
         """Store the appended offset; wakes nobody."""
         self._appended_offset = commit_offset
 
-    def publish_append(self, commit_offset: int) -> None:
-        """Store what an append without a pool moves, the committed offset last; wakes nobody."""
+    def publish_append(self, commit_offset: int, *, confirm: bool) -> None:
+        """Store what an append without a pool moves, the confirmed offset last; wakes nobody."""
         if self.role is not Role.WRITER:
             raise PermissionError("only the writer stores these positions")
         words = self._words
         words[_APPENDED] = words[_COMMITTED] = commit_offset
+        if confirm:
+            words[_CONFIRM] = commit_offset
 
     def publish_committed(self, commit_offset: int) -> None:
         """Store the committed offset; wakes nobody."""
@@ -257,9 +259,7 @@ class CheckpointFile:
         Without ``wake`` nobody is woken: the dispatch that follows does it, and saves the appender
         a system call for every batch.
         """
-        if self.role is not Role.WRITER:
-            raise PermissionError("only the writer stores this position")
-        self._words[_CONFIRM] = commit_offset
+        self._confirm_offset = commit_offset
         if wake:
             self._writer_wake.bump()
 

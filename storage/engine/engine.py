@@ -132,7 +132,7 @@ class Engine:
             self.committer.add_listener(self._committed)
         for worker in self._in_order_of_bytes():
             worker.add_failure_listener(self.fail)
-        appended = AppendPosition(lambda: self.log.appended_offset)
+        appended = AppendPosition(self.log)
         self.acknowledgement = Acknowledgement(
             policy,
             {
@@ -143,6 +143,8 @@ class Engine:
             },
             show=self._show,
         )
+        self._shows_commits = self.acknowledgement.shows_commits
+        self._requests = self.acknowledgement.requests
         self.followers = Followers()
         self.followers.register("flush", lambda: self.flusher.offset)
         self.followers.register("dispatch", lambda: self.dispatch.position)
@@ -205,8 +207,11 @@ class Engine:
             self.positions.publish_appended(offset)
             self.committer.request(offset)
         else:
-            self.positions.publish_append(offset)
-            self.acknowledgement.committed(offset)
+            self.positions.publish_append(offset, confirm=self._shows_commits)
+            if self._shows_commits:
+                self.dispatch.wake()
+            for request in self._requests:
+                request(offset)
         if offset - self.log.flushed_offset > self._early_bytes:
             self._flush_early()
 
@@ -219,7 +224,10 @@ class Engine:
 
     def _committed(self, offset: int) -> None:
         self.positions.publish_committed(offset)
-        self.acknowledgement.committed(offset)
+        if self._shows_commits:
+            self._show(offset)
+        for request in self._requests:
+            request(offset)
 
     def _show(self, offset: int) -> None:
         """Let followers read up to ``offset``."""

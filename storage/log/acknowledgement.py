@@ -70,16 +70,22 @@ class LogPosition(Protocol):
         ...
 
 
+class AppendedLog(Protocol):
+    """What is needed of a log that is appended to."""
+
+    appended_offset: int
+
+
 class AppendPosition:
     """A position that rises with the append itself, so that nobody ever waits for it."""
 
-    def __init__(self, offset_of: Callable[[], int]) -> None:
-        self._offset_of = offset_of
+    def __init__(self, log: AppendedLog) -> None:
+        self._log = log
 
     @property
     def offset(self) -> int:
         """End of what was appended."""
-        return self._offset_of()
+        return self._log.appended_offset
 
     def request(self, offset: int) -> None:
         """Do nothing."""
@@ -94,7 +100,11 @@ class AppendPosition:
 
 
 class Acknowledgement:
-    """Applies a row to the positions of one log. ``show(offset)`` lets followers read up to there."""
+    """Applies a row to the positions of one log. ``show(offset)`` lets followers read up to there.
+
+    Whoever brings the log to the page cache does two things up to its new end, without a call of this
+    class as that may be every append: ``show`` it if ``shows_commits``, and make each of ``requests``.
+    """
 
     def __init__(
         self,
@@ -106,30 +116,25 @@ class Acknowledgement:
         """Positions that the row names must be given; KeyError otherwise."""
         self.policy = policy
         self._awaited = [positions[name] for name in policy.waits_for]
+        self._only = self._awaited[0] if len(self._awaited) == 1 else None
         self._shown = [positions[name] for name in policy.shows]
         self._show = show
         self._rising = threading.Lock()
         self._shown_offset = -1
         named = dict.fromkeys((*policy.waits_for, *policy.shows))
         beyond = [positions[name] for name in named if name not in (APPENDED, COMMITTED)]
-        self._requests = tuple(position.request for position in beyond)
-        self._shows_commits = all(name in (APPENDED, COMMITTED) for name in policy.shows)
-        if not self._shows_commits:
+        self.requests = tuple(position.request for position in beyond)
+        self.shows_commits = all(name in (APPENDED, COMMITTED) for name in policy.shows)
+        if not self.shows_commits:
             for position in self._shown:
                 position.add_listener(self._risen)
 
     @property
     def acknowledged_offset(self) -> int:
         """End of what may be acknowledged."""
-        awaited = self._awaited
-        return awaited[0].offset if len(awaited) == 1 else min(each.offset for each in awaited)
-
-    def committed(self, offset: int) -> None:
-        """Ask for what comes after the page cache, which has the log up to ``offset`` now."""
-        for request in self._requests:
-            request(offset)
-        if self._shows_commits:
-            self._show(offset)
+        if self._only is not None:
+            return self._only.offset
+        return min(position.offset for position in self._awaited)
 
     def _risen(self, _: int) -> None:
         with self._rising:  # positions rise in threads of their own, and what is shown never falls

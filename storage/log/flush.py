@@ -62,7 +62,7 @@ class PositionWorker(Worker):
         self._interval_s = interval_ms / 1000
         self._on_request = on_request
         self._requesting = threading.Lock()
-        self._offset = 0
+        self.offset = 0  # where the position is
         self._requested = 0
         self._hurried = False
         self._listeners: list[OffsetListener] = []
@@ -71,14 +71,9 @@ class PositionWorker(Worker):
         """Raise the position; return where it is."""
         raise NotImplementedError
 
-    @property
-    def offset(self) -> int:
-        """Where the position is."""
-        return self._offset
-
     def start_at(self, offset: int) -> None:
         """Start; ``offset`` is where the position is now."""
-        self._offset = self._requested = offset
+        self.offset = self._requested = offset
         self.start()
 
     def add_listener(self, listener: OffsetListener) -> None:
@@ -105,14 +100,14 @@ class PositionWorker(Worker):
         Raises StoreFailed once a step has failed, unless the offset had been reached before.
         """
         self.request(offset)
-        if self.wait_for(lambda: self._offset >= offset, timeout_s):
+        if self.wait_for(lambda: self.offset >= offset, timeout_s):
             return True
         self.check()
         return False
 
     def has_work(self) -> bool:
         """Return whether somebody asked for more."""
-        return self._hurried or (self._on_request and self._requested > self._offset)
+        return self._hurried or (self._on_request and self._requested > self.offset)
 
     def idle_s(self) -> float:
         """Return the interval."""
@@ -122,8 +117,8 @@ class PositionWorker(Worker):
         """Raise the position; notify those who wait, then listeners."""
         self._hurried = False
         offset = self.move()
-        if offset > self._offset:
-            self._offset = offset
+        if offset > self.offset:
+            self.offset = offset
             self.notify()
             for listener in self._listeners:
                 listener(offset)
