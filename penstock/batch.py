@@ -134,7 +134,7 @@ class RecordBatch:
         return len(self._records) - before
 
     def clear(self) -> None:
-        """Forget all messages, to fill the batch anew."""
+        """Forget all messages, to fill the batch again."""
         self._records.clear()
         self._size = 0
 
@@ -184,7 +184,7 @@ def record_template(
 def properties_block(
     keys: Keys, tag: str, properties: Mapping[str, str] = NO_PROPERTIES, unique_key: str = ""
 ) -> bytes:
-    """Encode a message's properties with room for the record's CRC behind them.
+    """Encode a message's properties with room for the record's CRC after them.
 
     InvalidArgument names the field that breaks a rule. A message that could break one is looked at
     by the rules themselves; that none could is seen by counting separators once.

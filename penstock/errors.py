@@ -19,7 +19,7 @@
     │   ├── DeadlineExceeded     no answer in time
     │   └── Cancelled            given up by either side
     ├── UnknownOutcome           a produce was sent and not answered: stored or not, nobody knows
-    ├── DataLoss                 a stored record is damaged; ``next_offset`` is behind it
+    ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
     ├── BatchFull                the record does not fit into the batch any more
     ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
     ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
@@ -193,7 +193,7 @@ class DataLoss(PenstockError):
     """The bytes of a stored record are not what was stored.
 
     From an iterator it is about the one record in ``damage``, and both calling ``next`` again and a
-    new pull at ``next_offset`` go on behind it.
+    new pull at ``next_offset`` go on after it.
     """
 
     code = grpc.StatusCode.DATA_LOSS

@@ -179,12 +179,12 @@ class Record:
 
     @property
     def tag(self) -> str:
-        """The tag, "" if there is none."""
+        """The tag, "" without one."""
         return self.properties.get(TAGS, "")
 
     @property
     def unique_key(self) -> str:
-        """The unique id, "" if there is none."""
+        """The unique id, "" without one."""
         return self.properties.get(UNIQ_KEY, "")
 
     @property

@@ -10,7 +10,7 @@ from google.protobuf.message import Message as ProtoMessage
 from penstock.errors import InvalidArgument
 
 REQUEST_BYTES_MAX: Final = 16 << 20
-"""What the services take unless they are told otherwise; above it a stream would break."""
+"""What the services take by default; above it a stream would break."""
 
 FRAME_OVERHEAD_MAX: Final = 6
 """Bytes of a serialized record batch that are not records: a tag and a length."""

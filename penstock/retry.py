@@ -33,7 +33,7 @@ class RetryPolicy:
     def delay_ms(
         self, error: PenstockError, repeat: Repeat, attempt: int, elapsed_s: float = 0.0
     ) -> int | None:
-        """Return how long to wait before attempt number ``attempt`` + 1, or None: give up."""
+        """Return how long to wait before attempt number ``attempt`` + 1, None to raise."""
         if repeat is Repeat.NEVER:
             return None
         if isinstance(error, Unavailable) and error.never_left:

@@ -33,8 +33,8 @@ __all__ = [
 class Stored:
     """Where one message was stored.
 
-    ``message_id`` and ``unique_key`` are empty for messages of a record batch: the writer does not
-    tell them per record. ``commit_offset`` finds such a message too; it is -1 when the writer
+    ``message_id`` and ``unique_key`` are empty for messages of a record batch: the writer
+    returns none per record. ``commit_offset`` finds such a message too; it is -1 when the writer
     stored the batch with other record sizes than the client sent.
     """
 
@@ -62,7 +62,7 @@ class StoredBatch:
 class PullResult:
     """Answer to a pull: the records met, and where to go on.
 
-    ``damaged`` tells of records whose bytes are not what was stored; they are not in ``records``.
+    ``damaged`` has the records whose bytes are not what was stored; ``records`` leaves them out.
     """
 
     status: PullStatus

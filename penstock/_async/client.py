@@ -203,10 +203,10 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
     ) -> AsyncConsumer:
         """Iterate over the records of a topic's queues, all of them unless ``queues`` names some.
 
-        Each queue starts at the group's committed offset, or where there is none at ``start``: the
+        Each queue starts at the group's committed offset, or, without one, at ``start``: the
         earliest or latest record, a queue offset, or a time. With ``follow`` the iterator waits for
         more at the end and outlasts a restart of the reader; without it the iteration ends.
-        A damaged record raises DataLoss (iterating on goes behind it) unless ``on_damaged`` is
+        A damaged record raises DataLoss (the next record follows when iteration goes on) unless ``on_damaged`` is
         given, which is then called instead.
         """
         options = ConsumeOptions(

@@ -108,7 +108,7 @@ class AsyncConnection:
             result = await self.run(call, timeout_s=timeout_s)
 
     async def wait_connected(self, service: Service, timeout_s: float) -> bool:
-        """Wait for a connection; False if there is none in time. Any answer proves one."""
+        """Wait for a connection; False if it does not come in time. Any answer proves one."""
         call = status.health(service)
         check = call.method.on(self.channels.of(service))
         try:

@@ -185,7 +185,7 @@ class Consumption:
         """Take the failure of a pull: go on later if that can help, else raise it in its turn.
 
         A consumer that follows outlasts a reader that is away, and a deadline that passed while its own
-        machine slept; one that does not gives up.
+        machine slept; one that does not follow raises the error.
         """
         queue.pulling = False
         if queue.failing_since is None:
@@ -221,16 +221,16 @@ class Consumption:
             elif self.options.on_damaged is not None:
                 self.options.on_damaged(self.options.topic, queue.queue_id, item)
             else:
-                behind = item.queue_offset + 1 if item.queue_offset >= 0 else after
+                after_it = item.queue_offset + 1 if item.queue_offset >= 0 else after
                 yield damage_error(
-                    item, topic=self.options.topic, queue_id=queue.queue_id, next_offset=behind
+                    item, topic=self.options.topic, queue_id=queue.queue_id, next_offset=after_it
                 )
 
     def next_record(self) -> Record | None:
-        """Return the next record, None if none is here; the one before it is finished now.
+        """Return the next record, None if more must be pulled first; the one before it is finished now.
 
         Raises DataLoss for a damaged record and OffsetOutOfRange, both once: the next call goes on
-        behind. Any other failure of a pull is raised once too; the next call pulls again.
+        after it. Any other failure of a pull is raised once too; the next call pulls again.
         """
         self._last = None
         while True:
@@ -252,8 +252,8 @@ class Consumption:
                 elif isinstance(item, OffsetOutOfRange):
                     queue.finished = queue.committed = item.next_offset
                 raise item
-            behind = after if queue.waiting_batches else max(after, queue.fetch_offset)
-            queue.finished = max(queue.finished, behind)
+            reached = after if queue.waiting_batches else max(after, queue.fetch_offset)
+            queue.finished = max(queue.finished, reached)
             self._current = None
 
     def positions(self, *, with_current: bool) -> dict[int, int]:

@@ -19,7 +19,7 @@ from penstock.values import PullResult
 
 
 class Answered(NamedTuple):
-    """A pull that ended: its queue, its call, and the response or why there is none."""
+    """A pull that ended: its queue, its call, and the response or the error."""
 
     queue: QueueProgress
     call: Call[PullResult]
@@ -56,7 +56,7 @@ class InFlightPulls:
             return Answered(queue, call, error)
 
     def cancel(self) -> None:
-        """Give up what is under way."""
+        """Cancel what is under way."""
         for future in tuple(self._running):
             future.cancel()
 
@@ -85,7 +85,7 @@ class AsyncInFlightPulls:
             return None
 
     async def cancel(self) -> None:
-        """Give up what is under way."""
+        """Cancel what is under way."""
         for task in tuple(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

@@ -37,7 +37,7 @@ class KeyQuery:
         self.indexed_offset = 0
 
     def next_call(self) -> Call[KeyPage] | None:
-        """Return the call for the next page, None when there is none."""
+        """Return the call for the next page, None after the last page."""
         if self._page_token is None:
             return None
         return records.by_key(

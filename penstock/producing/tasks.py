@@ -252,7 +252,7 @@ class AsyncProducer:
             await asyncio.gather(sender, watch, return_exceptions=True)
 
     async def _watch(self, stream: Any) -> None:
-        """Give up a stream whose writer stopped answering."""
+        """Cancel a stream whose writer stopped answering."""
         while not self._state.is_overdue(self._client.clock.monotonic()):
             await asyncio.sleep(_OVERDUE_CHECK_S)
         stream.cancel()

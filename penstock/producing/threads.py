@@ -203,7 +203,7 @@ class Producer:
             return self._wait_for(lambda: batch.done, timeout_s)
 
     def _wait_for(self, predicate: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Wait, under the lock, and give up a stream whose writer stopped answering."""
+        """Wait, under the lock, and cancel a stream whose writer stopped answering."""
         clock = self._client.clock
         deadline = float("inf") if timeout_s is None else clock.monotonic() + timeout_s
         while not predicate():
