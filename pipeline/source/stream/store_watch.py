@@ -7,17 +7,15 @@ ended before.
 
 from __future__ import annotations
 
-import mmap
 import os
 import time
 from pathlib import Path
 from typing import Final
 
 from pipeline.errors import NotAStore
-from storage.format import checkpoint
-from storage.format.checkpoint import WriterSlot
-from storage.view.bounds import Bounds
-from storage.view.layout import LOG_DIRECTORY, StorePaths
+from storage.format.checkpoint import PAGE_SIZE
+from storage.kernels.columns import ByteArray
+from storage.view.bounds import Bounds, CheckpointPage
 from storage.view.log.end import end_after, end_of_log
 from storage.view.store_view import StoreLocation, StoreView
 
@@ -31,8 +29,8 @@ class StoreWatch:
 
     def __init__(self, store: StoreLocation) -> None:
         self.store = store
-        self.root = store.root
-        self._map: mmap.mmap | None = None
+        self._paths = StoreView(store).paths
+        self._map: ByteArray | None = None
         self._inode: tuple[int, int] | None = None
         self._seen: tuple[object, ...] | None = None
         self._files: StoreView | None = None
@@ -46,9 +44,7 @@ class StoreWatch:
     @property
     def store_id(self) -> str | None:
         """What our writer named the store."""
-        slots = [WriterSlot.decode(self._page(), at) for at in checkpoint.WRITER_SLOT_POSITIONS]
-        whole = [slot for slot in slots if slot is not None]
-        return max(whole, key=lambda slot: slot.sequence).store_id.hex() if whole else None
+        return self._checkpoint().store_id.hex() or None
 
     def poll(self) -> StoreView:
         """Return the store with its bounds: the same object while nothing changed.
@@ -69,16 +65,15 @@ class StoreWatch:
 
     def close(self) -> None:
         """Unmap the page."""
-        if self._map is not None:
-            self._map.close()
-            self._map = None
+        self._map = None
 
     def _signature(self) -> tuple[object, ...]:
         try:
-            log_changed = os.stat(self.root / LOG_DIRECTORY).st_mtime_ns  # noqa: PTH116
+            log_changed = os.stat(self._paths.commit_log).st_mtime_ns  # noqa: PTH116
         except FileNotFoundError:
             raise NotAStore(
-                f"{self.root}: the store has disappeared: there is no directory {LOG_DIRECTORY!r};"
+                f"{self.store}: the store has disappeared: there is no directory"
+                f" {self._paths.commit_log.name!r};"
                 " put it back and start the query again"
             ) from None
         self._open_page()
@@ -86,7 +81,7 @@ class StoreWatch:
 
     def _open_page(self) -> None:
         try:
-            about = os.stat(StorePaths(self.root).checkpoint)  # noqa: PTH116
+            about = os.stat(self._paths.checkpoint)  # noqa: PTH116
         except FileNotFoundError:
             self.close()
             self._inode = None
@@ -95,12 +90,15 @@ class StoreWatch:
             return
         self.close()
         self._inode = (about.st_ino, about.st_size)
-        if about.st_size >= checkpoint.PAGE_SIZE:
-            with open(StorePaths(self.root).checkpoint, "rb") as file:  # noqa: PTH123
-                self._map = mmap.mmap(file.fileno(), checkpoint.PAGE_SIZE, prot=mmap.PROT_READ)
+        if about.st_size >= PAGE_SIZE:
+            self._map = StoreView(self.store).map(self._paths.checkpoint, 0, PAGE_SIZE)
 
     def _page(self) -> bytes:
-        return self._map[:] if self._map is not None else b""
+        return self._map[:PAGE_SIZE].tobytes() if self._map is not None else b""
+
+    def _checkpoint(self) -> CheckpointPage:
+        boot_id = StoreView(self.store).filesystem.boot_id()
+        return CheckpointPage(self._page(), name=str(self.store), boot_id=boot_id)
 
     def _settle(self) -> StoreView:
         """Look until the end is not before the last one, or stays there.
@@ -119,11 +117,8 @@ class StoreWatch:
 
     def _has_writer(self) -> bool:
         """Whether the live sector is of a writer of ours in this boot that still runs."""
-        page = self._page()
-        if len(page) < checkpoint.PAGE_SIZE:
-            return False
-        live = checkpoint.WRITER_LIVE_LAYOUT.unpack_from(page, checkpoint.WRITER_LIVE_POSITION)
-        return live[0] == checkpoint.WRITER_LIVE_MAGIC and _is_running(live[5])
+        live = self._checkpoint().live_words
+        return live is not None and _is_running(live["process_id"])
 
     def _look(self) -> StoreView:
         files = StoreView(self.store)
