@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.jobs.work import walk_piece
-from pipeline.source.plan import LogPiece, QueueKey
 from storage.view.log.walk import RANGE_ROWS_MAX, Damage, Records
+from storage.view.pieces import LogPiece
+from storage.view.record_queues import QueueKey
 from storage.view.units import UnitBuilder, as_units
 
 Units = tuple[npt.NDArray[Any], npt.NDArray[np.int64]]

@@ -6,22 +6,22 @@ neighbouring pieces share one, stores too small to fill a task among them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pipeline.errors import PipelineError, TaskFailed
-from pipeline.source.plan import LogPiece
 from storage.kernels.columns import CHECK_ALL, ByteArray
 from storage.view.log.walk import Damage, Records, walk_range
+from storage.view.pieces import LogPiece
 from storage.view.store_view import StoreLocation, StoreView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.source.plan import StorePlan
+    from storage.view.store_plan import StorePlan
 
 PIECE_BYTES: Final = 64 << 20
 TASK_BYTES: Final = 512 << 20
@@ -69,16 +69,10 @@ def pieces_of(plan: StorePlan, piece_bytes: int) -> list[LogPiece]:
 
 def lost_files(store: StoreView) -> Iterator[Damage]:
     """Yield the ranges of the log whose file is gone, though one before and one behind are there."""
-    entries = store.log.entries
-    sizes = [after.start_offset - before.start_offset for before, after in pairwise(entries)]
-    likely = store.settings.sizes.get("commit_log_file_size") or min(sizes, default=0)
-    for before, after in pairwise(entries):
-        if 0 < likely < after.start_offset - before.start_offset:
-            yield Damage(
-                before.start_offset + likely,
-                after.start_offset,
-                f"the file is missing, the first after {before.start_offset:020d}",
-            )
+    starts = [entry.start_offset for entry in store.log.entries]
+    for begin, end in store.lost_log_ranges():
+        before = starts[bisect_right(starts, begin) - 1]
+        yield Damage(begin, end, f"the file is missing, the first after {before:020d}")
 
 
 def walk_piece(

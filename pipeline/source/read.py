@@ -12,15 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import DamagedRecord, DataLost
-from pipeline.files.walk import ROWS_MAX, Hole, rows_of, walk
+from pipeline.errors import DamagedRecord, DataLost, PipelineError
 from pipeline.source.columns import Columns
 from pipeline.source.decode import Batch, body_first
 from pipeline.source.options import ReadOptions
-from pipeline.source.plan import LogPiece, Piece, QueuePiece, RemotePiece, Target, open_queue
+from pipeline.source.pieces import Piece, RemotePiece
 from pipeline.source.remote_plan import open_endpoint
 from pipeline.source.schemas import CORRUPT, STORE
-from pipeline.source.tail import Grouper, is_queued
 from storage.format.consume_entry import PREFILL_SIZE, tag_code
 from storage.kernels.arrow import columnar
 from storage.kernels.columns import (
@@ -28,6 +26,7 @@ from storage.kernels.columns import (
     COMMIT_OFFSET,
     SIZE,
     STOP_END,
+    STOP_ROWS_FULL,
     SYS_FLAG,
     TAG_CODE,
     ByteArray,
@@ -35,12 +34,17 @@ from storage.kernels.columns import (
     new_rows,
     stop_text,
 )
+from storage.kernels.scan import scan_records
+from storage.view.log.walk import RANGE_ROWS_MAX, Damage, walk_range
+from storage.view.pieces import LogPiece, QueuePiece, Target
+from storage.view.record_queues import QueueGrouper, is_queued
 from storage.view.store_view import StoreView
 
 BATCH_BYTES: Final = 4 << 20  # of records in a batch with bodies, one at least
 RUN_BYTES: Final = 5 << 19  # of log for one batch with bodies: under the 4 MiB that Spark pools
 PACKED_BATCH_BYTES: Final = 1 << 20  # of batches with compressed bodies, which grow
-UNITS_MAX: Final = ROWS_MAX
+UNITS_MAX: Final = RANGE_ROWS_MAX
+LOST_FILE: Final = "the file is missing"
 LOG: Final = logging.getLogger(__name__)
 
 Bools = npt.NDArray[np.bool_]
@@ -66,7 +70,7 @@ class Reader:
         self.columns = columns
         self._checks = columns.checks(options) | CHECK_COMMIT_OFFSET
         self._tags = np.array(sorted(tag_code(tag) for tag in options.tags), np.int64)
-        self._grouper = Grouper()
+        self._grouper = QueueGrouper()
 
     def read(self, pieces: Sequence[Piece]) -> Iterator[Any]:
         """Yield the batches of the pieces, one piece after the other."""
@@ -90,19 +94,23 @@ class Reader:
         LOG.warning("%s; going on without it", problem)
 
     def _log(self, piece: LogPiece) -> Iterator[Any]:
-        start = piece.file_start
+        start, store = piece.file_start, str(piece.store)
+        if piece.is_lost:
+            lost = Damage(piece.begin, piece.end, LOST_FILE)
+            yield from self._damage(store, list(self._damaged_by(piece, lost)))
+            return
         data = piece.data()
         run_bytes = RUN_BYTES if self.columns.bodies else None
-        for step in walk(
+        for step in walk_range(
             data, start, piece.begin, piece.end, checks=self._checks, run_bytes=run_bytes
         ):
-            if isinstance(step, Hole):
-                yield from self._damage(str(piece.store), list(self._queues_of_hole(piece, step)))
+            if isinstance(step, Damage):
+                yield from self._damage(store, list(self._damaged_by(piece, step)))
                 continue
             rows = step.rows
             if piece.targets is not None:
                 rows = rows[self._of_targets(data, rows, piece.targets)]
-            yield from self._batches(str(piece.store), data, rows)
+            yield from self._batches(store, data, rows)
 
     def _of_targets(self, data: ByteArray, rows: Rows, targets: Sequence[Target]) -> Bools:
         ranges: dict[tuple[str, int], list[Target]] = {}
@@ -119,36 +127,41 @@ class Reader:
         kept: Bools = (offsets >= lows[group_of]) & (offsets < highs[group_of]) & is_queued(rows)
         return kept
 
-    def _queues_of_hole(self, piece: LogPiece, hole: Hole) -> Iterator[Damaged]:
-        """A hole as one row; of chosen queues, one for each unit that points into it."""
+    def _damaged_by(self, piece: LogPiece, damage: Damage) -> Iterator[Damaged]:
+        """A damaged range as one row; of chosen queues, one for each unit that points into it."""
+        begin, end = damage.begin_offset, damage.end_offset
         if piece.targets is None:
-            yield Damaged(hole.reason, hole.begin, hole.end - hole.begin)
+            yield Damaged(damage.reason, begin, end - begin)
             return
         for target in piece.targets:
-            queue = open_queue(piece, target.topic, target.queue_id)
-            at = queue.find_commit_offset(max(hole.begin, target.begin))
+            queue = piece.open_queue(target.topic, target.queue_id)
+            at = queue.find_commit_offset(max(begin, target.begin))
             while at < queue.end:
                 offset, size, _ = queue.unit(at)
-                if offset >= min(hole.end, target.end):
+                if offset >= min(end, target.end):
                     break
-                yield Damaged(hole.reason, offset, size, target.topic, target.queue_id, at)
+                if size:
+                    yield Damaged(damage.reason, offset, size, target.topic, target.queue_id, at)
                 at += 1
 
     def _queue(self, piece: QueuePiece) -> Iterator[Any]:
         store = StoreView.open(piece.store.location)
-        queue = open_queue(piece, piece.topic, piece.queue_id)
-        if queue.begin > piece.begin:
-            self._lost(piece, f"the log of offsets {piece.begin} to {queue.begin}")
+        queue = piece.open_queue(piece.topic, piece.queue_id)
+        begin, end = max(piece.begin, queue.begin), max(min(piece.end, queue.end), piece.begin)
+        if begin > piece.begin:
+            self._lost(piece, f"the log of offsets {piece.begin} to {begin}")
         rows, stops = new_rows(UNITS_MAX), np.empty(UNITS_MAX, np.int64)
-        at = max(piece.begin, queue.begin)
-        while at < piece.end:
-            units = queue.units(at, min(UNITS_MAX, piece.end - at))
+        at, lost = begin, piece.end - end
+        while at < end:
+            units = queue.units(at, min(UNITS_MAX, end - at))
             if not len(units):
+                lost += end - at
                 break
             offsets = units["offset"].astype(np.int64)
             sizes = units["size"].astype(np.int64)
             numbers = at + np.arange(len(units))
             at += len(units)
+            lost += int(np.count_nonzero(sizes == 0))
             kept = (sizes > 0) & ~((offsets == 0) & (sizes == PREFILL_SIZE))
             if self.options.tags:
                 codes = units["tag"].astype(np.int64)
@@ -156,6 +169,12 @@ class Reader:
                 kept &= ~hashed | np.isin(codes, self._tags)
             yield from self._units(
                 piece, store, offsets[kept], sizes[kept], numbers[kept], rows, stops
+            )
+        if lost:
+            self._lose(
+                f"{lost} units of queue {piece.queue_id} of topic {piece.topic!r} in store {piece.store}"
+                f" are not there, of offsets {piece.begin} to {piece.end}: their file is lost, or the"
+                " topic was deleted after the read was planned"
             )
 
     def _units(
@@ -188,7 +207,8 @@ class Reader:
                 str(piece.store),
                 [
                     Damaged(
-                        stop_text(int(stops[bad])), int(offsets[mine[bad]]), int(sizes[mine[bad]]),
+                        LOST_FILE if places[bad] >= file.size else stop_text(int(stops[bad])),
+                        int(offsets[mine[bad]]), int(sizes[mine[bad]]),
                         piece.topic, piece.queue_id, int(numbers[mine[bad]]),
                     )
                     for bad in np.flatnonzero(~good).tolist()
@@ -301,3 +321,18 @@ def parts_of(rows: Rows, limit: int | None) -> Iterator[Rows]:
         end = max(begin + 1, int(np.searchsorted(ends, before + limit, side="right")))
         yield rows[begin:end]
         begin, before = end, int(ends[end - 1])
+
+
+def rows_of(data: ByteArray, checks: int) -> Iterator[Rows]:
+    """Yield the rows of an array that holds whole records back to back and nothing else.
+
+    The table is reused. Raises PipelineError where there is no record.
+    """
+    rows = new_rows(RANGE_ROWS_MAX)
+    position = 0
+    while position < len(data):
+        count, position, stop = scan_records(data, position, len(data), 0, checks, rows)
+        if count:
+            yield rows[:count]
+        if stop not in (STOP_ROWS_FULL, STOP_END):
+            raise PipelineError(f"records arrived damaged: {stop_text(stop)}; read again")

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.source.options import ReadOptions
-from pipeline.source.plan import Piece, QueueKey, RemotePiece, tasks_of
+from pipeline.source.pieces import Piece, RemotePiece, tasks_of
 from pipeline.source.points import QueueBounds, resolve_point
 from pipeline.source.remote import Endpoint, Listing, RemoteQueue
 from pipeline.source.selecting import select
+from storage.view.record_queues import QueueKey
 
 
 def open_endpoint(options: ReadOptions, *, known: bool = False) -> Endpoint:

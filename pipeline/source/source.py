@@ -11,7 +11,8 @@ from pyspark.sql.types import StructType
 
 from pipeline.errors import InvalidOption
 from pipeline.source.options import ReadOptions, parse_options
-from pipeline.source.plan import Piece, plan_messages
+from pipeline.source.pieces import Piece
+from pipeline.source.plan import plan_messages
 from pipeline.source.schemas import columns_of, ddl
 from storage.view.store_view import StoreLocation
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.source.plan import StorePlan
 from pipeline.source.schemas import STORE
 from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.index.entries import IndexEntries
 from storage.view.queue_files import units_in
+from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreLocation, StoreView
 
 if TYPE_CHECKING:

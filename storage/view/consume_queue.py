@@ -13,17 +13,10 @@ from typing import Final, NamedTuple
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import FileEntry, ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
-from storage.kernels.pull import first_unit_from, units_end
+from storage.kernels.pull import units_end
+from storage.view.unit_search import Unit, first_unit_at, last_visible_file
 
 MAPPED_FILES_OF_A_QUEUE: Final = 4
-
-
-class Unit(NamedTuple):
-    """One consume queue unit."""
-
-    commit_offset: int
-    size: int
-    tag_code: int
 
 
 class UnitSpan(NamedTuple):
@@ -87,12 +80,10 @@ class ConsumeQueueView:
     def _find_end(self, visible_commit_offset: int) -> int:
         """Return where the last file that has a visible unit begins."""
         self._files.refresh()
-        entries = self._files.entries
-        for entry in reversed(entries):
-            mapped = self._files.find(entry.start_offset)
-            if mapped is not None and units_end(mapped.array, 0, 1, visible_commit_offset) == 1:
-                return entry.start_offset // UNIT_SIZE
-        return entries[0].start_offset // UNIT_SIZE if entries else 0
+        file = last_visible_file(self, visible_commit_offset)
+        if file is None:
+            file = next(iter(self.files), None)
+        return 0 if file is None else file.start_offset // UNIT_SIZE
 
     def _walk_on(self, end: int, visible_commit_offset: int) -> int:
         while True:
@@ -121,21 +112,8 @@ class ConsumeQueueView:
         with self._guard:
             if key == self._min_key and (self._min < max_offset or max_offset == 0):
                 return self._min
-            found = max_offset
-            for entry in entries:
-                mapped = self._files.find(entry.start_offset)
-                if mapped is None:
-                    continue
-                first = entry.start_offset // UNIT_SIZE
-                end = min(max_offset - first, mapped.size // UNIT_SIZE)
-                if end <= 0:
-                    break
-                if unit_at(mapped.array, end - 1).commit_offset < min_commit_offset:
-                    continue
-                index = int(first_unit_from(mapped.array, 0, end, min_commit_offset))
-                if index < end:
-                    found = first + index
-                    break
+            first = entries[0].start_offset // UNIT_SIZE if entries else max_offset
+            found = first_unit_at(self, first, max_offset, min_commit_offset)
             self._min_key, self._min = key, found
             return found
 

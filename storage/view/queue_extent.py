@@ -7,6 +7,7 @@ from typing import Final
 
 from storage.view.consume_queue import ConsumeQueueView
 from storage.view.log.commit_log import CommitLogView
+from storage.view.unit_search import mean_size
 
 SAMPLES: Final = 16
 
@@ -52,13 +53,8 @@ def queue_extent(
         min_offset=low,
         max_offset=high,
         commit_range=(first.commit_offset, last.commit_offset + last.size),
-        approximate_bytes=_approximate_bytes(queue, low, high) if estimate_bytes else 0,
+        approximate_bytes=int(mean_size(queue, low, high, SAMPLES) * (high - low))
+        if estimate_bytes
+        else 0,
         incarnation=incarnation,
     )
-
-
-def _approximate_bytes(queue: ConsumeQueueView, low: int, high: int) -> int:
-    count = min(SAMPLES, high - low)
-    units = [queue.unit(low + (high - low) * number // count) for number in range(count)]
-    sizes = [unit.size for unit in units if unit is not None and unit.size > 0]
-    return sum(sizes) * (high - low) // len(sizes) if sizes else 0

@@ -1,25 +1,35 @@
-"""One consume queue as files: which queue offsets it covers, and where each one's record lies."""
+"""The units of one consume queue as they were at one look, read through any file system.
+
+Small reads find the ends, so of a queue behind a URL little is fetched. ``consume_queue`` is the other
+reading: mapped, and following a queue that grows.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.consume_entry import UNIT_SIZE
+from storage.view.unit_search import (
+    Unit,
+    end_after,
+    end_of_units,
+    first_unit_at,
+    mean_size,
+)
 from storage.view.units import UNIT_DTYPE
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, ReadFileSystem
 
-Unit = tuple[int, int, int]
-NO_UNIT: Unit = (0, 0, 0)
+NO_UNIT: Final = Unit(0, 0, 0)
+SAMPLES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -27,57 +37,50 @@ class QueueFiles:
     """The units ``[begin, end)`` of a queue point into the readable part of the log."""
 
     filesystem: ReadFileSystem
-    files: tuple[FileEntry, ...]
-    begin: int
-    end: int
+    directory: Path
+    files: tuple[FileEntry, ...] = ()
+    begin: int = 0
+    end: int = 0
 
     @classmethod
     def whole(cls, filesystem: ReadFileSystem, directory: Path) -> QueueFiles:
         """List a queue's files to read any unit of them; ``begin`` and ``end`` are 0."""
-        return cls(filesystem, tuple(list_trimmed_files(filesystem, directory)), 0, 0)
+        return cls(filesystem, directory, tuple(list_trimmed_files(filesystem, directory)))
 
     @classmethod
     def open(
         cls, filesystem: ReadFileSystem, directory: Path, min_offset: int, end_offset: int
     ) -> QueueFiles:
-        """Look where the units that point into ``[min_offset, end_offset)`` of the log lie.
+        """Look where the units that point into ``[min_offset, end_offset)`` of the log lie."""
+        queue = cls.whole(filesystem, directory)
+        if not queue.files:
+            return queue
+        end = end_of_units(queue, end_offset)
+        begin = first_unit_at(queue, queue.files[0].start_offset // UNIT_SIZE, end, min_offset)
+        return replace(queue, begin=begin, end=end)
 
-        Units are in the order of the log, so both ends are found by halving.
+    def grown(self, min_offset: int, end_offset: int) -> QueueFiles:
+        """Look for units added since, which point below ``end_offset``; ``begin`` stays.
+
+        Returns itself if there are none. Raises FileNotFoundError if the queue has gone.
         """
-        probe = cls.whole(filesystem, directory)
-        files = probe.files
-        if not files:
-            return probe
-        low, high = files[0].start_offset // UNIT_SIZE, files[-1].end_offset // UNIT_SIZE
-
-        def is_readable(unit: Unit) -> bool:
-            offset, size, _ = unit
-            if offset == 0 and size == PREFILL_SIZE:
-                return True
-            return size > 0 and 0 <= offset <= end_offset - size
-
-        def is_old(unit: Unit) -> bool:
-            offset, size, _ = unit
-            return (offset == 0 and size == PREFILL_SIZE) or offset < min_offset
-
-        end = probe._halve(low, high, is_readable)
-        begin = probe._halve(low, end, is_old)
-        return cls(filesystem, files, begin, end)
-
-    def _halve(self, low: int, high: int, holds: Callable[[Unit], bool]) -> int:
-        """Return the first number in ``[low, high)`` whose unit does not hold; ``high`` if all do."""
-        while low < high:
-            middle = (low + high) // 2
-            if holds(self.unit(middle)):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        if self.begin == self.end:
+            return QueueFiles.open(self.filesystem, self.directory, min_offset, end_offset)
+        queue = self
+        while True:
+            end = end_after(queue, queue.end, end_offset)
+            queue = queue if end == queue.end else replace(queue, end=end)
+            if end < queue.files[-1].end_offset // UNIT_SIZE:
+                return queue
+            listed = tuple(list_trimmed_files(self.filesystem, self.directory))
+            if listed == queue.files:
+                return queue
+            queue = replace(queue, files=listed)
 
     def unit(self, queue_offset: int) -> Unit:
-        """Return commit offset, size and tag code of one unit; zeros where there is none."""
+        """Return one unit; zeros where there is none."""
         units = self.units(queue_offset, 1)
-        return units[0].item() if len(units) else NO_UNIT
+        return Unit(*units[0].item()) if len(units) else NO_UNIT
 
     def units(self, first: int, count: int) -> npt.NDArray[np.void]:
         """Return up to ``count`` units from ``first`` on; what is missing between files is zeros."""
@@ -105,17 +108,37 @@ class QueueFiles:
         finally:
             file.close()
 
-    def find_commit_offset(self, commit_offset: int) -> int:
-        """Return the first queue offset whose record is at or behind ``commit_offset``."""
-        return self._halve(self.begin, self.end, lambda unit: unit[0] < commit_offset)
+    def place(self, queue_offset: int) -> tuple[int, int] | None:
+        """Return commit offset and size in one unit; None if it is not there."""
+        unit = self.unit(queue_offset)
+        return None if unit == NO_UNIT else (unit.commit_offset, unit.size)
 
-    def mean_size(self, begin: int, end: int, samples: int = 64) -> float:
+    def next_file_offset(self, queue_offset: int) -> int | None:
+        """Return the first queue offset of the next file that is there, None if none is."""
+        starts = (file.start_offset // UNIT_SIZE for file in self.files)
+        return next((start for start in starts if start > queue_offset), None)
+
+    def next_there(self, queue_offset: int) -> int:
+        """Return the first queue offset from this one on whose file is there; the end of all if none is."""
+        for file in self.files:
+            if file.end_offset // UNIT_SIZE > queue_offset:
+                return max(file.start_offset // UNIT_SIZE, queue_offset)
+        return max(self.end, queue_offset)
+
+    def last_there(self, queue_offset: int) -> int:
+        """Return the last queue offset up to this one whose file is there, -1 if none is."""
+        for file in reversed(self.files):
+            if file.start_offset // UNIT_SIZE <= queue_offset:
+                return min(file.end_offset // UNIT_SIZE - 1, queue_offset)
+        return -1
+
+    def find_commit_offset(self, commit_offset: int) -> int:
+        """Return the first queue offset whose record is at or after ``commit_offset``."""
+        return first_unit_at(self, self.begin, self.end, commit_offset)
+
+    def mean_size(self, begin: int, end: int) -> float:
         """Estimate the size of the records of ``[begin, end)`` from units spread over it."""
-        if begin >= end:
-            return 0.0
-        places = np.unique(np.linspace(begin, end - 1, min(samples, end - begin)).astype(np.int64))
-        sizes = [self.unit(int(place))[1] for place in places]
-        return sum(sizes) / len(sizes)
+        return mean_size(self, begin, end, SAMPLES)
 
 
 def units_in(data: bytes | ByteArray) -> npt.NDArray[np.void]:

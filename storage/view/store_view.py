@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -165,6 +166,15 @@ class StoreView:
             IndexShape(sizes["index_slot_count"], sizes["index_entry_count"]) if sizes else None
         )
         return open_index(self.filesystem, self.paths.index, settled)
+
+    def lost_log_ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield the commit offsets of log files that are gone, though one before and one after are there."""
+        entries = self.log.entries
+        sizes = [after.start_offset - before.start_offset for before, after in pairwise(entries)]
+        likely = self.settings.sizes.get("commit_log_file_size") or min(sizes, default=0)
+        for before, after in pairwise(entries):
+            if 0 < likely < after.start_offset - before.start_offset:
+                yield before.start_offset + likely, after.start_offset
 
     def map(self, path: Path, begins: Positions = 0, ends: Positions | None = None) -> ByteArray:
         """Return a file as an array in which the ranges may be read; see ``map_ranges``."""

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from pipeline.jobs.audit.findings import Finding, Findings
 from pipeline.jobs.audit.index_files import IndexFile
-from pipeline.source.plan import LogPiece
 from storage.format.index import TIME_DELTA_MAX_S
 from storage.view.index.keys import KeyHasher
 from storage.view.log.walk import Damage, Records
+from storage.view.pieces import LogPiece
 
 Longs = npt.NDArray[np.int64]
 Entries = npt.NDArray[Any]

@@ -46,10 +46,12 @@ from pipeline.jobs.work import (
     pieces_of,
     run_tasks,
 )
-from pipeline.source.plan import LogPiece, QueueKey, StorePlan
 from storage.format.index import IndexHeader
 from storage.view.in_use import is_in_use
+from storage.view.pieces import LogPiece
 from storage.view.queue_files import QueueFiles
+from storage.view.record_queues import QueueKey
+from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:

@@ -18,10 +18,11 @@ from pipeline.jobs.audit.index_entries import (
     audit_entries,
 )
 from pipeline.jobs.runs import PieceResult, consecutive, units_of_piece
-from pipeline.source.plan import LogPiece, QueueKey
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.view.log.walk import Records
+from storage.view.pieces import LogPiece
 from storage.view.queue_files import QueueFiles
+from storage.view.record_queues import QueueKey
 from storage.view.store_view import StoreView
 from storage.view.units import same_units
 

@@ -13,8 +13,9 @@ from pipeline.jobs.runs import QueueRun
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 
 if TYPE_CHECKING:
-    from pipeline.source.plan import Queue, QueueKey, StorePlan
     from storage.view.log.walk import Damage
+    from storage.view.record_queues import QueueKey
+    from storage.view.store_plan import Queue, StorePlan
 
 CHUNK: Final = 1 << 20
 

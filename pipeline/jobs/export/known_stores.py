@@ -11,8 +11,8 @@ from typing import Final
 from pipeline.errors import DataLost, InvalidOption, PipelineError
 from pipeline.jobs.export.manifest import Manifest, QueueOfStore
 from pipeline.jobs.export.targets import is_local
-from pipeline.source.plan import Queue, StorePlan
 from storage.view.incarnations import Incarnations
+from storage.view.store_plan import Queue, StorePlan
 from storage.view.store_view import StoreView
 
 LOG: Final = logging.getLogger(__name__)

@@ -14,13 +14,13 @@ from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.errors import DataLost, InvalidOption
 from pipeline.jobs.export.known_stores import ExportedStore, check_incarnations
 from pipeline.jobs.export.manifest import Manifest, QueueOfStore, Ranges
-from pipeline.source.plan import LogPiece, Piece, Queue, QueuePiece, StorePlan, Target, pack
+from pipeline.source.pieces import Piece, pack
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.view.store_plan import Queue, QueueRange, StorePlan
 from storage.view.time_search import QueueTimes, search
 
 DAY_MS: Final = 86_400_000
@@ -155,25 +155,9 @@ def days_of(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[Day
     while begin < end:
         day = plan.timestamp(queue, begin) // DAY_MS
         after = search(begin + 1, end, (day + 1) * DAY_MS, times)
-        cost = sum(int(sizes.sum()) for sizes in sizes_of(queue, begin, after))
+        cost = sum(int(sizes.sum()) for sizes in queue.sizes(begin, after))
         yield DayPart(plan, queue, day_of(day), begin, after, max(cost, 1))
         begin = after
-
-
-def sizes_of(queue: Queue, begin: int, end: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the sizes of the records at queue offsets ``[begin, end)``, some at a time."""
-    in_units = min(end, queue.files.end)
-    for at in range(begin, in_units, UNITS_AT_ONCE):
-        wanted = min(UNITS_AT_ONCE, in_units - at)
-        sizes = np.zeros(wanted, np.int64)
-        units = queue.files.units(at, wanted)
-        # What is larger than any record is a placeholder's.
-        sizes[: len(units)] = np.where(units["size"] > RECORD_SIZE_LIKELY, 0, units["size"])
-        yield sizes
-    behind = zip(queue.tail.queue_offsets, queue.tail.sizes, strict=True)
-    tail = [size for offset, size in behind if max(begin, in_units) <= offset < end]
-    if tail:
-        yield np.array(tail, np.int64)
 
 
 def day_of(number: int) -> date:
@@ -199,10 +183,10 @@ def _into_files(parts: Sequence[DayPart], file_bytes: int) -> Iterator[list[Piec
             end = part.end
             if cost > room and files + 1 < count:
                 end = min(part.end, begin + _records_in(part.queue, begin, part.end, room))
-                taken = sum(int(sizes.sum()) for sizes in sizes_of(part.queue, begin, end))
+                taken = sum(int(sizes.sum()) for sizes in part.queue.sizes(begin, end))
             else:
                 taken = cost
-            current += pieces_of_range(part.plan, part.queue, begin, end)
+            current += part.plan.queue_pieces([QueueRange(part.queue, begin, end)], TASK_BYTES)
             done += taken
             begin, cost = end, cost - taken
             if done >= share * (files + 1) - 1 and files + 1 < count:
@@ -216,33 +200,12 @@ def _into_files(parts: Sequence[DayPart], file_bytes: int) -> Iterator[list[Piec
 def _records_in(queue: Queue, begin: int, end: int, room: float) -> int:
     """Return how many records from ``begin`` on it takes to fill ``room`` bytes, one at least."""
     count, done = 0, 0
-    for sizes in sizes_of(queue, begin, end):
+    for sizes in queue.sizes(begin, end):
         sums = np.cumsum(sizes) + done
         if sums[-1] >= room:
             return count + int(np.searchsorted(sums, room)) + 1
         count, done = count + len(sizes), int(sums[-1])
     return max(1, count)
-
-
-def pieces_of_range(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[Piece]:
-    """Yield what reads queue offsets ``[begin, end)``: through units, and behind them the log."""
-    bounds = (plan.bounds.min_offset, min(plan.bounds.end_offset, plan.bounds.queued_offset))
-    store = plan.store
-    in_units = min(end, queue.files.end)
-    if begin < in_units:
-        mean = max(queue.files.mean_size(begin, in_units), 1.0)
-        cost = int((in_units - begin) * mean)
-        yield QueuePiece(store, queue.topic, queue.queue_id, begin, in_units, bounds, cost)
-    behind = [
-        at for at, n in enumerate(queue.tail.queue_offsets) if max(begin, in_units) <= n < end
-    ]
-    if behind:
-        first, last = behind[0], behind[-1]
-        low = queue.tail.commit_offsets[first]
-        high = queue.tail.commit_offsets[last] + queue.tail.sizes[last]
-        target = Target(queue.topic, queue.queue_id, low, high)
-        pieces: Iterator[LogPiece] = plan.log_pieces(low, high, TASK_BYTES, [target])
-        yield from pieces
 
 
 def in_tasks(files: Sequence[FilePlan], slots: int) -> list[tuple[FilePlan, ...]]:

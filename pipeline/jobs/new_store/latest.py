@@ -23,7 +23,6 @@ from pipeline.jobs.new_store.slabs import Longs, Rows, Served, deal, group
 from pipeline.jobs.profile.hot_keys import by_bucket, join_buckets
 from pipeline.jobs.work import task_failures_told, walk_piece
 from pipeline.source.decode import Batch
-from pipeline.source.plan import LogPiece, QueueKey
 from storage.kernels.columns import (
     BODY_LENGTH,
     COMMIT_OFFSET,
@@ -35,6 +34,8 @@ from storage.kernels.columns import (
 )
 from storage.kernels.same_keys import group_by_key
 from storage.view.log.walk import Damage
+from storage.view.pieces import LogPiece
+from storage.view.record_queues import QueueKey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

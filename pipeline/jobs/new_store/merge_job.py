@@ -21,9 +21,9 @@ from pipeline.jobs.new_store.store_config import watched_places
 from pipeline.jobs.new_store.store_out import write_logs
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
-from pipeline.source.plan import StorePlan
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.view.log.walk import Damage
+from storage.view.store_plan import StorePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

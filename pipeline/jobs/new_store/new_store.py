@@ -22,12 +22,13 @@ from pipeline.jobs.new_store.store_config import (
 )
 from pipeline.jobs.rebuild.job import rebuild_stores
 from pipeline.jobs.work import open_stores
-from pipeline.source.plan import QueueKey, StorePlan
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.view.file_sizes import FileSizes
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
+from storage.view.record_queues import QueueKey
 from storage.view.settings import new_store_id
+from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipeline.errors import PipelineError
-from pipeline.source.plan import QueueKey
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.properties import (
     INNER_MULTI_DISPATCH,
@@ -22,6 +21,7 @@ from storage.format.properties import (
     decode_properties,
 )
 from storage.kernels.columns import PROPERTIES_LENGTH, PROPERTIES_POSITION, ByteArray
+from storage.view.record_queues import QueueKey
 
 
 class SourceQueue(NamedTuple):

@@ -30,10 +30,11 @@ from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES, task_failures_told
 from pipeline.session.session import read_messages
 from pipeline.source.decode import Batch
-from pipeline.source.plan import LogPiece, QueueKey
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.columns import STORE_TIMESTAMP, ByteArray
+from storage.view.pieces import LogPiece
+from storage.view.record_queues import QueueKey
 from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:

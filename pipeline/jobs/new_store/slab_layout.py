@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.new_store.slabs import Longs, Taken, time_order
-from pipeline.source.plan import QueueKey
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.kernels.columns import COMMIT_OFFSET
 from storage.kernels.placing import lay_out, placed_sizes
+from storage.view.record_queues import QueueKey
 
 NO_BYTES: Final = np.empty(0, np.uint8)
 NO_LONGS: Final = np.empty(0, np.int64)

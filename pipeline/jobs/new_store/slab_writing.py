@@ -14,12 +14,12 @@ from pipeline.errors import PipelineError
 from pipeline.jobs.new_store.queue_plan import SourceQueue
 from pipeline.jobs.new_store.slab_layout import Change, Layout
 from pipeline.jobs.new_store.slabs import Longs, Served, Slab, Taken, take
-from pipeline.source.plan import QueueKey
 from storage.format.names import file_name
 from storage.format.record import encode_blank
 from storage.kernels.columns import QUEUE_OFFSET
 from storage.kernels.placing import place_at
 from storage.view.layout import LOG_DIRECTORY
+from storage.view.record_queues import QueueKey
 
 Watched = Mapping[SourceQueue, Sequence[int]]
 Moved = dict[tuple[SourceQueue, int], int]

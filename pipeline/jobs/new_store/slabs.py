@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.jobs.work import PIECE_BYTES, TASK_BYTES, run_tasks, walk_piece
-from pipeline.source.plan import LogPiece, QueueKey, StorePlan, Target
-from pipeline.source.tail import is_queued, queue_of
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.batch import group_by_queue
 from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP, ByteArray
 from storage.view.log.walk import Damage
+from storage.view.pieces import LogPiece, Target
+from storage.view.record_queues import QueueKey, is_queued, queue_of
+from storage.view.store_plan import StorePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

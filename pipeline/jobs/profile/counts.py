@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from pipeline.jobs.new_store.slabs import Longs, Rows, group
 from pipeline.jobs.work import walk_piece
-from pipeline.source.plan import LogPiece
 from storage.kernels.columns import (
     BODY_LENGTH,
     FEATURES,
@@ -27,6 +26,7 @@ from storage.kernels.columns import (
 )
 from storage.kernels.same_keys import group_by_key, part_keys
 from storage.view.log.walk import Damage
+from storage.view.pieces import LogPiece
 
 SIZE_STEPS: Final = 8  # of a size class: each is at most 1/8 octave, 9 %, wide
 HOT_KEYS_MAX: Final = 4096  # kept of each task where hot keys are counted approximately

@@ -13,10 +13,10 @@ from pipeline.jobs.new_store.slabs import deal
 from pipeline.jobs.profile.counts import single_keys
 from pipeline.jobs.work import task_failures_told, walk_piece
 from pipeline.source.decode import Batch
-from pipeline.source.plan import LogPiece
 from storage.kernels.columns import KEYS_LENGTH, KEYS_POSITION
 from storage.kernels.same_keys import group_by_key
 from storage.view.log.walk import Damage
+from storage.view.pieces import LogPiece
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

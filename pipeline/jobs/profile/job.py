@@ -19,7 +19,7 @@ from pipeline.jobs.profile.hot_keys import HotKey, count_keys
 from pipeline.jobs.profile.lags import GroupLag, lags_of
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES, open_stores, pieces_of, run_tasks
-from pipeline.source.plan import StorePlan
+from storage.view.store_plan import StorePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.jobs.new_store.store_config import StoreConfigs
-from pipeline.source.plan import Queue, StorePlan
+from storage.view.store_plan import Queue, StorePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from storage.view.index.keys import KeyHasher
 from storage.view.log.walk import Damage, Records
 
 if TYPE_CHECKING:
-    from pipeline.source.plan import LogPiece
+    from storage.view.pieces import LogPiece
     from storage.view.store_view import StoreView
 
 

@@ -32,9 +32,11 @@ from pipeline.jobs.rebuild.queues import (
 )
 from pipeline.jobs.runs import PieceResult, QueueRun, by_queue, units_of_piece
 from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
-from pipeline.source.plan import LogPiece, QueueKey, StorePlan
 from storage.view.index.index_file import IndexShape
 from storage.view.log.walk import Damage
+from storage.view.pieces import LogPiece
+from storage.view.record_queues import QueueKey
+from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pipeline.jobs.runs import QueueRun, consecutive
-from pipeline.source.plan import QueueKey
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import file_name
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.view.log.walk import Damage
 from storage.view.queue_files import QueueFiles
+from storage.view.record_queues import QueueKey
 from storage.view.store_view import StoreView
 from storage.view.units import UNIT_DTYPE
 

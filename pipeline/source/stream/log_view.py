@@ -1,7 +1,7 @@
-"""What a stream asks of a store, wherever it is: how far each lane goes, and pieces to read.
+"""What a stream asks of a store, wherever it is: how far each queue goes, and pieces to read.
 
-A lane is what a stream keeps one offset for: a queue, counted in queue offsets, or the whole log,
-counted in commit offsets.
+A stream keeps one offset for each queue, or one for the whole log, counted in commit offsets: that is
+taken as a queue by the key ``WHOLE_LOG``.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from pipeline.source.plan import Piece
+from pipeline.source.pieces import Piece
+from storage.view.record_queues import QueueKey
 
-Lane = tuple[str, int]
-WHOLE_LOG: Final[Lane] = ("", -1)
+WHOLE_LOG: Final[QueueKey] = ("", -1)
 
 
-def lane_text(lane: Lane) -> str:
-    """Name a lane in a message."""
-    return "the log" if lane == WHOLE_LOG else f"queue {lane[1]} of topic {lane[0]!r}"
+def queue_text(key: QueueKey) -> str:
+    """Return what a message calls a queue."""
+    return "the log" if key == WHOLE_LOG else f"queue {key[1]} of topic {key[0]!r}"
 
 
 class Span(NamedTuple):
-    """Offsets ``[begin, end)`` of a lane."""
+    """Offsets ``[begin, end)`` of a queue."""
 
     begin: int
     end: int
@@ -36,7 +36,7 @@ class Look:
     """
 
     store_id: str | None
-    spans: Mapping[Lane, Span]
+    spans: Mapping[QueueKey, Span]
     incarnations: Mapping[str, int] | None = None
 
 
@@ -60,30 +60,30 @@ class LogView(Protocol):
         """Raise InvalidOption if a topic or queue was chosen that does not exist."""
         ...
 
-    def offset_at_time(self, lane: Lane, timestamp_ms: int) -> int | None:
+    def offset_at_time(self, key: QueueKey, timestamp_ms: int) -> int | None:
         """Return the first offset stored at or after a time, None if all are older."""
         ...
 
-    def stored_at(self, lane: Lane, offset: int) -> int:
+    def stored_at(self, key: QueueKey, offset: int) -> int:
         """Return when the record at an offset was stored, in Unix milliseconds, about."""
         ...
 
-    def bytes_of(self, lane: Lane, span: Span) -> int:
+    def bytes_of(self, key: QueueKey, span: Span) -> int:
         """Estimate the bytes of the records of a span."""
         ...
 
-    def after_records(self, lane: Lane, span: Span, count: int) -> int:
+    def after_records(self, key: QueueKey, span: Span, count: int) -> int:
         """Return the offset behind the first ``count`` records of a span, or its end."""
         ...
 
-    def after_bytes(self, lane: Lane, span: Span, size: int) -> tuple[int, int]:
+    def after_bytes(self, key: QueueKey, span: Span, size: int) -> tuple[int, int]:
         """Return the offset behind the first records that fit into ``size`` bytes, and what they take.
 
         May be none; one that begins within the size may count as fitting.
         """
         ...
 
-    def pieces(self, spans: Mapping[Lane, Span], piece_bytes: int) -> Iterator[Piece]:
+    def pieces(self, spans: Mapping[QueueKey, Span], piece_bytes: int) -> Iterator[Piece]:
         """Cut spans into pieces of about ``piece_bytes`` for tasks."""
         ...
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pipeline.source.options import ReadOptions
-from pipeline.source.plan import Piece
+from pipeline.source.pieces import Piece
 from pipeline.source.remote import Listing, RemoteQueue
 from pipeline.source.remote_plan import by_key, mean_size, open_endpoint, pieces_of
 from pipeline.source.selecting import check_topics, wants
-from pipeline.source.stream.log_view import Lane, Look, Span
+from pipeline.source.stream.log_view import Look, Span
 from storage.clock import SystemClock
+from storage.view.record_queues import QueueKey
 
 SETTLE_S: Final = 0.05
 
@@ -27,7 +28,7 @@ class RemoteView:
         self._clock = SystemClock()
         self._listing: Listing | None = None
         self._look: Look | None = None
-        self._queues: dict[Lane, RemoteQueue] = {}
+        self._queues: dict[QueueKey, RemoteQueue] = {}
 
     @property
     def name(self) -> str:
@@ -42,7 +43,7 @@ class RemoteView:
             assert self._look is not None
             return self._look
         self._listing, self._queues = self._settled()
-        spans = {lane: Span(queue.begin, queue.end) for lane, queue in self._queues.items()}
+        spans = {key: Span(queue.begin, queue.end) for key, queue in self._queues.items()}
         known = {
             queue.topic: queue.incarnation
             for queue in self._queues.values()
@@ -54,20 +55,18 @@ class RemoteView:
             self._look = look
         return self._look
 
-    def _settled(self) -> tuple[Listing, dict[Lane, RemoteQueue]]:
+    def _settled(self) -> tuple[Listing, dict[QueueKey, RemoteQueue]]:
         """Ask until no queue ends before it did: a writer that starts shows less for a moment."""
         until = self._clock.monotonic() + self._patience_s
         while True:
             listing = self._endpoint.list_queues(self._selection.topics)
             queues = {
-                lane: queue
-                for lane, queue in by_key(listing).items()
-                if wants(self._selection, *lane)
+                key: queue for key, queue in by_key(listing).items() if wants(self._selection, *key)
             }
             is_less = any(
-                queue.end < self._queues[lane].end
-                for lane, queue in queues.items()
-                if lane in self._queues and queue.incarnation == self._queues[lane].incarnation
+                queue.end < self._queues[key].end
+                for key, queue in queues.items()
+                if key in self._queues and queue.incarnation == self._queues[key].incarnation
             )
             if not is_less or self._clock.monotonic() > until:
                 return listing, queues
@@ -78,32 +77,32 @@ class RemoteView:
         assert self._listing is not None
         check_topics(self._selection, self._listing.topics, self.name)
 
-    def offset_at_time(self, lane: Lane, timestamp_ms: int) -> int | None:
+    def offset_at_time(self, key: QueueKey, timestamp_ms: int) -> int | None:
         """Return the first offset stored at or after a time."""
-        return self._endpoint.offset_at_time(*lane, timestamp_ms)
+        return self._endpoint.offset_at_time(*key, timestamp_ms)
 
-    def stored_at(self, lane: Lane, offset: int) -> int:
+    def stored_at(self, key: QueueKey, offset: int) -> int:
         """Return when the record at an offset was stored, 0 if that cannot be read."""
-        return self._endpoint.stored_at(*lane, offset)
+        return self._endpoint.stored_at(*key, offset)
 
-    def bytes_of(self, lane: Lane, span: Span) -> int:
+    def bytes_of(self, key: QueueKey, span: Span) -> int:
         """Estimate the bytes of a span by the queue's mean."""
-        return int(mean_size(self._queues[lane]) * (span.end - span.begin))
+        return int(mean_size(self._queues[key]) * (span.end - span.begin))
 
-    def after_records(self, lane: Lane, span: Span, count: int) -> int:  # noqa: ARG002
+    def after_records(self, key: QueueKey, span: Span, count: int) -> int:  # noqa: ARG002
         """Return the offset behind the first records."""
         return min(span.end, span.begin + count)
 
-    def after_bytes(self, lane: Lane, span: Span, size: int) -> tuple[int, int]:
+    def after_bytes(self, key: QueueKey, span: Span, size: int) -> tuple[int, int]:
         """Return the offset behind the first records that fit by the queue's mean."""
-        mean = mean_size(self._queues[lane])
+        mean = mean_size(self._queues[key])
         count = min(span.end - span.begin, int(size / mean))
         return span.begin + count, int(count * mean)
 
-    def pieces(self, spans: Mapping[Lane, Span], piece_bytes: int) -> Iterator[Piece]:
+    def pieces(self, spans: Mapping[QueueKey, Span], piece_bytes: int) -> Iterator[Piece]:
         """Cut spans into pieces."""
-        for lane, span in spans.items():
-            yield from pieces_of(self.name, self._queues[lane], *span, piece_bytes)
+        for key, span in spans.items():
+            yield from pieces_of(self.name, self._queues[key], *span, piece_bytes)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -1,18 +1,20 @@
-"""A cap shared out over lanes in proportion to what waits in each, as Kafka's source does it."""
+"""A cap shared out over queues in proportion to what waits in each, as Kafka's source does it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-Key = TypeVar("Key")
+StoreQueue = TypeVar("StoreQueue")
 
 
-def shares_of(waiting: Mapping[Key, int], cap: int, oldest: Callable[[Key], int]) -> dict[Key, int]:
+def shares_of(
+    waiting: Mapping[StoreQueue, int], cap: int, oldest: Callable[[StoreQueue], int]
+) -> dict[StoreQueue, int]:
     """Return how much of ``cap`` each gets; together they get all of it, or all that waits.
 
     Each gets its part of the cap, rounded down; what is left goes, one by one, to those whose next
-    record is the oldest. So a lane with little is served, too, when its record has waited longest.
+    record is the oldest. So a queue with little is served, too, when its record has waited longest.
     """
     total = sum(waiting.values())
     if total <= cap:

@@ -1,7 +1,7 @@
 """The data source as a stream: offsets and plans in the driver, batches in tasks.
 
 Nothing but Spark's checkpoint says how far a query is. Every offset is complete when Spark writes it
-down, before the batch runs: where a lane begins is in the first offset that has it, so a batch that is
+down, before the batch runs: where a queue begins is in the first offset that has it, so a batch that is
 run again reads what it read before.
 """
 
@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from pipeline.errors import InvalidOption
 from pipeline.source.options import ReadOptions, parse_options
-from pipeline.source.plan import tasks_of
+from pipeline.source.pieces import tasks_of
 from pipeline.source.source import Task, wanted_columns
 from pipeline.source.stream.log_view import LogView, Look
 from pipeline.source.stream.stream_offsets import StoreOffset, StreamOffset
@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             {
                 name: StoreOffset(
                     look.store_id,
-                    {lane: span.end for lane, span in look.spans.items()},
+                    {queue: span.end for queue, span in look.spans.items()},
                     incarnations=look.incarnations,
                 )
                 for name, look in self._latest.items()

@@ -22,18 +22,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pipeline.errors import WrongCheckpoint
-from pipeline.source.stream.log_view import WHOLE_LOG, Lane
+from pipeline.source.stream.log_view import WHOLE_LOG
+from storage.view.record_queues import QueueKey
 
 VERSION: Final = 1
 
 
 @dataclass(frozen=True)
 class StoreOffset:
-    """The next offset of every lane of a store, and where new lanes begin."""
+    """The next offset of every queue of a store, and where new queues begin."""
 
     store_id: str | None
-    ends: Mapping[Lane, int]
-    begins: Mapping[Lane, int] = field(default_factory=dict)
+    ends: Mapping[QueueKey, int]
+    begins: Mapping[QueueKey, int] = field(default_factory=dict)
     incarnations: Mapping[str, int] | None = None
 
     def made_again(self, incarnations: Mapping[str, int] | None) -> set[str]:
@@ -50,8 +51,8 @@ class StoreOffset:
         """Return the offset without the queues of some topics."""
         return replace(
             self,
-            ends={lane: end for lane, end in self.ends.items() if lane[0] not in topics},
-            begins={lane: begin for lane, begin in self.begins.items() if lane[0] not in topics},
+            ends={queue: end for queue, end in self.ends.items() if queue[0] not in topics},
+            begins={queue: begin for queue, begin in self.begins.items() if queue[0] not in topics},
         )
 
 
@@ -115,7 +116,7 @@ class StreamOffset:
             ) from error
 
 
-def _nest(offsets: Mapping[Lane, int]) -> Any:
+def _nest(offsets: Mapping[QueueKey, int]) -> Any:
     if WHOLE_LOG in offsets:
         return offsets[WHOLE_LOG]
     nested: dict[str, dict[str, int]] = {}
@@ -128,7 +129,7 @@ def _incarnations(given: Any) -> dict[str, int] | None:
     return None if given is None else {str(topic): int(each) for topic, each in given.items()}
 
 
-def _flat(nested: Any) -> dict[Lane, int]:
+def _flat(nested: Any) -> dict[QueueKey, int]:
     if isinstance(nested, int):
         return {WHOLE_LOG: nested}
     return {

@@ -11,26 +11,27 @@ from pipeline.errors import DataLost, InvalidOption, WrongCheckpoint
 from pipeline.source.options import EARLIEST, LATEST, ReadOptions
 from pipeline.source.points import QueueBounds, resolve_point
 from pipeline.source.selecting import wants
-from pipeline.source.stream.log_view import WHOLE_LOG, Lane, LogView, Look, Span, lane_text
+from pipeline.source.stream.log_view import WHOLE_LOG, LogView, Look, Span, queue_text
 from pipeline.source.stream.shares import shares_of
 from pipeline.source.stream.stream_offsets import StoreOffset, StreamOffset
+from storage.view.record_queues import QueueKey
 
 LOG: Final = logging.getLogger(__name__)
-Key = tuple[str, Lane]
-"""A lane of a store."""
+StoreQueue = tuple[str, QueueKey]
+"""A queue of a store."""
 Looks = Mapping[str, Look]
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits in each lane, and which of the lanes are new."""
+    """What waits in each queue, and which of the queues are new."""
 
-    spans: Mapping[Key, Span]
-    new: frozenset[Key]
+    spans: Mapping[StoreQueue, Span]
+    new: frozenset[StoreQueue]
 
     @property
-    def waiting(self) -> dict[Key, int]:
-        """How much waits in each lane that has anything."""
+    def waiting(self) -> dict[StoreQueue, int]:
+        """How much waits in each queue that has anything."""
         return {
             key: span.end - span.begin for key, span in self.spans.items() if span.end > span.begin
         }
@@ -59,72 +60,74 @@ class Progress:
     # ---- from offset to backlog
 
     def backlog(self, offset: StreamOffset, looks: Looks) -> Backlog:
-        """Return what waits behind an offset; lanes that it does not have begin as new ones do.
+        """Return what waits behind an offset; queues that it does not have begin as new ones do.
 
         At the first offset of all they begin where the options say, later at their earliest. Raises
         WrongCheckpoint, DataLost, InvalidOption.
         """
         recorded = self._recorded(offset, looks)
-        spans: dict[Key, Span] = {}
-        new: set[Key] = set()
+        spans: dict[StoreQueue, Span] = {}
+        new: set[StoreQueue] = set()
         if offset.is_initial:
             for view in self.views.values():
                 view.check_selection()
         for name, look in looks.items():
             known = recorded.get(name)
-            for lane, span in look.spans.items():
-                if known is not None and lane in known.ends:
-                    begin = self._kept(name, lane, known.ends[lane], span)
+            for queue, span in look.spans.items():
+                if known is not None and queue in known.ends:
+                    begin = self._kept(name, queue, known.ends[queue], span)
                 else:
-                    new.add((name, lane))
-                    begin = self._start(name, lane, span) if offset.is_initial else span.begin
-                spans[name, lane] = Span(begin, span.end)
+                    new.add((name, queue))
+                    begin = self._start(name, queue, span) if offset.is_initial else span.begin
+                spans[name, queue] = Span(begin, span.end)
         return Backlog(spans, frozenset(new))
 
     def batch(
         self, start: StreamOffset, end: StreamOffset, looks: Looks
-    ) -> dict[str, dict[Lane, Span]]:
+    ) -> dict[str, dict[QueueKey, Span]]:
         """Return the spans of a planned batch, by store. Raises as ``backlog`` does."""
         before, until = self._recorded(start, looks), self._recorded(end, looks)
-        found: dict[str, dict[Lane, Span]] = {}
+        found: dict[str, dict[QueueKey, Span]] = {}
         for name, store in until.items():
             known = before[name].ends if name in before else {}
-            for lane, stop in store.ends.items():
-                if lane not in known and lane not in store.begins:
+            for queue, stop in store.ends.items():
+                if queue not in known and queue not in store.begins:
                     raise WrongCheckpoint(
-                        f"the checkpoint does not say where {lane_text(lane)} of store {name} begins"
+                        f"the checkpoint does not say where {queue_text(queue)} of store {name} begins"
                     )
-                first = known[lane] if lane in known else store.begins[lane]
-                span = looks[name].spans.get(lane)
+                first = known[queue] if queue in known else store.begins[queue]
+                span = looks[name].spans.get(queue)
                 if span is None or stop <= first:
                     continue
-                self._check_end(name, lane, stop, span)
-                first = self._kept(name, lane, first, Span(span.begin, stop))
+                self._check_end(name, queue, stop, span)
+                first = self._kept(name, queue, first, Span(span.begin, stop))
                 if first < stop:
-                    found.setdefault(name, {})[lane] = Span(first, stop)
+                    found.setdefault(name, {})[queue] = Span(first, stop)
         return found
 
     def _recorded(self, offset: StreamOffset, looks: Looks) -> dict[str, StoreOffset]:
-        """Match recorded stores and lanes with those there are."""
+        """Match recorded stores and queues with those there are."""
         found: dict[str, StoreOffset] = {}
         for name, store in offset.stores.items():
             there = self._same_store(name, store, offset, looks)
             if there is None:
                 continue
-            lanes = looks[there].spans
-            if (WHOLE_LOG in store.ends) != (WHOLE_LOG in lanes) and store.ends and lanes:
+            queues = looks[there].spans
+            if (WHOLE_LOG in store.ends) != (WHOLE_LOG in queues) and store.ends and queues:
                 raise WrongCheckpoint(
                     "the checkpoint is of a stream of "
                     + ("the whole log" if WHOLE_LOG in store.ends else "queues")
                     + "; choose topics as in the query that wrote it, or another checkpointLocation"
                 )
-            made_again = store.made_again(looks[there].incarnations) & {topic for topic, _ in lanes}
+            made_again = store.made_again(looks[there].incarnations) & {
+                topic for topic, _ in queues
+            }
             for topic in sorted(made_again):
                 self._made_again(there, topic, store.ends)
             store = store.without(made_again)
-            gone = [lane for lane in store.ends if lane not in lanes]
-            for lane in gone:
-                self._gone(there, lane, store.ends[lane])
+            gone = [queue for queue in store.ends if queue not in queues]
+            for queue in gone:
+                self._gone(there, queue, store.ends[queue])
             found[there] = store
         return found
 
@@ -154,34 +157,34 @@ class Progress:
         self._lose(problem, "go on without it")
         return None
 
-    def _made_again(self, name: str, topic: str, recorded: Collection[Lane]) -> None:
-        queues = [lane for lane in recorded if lane[0] == topic]
-        if any(wants(self.options.selection, *lane) for lane in queues):
+    def _made_again(self, name: str, topic: str, recorded: Collection[QueueKey]) -> None:
+        queues = [queue for queue in recorded if queue[0] == topic]
+        if any(wants(self.options.selection, *queue) for queue in queues):
             self._lose(
                 f"topic {topic!r} of store {name} was deleted and made again since this stream read it;"
                 " what it had that was not read is gone",
                 "read the new topic from its beginning",
             )
 
-    def _gone(self, name: str, lane: Lane, recorded: int) -> None:
-        if lane != WHOLE_LOG and not wants(self.options.selection, *lane):
+    def _gone(self, name: str, queue: QueueKey, recorded: int) -> None:
+        if queue != WHOLE_LOG and not wants(self.options.selection, *queue):
             return  # the query does not ask for it any more
         self._lose(
-            f"{lane_text(lane)} of store {name} is gone; offset {recorded} was reached",
+            f"{queue_text(queue)} of store {name} is gone; offset {recorded} was reached",
             "go on without it",
         )
 
-    def _kept(self, name: str, lane: Lane, recorded: int, span: Span) -> int:
+    def _kept(self, name: str, queue: QueueKey, recorded: int, span: Span) -> int:
         """Return where to go on from an offset that has been reached; the oldest if it is lost."""
         if recorded < span.begin:
             self._lose(
                 f"offsets {recorded} to {min(span.begin, max(span.end, recorded))} of"
-                f" {lane_text(lane)} of store {name} have been removed before they were read; the"
+                f" {queue_text(queue)} of store {name} have been removed before they were read; the"
                 f" oldest is {span.begin}",
                 "go on from the oldest",
             )
             return span.begin
-        self._check_end(name, lane, recorded, span)
+        self._check_end(name, queue, recorded, span)
         return recorded
 
     def _lose(self, problem: str, otherwise: str) -> None:
@@ -192,24 +195,24 @@ class Progress:
             LOG.warning("%s; failOnDataLoss is false: %s", problem, otherwise)
 
     @staticmethod
-    def _check_end(name: str, lane: Lane, recorded: int, span: Span) -> None:
+    def _check_end(name: str, queue: QueueKey, recorded: int, span: Span) -> None:
         if recorded > span.end:
             raise WrongCheckpoint(
-                f"{lane_text(lane)} of store {name} ends at {span.end}, and offset {recorded} has been"
+                f"{queue_text(queue)} of store {name} ends at {span.end}, and offset {recorded} has been"
                 " reached before: the store was put back to an older state, lost its newest messages"
                 " in a power cut, or a broker deleted the topic and made it again. If the writer has not run"
                 " since a power cut, start that first; else choose another checkpointLocation"
             )
 
-    def _start(self, name: str, lane: Lane, span: Span) -> int:
+    def _start(self, name: str, queue: QueueKey, span: Span) -> int:
         view, point = self.views[name], self.options.start
-        if lane != WHOLE_LOG:
-            bounds = QueueBounds(*lane, span.begin, span.end)
+        if queue != WHOLE_LOG:
+            bounds = QueueBounds(*queue, span.begin, span.end)
             return resolve_point(
                 bounds,
                 point,
                 self.options,
-                lambda time: view.offset_at_time(lane, time),
+                lambda time: view.offset_at_time(queue, time),
                 start=True,
             )
         if point.each is not None:
@@ -218,7 +221,7 @@ class Progress:
             )
         if point.is_time:
             assert point.everywhere is not None
-            found = view.offset_at_time(lane, point.everywhere)
+            found = view.offset_at_time(queue, point.everywhere)
             if found is None and self.options.strategy == "error" and span.end > span.begin:
                 raise InvalidOption(
                     point.option,
@@ -231,8 +234,8 @@ class Progress:
 
     # ---- from backlog to the end of a batch
 
-    def ends(self, backlog: Backlog, caps: Caps) -> dict[Key, int]:
-        """Return where a batch ends in each lane."""
+    def ends(self, backlog: Backlog, caps: Caps) -> dict[StoreQueue, int]:
+        """Return where a batch ends in each queue."""
         spans = dict(backlog.spans)
         if caps.records is not None:
             shares = shares_of(backlog.waiting, caps.records, _Oldest(self.views, spans))
@@ -243,10 +246,10 @@ class Progress:
             spans |= self._within(spans, caps.size)
         return {key: span.end for key, span in spans.items()}
 
-    def _within(self, spans: Mapping[Key, Span], size: int) -> dict[Key, Span]:
+    def _within(self, spans: Mapping[StoreQueue, Span], size: int) -> dict[StoreQueue, Span]:
         waiting = {
-            (name, lane): self.views[name].bytes_of(lane, span)
-            for (name, lane), span in spans.items()
+            (name, queue): self.views[name].bytes_of(queue, span)
+            for (name, queue), span in spans.items()
             if span.end > span.begin
         }
         if sum(waiting.values()) <= size:
@@ -261,35 +264,37 @@ class Progress:
         for key in sorted(open_keys, key=_Oldest(self.views, rest)):
             if taken >= size:
                 break
-            name, lane = key
-            after = self.views[name].after_records(lane, rest[key], 1)
-            one = self.views[name].bytes_of(lane, Span(rest[key].begin, after))
+            name, queue = key
+            after = self.views[name].after_records(queue, rest[key], 1)
+            one = self.views[name].bytes_of(queue, Span(rest[key].begin, after))
             if taken + one <= size or not taken:
                 found[key] = Span(found[key].begin, after)
                 taken += one
         return found
 
-    def offset(self, backlog: Backlog, ends: Mapping[Key, int], looks: Looks) -> StreamOffset:
+    def offset(
+        self, backlog: Backlog, ends: Mapping[StoreQueue, int], looks: Looks
+    ) -> StreamOffset:
         """Return the offset of a batch that ends there."""
         stores = {}
         for name, look in looks.items():
-            lanes = {lane: end for (store, lane), end in ends.items() if store == name}
+            queues = {queue: end for (store, queue), end in ends.items() if store == name}
             begins = {
-                lane: backlog.spans[store, lane].begin
-                for store, lane in backlog.new
+                queue: backlog.spans[store, queue].begin
+                for store, queue in backlog.new
                 if store == name
             }
-            stores[name] = StoreOffset(look.store_id, lanes, begins, look.incarnations)
+            stores[name] = StoreOffset(look.store_id, queues, begins, look.incarnations)
         return StreamOffset(stores)
 
 
 class _Oldest:
-    """Orders lanes by when their next record was stored."""
+    """Orders queues by when their next record was stored."""
 
-    def __init__(self, views: Mapping[str, LogView], spans: Mapping[Key, Span]) -> None:
+    def __init__(self, views: Mapping[str, LogView], spans: Mapping[StoreQueue, Span]) -> None:
         self._views = views
         self._spans = spans
 
-    def __call__(self, key: Key) -> int:
-        name, lane = key
-        return self._views[name].stored_at(lane, self._spans[key].begin)
+    def __call__(self, key: StoreQueue) -> int:
+        name, queue = key
+        return self._views[name].stored_at(queue, self._spans[key].begin)

@@ -20,13 +20,13 @@ from pipeline import audit, audit_stores
 from pipeline.errors import InvalidOption, NotAStore, PipelineError, TaskFailed
 from pipeline.jobs.audit.job import AuditReport
 from pipeline.jobs.work import in_tasks, run_tasks
-from pipeline.source.plan import LogPiece
 from storage import Message, MessageStore
 from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.format.checkpoint import INDEXER_SLOT_POSITIONS, IndexerSlot
 from storage.format.index import IndexHeader
 from storage.indexer import StoreIndexer
+from storage.view.pieces import LogPiece
 from storage.view.store_view import StoreView
 from storage.writer import StoreWriter
 

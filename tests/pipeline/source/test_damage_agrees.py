@@ -15,10 +15,10 @@ from engine_store import small_config
 from golden import STORES, golden_copy, golden_store
 
 from pipeline.jobs.work import lost_files
-from pipeline.source.plan import StorePlan
 from storage import Message, MessageStore
 from storage.format.record_layout import MAGIC_BLANK
 from storage.view.log.walk import Damage, Records, walk_log, walk_range
+from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
 FILE_SIZE = 1 << 16

@@ -18,10 +18,12 @@ from golden import golden_copy, golden_dump, golden_store
 from pipeline import read_messages
 from pipeline.errors import InvalidOption
 from pipeline.source.options import parse_options
-from pipeline.source.plan import LogPiece, StorePlan, plan_messages
+from pipeline.source.plan import plan_messages
 from storage import Message, MessageStore
 from storage.config import StoreConfig
 from storage.format.record import encode_for_batch
+from storage.view.pieces import LogPiece
+from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
 BASIC = "basic"

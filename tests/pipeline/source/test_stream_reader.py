@@ -33,13 +33,14 @@ from stream_query import Query, Row, through_json
 
 from pipeline.errors import DataLost, InvalidOption, NotAStore, WrongCheckpoint
 from pipeline.source.options import parse_options
-from pipeline.source.plan import StorePlan, plan_messages
+from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.schemas import MESSAGE_COLUMNS
 from pipeline.source.source import wanted_columns
 from pipeline.source.stream.stream import StreamReader, make_stream_reader
 from storage import Message, MessageStore
 from storage.files.filesystem import OsFileSystem
+from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
 TYPES = {

@@ -14,14 +14,16 @@ import pytest
 from engine_store import leave_as_a_broker_does, small_config
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from pipeline.errors import DamagedRecord, DataLost
 from pipeline.source.options import Selection, parse_options
-from pipeline.source.plan import StorePlan, plan_messages
+from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.source import wanted_columns
 from pipeline.source.stream.file_view import FileView
 from pipeline.source.stream.stream import make_stream_reader
 from storage import Message, MessageStore
 from storage.reader import StoreReader
+from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
 BEGIN_MS = 1_700_000_000_000
@@ -210,3 +212,66 @@ def test_a_start_at_the_oldest_time_leaves_no_intact_message_out(
         ]
         assert len(rows) == len(intact)
         assert set(rows) == intact
+
+
+@pytest.mark.parametrize("chosen", [{}, {"subscribe": "t,u"}, {"assign": '{"u": [0]}'}])
+def test_a_lost_log_file_is_named_by_every_read(
+    whole: tuple[Path, Times], tmp_path: Path, chosen: dict[str, str]
+) -> None:
+    """As damage, whether the log is read as it lies or through units; mode FAILFAST ends the read."""
+    shutil.copytree(whole[0], tmp_path / "s")
+    lost = lose(5)(tmp_path / "s", whole[1])
+    options = parse_options({"store": str(tmp_path / "s"), **chosen})
+    schema = StructType([*SCHEMA.fields, StructField("_corrupt", StringType())])
+    reader = Reader(options, wanted_columns(options, schema))
+    rows = [
+        row
+        for task in plan_messages(options)
+        for batch in reader.read(task)
+        for row in batch.to_pylist()
+        if row["_corrupt"]
+    ]
+    assert {row["_corrupt"] for row in rows} == {"the file is missing"}
+    queues = {"subscribe": QUEUES, "assign": [("u", 0)]}.get(next(iter(chosen), ""), [])
+    named = {(row["topic"], row["queueId"], row["queueOffset"]) for row in rows}
+    wanted = {
+        (*key, number)
+        for key in queues
+        for number, (place, _) in enumerate(whole[1][key])
+        if place in lost
+    }
+    assert named == (wanted or {(None, None, None)})
+    strict = parse_options({"store": str(tmp_path / "s"), "mode": "FAILFAST", **chosen})
+    with pytest.raises(DamagedRecord, match="the file is missing"):
+        [
+            batch
+            for task in plan_messages(strict)
+            for batch in Reader(strict, reader.columns).read(task)
+        ]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_units_that_go_after_the_plan_are_lost_data(
+    whole: tuple[Path, Times], tmp_path: Path, lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the first queue file or the last: an error, or on without them."""
+    monkeypatch.setattr("storage.view.store_plan.SCAN_SHARE", 2)  # so units are read
+    shutil.copytree(whole[0], tmp_path / "s")
+    given = {"store": str(tmp_path / "s"), "assign": '{"u": [0]}'}
+    given["startingOffsets"] = '{"u": {"0": 90}}'
+    given["endingOffsets"] = '{"u": {"0": 110}}'
+    counts = {}
+    tasks = {
+        loses: plan_messages(parse_options({**given, "failOnDataLoss": loses}))
+        for loses in ("true", "false")
+    }
+    sorted((tmp_path / "s" / "consumequeue" / "u" / "0").iterdir())[lost].unlink()
+    for loses, planned in tasks.items():
+        options = parse_options({**given, "failOnDataLoss": loses})
+        reader = Reader(options, wanted_columns(options, SCHEMA))
+        if loses == "true":
+            with pytest.raises(DataLost, match="failOnDataLoss=false"):
+                [batch for task in planned for batch in reader.read(task)]
+        else:
+            counts[loses] = sum(len(batch) for task in planned for batch in reader.read(task))
+    assert counts == {"false": 10}

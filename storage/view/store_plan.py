@@ -1,0 +1,267 @@
+"""What a read of one store has to do: ranges of its queues, cut into pieces that tasks read.
+
+A piece is a range of the log, or of the units of one queue; both are fixed when planned, so that a task
+meets no half-written record and reads the same when it runs again. Pieces are pickled. Queues are read
+through their units where a read wants little of the log, and through the log otherwise. Records that are
+in no queue yet are looked up here once and read from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.files.mapped_file_queue import FileEntry
+from storage.format.consume_entry import PREFILL_SIZE
+from storage.format.names import LIGHT_QUEUE_PREFIX, file_name
+from storage.view.incarnations import Incarnations
+from storage.view.log.boundary import record_starts
+from storage.view.pieces import LogPiece, QueuePiece, StorePiece, Target
+from storage.view.queue_files import QueueFiles
+from storage.view.record_queues import QueueKey
+from storage.view.time_search import QueueTimes, search
+from storage.view.unqueued import UnqueuedRecords, unqueued_records
+
+if TYPE_CHECKING:
+    from storage.view.store_view import StoreView
+
+SCAN_SHARE: Final = 0.25  # of the log's bytes: from there on the log is read as it lies
+UNITS_AT_ONCE: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Queue:
+    """One queue as a plan sees it: those with units first, then the ``unqueued`` ones."""
+
+    topic: str
+    queue_id: int
+    files: QueueFiles
+    unqueued: UnqueuedRecords = field(default_factory=UnqueuedRecords)
+
+    @property
+    def begin(self) -> int:
+        """The oldest offset that can be read."""
+        if self.files.begin == self.files.end and self.unqueued.queue_offsets:
+            return self.unqueued.queue_offsets[0]
+        return self.files.begin
+
+    @property
+    def end(self) -> int:
+        """The offset after the newest."""
+        offsets = self.unqueued.queue_offsets
+        return offsets[-1] + 1 if offsets else self.files.end
+
+    def place(self, queue_offset: int) -> tuple[int, int]:
+        """Return commit offset and size of the record at a queue offset in ``[begin, end)``.
+
+        Zeros where its unit is lost.
+        """
+        if queue_offset < self.files.end:
+            unit = self.files.unit(queue_offset)
+            return unit.commit_offset, unit.size
+        at = int(np.searchsorted(self.unqueued.queue_offsets, queue_offset))
+        return self.unqueued.commit_offsets[at], self.unqueued.sizes[at]
+
+    def next_file_offset(self, queue_offset: int) -> int | None:
+        """Return the first queue offset of the next file of units, None without one."""
+        return self.files.next_file_offset(queue_offset)
+
+    def next_there(self, queue_offset: int) -> int:
+        """Return the first queue offset from this one on whose unit is not lost with its file."""
+        if queue_offset >= self.files.end:
+            return queue_offset
+        return min(self.files.next_there(queue_offset), self.files.end)
+
+    def last_there(self, queue_offset: int) -> int:
+        """Return the last queue offset up to this one whose unit is not lost with its file."""
+        return (
+            queue_offset if queue_offset >= self.files.end else self.files.last_there(queue_offset)
+        )
+
+    def sizes(self, begin: int, end: int) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the sizes of the records of ``[begin, end)``, some at a time; 0 where there is none."""
+        units_end = max(begin, min(end, self.files.end))
+        for at in range(begin, units_end, UNITS_AT_ONCE):
+            count = min(UNITS_AT_ONCE, units_end - at)
+            sizes = np.zeros(count, np.int64)
+            units = self.files.units(at, count)
+            sizes[: len(units)] = np.where(units["size"] == PREFILL_SIZE, 0, units["size"])
+            yield sizes
+        low, high = np.searchsorted(self.unqueued.queue_offsets, (units_end, end)).tolist()
+        if low < high:
+            yield np.array(self.unqueued.sizes[low:high], np.int64)
+
+    def bytes_of(self, begin: int, end: int) -> int:
+        """Estimate the bytes of the records of ``[begin, end)``, by samples of those with units."""
+        units_end = max(begin, min(end, self.files.end))
+        low, high = np.searchsorted(self.unqueued.queue_offsets, (units_end, end)).tolist()
+        in_units = self.files.mean_size(begin, units_end) * (units_end - begin)
+        return int(in_units) + sum(self.unqueued.sizes[low:high])
+
+
+@dataclass(frozen=True)
+class QueueRange:
+    """Queue offsets ``[begin, end)`` of one queue."""
+
+    queue: Queue
+    begin: int
+    end: int
+
+    @property
+    def commit_range(self) -> tuple[int, int]:
+        """Commit offsets from the first record to the end of the last one; zeros if all units are lost."""
+        first, last = self.queue.next_there(self.begin), self.queue.last_there(self.end - 1)
+        if first > last:
+            return 0, 0
+        offset, size = self.queue.place(last)
+        return self.queue.place(first)[0], offset + size
+
+
+class StorePlan:
+    """One store as it is now."""
+
+    def __init__(self, store: StoreView) -> None:
+        self.store = store
+        self.bounds = store.bounds
+        self.incarnations = store.incarnations()
+
+    @cached_property
+    def unqueued(self) -> dict[QueueKey, UnqueuedRecords]:
+        """Records beyond the part of the log that queues cover, by queue."""
+        if self.bounds.queued_offset >= self.bounds.end_offset:
+            return {}
+        return unqueued_records(self.store, self.incarnations or Incarnations())
+
+    @property
+    def queued_range(self) -> tuple[int, int]:
+        """Commit offsets of the part of the log that queues cover."""
+        return self.bounds.min_offset, min(self.bounds.end_offset, self.bounds.queued_offset)
+
+    @cached_property
+    def queues(self) -> dict[QueueKey, Queue]:
+        """Every queue that has a directory or a record that is not queued yet."""
+        files = self.store.open_queues(*self.queued_range)
+        if self.incarnations is not None:
+            deleting = self.incarnations.deleting_topic
+            files = {key: queue for key, queue in files.items() if key[0] != deleting}
+        return self.with_unqueued(files)
+
+    def with_unqueued(self, files: dict[QueueKey, QueueFiles]) -> dict[QueueKey, Queue]:
+        """Return queues of those files, and of the records that are not queued yet."""
+        return {
+            key: Queue(
+                *key,
+                files.get(key) or self.store.queue(*key),
+                self.unqueued.get(key) or UnqueuedRecords(),
+            )
+            for key in (*files, *(key for key in self.unqueued if key not in files))
+        }
+
+    @cached_property
+    def topics(self) -> set[str]:
+        """Topics with a queue, and those that the topic table names."""
+        return {topic for topic, _ in self.queues} | self.store.topic_names()
+
+    def timestamp(self, queue: Queue, queue_offset: int) -> int:
+        """Return when the record at a queue offset was stored, in Unix milliseconds.
+
+        The next readable one's time if it has none, 0 if there is no such.
+        """
+        time_ms, _ = QueueTimes(self.store.log, queue)(queue_offset, queue.end)
+        return max(time_ms, 0)
+
+    def offset_at_time(self, queue: Queue, timestamp_ms: int) -> int | None:
+        """Return the first offset stored at or after a time, None if all are older."""
+        times = QueueTimes(self.store.log, queue)
+        found = search(queue.begin, queue.end, timestamp_ms, times)
+        return found if found < queue.end else None
+
+    def range_pieces(self, ranges: Sequence[QueueRange], piece_bytes: int) -> Iterator[StorePiece]:
+        """Cut queue ranges into pieces, through the log or through the units, whichever is less."""
+        light = [r for r in ranges if r.queue.topic.startswith(LIGHT_QUEUE_PREFIX)]
+        plain = [r for r in ranges if not r.queue.topic.startswith(LIGHT_QUEUE_PREFIX)]
+        yield from self._unit_pieces(light, piece_bytes)
+        if not plain:
+            return
+        targets = [Target(r.queue.topic, r.queue.queue_id, *r.commit_range) for r in plain]
+        low, high = min(t.begin for t in targets), max(t.end for t in targets)
+        wanted = sum(r.queue.bytes_of(r.begin, r.end) for r in plain)
+        if wanted >= SCAN_SHARE * (high - low):
+            yield from self.log_pieces(low, high, piece_bytes, targets, with_lost=True)
+            return
+        yield from self.queue_pieces(plain, piece_bytes)
+
+    def queue_pieces(self, ranges: Sequence[QueueRange], piece_bytes: int) -> Iterator[StorePiece]:
+        """Cut queue ranges into pieces, through the units, and through the log where there are none yet."""
+        yield from self._unit_pieces(ranges, piece_bytes)
+        targets = [Target(r.queue.topic, r.queue.queue_id, *r.commit_range) for r in ranges]
+        unqueued = [t for t in targets if t.end > self.bounds.queued_offset]
+        if unqueued:
+            begin = max(self.bounds.queued_offset, min(t.begin for t in unqueued))
+            end = max(t.end for t in unqueued)
+            yield from self.log_pieces(begin, end, piece_bytes, unqueued, with_lost=True)
+
+    def _unit_pieces(self, ranges: Sequence[QueueRange], piece_bytes: int) -> Iterator[StorePiece]:
+        for r in ranges:
+            end = min(r.end, r.queue.files.end)
+            mean = max(r.queue.files.mean_size(r.begin, end), 1.0)
+            step = max(1, int(piece_bytes / mean))
+            for begin in range(r.begin, end, step):
+                until = min(begin + step, end)
+                yield QueuePiece(
+                    self.store, r.queue.topic, r.queue.queue_id, begin, until, self.queued_range,
+                    int((until - begin) * mean),
+                )  # fmt: skip
+
+    def log_pieces(
+        self,
+        begin: int,
+        end: int,
+        piece_bytes: int,
+        targets: Iterable[Target] | None,
+        *,
+        with_lost: bool = False,
+    ) -> Iterator[LogPiece]:
+        """Cut commit offsets ``[begin, end)`` at records, never across a file.
+
+        Ranges of lost files between others are left out, or pieces ``with_lost``.
+        """
+        targets = None if targets is None else tuple(targets)
+        if with_lost:
+            yield from self._lost_pieces(begin, end, targets)
+        for file in self.store.log.entries:
+            low, high = max(file.start_offset, begin), min(file.end_offset, end)
+            if low >= high:
+                continue
+            count = max(1, round((high - low) / piece_bytes))
+            for first, last in pairwise(record_starts(self.store.log, file, low, high, count)):
+                if mine := _within(targets, first, last):
+                    yield LogPiece(self.store, file, first, last, mine[0], self.queued_range)
+
+    def _lost_pieces(
+        self, begin: int, end: int, targets: tuple[Target, ...] | None
+    ) -> Iterator[LogPiece]:
+        for lost_begin, lost_end in self.store.lost_log_ranges():
+            low, high = max(lost_begin, begin), min(lost_end, end)
+            if low < high and (mine := _within(targets, low, high)):
+                path = self.store.paths.commit_log / file_name(low)
+                yield LogPiece(
+                    self.store, FileEntry(low, high - low, path), low, high, mine[0],
+                    self.queued_range, is_lost=True,
+                )  # fmt: skip
+
+
+def _within(
+    targets: tuple[Target, ...] | None, begin: int, end: int
+) -> tuple[tuple[Target, ...] | None] | None:
+    """Return the targets that a range has to do with, in a tuple of its own; None if it has with none."""
+    if targets is None:
+        return (None,)
+    mine = tuple(t for t in targets if t.begin < end and t.end > begin)
+    return (mine,) if mine else None

@@ -1,0 +1,55 @@
+"""Records that are in the log and not in their queues yet: what dispatch has still to come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
+from storage.view.log.walk import Records, walk_range
+from storage.view.record_queues import QueueGrouper, QueueKey, is_queued
+
+if TYPE_CHECKING:
+    from storage.view.incarnations import Incarnations
+    from storage.view.store_view import StoreView
+
+
+@dataclass
+class UnqueuedRecords:
+    """Those of one queue, in order."""
+
+    queue_offsets: list[int] = field(default_factory=list)
+    commit_offsets: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+
+def unqueued_records(
+    store: StoreView, incarnations: Incarnations
+) -> dict[QueueKey, UnqueuedRecords]:
+    """Walk the log from where the queues end to where it may be read; return what there is, by queue.
+
+    Records of a topic that were stored before it was deleted are in no queue.
+    """
+    _, end_offset, queued_offset = store.bounds
+    found: dict[QueueKey, UnqueuedRecords] = {}
+    grouper = QueueGrouper()
+    for file in store.log.entries:
+        start = file.start_offset
+        begin, end = max(start, queued_offset), min(file.end_offset, end_offset)
+        if begin >= end:
+            continue
+        data = store.log.map(file, begin - start, end - start)
+        for step in walk_range(data, start, begin, end):
+            if not isinstance(step, Records):
+                continue
+            queued = is_queued(step.rows)
+            for group, key in enumerate(grouper.group(data, step.rows)):
+                if key[0] == incarnations.deleting_topic:
+                    continue
+                counted = queued & (step.rows[:, COMMIT_OFFSET] >= incarnations.of(key[0]))
+                mine = step.rows[counted & (grouper.group_of[: len(step.rows)] == group)]
+                records = found.setdefault(key, UnqueuedRecords())
+                records.queue_offsets += mine[:, QUEUE_OFFSET].tolist()
+                records.commit_offsets += mine[:, COMMIT_OFFSET].tolist()
+                records.sizes += mine[:, SIZE].tolist()
+    return {key: records for key, records in found.items() if records.queue_offsets}
