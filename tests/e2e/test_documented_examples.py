@@ -157,7 +157,7 @@ def test_commands_in_the_text_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_files_that_the_text_names_exist(page: str) -> None:
-    """A path below the root, or the end of one; and the targets of links."""
+    """A path below the root, or the end of one; and what links lead to, with their headings."""
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -169,10 +169,19 @@ def test_files_that_the_text_names_exist(page: str) -> None:
     missing = [name for name in named if not any(path.endswith("/" + name) for path in files)]
     below = re.compile(rf"({'|'.join(FOLDERS)})/[\w./-]*")
     missing += [each for each in code if below.fullmatch(each) and not (ROOT / each).exists()]
-    links = re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", (ROOT / page).read_text(encoding="utf-8"))
-    missing += [link for link in links if not ((ROOT / page).parent / link).exists()]
+    links = re.findall(r"\]\(([^)#:]*)(?:#([\w-]*))?\)", (ROOT / page).read_text(encoding="utf-8"))
+    for link, anchor in links:
+        target = (ROOT / page).parent / link if link else ROOT / page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            missing.append(f"{link}#{anchor}")
 
     assert not missing
+
+
+def anchors(page: Path) -> list[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 def makefile_targets() -> set[str]:
