@@ -21,9 +21,9 @@ from typing import Any, Final
 from bench.resident import PeakMemory, cached_bytes, forget
 from bench.spark_pipe import SameBatches
 from pipeline import audit, build_session, read_messages, rebuild
-from pipeline.files.walk import Run, walk
 from storage.format.record import encode_for_batch
 from storage.store import MessageStore
+from storage.view.log.walk import Records, walk_range
 from storage.view.store_view import StoreView
 
 MIB: Final = 1 << 20
@@ -67,8 +67,8 @@ def bare_walk(store: StoreView) -> None:
         data = store.log.map(file)
         end = min(file.end_offset, store.bounds.end_offset)
         begin = max(file.start_offset, store.bounds.min_offset)
-        for step in walk(data, file.start_offset, begin, end):
-            assert isinstance(step, Run)
+        for step in walk_range(data, file.start_offset, begin, end):
+            assert isinstance(step, Records)
 
 
 def cached_in_memory(directory: Path) -> None:

@@ -1,7 +1,7 @@
 """What is intact in a log and what is damaged: the engine's walk and the pieces of a plan say the same.
 
 Whatever the pieces are cut to, the records are those of one walk through the whole log, and so are the
-damaged ranges. Where whole files are gone, no piece has them, and the plan's log says so.
+damaged ranges. Where whole files are gone, a piece says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import pytest
 from engine_store import small_config
 from golden import STORES, golden_copy, golden_store
 
-from pipeline.jobs.work import lost_files
 from storage import Message, MessageStore
 from storage.format.record_layout import MAGIC_BLANK
 from storage.view.log.walk import Damage, Records, walk_log, walk_range
@@ -40,8 +39,11 @@ def by_the_engine(view: StoreView) -> tuple[list[int], Ranges]:
 def by_pieces(view: StoreView, piece_bytes: int) -> tuple[list[int], Ranges]:
     plan = StorePlan(view)
     records: list[int] = []
-    damage = [(hole.begin, hole.end) for hole in lost_files(view)]
-    for piece in plan.log_pieces(*plan.bounds[:2], piece_bytes, None):
+    damage: Ranges = []
+    for piece in plan.log_pieces(*plan.bounds[:2], piece_bytes, None, with_lost=True):
+        if piece.is_lost:
+            damage.append((piece.begin, piece.end))
+            continue
         for step in walk_range(piece.data(), piece.file_start, piece.begin, piece.end):
             if isinstance(step, Records):
                 records += (step.data_offset + step.rows[:, 0]).tolist()

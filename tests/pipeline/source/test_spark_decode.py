@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import HOSTS, INT64S, TOPICS, property_blocks
 
-from pipeline.files.walk import Run, walk
 from pipeline.source.decode import COLUMNS, TAGS_NAME, Batch
 from storage.format.compression import compress
 from storage.format.message_id import encode_message_id
@@ -22,6 +21,7 @@ from storage.format.properties import RESERVED
 from storage.format.record import Record, decode_record, encode_record
 from storage.kernels.arrow.gather import OTHER
 from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, POSITION, PROPERTIES_POSITION
+from storage.view.log.walk import Records, walk_range
 
 INT32S = st.integers(-(1 << 31), (1 << 31) - 1)
 TIMES = st.integers(-(1 << 52), (1 << 52) - 1)  # whose microseconds are a 64-bit number
@@ -134,8 +134,8 @@ def decoded(log: bytes) -> Iterator[Record]:
 def columns_of(log: bytes, commit_offset: int) -> dict[str, Any]:
     """Every column of the records of a log, by name."""
     data = np.frombuffer(log, np.uint8)
-    (step,) = walk(data, commit_offset, commit_offset, commit_offset + len(log))
-    assert isinstance(step, Run)
+    (step,) = walk_range(data, commit_offset, commit_offset, commit_offset + len(log))
+    assert isinstance(step, Records)
     batch = Batch(data, step.rows, decompress_bodies=True)
     made = {name: batch.column(name) for name in COLUMNS}
     assert not batch.broken
@@ -200,7 +200,7 @@ def test_the_fast_kernels_say_when_they_cannot() -> None:
     def answer(block: bytes) -> int:
         log = encode_record(topic="t", queue_id=0, body=b"", properties_block=block)
         data = np.frombuffer(log, np.uint8)
-        (step,) = walk(data, 0, 0, len(log))
+        (step,) = walk_range(data, 0, 0, len(log))
         small, big = np.empty((3, 100), np.int32), np.empty((2, 1000), np.uint8)
         return int(
             gather.gather_pairs(data, step.rows, small[0], small[1], big[0], small[2], big[1])
@@ -220,7 +220,7 @@ def test_kernels_touch_nothing_outside_the_data(column: int, moved: int) -> None
 
     log = encode_record(topic="t", queue_id=0, body=b"body", properties_block=b"TAGS\x01a\x02")
     data = np.frombuffer(log, np.uint8)
-    (step,) = walk(data, 0, 0, len(log))
+    (step,) = walk_range(data, 0, 0, len(log))
     rows = step.rows.copy()
     ints, longs = np.empty((6, 1), np.int32), np.empty((5, 1), np.int64)
     offsets, present, out = (
