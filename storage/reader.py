@@ -28,19 +28,19 @@ from storage.kernels.columns import STOP_END, stop_text
 from storage.message import KeyQueryResult, PullResult, PullStatus
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.topics import TopicTable
-from storage.view.consume_queue import ConsumeQueueView
 from storage.view.file_sizes import with_settled_sizes
 from storage.view.incarnations import Incarnations
 from storage.view.index.index_file import IndexShape
 from storage.view.index.key_query import KeyIndex, query_by_key
 from storage.view.layout import StorePaths, check_is_store
 from storage.view.log.commit_log import CommitLogView
-from storage.view.pull import NO_LIMIT, pull_queue
-from storage.view.queue_extent import QueueExtent, queue_extent
-from storage.view.queues import QueueViews
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.extent import QueueExtent, queue_extent
+from storage.view.queues.pull import NO_LIMIT, pull_queue
+from storage.view.queues.tag_filter import MATCH_ALL, TagFilter
+from storage.view.queues.time_search import Boundary, exact
+from storage.view.queues.views import QueueViews
 from storage.view.settings import load_settings
-from storage.view.tag_filter import MATCH_ALL, TagFilter
-from storage.view.time_search import Boundary, exact
 from storage.view.visibility import Visibility
 
 

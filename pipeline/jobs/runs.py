@@ -12,8 +12,8 @@ import numpy.typing as npt
 from pipeline.jobs.work import walk_piece
 from storage.view.log.walk import RANGE_ROWS_MAX, Damage, Records
 from storage.view.pieces import LogPiece
-from storage.view.record_queues import QueueKey
-from storage.view.units import UnitBuilder, as_units
+from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.units import UnitBuilder, as_units
 
 Units = tuple[npt.NDArray[Any], npt.NDArray[np.int64]]
 """Units in the order of the log, and the queue offset of each as its record says."""

@@ -37,7 +37,7 @@ from storage.kernels.columns import (
 from storage.kernels.scan import scan_records
 from storage.view.log.walk import RANGE_ROWS_MAX, Damage, walk_range
 from storage.view.pieces import LogPiece, QueuePiece, Target
-from storage.view.record_queues import QueueGrouper, is_queued
+from storage.view.queues.record_queues import QueueGrouper, is_queued
 from storage.view.store_view import StoreView
 
 BATCH_BYTES: Final = 4 << 20  # of records in a batch with bodies, one at least

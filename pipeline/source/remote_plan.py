@@ -10,7 +10,7 @@ from pipeline.source.pieces import Piece, RemotePiece, tasks_of
 from pipeline.source.points import QueueBounds, resolve_point
 from pipeline.source.remote import Endpoint, Listing, RemoteQueue
 from pipeline.source.selecting import select
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 
 def open_endpoint(options: ReadOptions, *, known: bool = False) -> Endpoint:

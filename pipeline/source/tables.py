@@ -12,7 +12,7 @@ from pipeline.source.schemas import STORE
 from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.index.entries import IndexEntries
-from storage.view.queue_files import units_in
+from storage.view.queues.queue_files import units_in
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreLocation, StoreView
 

@@ -16,7 +16,7 @@ from services.rpc.status import InvalidArgument
 from storage.errors import TopicNotFound
 from storage.format.record import decode_record
 from storage.message import KeyQueryResult
-from storage.view.queue_extent import QueueExtent
+from storage.view.queues.extent import QueueExtent
 
 QUERY_MESSAGES_DEFAULT: Final = 32
 QUERY_MESSAGES_MAX: Final = 64

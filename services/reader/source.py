@@ -13,7 +13,7 @@ from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.format.names import group_name_problem
 from storage.message import KeyQueryResult, PullResult
 from storage.reader import StoreReader
-from storage.view.queue_extent import QueueExtent
+from storage.view.queues.extent import QueueExtent
 
 _LOOK_SECONDS: Final = 0.05
 _INDEX_LAG_BYTES_MAX: Final = 64 << 20  # an indexer further behind is not waited for

@@ -27,11 +27,11 @@ from storage.offline.extension import DIRECTORY as EXTENSION_DIRECTORY
 from storage.offline.extension import QueueExtension, ResolvedQueueView
 from storage.offline.lines import Line, record_fields
 from storage.offline.opened import OfflineStore, open_offline
-from storage.view.consume_queue import ConsumeQueueView
 from storage.view.log.commit_log import CommitLogView
-from storage.view.pull import pull_queue
-from storage.view.tag_filter import MATCH_ALL, TagFilter
-from storage.view.time_search import Boundary
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.pull import pull_queue
+from storage.view.queues.tag_filter import MATCH_ALL, TagFilter
+from storage.view.queues.time_search import Boundary
 
 BYTES_MAX: Final = 128 << 20
 UNKNOWN_TIME: Final = -1

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from storage.format.consume_entry import UNIT_SIZE
-from storage.view.consume_queue import ConsumeQueueView
-from storage.view.pull import PullPolicy, next_file
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.pull import PullPolicy, next_file
 
 
 def min_offset_of(queue: ConsumeQueueView, min_commit_offset: int, max_offset: int) -> int:

@@ -1,7 +1,7 @@
 """Offsets by store time, as a broker that has just started answers.
 
 It repeats ConsumeQueue#getOffsetInQueueByTime with its file choice and its arithmetic.
-``storage.view.time_search`` answers otherwise only where records are missing.
+``storage.view.queues.time_search`` answers otherwise only where records are missing.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from storage.files.mapped_file_queue import FileEntry
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.store_time import NO_TIME
 from storage.offline.broker_pull import min_offset_of
-from storage.view.consume_queue import ConsumeQueueView
 from storage.view.log.commit_log import CommitLogView
-from storage.view.time_search import Boundary
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.time_search import Boundary
 
 
 def offset_by_time(

@@ -30,8 +30,8 @@ from storage.offline.staged import staged_findings
 from storage.view.index.index_file import IndexShape, list_index_files
 from storage.view.layout import StorePaths
 from storage.view.log.walk import Damage, Records, walk_log
-from storage.view.pull import pull_queue
-from storage.view.tag_filter import MATCH_ALL
+from storage.view.queues.pull import pull_queue
+from storage.view.queues.tag_filter import MATCH_ALL
 
 CONFIG_FILES: Final = (
     "topics.json", "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json",

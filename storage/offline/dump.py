@@ -23,11 +23,11 @@ from storage.offline import broker_pull
 from storage.offline.extension import QueueExtension
 from storage.offline.lines import Line, java_order, record_fields
 from storage.offline.opened import OfflineStore, open_offline
-from storage.view.consume_queue import ConsumeQueueView
 from storage.view.index.index_file import list_index_files
 from storage.view.log.walk import Damage, End, Records, walk_log
-from storage.view.pull import pull_queue
-from storage.view.tag_filter import MATCH_ALL
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.pull import pull_queue
+from storage.view.queues.tag_filter import MATCH_ALL
 
 Key = TypeVar("Key", int, str)
 DELAY_QUEUES: Final = 18

@@ -10,8 +10,8 @@ from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.extension_entry import ADDRESS_MAX, ExtensionEntry, decode_extension
-from storage.view.consume_queue import ConsumeQueueView, UnitSpan, unit_at
-from storage.view.unit_search import Unit
+from storage.view.queues.consume_queue import ConsumeQueueView, UnitSpan, unit_at
+from storage.view.queues.unit_search import Unit
 
 DIRECTORY = "consumequeue_ext"
 _ADDRESS_BASE = -(1 << 63)

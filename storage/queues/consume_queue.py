@@ -18,7 +18,7 @@ import numpy as np
 
 from storage.files.mapped_file_queue import file_path, list_files
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
-from storage.view.units import UNIT_DTYPE, as_units
+from storage.view.queues.units import UNIT_DTYPE, as_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import File

@@ -9,7 +9,7 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue, placeholder_units
 from storage.queues.queue_table import QueueTable
 from storage.view.log.follower import ROWS_MAX, LogFiles, LogFollower
-from storage.view.units import Scanned, UnitBuilder
+from storage.view.queues.units import Scanned, UnitBuilder
 from storage.workers import Worker
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from storage.queues.misplaced_records import MisplacedRecords
 from storage.queues.queue_table import QueueTable
 from storage.tables.topics import QUEUE_COUNT_MAX
 from storage.view.log.walk import ROWS_MAX, Damage, LogFiles, Records
-from storage.view.units import UnitBuilder, Units, as_units, same_units
+from storage.view.queues.units import UnitBuilder, Units, as_units, same_units
 
 OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a position
 NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})

@@ -13,7 +13,7 @@ from storage.files.mapped_file_queue import FileEntry
 
 if TYPE_CHECKING:
     from storage.kernels.columns import ByteArray
-    from storage.view.queue_files import QueueFiles
+    from storage.view.queues.queue_files import QueueFiles
     from storage.view.store_view import StoreView
 
 

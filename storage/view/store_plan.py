@@ -23,9 +23,9 @@ from storage.format.names import LIGHT_QUEUE_PREFIX, file_name
 from storage.view.incarnations import Incarnations
 from storage.view.log.boundary import record_starts
 from storage.view.pieces import LogPiece, QueuePiece, StorePiece, Target
-from storage.view.queue_files import QueueFiles
-from storage.view.record_queues import QueueKey
-from storage.view.time_search import QueueTimes, search
+from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.time_search import QueueTimes, search
 from storage.view.unqueued import UnqueuedRecords, unqueued_records
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths, queues_on_disk
 from storage.view.log.end import end_of_copy, end_of_log
 from storage.view.log.files import LogFiles
-from storage.view.queue_files import QueueFiles
-from storage.view.queue_settled import settled
+from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.settled import settled
 from storage.view.settings import StoreSettings, load_settings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
 from storage.view.log.walk import Records, walk_range
-from storage.view.record_queues import QueueGrouper, QueueKey, is_queued
+from storage.view.queues.record_queues import QueueGrouper, QueueKey, is_queued
 
 if TYPE_CHECKING:
     from storage.view.incarnations import Incarnations

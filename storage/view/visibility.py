@@ -10,7 +10,7 @@ from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import StoreClosed
 from storage.tables.topics import TopicTable
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
-from storage.view.queues import QueueViews
+from storage.view.queues.views import QueueViews
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -49,8 +49,8 @@ from pipeline.jobs.work import (
 from storage.format.index import IndexHeader
 from storage.view.in_use import is_in_use
 from storage.view.pieces import LogPiece
-from storage.view.queue_files import QueueFiles
-from storage.view.record_queues import QueueKey
+from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.record_queues import QueueKey
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 

@@ -21,10 +21,10 @@ from pipeline.jobs.runs import PieceResult, consecutive, units_of_piece
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.view.log.walk import Records
 from storage.view.pieces import LogPiece
-from storage.view.queue_files import QueueFiles
-from storage.view.record_queues import QueueKey
+from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.units import same_units
 from storage.view.store_view import StoreView
-from storage.view.units import same_units
 
 QUEUE_OFFSET_MAX: Final = 1 << 58  # times the size of a unit, it is still a position
 

@@ -14,7 +14,7 @@ from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 
 if TYPE_CHECKING:
     from storage.view.log.walk import Damage
-    from storage.view.record_queues import QueueKey
+    from storage.view.queues.record_queues import QueueKey
     from storage.view.store_plan import Queue, StorePlan
 
 CHUNK: Final = 1 << 20

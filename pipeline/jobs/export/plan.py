@@ -20,8 +20,8 @@ from pipeline.jobs.export.known_stores import ExportedStore, check_incarnations
 from pipeline.jobs.export.manifest import Manifest, QueueOfStore, Ranges
 from pipeline.source.pieces import Piece, pack
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.view.queues.time_search import QueueTimes, search
 from storage.view.store_plan import Queue, QueueRange, StorePlan
-from storage.view.time_search import QueueTimes, search
 
 DAY_MS: Final = 86_400_000
 FILE_BYTES: Final = 256 << 20

@@ -35,7 +35,7 @@ from storage.kernels.columns import (
 from storage.kernels.same_keys import group_by_key
 from storage.view.log.walk import Damage
 from storage.view.pieces import LogPiece
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

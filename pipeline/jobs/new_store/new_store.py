@@ -26,7 +26,7 @@ from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.view.file_sizes import FileSizes
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 from storage.view.settings import new_store_id
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView

@@ -21,7 +21,7 @@ from storage.format.properties import (
     decode_properties,
 )
 from storage.kernels.columns import PROPERTIES_LENGTH, PROPERTIES_POSITION, ByteArray
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 
 class SourceQueue(NamedTuple):

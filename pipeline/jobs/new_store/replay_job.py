@@ -34,7 +34,7 @@ from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.columns import STORE_TIMESTAMP, ByteArray
 from storage.view.pieces import LogPiece
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pipeline.jobs.new_store.slabs import Longs, Taken, time_order
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.kernels.columns import COMMIT_OFFSET
 from storage.kernels.placing import lay_out, placed_sizes
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 NO_BYTES: Final = np.empty(0, np.uint8)
 NO_LONGS: Final = np.empty(0, np.int64)

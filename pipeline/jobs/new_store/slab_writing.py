@@ -19,7 +19,7 @@ from storage.format.record import encode_blank
 from storage.kernels.columns import QUEUE_OFFSET
 from storage.kernels.placing import place_at
 from storage.view.layout import LOG_DIRECTORY
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 Watched = Mapping[SourceQueue, Sequence[int]]
 Moved = dict[tuple[SourceQueue, int], int]

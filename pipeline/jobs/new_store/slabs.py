@@ -22,7 +22,7 @@ from storage.kernels.batch import group_by_queue
 from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP, ByteArray
 from storage.view.log.walk import Damage
 from storage.view.pieces import LogPiece, Target
-from storage.view.record_queues import QueueKey, is_queued, queue_of
+from storage.view.queues.record_queues import QueueKey, is_queued, queue_of
 from storage.view.store_plan import StorePlan
 
 if TYPE_CHECKING:

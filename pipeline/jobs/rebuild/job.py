@@ -34,7 +34,7 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.view.in_use import stopped_store
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
 from storage.view.log.walk import Damage
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 

@@ -35,7 +35,7 @@ from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
 from storage.view.index.index_file import IndexShape
 from storage.view.log.walk import Damage
 from storage.view.pieces import LogPiece
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 

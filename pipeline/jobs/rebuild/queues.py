@@ -23,10 +23,10 @@ from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import file_name
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.view.log.walk import Damage
-from storage.view.queue_files import QueueFiles
-from storage.view.record_queues import QueueKey
+from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.units import UNIT_DTYPE
 from storage.view.store_view import StoreView
-from storage.view.units import UNIT_DTYPE
 
 if TYPE_CHECKING:
     from pipeline.jobs.runs import Units

@@ -20,12 +20,12 @@ from storage.kernels.columns import COMMIT_OFFSET, SIZE
 from storage.view.incarnations import Incarnations
 from storage.view.log.boundary import next_record
 from storage.view.log.walk import Damage, walk_range
-from storage.view.queue_files import QueueFiles
-from storage.view.queue_settled import settled
-from storage.view.record_queues import QueueKey
+from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.settled import settled
+from storage.view.queues.time_search import search
 from storage.view.store_plan import Queue, QueueRange, StorePlan
 from storage.view.store_view import StoreLocation, StoreView
-from storage.view.time_search import search
 
 
 class FileView:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from pipeline.source.pieces import Piece
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 WHOLE_LOG: Final[QueueKey] = ("", -1)
 

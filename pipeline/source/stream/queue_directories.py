@@ -9,7 +9,7 @@ from typing import Final
 
 from storage.clock import SystemClock
 from storage.view.layout import QUEUE_DIRECTORY
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 QUIET_NS: Final = 1_000_000_000  # a directory that changed so lately may change unseen
 MS: Final = 1_000_000

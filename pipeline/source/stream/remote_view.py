@@ -13,7 +13,7 @@ from pipeline.source.remote_plan import by_key, mean_size, open_endpoint, pieces
 from pipeline.source.selecting import check_topics, wants
 from pipeline.source.stream.log_view import Look, Span
 from storage.clock import SystemClock
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 SETTLE_S: Final = 0.05
 

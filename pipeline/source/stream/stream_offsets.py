@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from pipeline.errors import WrongCheckpoint
 from pipeline.source.stream.log_view import WHOLE_LOG
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 VERSION: Final = 1
 

@@ -14,7 +14,7 @@ from pipeline.source.selecting import wants
 from pipeline.source.stream.log_view import WHOLE_LOG, LogView, Look, Span, queue_text
 from pipeline.source.stream.shares import shares_of
 from pipeline.source.stream.stream_offsets import StoreOffset, StreamOffset
-from storage.view.record_queues import QueueKey
+from storage.view.queues.record_queues import QueueKey
 
 LOG: Final = logging.getLogger(__name__)
 StoreQueue = tuple[str, QueueKey]

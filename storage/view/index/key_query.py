@@ -24,7 +24,7 @@ from storage.view.index.reader import IndexCursor, IndexReader
 from storage.view.index.shape import find_index_shape
 from storage.view.index.watch import IndexState, IndexWatch, published
 from storage.view.log.commit_log import CommitLogView
-from storage.view.pull import damage_reason, join_pieces
+from storage.view.queues.pull import damage_reason, join_pieces
 
 if TYPE_CHECKING:
     from storage.checkpoint.positions import CheckpointFile

@@ -544,7 +544,7 @@ def test_a_unit_that_is_being_written_does_not_count(
             file.write(bytes(20))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("storage.view.queue_settled.time.sleep", finish)
+        patch.setattr("storage.view.queues.settled.time.sleep", finish)
         assert query.step() == queue_rows("t", 1, 10, 11)
         assert StorePlan(StoreView.open(path)).queues["t", 0].end == 10
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from storage.files import open_files
-from storage.view.consume_queue import ConsumeQueueView
 from storage.view.layout import queues_on_disk
+from storage.view.queues.consume_queue import ConsumeQueueView
 
 if TYPE_CHECKING:
     from pathlib import Path

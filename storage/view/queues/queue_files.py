@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
 from storage.format.consume_entry import UNIT_SIZE
-from storage.view.unit_search import (
+from storage.view.queues.unit_search import (
     Unit,
     end_after,
     end_of_units,
     first_unit_at,
     mean_size,
 )
-from storage.view.units import UNIT_DTYPE
+from storage.view.queues.units import UNIT_DTYPE
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, ReadFileSystem

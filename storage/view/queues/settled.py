@@ -17,8 +17,8 @@ from storage.format.record_layout import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_PO
 
 if TYPE_CHECKING:
     from storage.view.log.files import LogFiles
-    from storage.view.queue_files import QueueFiles
-    from storage.view.unit_search import Unit
+    from storage.view.queues.queue_files import QueueFiles
+    from storage.view.queues.unit_search import Unit
 
 TRIES: Final = 3
 PAUSE_S: Final = 0.001

@@ -19,9 +19,9 @@ from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels import pull as kernels
 from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
 from storage.message import Damage, PullResult, PullStatus
-from storage.view.consume_queue import ConsumeQueueView
 from storage.view.log.commit_log import CommitLogView
-from storage.view.tag_filter import TagFilter
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.tag_filter import TagFilter
 
 JOIN_FROM: Final = 9  # as many separate pieces are worth one copy,
 JOIN_BELOW: Final = 8 << 10  # when they are shorter than this on average

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from storage.view.consume_queue import ConsumeQueueView
 from storage.view.log.commit_log import CommitLogView
-from storage.view.unit_search import mean_size
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.unit_search import mean_size
 
 SAMPLES: Final = 16
 

@@ -14,7 +14,7 @@ from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import FileEntry, ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
 from storage.kernels.pull import units_end
-from storage.view.unit_search import Unit, first_unit_at, last_visible_file
+from storage.view.queues.unit_search import Unit, first_unit_at, last_visible_file
 
 MAPPED_FILES_OF_A_QUEUE: Final = 4
 

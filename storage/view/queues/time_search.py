@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Protocol
 
 from storage.format.store_time import NO_TIME
-from storage.view.consume_queue import ConsumeQueueView
 from storage.view.log.commit_log import CommitLogView
+from storage.view.queues.consume_queue import ConsumeQueueView
 
 TimeFrom = Callable[[int, int], tuple[int, int]]
 """Store time of the first readable record in ``[offset, end)``, and its offset; NO_TIME and the end."""

@@ -1,0 +1,1 @@
+"""Consume queues as they are read: units, their ends, times, pulls."""
