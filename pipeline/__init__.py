@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipeline.jobs.audit.job import audit, audit_stores
+    from pipeline.jobs.compact.job import compact
     from pipeline.jobs.export.job import export
-    from pipeline.jobs.new_store.compact_job import compact
-    from pipeline.jobs.new_store.merge_job import merge
-    from pipeline.jobs.new_store.replay_job import replay
-    from pipeline.jobs.new_store.split_job import split
+    from pipeline.jobs.merge import merge
     from pipeline.jobs.profile.job import profile
     from pipeline.jobs.rebuild.job import rebuild, rebuild_stores
+    from pipeline.jobs.replay import replay
+    from pipeline.jobs.split import split
     from pipeline.session.session import build_session, read_messages, register
 
 __all__ = [
@@ -38,14 +38,14 @@ __all__ = [
 _HOMES = {
     "audit": "pipeline.jobs.audit.job",
     "audit_stores": "pipeline.jobs.audit.job",
-    "compact": "pipeline.jobs.new_store.compact_job",
+    "compact": "pipeline.jobs.compact.job",
     "export": "pipeline.jobs.export.job",
-    "merge": "pipeline.jobs.new_store.merge_job",
+    "merge": "pipeline.jobs.merge",
     "profile": "pipeline.jobs.profile.job",
     "rebuild": "pipeline.jobs.rebuild.job",
     "rebuild_stores": "pipeline.jobs.rebuild.job",
-    "replay": "pipeline.jobs.new_store.replay_job",
-    "split": "pipeline.jobs.new_store.split_job",
+    "replay": "pipeline.jobs.replay",
+    "split": "pipeline.jobs.split",
     "build_session": "pipeline.session.session",
     "read_messages": "pipeline.session.session",
     "register": "pipeline.session.session",

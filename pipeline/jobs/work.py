@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -86,20 +87,33 @@ def walk_piece(
     return walk_range(data, piece.file_start, piece.begin, piece.end, checks=checks)
 
 
+def _piece_cost(item: Any) -> int:
+    cost: int = item.cost
+    return cost
+
+
 def in_tasks(
-    spark: SparkSession, pieces: Sequence[LogPiece], task_bytes: int = TASK_BYTES
-) -> list[tuple[LogPiece, ...]]:
-    """Deal pieces out: tasks of at most about ``task_bytes``, no fewer than there are slots."""
+    spark: SparkSession,
+    items: Sequence[Item],
+    task_bytes: int = TASK_BYTES,
+    *,
+    cost: Callable[[Item], int] = _piece_cost,
+) -> list[tuple[Item, ...]]:
+    """Deal items out, neighbours together: tasks of at most about ``task_bytes``.
+
+    There are no fewer than there are slots, if there are items enough. ``cost`` is the bytes that an
+    item makes a task read; pieces know theirs.
+    """
     slots = max(1, spark.sparkContext.defaultParallelism)
-    total = sum(piece.cost for piece in pieces)
+    total = sum(map(cost, items))
     count = max(slots, -(-total // task_bytes))
     share = max(1, total / (-(-count // slots) * slots))
-    tasks: list[tuple[LogPiece, ...]] = []
-    current: list[LogPiece] = []
+    tasks: list[tuple[Item, ...]] = []
+    current: list[Item] = []
     done = 0
-    for piece in pieces:
-        current.append(piece)
-        done += piece.cost
+    for item in items:
+        current.append(item)
+        done += cost(item)
         if done >= share * (len(tasks) + 1):
             tasks.append(tuple(current))
             current = []
@@ -119,13 +133,29 @@ def run_tasks(
     if not given:
         return []
     tasks = spark.sparkContext.parallelize(given, len(given)).map(function)
-    with task_failures_told():
+    with task_failures_raised():
         found: list[Any] = tasks.collect()
     return found
 
 
+def run_each(
+    spark: SparkSession,
+    items: Sequence[Item],
+    work: Callable[[Item], Result],
+    *,
+    cost: Callable[[Item], int] = _piece_cost,
+) -> list[Result]:
+    """Run ``work`` on each item, several in a task, and return the results in order."""
+    found = run_tasks(spark, in_tasks(spark, items, cost=cost), partial(_each, work=work))
+    return [result for results in found for result in results]
+
+
+def _each(items: Sequence[Item], *, work: Callable[[Item], Result]) -> list[Result]:
+    return [work(item) for item in items]
+
+
 @contextmanager
-def task_failures_told() -> Iterator[None]:
+def task_failures_raised() -> Iterator[None]:
     """Turn an error of Spark's into TaskFailed with what a task raised."""
     try:
         yield

@@ -54,28 +54,28 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def merged(spark: Any, pair: tuple[Path, Path], target: Path) -> list[Path]:
-    from pipeline.jobs.new_store.merge_job import merge
+    from pipeline.jobs.merge import merge
 
     merge(spark, pair, target, piece_bytes=1 << 14)
     return [target]
 
 
 def parts(spark: Any, pair: tuple[Path, Path], target: Path) -> list[Path]:
-    from pipeline.jobs.new_store.split_job import split
+    from pipeline.jobs.split import split
 
     split(spark, pair[0], target, topics=["mine=orders"], rest=True, piece_bytes=1 << 14)
     return [target / "mine", target / "rest"]
 
 
 def compacted(spark: Any, pair: tuple[Path, Path], target: Path) -> list[Path]:
-    from pipeline.jobs.new_store.compact_job import compact
+    from pipeline.jobs.compact.job import compact
 
     compact(spark, pair[1], target, piece_bytes=1 << 14)
     return [target]
 
 
 def replayed(spark: Any, pair: tuple[Path, Path], target: Path) -> list[Path]:
-    from pipeline.jobs.new_store.replay_job import replay
+    from pipeline.jobs.replay import replay
 
     replay(spark, pair[1], "orders", target=target, to_topic="again", piece_bytes=1 << 14)
     return [target]

@@ -1,1 +1,1 @@
-"""The jobs that write new stores: ``compact``, ``merge``, ``split``, ``replay``."""
+"""What the jobs share that write stores: ``compact``, ``merge``, ``split``, ``replay``."""

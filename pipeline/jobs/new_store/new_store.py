@@ -34,10 +34,14 @@ from storage.view.store_view import StoreView
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.jobs.new_store.store_out import Written
+    from pipeline.jobs.new_store.new_logs import NewLog
     from pipeline.jobs.progress import Progress
 
 MADE: Final = ".made"
+INTERNAL_PREFIXES: Final = (
+    SCHEDULE_TOPIC, "RMQ_SYS_TRANS_", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_",
+)  # fmt: skip
+"""Topics whose queue offsets are named elsewhere: in bodies, in files, in other records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +132,7 @@ def make_queues_and_index(
 
 def finish_store(
     root: Path,
-    written: Written,
+    written: NewLog,
     sources: Sources,
     chosen: Callable[[str], bool],
     *,
@@ -187,7 +191,7 @@ def _groups(stores: Sequence[StoreConfigs]) -> dict[str, Mapping[str, Any]]:
     return joined
 
 
-def _delays(stores: Sequence[StoreConfigs], written: Written) -> Mapping[int, int]:
+def _delays(stores: Sequence[StoreConfigs], written: NewLog) -> Mapping[int, int]:
     """Return how far delayed messages were delivered, where their queues are as they were."""
     sources = {
         source.store

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.jobs.new_store.queue_plan import SourceQueue
+from pipeline.jobs.new_store.new_queues import SourceQueue
 from storage.format import checkpoint
 from storage.format.checkpoint import BrokerFields, IndexerSlot, WriterSlot
 from storage.format.config_json import decode_config, encode_config, integer_keyed
@@ -25,7 +25,7 @@ from storage.view.settings import StoreSettings, encode_settings
 from storage.view.store_view import StoreView
 
 if TYPE_CHECKING:
-    from pipeline.jobs.new_store.store_out import Written
+    from pipeline.jobs.new_store.new_logs import NewLog
 
 TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
@@ -129,7 +129,7 @@ def watched_places(stores: Sequence[StoreConfigs]) -> dict[SourceQueue, list[int
 
 
 def carry_offsets(
-    stores: Sequence[StoreConfigs], written: Written, chosen: Callable[[str], bool]
+    stores: Sequence[StoreConfigs], written: NewLog, chosen: Callable[[str], bool]
 ) -> tuple[Offsets, list[str]]:
     """Return where consumers stand in a new store, and a line for each place that was dropped.
 
@@ -162,7 +162,7 @@ def carry_offsets(
 
 
 def _new_place(
-    store: StoreConfigs, source: SourceQueue, group: str, written: Written, *, kept: bool
+    store: StoreConfigs, source: SourceQueue, group: str, written: NewLog, *, kept: bool
 ) -> int | None:
     """Return the new place of a group in one old queue, None behind the last record."""
     old = store.offsets.get((source.topic, group), {}).get(source.queue_id)

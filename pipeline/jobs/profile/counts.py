@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.jobs.new_store.slabs import Longs, Rows, group
+from pipeline.jobs.new_store.log_slices import Longs, Rows, group
 from pipeline.jobs.work import walk_piece
 from storage.kernels.columns import (
     BODY_LENGTH,

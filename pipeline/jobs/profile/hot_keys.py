@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.jobs.new_store.slabs import deal
+from pipeline.jobs.buckets import by_bucket, join_buckets
 from pipeline.jobs.profile.counts import single_keys
-from pipeline.jobs.work import task_failures_told, walk_piece
+from pipeline.jobs.work import in_tasks, task_failures_raised, walk_piece
 from pipeline.source.decode import Batch
 from storage.kernels.columns import KEYS_LENGTH, KEYS_POSITION
 from storage.kernels.same_keys import group_by_key
@@ -44,8 +44,8 @@ def count_keys(
         return [], 0
     slots = max(1, spark.sparkContext.defaultParallelism)
     buckets = max(slots, -(-sum(piece.cost for piece in pieces) // BUCKET_BYTES))
-    tasks = deal(spark, pieces, lambda piece: piece.cost)
-    with task_failures_told():
+    tasks = in_tasks(spark, pieces)
+    with task_failures_raised():
         found: list[tuple[list[HotKey], int]] = (
             spark.sparkContext.parallelize(tasks, len(tasks))
             .flatMap(partial(_count, buckets=buckets, counter=counter))
@@ -83,23 +83,6 @@ def _count(
             schema=SCHEMA,
         )
         yield from by_bucket(table, hashes[:distinct] % buckets)
-
-
-def by_bucket(table: Any, bucket_of: Any) -> Iterator[tuple[int, bytes]]:
-    """Part a table by the bucket of each row; each part is an Arrow stream."""
-    for bucket in np.unique(bucket_of).tolist():
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table.filter(pa.array(bucket_of == bucket)))
-        yield bucket, sink.getvalue().to_pybytes()
-
-
-def join_buckets(items: Iterable[tuple[int, bytes]], aggregation: tuple[str, str]) -> Any:
-    """Put the parts of a bucket together and aggregate a column by topic and key; None for nothing."""
-    tables = [pa.ipc.open_stream(data).read_all() for _, data in items]
-    if not tables:
-        return None
-    return pa.concat_tables(tables).group_by(["topic", "key"]).aggregate([aggregation])
 
 
 def _add_up(items: Iterable[tuple[int, bytes]], *, top: int) -> Iterator[tuple[list[HotKey], int]]:

@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pipeline.errors import InvalidOption
-from pipeline.jobs.new_store.slabs import deal
 from pipeline.jobs.profile.counts import Counts, QueueName, Tally, class_floor, count_pieces
+from pipeline.jobs.profile.figures import (
+    ProfileFigures,
+    QueueProfile,
+    Rate,
+    SizeClass,
+    TopicProfile,
+)
 from pipeline.jobs.profile.hot_keys import HotKey, count_keys
-from pipeline.jobs.profile.lags import GroupLag, lags_of
+from pipeline.jobs.profile.lags import lags_of
 from pipeline.jobs.progress import job_progress
-from pipeline.jobs.work import PIECE_BYTES, open_stores, pieces_of, run_tasks
+from pipeline.jobs.work import PIECE_BYTES, in_tasks, open_stores, pieces_of, run_tasks
+from storage.view.pieces import LogPiece
 from storage.view.store_plan import StorePlan
 
 if TYPE_CHECKING:
@@ -40,77 +47,8 @@ QUANTILES: Final = (0.5, 0.9, 0.99, 0.999)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicProfile:
-    """One topic of all stores. ``skew`` is the fullest queue's share times the number of queues."""
-
-    topic: str
-    messages: int
-    bytes: int
-    body_bytes: int
-    queues: int
-    skew: float
-    fullest_queue: str
-    quantiles: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """What was stored of one topic in the interval that begins at ``time_ms``."""
-
-    time_ms: int
-    topic: str
-    messages: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueProfile:
-    """What the log still has of one queue."""
-
-    store: str
-    topic: str
-    queue_id: int
-    messages: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeClass:
-    """How many messages have ``[from_bytes, to_bytes)`` bytes in the log."""
-
-    from_bytes: int
-    to_bytes: int
-    messages: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """What a profile found; all sizes are bytes in the log, all times Unix milliseconds.
-
-    Of keys that were counted approximately, ``messages`` is at least so many, and at most
-    ``hot_keys_missed`` more; ``distinct_keys`` is then within some 2 %.
-    """
-
-    stores: tuple[str, ...]
-    begin_ms: int
-    end_ms: int
-    interval_ms: int
-    messages: int
-    bytes: int
-    damaged_bytes: int
-    topics: tuple[TopicProfile, ...]
-    rates: tuple[Rate, ...]
-    queues: tuple[QueueProfile, ...]
-    size_min: int
-    size_max: int
-    size_quantiles: dict[str, int]
-    size_classes: tuple[SizeClass, ...]
-    hot_keys: tuple[HotKey, ...]
-    hot_keys_missed: int
-    distinct_keys: int
-    keys_exact: bool
-    groups: tuple[GroupLag, ...]
-    seconds: float
+class Profile(ProfileFigures):
+    """What a profile found, to be shown as JSON has it or as a page."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON has it."""
@@ -120,7 +58,7 @@ class Profile:
 
     def to_html(self) -> str:
         """Return a page with plots that needs nothing else."""
-        from pipeline.jobs.profile.page import page
+        from pipeline.jobs.profile.page import page  # plotly takes a second to load
 
         return page(self)
 
@@ -164,7 +102,7 @@ def profile(
             counter=progress.counter,
         )  # fmt: skip
         counts = Counts()
-        for found in run_tasks(spark, deal(spark, pieces, lambda item: item[1].cost), count):
+        for found in run_tasks(spark, in_tasks(spark, pieces, cost=_cost), count):
             counts.add(found)
         if exact_keys:
             progress.step = "keys"
@@ -176,6 +114,10 @@ def profile(
             ]
             distinct = counts.distinct_keys
     return _report(counts, plans, begin, end, interval, hot, distinct, exact_keys, began)
+
+
+def _cost(item: tuple[int, LogPiece]) -> int:
+    return item[1].cost
 
 
 def _matching(store: str | Path) -> list[str | Path]:

@@ -13,10 +13,10 @@ from pipeline.jobs.profile import plots
 from pipeline.jobs.progress import size_text
 
 if TYPE_CHECKING:
-    from pipeline.jobs.profile.job import Profile
+    from pipeline.jobs.profile.figures import ProfileFigures
 
 
-def page(profile: Profile) -> str:
+def page(profile: ProfileFigures) -> str:
     """Return the page."""
     environment = Environment(
         loader=PackageLoader("pipeline.jobs.profile", ""),
@@ -39,7 +39,7 @@ def page(profile: Profile) -> str:
     )
 
 
-def _plots(profile: Profile) -> dict[str, Markup]:
+def _plots(profile: ProfileFigures) -> dict[str, Markup]:
     colours = plots.colours_of(profile)
     parts = {
         "rates": plots.rates(profile, colours),
@@ -51,7 +51,7 @@ def _plots(profile: Profile) -> dict[str, Markup]:
     return {name: Markup(part) for name, part in parts.items()}  # noqa: S704  texts in them are escaped
 
 
-def _figures(profile: Profile) -> list[tuple[str, str]]:
+def _figures(profile: ProfileFigures) -> list[tuple[str, str]]:
     """Return the figures at the top, each with its name."""
     seconds = max(1, profile.end_ms - profile.begin_ms) / 1000
     figures = [
@@ -67,12 +67,12 @@ def _figures(profile: Profile) -> list[tuple[str, str]]:
     return figures
 
 
-def _size_note(profile: Profile) -> str:
+def _size_note(profile: ProfileFigures) -> str:
     known = ", ".join(f"{name} {size_text(size)}" for name, size in profile.size_quantiles.items())
     return f"Whole records: {profile.size_min:,} to {profile.size_max:,} bytes; {known}."
 
 
-def _key_note(profile: Profile) -> str:
+def _key_note(profile: ProfileFigures) -> str:
     if profile.keys_exact:
         return f"Counted exactly; {profile.distinct_keys:,} pairs of topic and key in all."
     missed = (

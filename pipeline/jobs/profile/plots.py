@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from pipeline.jobs.progress import size_text
 
 if TYPE_CHECKING:
-    from pipeline.jobs.profile.job import Profile
+    from pipeline.jobs.profile.figures import ProfileFigures
 
 TOPICS_SHOWN: Final = 9  # each with a colour of its own; the others together
 COLOURS: Final = (
@@ -22,7 +22,7 @@ OTHERS: Final = "all others"
 CONFIG: Final = {"displayModeBar": False, "responsive": True}
 
 
-def colours_of(profile: Profile) -> dict[str, str]:
+def colours_of(profile: ProfileFigures) -> dict[str, str]:
     """Return the colour of each topic that has one of its own, and of all others."""
     shown = [topic.topic for topic in profile.topics[:TOPICS_SHOWN]]
     found = dict(zip(shown, COLOURS, strict=False))
@@ -42,7 +42,7 @@ def _plot(figure: Any, height: int, *, top: int = 10) -> str:
     return str(figure.to_html(include_plotlyjs=False, full_html=False, config=CONFIG))
 
 
-def rates(profile: Profile, colours: dict[str, str]) -> str:
+def rates(profile: ProfileFigures, colours: dict[str, str]) -> str:
     """Plot messages and bytes of each topic over time."""
     times = [
         profile.begin_ms + number * profile.interval_ms
@@ -84,7 +84,7 @@ def rates(profile: Profile, colours: dict[str, str]) -> str:
     return _plot(figure, 380, top=46)
 
 
-def topics(profile: Profile, colours: dict[str, str]) -> str:
+def topics(profile: ProfileFigures, colours: dict[str, str]) -> str:
     """Plot the bytes of each topic."""
     shown = [(topic.topic, topic.bytes) for topic in profile.topics[:TOPICS_SHOWN]]
     rest = sum(topic.bytes for topic in profile.topics[TOPICS_SHOWN:])
@@ -104,7 +104,7 @@ def topics(profile: Profile, colours: dict[str, str]) -> str:
     return _plot(figure, 330)
 
 
-def sizes(profile: Profile) -> str:
+def sizes(profile: ProfileFigures) -> str:
     """Plot how many messages have which size."""
     classes = profile.size_classes
     figure = go.Figure(
@@ -120,7 +120,7 @@ def sizes(profile: Profile) -> str:
     return _plot(figure, 330)
 
 
-def queues(profile: Profile, colours: dict[str, str]) -> str:
+def queues(profile: ProfileFigures, colours: dict[str, str]) -> str:
     """Plot the messages of each queue."""
     several = len(profile.stores) > 1
     figure = go.Figure()
@@ -138,7 +138,7 @@ def queues(profile: Profile, colours: dict[str, str]) -> str:
     return _plot(figure, 460)
 
 
-def keys(profile: Profile) -> str:
+def keys(profile: ProfileFigures) -> str:
     """Plot the keys that most messages have."""
     shown = profile.hot_keys[:20][::-1]
     figure = go.Figure(

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 from pipeline.errors import InvalidOption, PipelineError
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.progress import job_progress
-from pipeline.jobs.rebuild.exchange import beside, check_exchange, put_in_place
+from pipeline.jobs.rebuild.in_place import beside, check_exchange, put_in_place
 from pipeline.jobs.rebuild.index import index_shape
-from pipeline.jobs.rebuild.index_slot import tell_indexer
+from pipeline.jobs.rebuild.index_checkpoint import checkpoint_index
 from pipeline.jobs.rebuild.passes import StoreWork, finish_queues, first_pass, make_index_files
 from pipeline.jobs.work import (
     PIECE_BYTES,
@@ -171,7 +171,7 @@ def _rebuild(
                     if work is not None:
                         put_in_place(work, store.target / name)
                 if store.index is not None:
-                    tell_indexer(store.files, store.plan.bounds.end_offset)
+                    checkpoint_index(store.files, store.plan.bounds.end_offset)
     return [_report(store, perf_counter() - began) for store in stores]
 
 

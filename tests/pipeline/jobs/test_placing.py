@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.new_store.replay_job import Marked
-from pipeline.jobs.new_store.slab_layout import sizes_of
-from pipeline.jobs.new_store.slabs import Taken
+from pipeline.jobs.new_store.log_layout import sizes_of
+from pipeline.jobs.new_store.log_slices import SliceRecords
+from pipeline.jobs.replay import Marked
 from storage.format.properties import decode_properties, encode_properties
 from storage.format.record import Verdict, check_record, decode_record, encode_for_batch
 from storage.kernels.columns import (
@@ -127,7 +127,7 @@ def test_records_are_laid_out_as_an_appender_would(sizes: list[int], begin: int)
 def test_a_message_without_room_for_a_mark_is_named_by_its_place() -> None:
     few, many = {"KEYS": "k"}, {"KEYS": "k", "a": "x" * 32_740}
     data, rows = scanned([encoded("t", b"", each, False, False) for each in (few, many, few)])
-    taken = Taken(0, data, rows, [("t", 3)], np.zeros(3, np.int64))
+    taken = SliceRecords(0, data, rows, [("t", 3)], np.zeros(3, np.int64))
     rows[:, COMMIT_OFFSET] = (0, 4711, 40_000)
     with pytest.raises(PipelineError, match=r"commit offset 4711 has no room .* 32767 bytes"):
         sizes_of(taken, Marked())

@@ -19,8 +19,8 @@ from new_stores import (
 )
 
 from pipeline.errors import InvalidOption, PipelineError
-from pipeline.jobs.new_store.compact_job import compact
-from pipeline.jobs.new_store.queue_plan import SourceQueue, refuse_moved_light_queues
+from pipeline.jobs.compact.job import compact
+from pipeline.jobs.new_store.new_queues import SourceQueue, refuse_moved_light_queues
 from storage import Message, MessageStore, StoreConfig
 
 Line = dict[str, Any]

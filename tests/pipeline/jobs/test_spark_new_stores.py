@@ -24,8 +24,8 @@ from new_stores import (
 from store_workload import SMALL, TOPICS, run_workload
 
 from pipeline.errors import InvalidOption, NotAStore, PipelineError
-from pipeline.jobs.new_store.merge_job import merge
-from pipeline.jobs.new_store.split_job import split
+from pipeline.jobs.merge import merge
+from pipeline.jobs.split import split
 from storage import Message, MessageStore
 from storage.format.config_json import decode_config
 from storage.message import PullStatus

@@ -12,7 +12,7 @@ from new_stores import PIECE, assert_in_order, by_queue, messages_of
 from writer_process import WriterProcess
 
 from pipeline.errors import InvalidOption, PipelineError, WriteFailed
-from pipeline.jobs.new_store.replay_job import replay
+from pipeline.jobs.replay import replay
 from storage import Message, MessageStore, StoreConfig
 from storage.format.properties import decode_properties
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from pipeline.errors import TaskFailed
-from pipeline.jobs.work import task_failures_told
+from pipeline.jobs.work import task_failures_raised
 
 SAID = """An error occurred while calling o1.collect.
 : org.apache.spark.SparkException: Job aborted: Traceback (most recent call last):
@@ -19,7 +19,7 @@ OSError: [Errno 28] No space left on device: '/new/0.parquet'
 
 
 def test_the_tasks_own_words_are_left_of_an_error_of_sparks() -> None:
-    with pytest.raises(TaskFailed) as told, task_failures_told():
+    with pytest.raises(TaskFailed) as told, task_failures_raised():
         raise PythonException(SAID)
     assert str(told.value) == (
         "a task failed: OSError: [Errno 28] No space left on device: '/new/0.parquet'"
@@ -28,6 +28,6 @@ def test_the_tasks_own_words_are_left_of_an_error_of_sparks() -> None:
 
 @pytest.mark.parametrize("error", [KeyError("a bug"), KeyboardInterrupt()])
 def test_what_the_driver_raises_itself_goes_through(error: BaseException) -> None:
-    with pytest.raises(type(error)) as told, task_failures_told():
+    with pytest.raises(type(error)) as told, task_failures_raised():
         raise error
     assert told.value is error

@@ -1,8 +1,8 @@
 """Writing new stores from records of others, in parallel.
 
-Two passes over slabs (see ``slabs``). The first measures: how many bytes and how many records of each
-queue every slab gives to each new store. Sums of that say where each slab's records go, in the log
-and in their queues; where a log file ends inside a slab, the driver looks at that slab's sizes. The
+Two passes over slices (see ``log_slices``). The first measures: how many bytes and how many records of each
+queue every slice gives to each new store. Sums of that say where each slice's records go, in the log
+and in their queues; where a log file ends inside a slice, the driver looks at that slice's sizes. The
 second pass copies: each task writes its records straight to their places, with new queue offsets,
 commit offsets and property CRCs, and nothing else changed. Writing twice writes the same bytes, so a
 task may run again or twice at once.
@@ -18,16 +18,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.jobs.new_store.queue_plan import (
+from pipeline.jobs.new_store.log_layout import LogLayout, RecordChange, sizes_of
+from pipeline.jobs.new_store.log_slices import (
+    LogSlice,
+    Selection,
+    SliceRecords,
+    read_slice,
+)
+from pipeline.jobs.new_store.log_writing import Moved, SliceTarget, Watched, write_slice
+from pipeline.jobs.new_store.new_queues import (
+    NewQueues,
     QueuePart,
-    QueuePlan,
     SourceQueue,
     light_offsets,
     refuse_moved_light_queues,
 )
-from pipeline.jobs.new_store.slab_layout import Change, Layout, sizes_of
-from pipeline.jobs.new_store.slab_writing import Moved, Target, Watched, write_slab
-from pipeline.jobs.new_store.slabs import Served, Slab, Taken, slab_tasks, take
+from pipeline.jobs.work import run_each
 from storage.format.names import file_name
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import FEATURES, HAS_MULTI_DISPATCH, QUEUE_OFFSET, STORE_TIMESTAMP
@@ -41,8 +47,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Measured:
-    """What a slab gives to one new store."""
+class SliceSizes:
+    """What a slice gives to one new store."""
 
     records: int = 0
     size: int = 0
@@ -52,37 +58,37 @@ class Measured:
 
 
 @dataclass
-class Written:
+class NewLog:
     """One new log."""
 
     records: int
     size: int
     last_timestamp_ms: int
-    queues: QueuePlan
+    queues: NewQueues
     light_queues: tuple[str, ...]
     moved: Moved
 
 
 @dataclass(frozen=True)
-class LogsWritten:
+class NewLogs:
     """All new logs, in the order asked for, and the damage that was left out, by store."""
 
-    logs: list[Written]
+    logs: list[NewLog]
     damage: list[tuple[int, Damage]]
 
 
 def write_logs(
     spark: SparkSession,
-    slabs: Sequence[Slab],
-    choose: Served,
-    change: Change,
+    slices: Sequence[LogSlice],
+    selection: Selection,
+    change: RecordChange,
     directories: Sequence[Path],
     *,
     file_size: int,
     keep_offsets: bool,
     watched: Watched,
     progress: Progress,
-) -> LogsWritten:
+) -> NewLogs:
     """Write one new log for each directory; nothing is durable before the directory is synced.
 
     Without ``keep_offsets`` every queue begins at 0. ``watched`` are places in old queues to find
@@ -91,50 +97,52 @@ def write_logs(
     """
     counter = progress.counter
     progress.step = "measuring"
-    measure = partial(_measure_slab, choose=choose, change=change, counter=counter)
-    measured: list[tuple[dict[int, Measured], list[tuple[int, Damage]]]] = slab_tasks(
-        spark, slabs, measure, cost=lambda slab: slab.cost
+    measure = partial(_measure_slice, selection=selection, change=change, counter=counter)
+    measured: list[tuple[dict[int, SliceSizes], list[tuple[int, Damage]]]] = run_each(
+        spark, slices, measure, cost=lambda log_slice: log_slice.cost
     )
-    targets: list[dict[int, Target]] = [{} for _ in slabs]
+    targets: list[dict[int, SliceTarget]] = [{} for _ in slices]
     logs = []
     for output, directory in enumerate(directories):
         mine = [
             (number, found[output]) for number, (found, _) in enumerate(measured) if output in found
         ]
-        plan = QueuePlan.of(
+        plan = NewQueues.of(
             [given.queues for _, given in mine], change.key, keep_offsets=keep_offsets
         )
         refuse_moved_light_queues([given.light for _, given in mine])
         light = {source.topic for _, given in mine for source in given.light}
         end = 0
         for number, given in mine:
-            targets[number][output] = Target(
+            targets[number][output] = SliceTarget(
                 str(directory), file_size, end, plan.advance(given.queues)
             )
-            end = _end_of(slabs[number], output, given, end, file_size, choose, change)
+            end = _end_of(slices[number], output, given, end, file_size, selection, change)
         _make_files(directory, end, file_size)
         last = max((given.last_timestamp_ms for _, given in mine), default=0)
         records = sum(given.records for _, given in mine)
-        logs.append(Written(records, end, last, plan, tuple(sorted(light)), {}))
+        logs.append(NewLog(records, end, last, plan, tuple(sorted(light)), {}))
     progress.step = "writing"
-    work = list(zip(slabs, targets, strict=True))
+    work = list(zip(slices, targets, strict=True))
     used = [item for item in work if item[1]]
-    write = partial(write_slab, choose=choose, change=change, watched=watched, counter=counter)
-    for found in slab_tasks(spark, used, write, cost=lambda item: item[0].cost):
+    write = partial(
+        write_slice, selection=selection, change=change, watched=watched, counter=counter
+    )
+    for found in run_each(spark, used, write, cost=lambda item: item[0].cost):
         for output, moved in found.items():
             for place, offset in moved.items():
                 known = logs[output].moved.get(place, offset)
                 logs[output].moved[place] = min(known, offset)
-    return LogsWritten(logs, [each for _, damage in measured for each in damage])
+    return NewLogs(logs, [each for _, damage in measured for each in damage])
 
 
-def _measure_slab(
-    slab: Slab, *, choose: Served, change: Change, counter: Any
-) -> tuple[dict[int, Measured], list[tuple[int, Damage]]]:
-    chosen = take(slab, choose)
-    found: dict[int, Measured] = {}
+def _measure_slice(
+    log_slice: LogSlice, *, selection: Selection, change: RecordChange, counter: Any
+) -> tuple[dict[int, SliceSizes], list[tuple[int, Damage]]]:
+    chosen = read_slice(log_slice, selection)
+    found: dict[int, SliceSizes] = {}
     for output, taken in chosen.outputs.items():
-        result = found.setdefault(output, Measured())
+        result = found.setdefault(output, SliceSizes())
         for part in taken:
             result.records += len(part.rows)
             result.size += int(sizes_of(part, change).sum())
@@ -142,11 +150,11 @@ def _measure_slab(
                 result.last_timestamp_ms, int(part.rows[:, STORE_TIMESTAMP].max())
             )
             _note_queues(part, result)
-    counter.add(slab.cost)
+    counter.add(log_slice.cost)
     return found, chosen.damage
 
 
-def _note_queues(part: Taken, result: Measured) -> None:
+def _note_queues(part: SliceRecords, result: SliceSizes) -> None:
     for number in np.unique(part.key_of).tolist():
         offsets = part.rows[part.key_of == number, QUEUE_OFFSET]
         whole = bool((np.diff(offsets) == 1).all())
@@ -159,13 +167,13 @@ def _note_queues(part: Taken, result: Measured) -> None:
 
 
 def _end_of(
-    slab: Slab, output: int, given: Measured, begin: int, file_size: int, choose: Served,
-    change: Change,
+    log_slice: LogSlice, output: int, given: SliceSizes, begin: int, file_size: int, selection: Selection,
+    change: RecordChange,
 ) -> int:  # fmt: skip
     left = file_size - begin % file_size
     if given.size + BLANK_SIZE <= left:
         return begin + given.size
-    return Layout(take(slab, choose).outputs[output], change, begin, file_size).end
+    return LogLayout(read_slice(log_slice, selection).outputs[output], change, begin, file_size).end
 
 
 def _make_files(directory: Path, end: int, file_size: int) -> None:

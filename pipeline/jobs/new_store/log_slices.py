@@ -1,7 +1,7 @@
 """Slabs: what one task of a job that writes stores reads, records of several logs put in order.
 
-A slab is a range of each log. Of one store it is a piece; of several it is the same range of time in
-each, so that slab after slab is in the order of store timestamps while each log keeps its own order.
+A slice is a range of each log. Of one store it is a piece; of several it is the same range of time in
+each, so that slice after slice is in the order of store timestamps while each log keeps its own order.
 Where a clock went back, a record counts with the latest time before it in its log.
 """
 
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.jobs.work import PIECE_BYTES, TASK_BYTES, run_tasks, walk_piece
+from pipeline.jobs.work import PIECE_BYTES, run_each, walk_piece
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.batch import group_by_queue
 from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP, ByteArray
@@ -28,14 +27,12 @@ from storage.view.store_plan import StorePlan
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Rows = npt.NDArray[np.int64]
 Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Slab:
+class LogSlice:
     """Pieces by store, in the order of the stores; each store's are in the order of its log."""
 
     parts: tuple[tuple[int, tuple[LogPiece, ...]], ...]
@@ -47,7 +44,7 @@ class Slab:
 
 
 @dataclass
-class Taken:
+class SliceRecords:
     """Records of one piece that go into one output; ``key_of`` numbers the queues in ``keys``."""
 
     store: int
@@ -58,18 +55,18 @@ class Taken:
 
 
 @dataclass
-class Chosen:
-    """What a slab gives to each output, in the order of stores and logs, and what is damaged."""
+class SliceOutputs:
+    """What a slice gives to each output, in the order of stores and logs, and what is damaged."""
 
-    outputs: dict[int, list[Taken]] = field(default_factory=dict)
+    outputs: dict[int, list[SliceRecords]] = field(default_factory=dict)
     damage: list[tuple[int, Damage]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Served:
+class Selection:
     """Chooses the records that queues serve; ``outputs`` says where topics go, others nowhere.
 
-    Without ``outputs`` all go to output 0. Jobs choose fewer by overriding ``kept``.
+    Without ``outputs`` all go to output 0. Jobs selection fewer by overriding ``kept``.
     """
 
     outputs: dict[str, int] | None = None
@@ -96,7 +93,7 @@ class Served:
 
     def kept(
         self,
-        piece: LogPiece,  # noqa: ARG002  for jobs that choose
+        piece: LogPiece,  # noqa: ARG002  for jobs that selection
         data: ByteArray,  # noqa: ARG002
         rows: Rows,
         keys: Sequence[QueueKey],  # noqa: ARG002
@@ -124,10 +121,10 @@ def targets_of(plan: StorePlan, topics: Callable[[str], bool]) -> list[Target]:
     return found
 
 
-def take(slab: Slab, choose: Served) -> Chosen:
-    """Read a slab: the rows that go to each output. Damaged records go nowhere."""
-    chosen = Chosen()
-    for store, pieces in slab.parts:
+def read_slice(log_slice: LogSlice, selection: Selection) -> SliceOutputs:
+    """Read a slice: the rows that go to each output. Damaged records go nowhere."""
+    chosen = SliceOutputs()
+    for store, pieces in log_slice.parts:
         for piece in pieces:
             data = piece.data()
             for step in walk_piece(piece, data):
@@ -135,11 +132,11 @@ def take(slab: Slab, choose: Served) -> Chosen:
                     chosen.damage.append((store, step))
                     continue
                 keys, key_of = group(data, step.rows)
-                outputs = choose.outputs_of(piece, data, step.rows, keys, key_of)
+                outputs = selection.outputs_of(piece, data, step.rows, keys, key_of)
                 for output in np.unique(outputs[outputs >= 0]).tolist():
                     mine = outputs == output
                     chosen.outputs.setdefault(output, []).append(
-                        Taken(store, data, step.rows[mine], keys, key_of[mine])
+                        SliceRecords(store, data, step.rows[mine], keys, key_of[mine])
                     )
     return chosen
 
@@ -152,7 +149,7 @@ def group(data: ByteArray, rows: Rows) -> tuple[list[QueueKey], Longs]:
     return keys, key_of[: len(rows)]
 
 
-def time_order(taken: Sequence[Taken]) -> Longs | None:
+def time_order(taken: Sequence[SliceRecords]) -> Longs | None:
     """Return the order of the records of several stores by time; None if they lie in order."""
     if len({part.store for part in taken}) < 2:
         return None
@@ -164,20 +161,20 @@ def time_order(taken: Sequence[Taken]) -> Longs | None:
     return np.argsort(joined, kind="stable").astype(np.int64, copy=False)
 
 
-def cut_slabs(
+def cut_slices(
     spark: SparkSession,
     plans: Sequence[StorePlan],
     topics: Callable[[str], bool],
     piece_bytes: int = PIECE_BYTES,
-) -> list[Slab]:
-    """Cut the chosen topics' records of all stores into slabs of about ``piece_bytes``."""
+) -> list[LogSlice]:
+    """Cut the chosen topics' records of all stores into slices of about ``piece_bytes``."""
     logs = []
     for plan in plans:
         low, high, _ = plan.bounds
         logs.append(list(plan.log_pieces(low, high, piece_bytes, targets_of(plan, topics))))
     used = [(store, pieces) for store, pieces in enumerate(logs) if pieces]
     if len(used) < 2:
-        return [Slab(((store, (piece,)),)) for store, pieces in used for piece in pieces]
+        return [LogSlice(((store, (piece,)),)) for store, pieces in used for piece in pieces]
     starts = {
         store: np.maximum.accumulate([_first_time(plans[store], piece) for piece in pieces])
         for store, pieces in used
@@ -215,7 +212,7 @@ def _cut_at(
     used: Sequence[tuple[int, list[LogPiece]]],
     starts: dict[int, Longs],
     cuts: Sequence[int],
-) -> list[Slab]:
+) -> list[LogSlice]:
     work: list[tuple[int, int, LogPiece, list[int]]] = []
     for store, pieces in used:
         ends = [*starts[store].tolist()[1:], 1 << 62]
@@ -226,19 +223,19 @@ def _cut_at(
     searched = [item for item in work if item[3]]
     found: dict[tuple[int, int], list[int]] = {}
     if searched:
-        found = dict(slab_tasks(spark, searched, _find_cuts, cost=lambda item: item[2].cost))
-    slabs: list[dict[int, list[LogPiece]]] = [{} for _ in range(len(cuts) + 1)]
+        found = dict(run_each(spark, searched, _find_cuts, cost=lambda item: item[2].cost))
+    slices: list[dict[int, list[LogPiece]]] = [{} for _ in range(len(cuts) + 1)]
     for store, number, piece, inside in work:
         at = int(np.searchsorted(cuts, starts[store][number], side="right"))
         edges = [piece.begin, *found.get((store, number), []), piece.end]
         for index, (begin, end) in enumerate(pairwise(edges)):
             if begin < end:
                 part = replace(piece, begin=begin, end=end)
-                slabs[at + index].setdefault(store, []).append(part)
+                slices[at + index].setdefault(store, []).append(part)
         assert len(edges) == len(inside) + 2
     return [
-        Slab(tuple((store, tuple(pieces)) for store, pieces in sorted(parts.items())))
-        for parts in slabs
+        LogSlice(tuple((store, tuple(pieces)) for store, pieces in sorted(parts.items())))
+        for parts in slices
         if parts
     ]
 
@@ -262,36 +259,3 @@ def _find_cuts(
         if len(found) == len(cuts):
             break
     return (store, number), found + [piece.end] * (len(cuts) - len(found))
-
-
-def deal(
-    spark: SparkSession, items: Sequence[Item], cost: Callable[[Item], int]
-) -> list[list[Item]]:
-    """Deal items out to tasks, neighbours together: no fewer tasks than slots, none too long."""
-    slots = max(1, spark.sparkContext.defaultParallelism)
-    share = min(TASK_BYTES, sum(map(cost, items)) // slots + 1)
-    tasks: list[list[Item]] = []
-    room = 0
-    for item in items:
-        if room <= 0:
-            tasks.append([])
-            room = share
-        tasks[-1].append(item)
-        room -= cost(item)
-    return tasks
-
-
-def slab_tasks(
-    spark: SparkSession,
-    items: Sequence[Item],
-    work: Callable[[Item], Result],
-    *,
-    cost: Callable[[Item], int],
-) -> list[Result]:
-    """Run ``work`` on each item and return the results in order."""
-    found = run_tasks(spark, deal(spark, items, cost), partial(_each, work=work))
-    return [result for results in found for result in results]
-
-
-def _each(items: Sequence[Item], *, work: Callable[[Item], Result]) -> list[Result]:
-    return [work(item) for item in items]

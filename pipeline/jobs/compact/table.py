@@ -1,4 +1,4 @@
-"""Chosen records as Parquet files, one for each task, with the columns of the table ``messages``."""
+"""SliceOutputs records as Parquet files, one for each task, with the columns of the table ``messages``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from pipeline.jobs.new_store.slabs import Rows, Served, Slab, deal, take
+from pipeline.jobs.new_store.log_slices import LogSlice, Rows, Selection, read_slice
 from pipeline.jobs.parquet_files import ParquetFile, arrow_schema
-from pipeline.jobs.work import run_tasks
+from pipeline.jobs.work import in_tasks, run_tasks
 from pipeline.source.decode import Batch, body_first
 from pipeline.source.read import parts_of
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS
@@ -27,30 +27,35 @@ SCHEMA: Final = arrow_schema({**MESSAGE_COLUMNS, CORRUPT: "string"})
 
 
 def write_parquet(
-    spark: SparkSession, slabs: Sequence[Slab], choose: Served, directory: Path, *, counter: Any
+    spark: SparkSession,
+    slices: Sequence[LogSlice],
+    selection: Selection,
+    directory: Path,
+    *,
+    counter: Any,
 ) -> tuple[int, list[Damage]]:
     """Write what is chosen; return how many records there are and the damage that was left out."""
-    tasks = list(enumerate(deal(spark, slabs, lambda slab: slab.cost)))
-    write = partial(_write_file, choose=choose, directory=str(directory), counter=counter)
+    tasks = list(enumerate(in_tasks(spark, slices)))
+    write = partial(_write_file, selection=selection, directory=str(directory), counter=counter)
     results = run_tasks(spark, tasks, write)
     return sum(count for count, _ in results), [each for _, damage in results for each in damage]
 
 
 def _write_file(
-    item: tuple[int, Sequence[Slab]], *, choose: Served, directory: str, counter: Any
+    item: tuple[int, Sequence[LogSlice]], *, selection: Selection, directory: str, counter: Any
 ) -> tuple[int, list[Damage]]:
-    number, slabs = item
+    number, slices = item
     path = Path(directory, f"part-{number:05d}.parquet")
     partial_path = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     written = ParquetFile(partial_path, SCHEMA)
     damage: list[Damage] = []
-    for slab in slabs:
-        chosen = take(slab, choose)
+    for log_slice in slices:
+        chosen = read_slice(log_slice, selection)
         damage += [each for _, each in chosen.damage]
         for part in chosen.outputs.get(0, []):
             for rows in parts_of(part.rows, BATCH_BYTES):
                 written.add(_decoded(part.data, rows))
-        counter.add(slab.cost)
+        counter.add(log_slice.cost)
     if written.close():
         partial_path.replace(path)
     return written.rows, damage

@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.jobs.new_store.slabs import Longs, Rows, Served, deal, group
-from pipeline.jobs.profile.hot_keys import by_bucket, join_buckets
-from pipeline.jobs.work import task_failures_told, walk_piece
+from pipeline.jobs.buckets import by_bucket, join_buckets
+from pipeline.jobs.new_store.log_slices import Longs, Rows, Selection, group
+from pipeline.jobs.work import in_tasks, task_failures_raised, walk_piece
 from pipeline.source.decode import Batch
 from storage.kernels.columns import (
     BODY_LENGTH,
@@ -46,7 +46,7 @@ SCHEMA: Final = pa.schema([("topic", pa.binary()), ("key", pa.binary()), ("place
 
 
 @dataclass(frozen=True)
-class Latest(Served):
+class Latest(Selection):
     """Chooses the winners among the topics that are compacted, and all of the others.
 
     ``directory`` holds the winners' commit offsets, a file for each piece.
@@ -97,7 +97,7 @@ def find_latest(
     keep_tombstones: bool,
     counter: Any,
 ) -> Found:
-    """Write the winners of each piece to ``directory``, for :class:`Latest` to choose by.
+    """Write the winners of each piece to ``directory``, for :class:`Latest` to selection by.
 
     Raises TaskFailed.
     """
@@ -108,8 +108,8 @@ def find_latest(
     begins = np.array([piece.begin for piece in pieces], np.int64)
     look = partial(_candidates, compacted=compacted, buckets=buckets, counter=counter)
     decide = partial(_decide, begins=begins, keep_tombstones=keep_tombstones)
-    tasks = [tuple(task) for task in deal(spark, pieces, lambda piece: piece.cost)]
-    with task_failures_told():
+    tasks = in_tasks(spark, pieces)
+    with task_failures_raised():
         saved: list[tuple[int, int]] = (
             spark.sparkContext.parallelize(tasks, len(tasks))
             .flatMap(look)
@@ -139,7 +139,7 @@ def _candidates_of(
 ) -> Iterator[tuple[int, bytes]]:
     """Return the latest record of each key in one piece, as Arrow tables by bucket."""
     data = piece.data()
-    chosen = Served(dict.fromkeys(compacted, 0))
+    chosen = Selection(dict.fromkeys(compacted, 0))
     parts = []
     for step in walk_piece(piece, data):
         if isinstance(step, Damage):

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.new_store.queue_plan import SourceQueue
-from pipeline.jobs.new_store.slab_layout import Change, Layout
-from pipeline.jobs.new_store.slabs import Longs, Served, Slab, Taken, take
+from pipeline.jobs.new_store.log_layout import LogLayout, RecordChange
+from pipeline.jobs.new_store.log_slices import LogSlice, Longs, Selection, SliceRecords, read_slice
+from pipeline.jobs.new_store.new_queues import SourceQueue
 from storage.format.names import file_name
 from storage.format.record import encode_blank
 from storage.kernels.columns import QUEUE_OFFSET
@@ -26,8 +26,8 @@ Moved = dict[tuple[SourceQueue, int], int]
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where a slab's records go in one new store: its log, the first byte, the next queue offsets."""
+class SliceTarget:
+    """Where a slice's records go in one new store: its log, the first byte, the next queue offsets."""
 
     directory: str
     file_size: int
@@ -35,32 +35,32 @@ class Target:
     next_offsets: Mapping[QueueKey, int]
 
 
-def write_slab(
-    item: tuple[Slab, dict[int, Target]],
+def write_slice(
+    item: tuple[LogSlice, dict[int, SliceTarget]],
     *,
-    choose: Served,
-    change: Change,
+    selection: Selection,
+    change: RecordChange,
     watched: Watched,
     counter: Any,
 ) -> dict[int, Moved]:
-    """Write a slab's records to all its targets; return where watched places are now, by output."""
-    slab, targets = item
-    chosen = take(slab, choose)
+    """Write a slice's records to all its targets; return where watched places are now, by output."""
+    log_slice, targets = item
+    chosen = read_slice(log_slice, selection)
     moved = {
         output: _write_output(chosen.outputs[output], target, change, watched)
         for output, target in targets.items()
     }
-    counter.add(slab.cost)
+    counter.add(log_slice.cost)
     return moved
 
 
 def _write_output(
-    taken: Sequence[Taken],
-    target: Target,
-    change: Change,
+    taken: Sequence[SliceRecords],
+    target: SliceTarget,
+    change: RecordChange,
     watched: Watched,
 ) -> Moved:
-    layout = Layout(taken, change, target.begin, target.file_size)
+    layout = LogLayout(taken, change, target.begin, target.file_size)
     names = {key: number for number, key in enumerate(target.next_offsets)}
     numbers = np.concatenate([_numbers(part, names, change) for part in taken])
     nexts = np.array(list(target.next_offsets.values()), np.int64)
@@ -70,13 +70,13 @@ def _write_output(
     return _find_again(taken, queue_offsets, watched)
 
 
-def _numbers(part: Taken, names: Mapping[QueueKey, int], change: Change) -> Longs:
+def _numbers(part: SliceRecords, names: Mapping[QueueKey, int], change: RecordChange) -> Longs:
     used, places = np.unique(part.key_of, return_inverse=True)
     found = [names[change.key(part.keys[number])] for number in used.tolist()]
     return np.array(found, np.int64)[places]
 
 
-def _find_again(taken: Sequence[Taken], queue_offsets: Longs, watched: Watched) -> Moved:
+def _find_again(taken: Sequence[SliceRecords], queue_offsets: Longs, watched: Watched) -> Moved:
     """Find, for each watched place, the new offset of the first record at or behind it."""
     found: Moved = {}
     if not watched:
@@ -98,7 +98,11 @@ def _find_again(taken: Sequence[Taken], queue_offsets: Longs, watched: Watched) 
 
 
 def _write_log(
-    layout: Layout, target: Target, change: Change, queue_ids: Longs, queue_offsets: Longs
+    layout: LogLayout,
+    target: SliceTarget,
+    change: RecordChange,
+    queue_ids: Longs,
+    queue_offsets: Longs,
 ) -> None:
     """Write the records, file by file, and a blank where each file but the last ends."""
     size = target.file_size
@@ -130,16 +134,16 @@ def _write_log(
                 starts[first : last + 1],
             )  # fmt: skip
             if placed < 0:
-                raise PipelineError("a record would be written outside its slab: a bug")
+                raise PipelineError("a record would be written outside its slice: a bug")
         _write_at(target, begin, buffer.data)
         position = end
 
 
-def _write_blank(target: Target, position: int, left: int) -> None:
+def _write_blank(target: SliceTarget, position: int, left: int) -> None:
     _write_at(target, position, memoryview(encode_blank(left)))
 
 
-def _write_at(target: Target, position: int, data: memoryview) -> None:
+def _write_at(target: SliceTarget, position: int, data: memoryview) -> None:
     start = position - position % target.file_size
     path = Path(target.directory, LOG_DIRECTORY, file_name(start))
     descriptor = os.open(path, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""How large the records of a slab become, and where each goes in a new log."""
+"""How large the records of a slice become, and where each goes in a new log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.new_store.slabs import Longs, Taken, time_order
+from pipeline.jobs.new_store.log_slices import Longs, SliceRecords, time_order
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.kernels.columns import COMMIT_OFFSET
 from storage.kernels.placing import lay_out, placed_sizes
@@ -21,7 +21,7 @@ NO_LONGS: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Change:
+class RecordChange:
     """What becomes of a record besides its place: a new topic, and properties of its own.
 
     ``marks`` gives the bytes of one more property for each record, as ``(bytes, where each begins and
@@ -37,13 +37,13 @@ class Change:
 
     def marks(
         self,
-        taken: Taken,  # noqa: ARG002  for jobs that mark
+        taken: SliceRecords,  # noqa: ARG002  for jobs that mark
     ) -> tuple[npt.NDArray[np.uint8], Longs]:
         """Return the additional property of each record; none by default."""
         return NO_BYTES, NO_LONGS
 
 
-def sizes_of(part: Taken, change: Change) -> Longs:
+def sizes_of(part: SliceRecords, change: RecordChange) -> Longs:
     """Return the bytes that each record will take. Raises PipelineError for one that gets too long."""
     sizes = np.empty(len(part.rows), np.int64)
     _, starts = change.marks(part)
@@ -52,15 +52,17 @@ def sizes_of(part: Taken, change: Change) -> Longs:
         row = part.rows[-1 - total]
         raise PipelineError(
             f"the message at commit offset {int(row[COMMIT_OFFSET])} has no room for one more property:"
-            f" all of them take {PROPERTIES_SIZE_MAX} bytes at most; choose others by time, tag or key"
+            f" all of them take {PROPERTIES_SIZE_MAX} bytes at most; selection others by time, tag or key"
         )
     return sizes
 
 
-class Layout:
-    """The records that a slab gives to one output, and where each goes."""
+class LogLayout:
+    """The records that a slice gives to one output, and where each goes."""
 
-    def __init__(self, taken: Sequence[Taken], change: Change, begin: int, file_size: int) -> None:
+    def __init__(
+        self, taken: Sequence[SliceRecords], change: RecordChange, begin: int, file_size: int
+    ) -> None:
         self.taken = taken
         self.order = time_order(taken)
         self.sizes = np.concatenate([sizes_of(part, change) for part in taken])
@@ -70,7 +72,7 @@ class Layout:
         if self.end < 0:
             raise PipelineError(
                 f"a record of {int(ordered[-1 - self.end])} bytes does not fit into a commit log file"
-                f" of {file_size}; choose a greater log_file_size"
+                f" of {file_size}; selection a greater log_file_size"
             )
         self.offsets = self.unordered(offsets)
 

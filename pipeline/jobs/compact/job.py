@@ -15,14 +15,19 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import InvalidOption
+from pipeline.jobs.compact.latest import Latest, find_latest
 from pipeline.jobs.new_directory import new_directory
-from pipeline.jobs.new_store.latest import Latest, find_latest
-from pipeline.jobs.new_store.merge_job import INTERNAL_PREFIXES
-from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
-from pipeline.jobs.new_store.slab_layout import Change
-from pipeline.jobs.new_store.slabs import Slab, cut_slabs
+from pipeline.jobs.new_store.log_layout import RecordChange
+from pipeline.jobs.new_store.log_slices import LogSlice, cut_slices
+from pipeline.jobs.new_store.new_logs import write_logs
+from pipeline.jobs.new_store.new_store import (
+    INTERNAL_PREFIXES,
+    NewStore,
+    Sources,
+    finish_store,
+    make_queues_and_index,
+)
 from pipeline.jobs.new_store.store_config import watched_places
-from pipeline.jobs.new_store.store_out import write_logs
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
 from storage.view.log.walk import Damage
@@ -85,23 +90,25 @@ def compact(
     with new_directory(target) as work:
         winners = work / f"winners-{uuid.uuid4().hex}"  # tasks remember what they read by its name
         winners.mkdir()
-        slabs = cut_slabs(spark, sources.plans, taken.__contains__, piece_bytes)
-        cost = sum(slab.cost for slab in slabs)
+        slices = cut_slices(spark, sources.plans, taken.__contains__, piece_bytes)
+        cost = sum(log_slice.cost for log_slice in slices)
         passes = 3 if format == "store" else 2
         with job_progress(
             spark, "compact", total_bytes=passes * cost, show=show_progress
         ) as progress:
             progress.step = "keys"
-            pieces = [piece for slab in slabs for _, pieces in slab.parts for piece in pieces]
+            pieces = [
+                piece for log_slice in slices for _, pieces in log_slice.parts for piece in pieces
+            ]
             found = find_latest(
                 spark, pieces, winners, compacted,
                 keep_tombstones=keep_tombstones, counter=progress.counter,
             )  # fmt: skip
-            choose = Latest(dict.fromkeys(taken, 0), str(winners), compacted, keyless == "keep")
+            selection = Latest(dict.fromkeys(taken, 0), str(winners), compacted, keyless == "keep")
             made: NewStore | None = None
             if format == "store":
                 result = write_logs(
-                    spark, slabs, choose, Change(), [work],
+                    spark, slices, selection, RecordChange(), [work],
                     file_size=sources.sizes.commit_log_file_size, keep_offsets=False,
                     watched=watched_places(sources.configs), progress=progress,
                 )  # fmt: skip
@@ -111,7 +118,7 @@ def compact(
                 made = made.at(target)
                 records, damage = made.records, [each for _, each in result.damage]
             else:
-                records, damage = _write_table(spark, slabs, choose, work, progress)
+                records, damage = _write_table(spark, slices, selection, work, progress)
                 shutil.rmtree(winners)
     return CompactReport(
         target=str(target),
@@ -131,9 +138,9 @@ def _check(option: str, value: str, allowed: Sequence[str]) -> None:
 
 
 def _write_table(
-    spark: SparkSession, slabs: Sequence[Slab], choose: Latest, work: Path, progress: Any
+    spark: SparkSession, slices: Sequence[LogSlice], selection: Latest, work: Path, progress: Any
 ) -> tuple[int, list[Damage]]:
-    from pipeline.jobs.new_store.parquet_out import write_parquet
+    from pipeline.jobs.compact.table import write_parquet
 
     progress.step = "writing"
-    return write_parquet(spark, slabs, choose, work, counter=progress.counter)
+    return write_parquet(spark, slices, selection, work, counter=progress.counter)

@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 
 from pipeline.errors import InvalidOption
 from pipeline.jobs.new_directory import new_directory
+from pipeline.jobs.new_store.log_layout import RecordChange
+from pipeline.jobs.new_store.log_slices import Longs, Rows, Selection, SliceRecords, cut_slices
+from pipeline.jobs.new_store.new_logs import write_logs
 from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
-from pipeline.jobs.new_store.slab_layout import Change
-from pipeline.jobs.new_store.slabs import Longs, Rows, Served, Taken, cut_slabs
 from pipeline.jobs.new_store.store_config import new_topic
-from pipeline.jobs.new_store.store_out import write_logs
 from pipeline.jobs.progress import job_progress
-from pipeline.jobs.work import PIECE_BYTES, task_failures_told
+from pipeline.jobs.work import PIECE_BYTES, task_failures_raised
 from pipeline.session.session import read_messages
 from pipeline.source.decode import Batch
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
@@ -60,7 +60,7 @@ class ReplayReport:
 
 
 @dataclass(frozen=True)
-class Wanted(Served):
+class Wanted(Selection):
     """Chooses messages by time, tag and key. Times are ``[begin_ms, end_ms)``."""
 
     begin_ms: int = 0
@@ -93,10 +93,10 @@ class Wanted(Served):
 
 
 @dataclass(frozen=True)
-class Marked(Change):
+class Marked(RecordChange):
     """Brings messages into another topic and marks them."""
 
-    def marks(self, taken: Taken) -> tuple[npt.NDArray[np.uint8], Longs]:
+    def marks(self, taken: SliceRecords) -> tuple[npt.NDArray[np.uint8], Longs]:
         """Return REPLAY_OF for each record."""
         ids = Batch(taken.data, taken.rows, decompress_bodies=False).message_id()
         pairs = pc.binary_join_element_wise(f"{MARK}{chr(NAME_END)}", ids, chr(PROPERTY_END), "")
@@ -208,11 +208,11 @@ def _to_store(
 ) -> NewStore:
     outputs = wanted.outputs or {}
     with new_directory(target) as work:
-        slabs = cut_slabs(spark, sources.plans, outputs.__contains__, piece_bytes)
-        cost = sum(slab.cost for slab in slabs)
+        slices = cut_slices(spark, sources.plans, outputs.__contains__, piece_bytes)
+        cost = sum(log_slice.cost for log_slice in slices)
         with job_progress(spark, "replay", total_bytes=2 * cost, show=show_progress) as progress:
             result = write_logs(
-                spark, slabs, wanted, Marked(to_topic or ""), [work],
+                spark, slices, wanted, Marked(to_topic or ""), [work],
                 file_size=sources.sizes.commit_log_file_size, keep_offsets=False, watched={},
                 progress=progress,
             )  # fmt: skip
@@ -248,7 +248,7 @@ def _to_writer(
     with (
         job_progress(spark, "replay", total_bytes=size, show=show_progress) as progress,
         progress.query(spark, size),
-        task_failures_told(),
+        task_failures_raised(),
     ):
         observed = Observation()
         (

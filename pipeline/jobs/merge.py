@@ -10,28 +10,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pipeline.errors import InvalidOption
 from pipeline.jobs.new_directory import new_directory
-from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
-from pipeline.jobs.new_store.slab_layout import Change
-from pipeline.jobs.new_store.slabs import Served, cut_slabs
+from pipeline.jobs.new_store.log_layout import RecordChange
+from pipeline.jobs.new_store.log_slices import Selection, cut_slices
+from pipeline.jobs.new_store.new_logs import write_logs
+from pipeline.jobs.new_store.new_store import (
+    INTERNAL_PREFIXES,
+    NewStore,
+    Sources,
+    finish_store,
+    make_queues_and_index,
+)
 from pipeline.jobs.new_store.store_config import watched_places
-from pipeline.jobs.new_store.store_out import write_logs
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
-from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.view.log.walk import Damage
 from storage.view.store_plan import StorePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-INTERNAL_PREFIXES: Final = (
-    SCHEDULE_TOPIC, "RMQ_SYS_TRANS_", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_",
-)  # fmt: skip
-"""Topics whose queue offsets are named elsewhere: in bodies, in files, in other records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +72,11 @@ def merge(
 
     _refuse_shared_internals(sources.plans, without)
     with new_directory(target) as work:
-        slabs = cut_slabs(spark, sources.plans, chosen, piece_bytes)
-        cost = sum(slab.cost for slab in slabs)
+        slices = cut_slices(spark, sources.plans, chosen, piece_bytes)
+        cost = sum(log_slice.cost for log_slice in slices)
         with job_progress(spark, "merge", total_bytes=2 * cost, show=show_progress) as progress:
             result = write_logs(
-                spark, slabs, Served(), Change(), [work],
+                spark, slices, Selection(), RecordChange(), [work],
                 file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Queue offsets in a new store: which queues keep theirs, and where each slab goes on counting.
+"""Queue offsets in a new store: which queues keep theirs, and where each slice goes on counting.
 
 A queue that comes from one old queue, whole, keeps its offsets. One that is put together from several,
 or has lost records, is counted anew; where its consumers were is then found again by the first record
@@ -67,7 +67,7 @@ class NewQueue:
 
 
 @dataclass
-class QueuePlan:
+class NewQueues:
     """The queues of one new store."""
 
     queues: dict[QueueKey, NewQueue] = field(default_factory=dict)
@@ -77,15 +77,15 @@ class QueuePlan:
     @classmethod
     def of(
         cls,
-        slabs: Iterable[Mapping[SourceQueue, QueuePart]],
+        slices: Iterable[Mapping[SourceQueue, QueuePart]],
         key: Callable[[QueueKey], QueueKey],
         *,
         keep_offsets: bool,
-    ) -> QueuePlan:
-        """Add up what slabs give; ``key`` names the new queue of an old one."""
+    ) -> NewQueues:
+        """Add up what slices give; ``key`` names the new queue of an old one."""
         joined: dict[SourceQueue, QueuePart] = {}
-        for slab in slabs:
-            for source, part in slab.items():
+        for log_slice in slices:
+            for source, part in log_slice.items():
                 joined[source] = joined[source].then(part) if source in joined else part
         plan = cls({}, key)
         for source, part in joined.items():
@@ -102,7 +102,7 @@ class QueuePlan:
         return plan
 
     def advance(self, given: Mapping[SourceQueue, QueuePart]) -> dict[QueueKey, int]:
-        """Return the next offset of each queue that a slab has records for, and count these."""
+        """Return the next offset of each queue that a slice has records for, and count these."""
         nexts: dict[QueueKey, int] = {}
         for source, part in given.items():
             name = self._key(source.key)
@@ -127,11 +127,11 @@ def light_offsets(data: ByteArray, rows: Any) -> dict[str, list[int]]:
     return found
 
 
-def refuse_moved_light_queues(slabs: Sequence[Mapping[SourceQueue, list[int]]]) -> None:
+def refuse_moved_light_queues(slices: Sequence[Mapping[SourceQueue, list[int]]]) -> None:
     """Raise PipelineError if a light queue would not keep its offsets, which stand in its records."""
     joined: dict[SourceQueue, list[int]] = {}
-    for slab in slabs:
-        for source, offsets in slab.items():
+    for log_slice in slices:
+        for source, offsets in log_slice.items():
             joined.setdefault(source, []).extend(offsets)
     stores: dict[str, int] = {}
     for source, offsets in joined.items():

@@ -1,4 +1,4 @@
-"""Telling our indexer of index files that a job has made, so that it keeps them.
+"""The checkpoint of index files that a job has made, for the indexer to keep them.
 
 The indexer goes on from a slot of the checkpoint page that names its last file. Files which no slot
 names are looked at anew when it starts, and after an unclean end made again.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.view.store_view import StoreView
 
 
-def tell_indexer(store: StoreView, indexed_offset: int) -> None:
+def checkpoint_index(store: StoreView, indexed_offset: int) -> None:
     """Say that the index files of a stopped store of ours are durable and cover the log so far.
 
     Nothing is written where the store is not ours, or a broker has had it since. Durable on return.

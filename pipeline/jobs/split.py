@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
 from pipeline.jobs.new_directory import new_directory
+from pipeline.jobs.new_store.log_layout import RecordChange
+from pipeline.jobs.new_store.log_slices import Selection, cut_slices
+from pipeline.jobs.new_store.new_logs import write_logs
 from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
-from pipeline.jobs.new_store.slab_layout import Change
-from pipeline.jobs.new_store.slabs import Served, cut_slabs
 from pipeline.jobs.new_store.store_config import watched_places
-from pipeline.jobs.new_store.store_out import write_logs
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
 from storage.format.names import LIGHT_QUEUE_PREFIX
@@ -61,11 +61,11 @@ def split(
     groups = _groups(sources, topics, rest=rest)
     outputs = {topic: number for number, (_, names) in enumerate(groups) for topic in names}
     with new_directory(target) as work:
-        slabs = cut_slabs(spark, sources.plans, outputs.__contains__, piece_bytes)
-        cost = sum(slab.cost for slab in slabs)
+        slices = cut_slices(spark, sources.plans, outputs.__contains__, piece_bytes)
+        cost = sum(log_slice.cost for log_slice in slices)
         with job_progress(spark, "split", total_bytes=2 * cost, show=show_progress) as progress:
             result = write_logs(
-                spark, slabs, Served(outputs), Change(), [work / name for name, _ in groups],
+                spark, slices, Selection(outputs), RecordChange(), [work / name for name, _ in groups],
                 file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip
