@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pipeline.errors import InvalidOption
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.log_layout import RecordChange
-from pipeline.jobs.new_store.log_slices import Selection, cut_slices
+from pipeline.jobs.new_store.log_slices import ServedRecords, cut_slices
 from pipeline.jobs.new_store.new_logs import write_logs
 from pipeline.jobs.new_store.new_store import (
     INTERNAL_PREFIXES,
@@ -58,7 +58,7 @@ def merge(
     """Write all topics of ``stores``, but for those ``without``, to the new store ``target``.
 
     The store is durable on return, and has its name only then. A queue that one store alone has
-    keeps its offsets; one of several stores is counted anew from 0, and each group goes on in it at
+    keeps its offsets; one of several stores is counted from 0, and each group goes on in it at
     the first message that it has not had. Raises InvalidOption and NotAStore.
     """
     began = perf_counter()
@@ -76,7 +76,7 @@ def merge(
         cost = sum(log_slice.cost for log_slice in slices)
         with job_progress(spark, "merge", total_bytes=2 * cost, show=show_progress) as progress:
             result = write_logs(
-                spark, slices, Selection(), RecordChange(), [work],
+                spark, slices, ServedRecords(), RecordChange(), [work],
                 file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip

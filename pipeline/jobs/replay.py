@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pipeline.errors import InvalidOption
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.log_layout import RecordChange
-from pipeline.jobs.new_store.log_slices import Longs, Rows, Selection, SliceRecords, cut_slices
+from pipeline.jobs.new_store.log_slices import Longs, Rows, ServedRecords, SliceRecords, cut_slices
 from pipeline.jobs.new_store.new_logs import write_logs
 from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.jobs.new_store.store_config import new_topic
@@ -47,7 +47,7 @@ TIME_MAX: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """What a replay did. ``already`` tells that it had been done before, and added nothing.
+    """What a replay did. ``already``: it had been done before, and added nothing.
 
     ``replay_id`` names the staged commit in a live store; ``store`` is the new one, if it made one.
     """
@@ -60,7 +60,7 @@ class ReplayReport:
 
 
 @dataclass(frozen=True)
-class Wanted(Selection):
+class Wanted(ServedRecords):
     """Chooses messages by time, tag and key. Times are ``[begin_ms, end_ms)``."""
 
     begin_ms: int = 0
@@ -76,7 +76,7 @@ class Wanted(Selection):
         keys: Sequence[QueueKey],  # noqa: ARG002
         key_of: Longs,  # noqa: ARG002
     ) -> npt.NDArray[np.bool_]:
-        """Tell which messages are to be replayed."""
+        """Return which messages are to be replayed."""
         times = rows[:, STORE_TIMESTAMP]
         kept: npt.NDArray[np.bool_] = (times >= self.begin_ms) & (times < self.end_ms)
         batch = Batch(data, rows, decompress_bodies=False)

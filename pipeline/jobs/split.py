@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pipeline.errors import InvalidOption
 from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.new_store.log_layout import RecordChange
-from pipeline.jobs.new_store.log_slices import Selection, cut_slices
+from pipeline.jobs.new_store.log_slices import ServedRecords, cut_slices
 from pipeline.jobs.new_store.new_logs import write_logs
 from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
 from pipeline.jobs.new_store.store_config import watched_places
@@ -65,7 +65,7 @@ def split(
         cost = sum(log_slice.cost for log_slice in slices)
         with job_progress(spark, "split", total_bytes=2 * cost, show=show_progress) as progress:
             result = write_logs(
-                spark, slices, Selection(outputs), RecordChange(), [work / name for name, _ in groups],
+                spark, slices, ServedRecords(outputs), RecordChange(), [work / name for name, _ in groups],
                 file_size=sources.sizes.commit_log_file_size, keep_offsets=True,
                 watched=watched_places(sources.configs), progress=progress,
             )  # fmt: skip
@@ -86,7 +86,7 @@ def split(
 
 
 class _belongs:  # noqa: N801  a predicate
-    """Tells the topics of one store, and the light queues that its messages are in."""
+    """Knows the topics of one store, and the light queues that its messages are in."""
 
     def __init__(self, topics: Sequence[str], light_queues: Sequence[str]) -> None:
         self._names = frozenset((*topics, *light_queues))

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 
 def open_stores(stores: Stores) -> list[StoreView]:
-    """Open one store or several; NotAStore for what is none, PipelineError if one is named twice."""
+    """Open one store or several; NotAStore for a path that is not one, PipelineError if one is named twice."""
     given = [stores] if isinstance(stores, str | Path) else list(stores)
     if not given:
         raise PipelineError("no store is named; give the directory of one at least")
@@ -69,7 +69,7 @@ def pieces_of(plan: StorePlan, piece_bytes: int) -> list[LogPiece]:
 
 
 def lost_files(store: StoreView) -> Iterator[Damage]:
-    """Yield the ranges of the log whose file is gone, though one before and one behind are there."""
+    """Yield the ranges of the log whose file is gone, though one before and one after it are there."""
     starts = [entry.start_offset for entry in store.log.entries]
     for begin, end in store.lost_log_ranges():
         before = starts[bisect_right(starts, begin) - 1]
@@ -169,5 +169,5 @@ def cause_of(text: str) -> str:
     """Return what a task raised, out of what Spark says of it: the last line of its traceback."""
     begin = text.find("Traceback (most recent call last)")
     traceback = text[max(begin, 0) :].partition("\n\tat ")[0]
-    told = [line for line in traceback.splitlines() if line and not line.startswith((" ", "\t"))]
-    return (told or [text])[-1].strip()
+    lines = [line for line in traceback.splitlines() if line and not line.startswith((" ", "\t"))]
+    return (lines or [text])[-1].strip()

@@ -117,7 +117,7 @@ class IndexBuilder:
             try:
                 self._prepare(limit)
             except BaseException:
-                self._follower = None  # files may be gone that it counts on: prepare anew
+                self._follower = None  # files may be gone that it counts on: prepare again
                 raise
         follower = self._follower
         assert follower is not None
@@ -131,7 +131,7 @@ class IndexBuilder:
         return moved
 
     def _replace_lost(self, end_commit_offset: int) -> None:
-        """Go back behind the first file that somebody has deleted, to index from there again."""
+        """Index again from the first file on that somebody has deleted."""
         lost = self._give_up_lost()
         self._looked_at = self._clock.monotonic()
         if not lost:
@@ -241,6 +241,6 @@ class IndexBuilder:
         self._checkpointer.write_synced(clean=True)
 
     def close(self) -> None:
-        """Let go of the files; nothing is synced."""
+        """Close the files; nothing is synced."""
         self._directory.close()
         self._log.close()

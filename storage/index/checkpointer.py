@@ -73,7 +73,7 @@ class IndexCheckpointer:
         self._synced = None
 
     def load(self) -> DurableIndex | None:
-        """Return the newest slot, None if there is none of this store."""
+        """Return the newest slot, None if it is not of this store."""
         slot = self._checkpoint.durable.load_index()
         return slot if slot.present and slot.store_id == self._store_id else None
 

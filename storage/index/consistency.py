@@ -30,7 +30,7 @@ def agrees_with_log(log: LogReader, header: IndexHeader) -> bool:
 
 
 def record_end(log: LogReader, commit_offset: int) -> int:
-    """Return the end of the record at ``commit_offset``, that offset itself where there is none."""
+    """Return the end of the record at ``commit_offset``, that offset itself where there is no record."""
     record = log.record_at(commit_offset)
     return commit_offset + (record[0] if record is not None else 0)
 

@@ -47,7 +47,7 @@ class IndexDirectory:
 
     @property
     def last(self) -> IndexFile | None:
-        """The file that is put to, None if there is none."""
+        """The file that is put to, None without files."""
         if self._last is None and self.paths:
             self._last = self.open(self.paths[-1])
         return self._last
@@ -91,7 +91,7 @@ class IndexDirectory:
         if last is None or last.is_full:
             filled, last = last, self._roll(last)
             if filled is not None:
-                return start, filled  # now: if the successor's blocks fail, nobody would hear of it
+                return start, filled  # now: if the successor's blocks fail, it would be lost
         return last.put(hashes, commit_offsets, store_timestamps, start, count), None
 
     def _roll(self, full: IndexFile | None) -> IndexFile:
@@ -175,7 +175,7 @@ class IndexDirectory:
         self._filesystem.sync_directory(self.directory)
 
     def close(self) -> None:
-        """Let go of the open file."""
+        """Close the open file."""
         if self._last is not None:
             self._last.close()
             self._last = None

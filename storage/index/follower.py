@@ -55,7 +55,7 @@ class LogReader:
         return self._files.first_offset
 
     def record_at(self, commit_offset: int) -> tuple[int, int] | None:
-        """Return ``(size, store_timestamp_ms)`` of the record there, None if there is none."""
+        """Return ``(size, store_timestamp_ms)`` of the record there, None if there is no record."""
         data = self.view(commit_offset, 1 << 62)
         if data is None:
             return None
@@ -64,7 +64,7 @@ class LogReader:
         return (int(row[0, SIZE]), int(row[0, STORE_TIMESTAMP])) if count else None
 
     def close(self) -> None:
-        """Let go of the maps."""
+        """Close the maps."""
         self._files.close()
 
 
@@ -89,7 +89,7 @@ class IndexFollower(LogFollower):
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a run is only partly put, so that ``position`` does not tell what is in."""
+        """Whether a run is only partly put, so that ``position`` does not say what is in."""
         return self._resume[0] >= 0
 
     def take(self, records: Records) -> None:

@@ -87,7 +87,7 @@ def recover_without_slot(
     Sure are the files before ``file_name``, the slot's: they were synced when they were full. The
     log is written in order, so a file whose last record stands there is right as a whole. That
     record may have keys in the next file, which is gone: its entries are taken back, and it is
-    indexed anew as a whole. Interrupted at any point, it does the same when it runs again.
+    indexed again as a whole. Interrupted at any point, it does the same when it runs again.
     """
     kept = []
     for path, header in zip(directory.paths, directory.headers(), strict=True):

@@ -1,10 +1,10 @@
 """Consume queues compared with the log, and made to agree with it.
 
-The log is right. A unit that differs from what its record says is written anew, a missing one is
+The log is right. A unit that differs from what its record says is written again, a missing one is
 added, and what points beyond the log's end goes. Only differing units are written, so repairing a
 whole store writes nothing.
 
-Four things a log alone does not tell, and how each is decided:
+Four things a log alone does not say, and how each is decided:
 
 * A record's queue offset is ahead of its queue. If a damaged range lies between, the missing offsets
   belonged to damaged records: their units stay where they point into the range, and otherwise become
@@ -15,7 +15,7 @@ Four things a log alone does not tell, and how each is decided:
   the order of the log, as its unit did before.
 * A record claims a place that another one has, by its word and the unit that stood there, and its own
   unit stands in another queue: a bit of its name flipped, and it gets no unit here.
-* A queue begins again at 0, or behind damaged records that have room for what is missing: its topic
+* A queue begins again at 0, or after damaged records that have room for what is missing: its topic
   was deleted and made again; the earlier records left the queue.
 * A tag code may be an address in the extension file: a unit that agrees in all else is left alone.
 """
@@ -58,7 +58,7 @@ class QueueRepair:
 
     ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
     from there on is believed; without it, they are right below that commit offset.
-    ``log`` is where it can be looked up. ``deleted_topics`` tells from which commit offset on a
+    ``log`` is where it can be looked up. ``deleted_topics`` is from which commit offset on a
     topic's records count again. Records of topics that are not among ``known_topics``, if given, get
     no units; light queues do.
     """
@@ -272,7 +272,7 @@ class QueueRepair:
         self.units_written += len(wrong)
 
     def finish(self, end_offset: int) -> int:
-        """End every queue behind its last unit of a record below ``end_offset``.
+        """End every queue after its last unit of a record below ``end_offset``.
 
         Queues that the log does not mention keep what points before the taken part, so that their
         offsets go on where they were. Returns how many units all queues then hold.

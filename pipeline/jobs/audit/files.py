@@ -55,7 +55,7 @@ def audit_queue_files(store: StoreView, *, in_use: bool) -> Iterator[Finding]:
 
 
 def audit_end(store: StoreView, end_offset: int) -> Iterator[Finding]:
-    """Name what stands behind the last record and is none, though it was written."""
+    """Name what is written after the last record and is not a record."""
     for file in store.log.entries:
         if file.end_offset <= end_offset:
             continue
@@ -68,14 +68,14 @@ def audit_end(store: StoreView, end_offset: int) -> Iterator[Finding]:
             yield {
                 "kind": "record",
                 "physicalOffset": file.start_offset + int(position),
-                "problem": f"behind the last record stands what is none: {stop_text(stop)}",
+                "problem": f"after the last record, not a record: {stop_text(stop)}",
             }
         if stop != STOP_BLANK:
             return
 
 
 def audit_checkpoint(store: StoreView, newest_timestamp_ms: int) -> Iterator[Finding]:
-    """Name a checkpoint that is missing, cut, or tells of times that no record has."""
+    """Name a checkpoint that is missing, cut, or has times that no record has."""
     page = store.checkpoint.page
     if len(page) < BROKER_SIZE:
         problem = f"{len(page)} bytes; {BROKER_SIZE} at least" if page else "missing or empty"

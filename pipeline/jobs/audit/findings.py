@@ -1,6 +1,6 @@
 """What an audit finds: a few named in the report, all of them counted, all of them written if asked.
 
-A finding is a row: ``kind``, ``problem`` and what tells the place, of ``store``, ``topic``,
+A finding is a row: ``kind``, ``problem`` and the place, of ``store``, ``topic``,
 ``queueId``, ``queueOffset``, ``physicalOffset``, ``size`` and ``file``. ``count`` stands where one
 row is for several neighbours, the next units or the next records.
 """
@@ -43,16 +43,16 @@ class Findings:
 
     def add(self, findings: Iterable[Finding], count: int | None = None) -> None:
         """Add findings; ``count`` is what they come to, if it is known without making them all."""
-        told = 0
+        added = 0
         for finding in findings:
             if count is not None and self._path is None and len(self.named) >= self.limit:
                 break
-            told += finding.get("count", 1)
+            added += finding.get("count", 1)
             if len(self.named) < self.limit:
                 self.named.append(finding)
             if self._path is not None:
                 self._write(finding)
-        self.count += told if count is None else count
+        self.count += added if count is None else count
 
     def take(self, others: Findings) -> None:
         """Add what a task found, which has written its own."""
@@ -72,7 +72,7 @@ class Findings:
         return self._path.with_name(f".{self._path.name}.{os.getpid()}")
 
     def close(self) -> None:
-        """Give the file its name; there is none if nothing was found."""
+        """Give the file its name; without findings there is no file."""
         if self._file is not None:
             self._file.close()
             self._file = None

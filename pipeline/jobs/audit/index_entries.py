@@ -121,7 +121,7 @@ def audit_entries(
 
 
 def _times_of(held_offsets: Longs, offsets: Longs, times: Longs) -> Longs:
-    """Return the store times of the records at the entries' offsets, UNKNOWN where there is none."""
+    """Return the store times of the records at the entries' offsets, UNKNOWN where there is no record."""
     if not len(offsets):
         return np.full(len(held_offsets), UNKNOWN)
     place = np.minimum(np.searchsorted(offsets, held_offsets), len(offsets) - 1)

@@ -195,7 +195,7 @@ def audit_entries_after_log(
                     "kind": "index",
                     "file": file.name,
                     "physicalOffset": int(offsets[place]),
-                    "problem": f"entry {place + 1} points behind the end of the log",
+                    "problem": f"entry {place + 1} points after the end of the log",
                 }
                 for place in after.tolist()
             ),

@@ -126,7 +126,7 @@ class _Store:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing may stand behind the end: not in use, and not ours, which recovers it."""
+        """Whether nothing may be written after the end: not in use, and not ours, which recovers it."""
         return not self.in_use and self.files.stated_bounds() is None
 
     @property
@@ -218,7 +218,7 @@ def _open(files: StoreView, with_index: bool) -> _Store:
     _ = files.checkpoint
     in_use = not files.location.is_url and is_in_use(files.paths.root)
     index = look_at_index(files, live=in_use) if with_index else []
-    # Before anything is read, so that what comes meanwhile is behind the bounds.
+    # Before anything is read, so that what comes meanwhile is outside the bounds.
     _ = plan.bounds, plan.queues
     return _Store(files, plan, in_use, index)
 
@@ -349,7 +349,7 @@ def _report_index(store: _Store, pieces: Sequence[PieceAudit], findings: Finding
     if store.is_at_rest:
         audit_entries_after_log(store.with_entries, store.plan.bounds.end_offset, findings)
     if unindexed and (store.with_entries or not store.in_use):  # one may only just have begun
-        where = "the index begins behind them" if store.with_entries else "there is no index"
+        where = "the index begins after them" if store.with_entries else "there is no index"
         findings.add([{"kind": "index", "count": unindexed, "problem": f"keys not found: {where}"}])
     if lost:
         where = "the index ends before them, and the checkpoint says that it had them"

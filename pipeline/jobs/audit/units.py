@@ -28,7 +28,7 @@ def unaccounted_units(
     *,
     at_rest: bool,
 ) -> None:
-    """Name units that no intact record put there; ``at_rest``, also those behind the queues' ends."""
+    """Name units that no intact record put there; ``at_rest``, also those after the queues' ends."""
     begins = np.array(sorted(each.begin_offset for each in damage), np.int64)
     ends = np.array(sorted(each.end_offset for each in damage), np.int64)
     for key, queue in plan.queues.items():
@@ -84,7 +84,7 @@ def _beyond(
             "queueId": queue.queue_id,
             "queueOffset": first + place,
             "physicalOffset": int(units["offset"][place]),
-            "problem": "torn" if torn else "points behind the end of the log",
+            "problem": "torn" if torn else "points after the end of the log",
         }
 
 

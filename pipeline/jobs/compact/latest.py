@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.jobs.buckets import by_bucket, join_buckets
-from pipeline.jobs.new_store.log_slices import Longs, Rows, Selection, group
+from pipeline.jobs.new_store.log_slices import Longs, Rows, ServedRecords, group
 from pipeline.jobs.work import in_tasks, task_failures_raised, walk_piece
 from pipeline.source.decode import Batch
 from storage.kernels.columns import (
@@ -46,7 +46,7 @@ SCHEMA: Final = pa.schema([("topic", pa.binary()), ("key", pa.binary()), ("place
 
 
 @dataclass(frozen=True)
-class Latest(Selection):
+class Latest(ServedRecords):
     """Chooses the winners among the topics that are compacted, and all of the others.
 
     ``directory`` holds the winners' commit offsets, a file for each piece.
@@ -64,7 +64,7 @@ class Latest(Selection):
         keys: Sequence[QueueKey],
         key_of: Longs,
     ) -> npt.NDArray[np.bool_]:
-        """Tell which records are the latest of their key, or have none and are kept for that."""
+        """Return which records are the latest of their key, or have none and are kept for that."""
         compacted = np.array([topic in self.compacted for topic, _ in keys])[key_of]
         keyed = (rows[:, FEATURES] & HAS_KEYS) != 0
         winners = _winners_of(self.directory, piece.begin)
@@ -139,7 +139,7 @@ def _candidates_of(
 ) -> Iterator[tuple[int, bytes]]:
     """Return the latest record of each key in one piece, as Arrow tables by bucket."""
     data = piece.data()
-    chosen = Selection(dict.fromkeys(compacted, 0))
+    chosen = ServedRecords(dict.fromkeys(compacted, 0))
     parts = []
     for step in walk_piece(piece, data):
         if isinstance(step, Damage):

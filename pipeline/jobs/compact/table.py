@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from pipeline.jobs.new_store.log_slices import LogSlice, Rows, Selection, read_slice
+from pipeline.jobs.new_store.log_slices import LogSlice, Rows, ServedRecords, read_slice
 from pipeline.jobs.parquet_files import ParquetFile, arrow_schema
 from pipeline.jobs.work import in_tasks, run_tasks
 from pipeline.source.decode import Batch, body_first
@@ -29,7 +29,7 @@ SCHEMA: Final = arrow_schema({**MESSAGE_COLUMNS, CORRUPT: "string"})
 def write_parquet(
     spark: SparkSession,
     slices: Sequence[LogSlice],
-    selection: Selection,
+    selection: ServedRecords,
     directory: Path,
     *,
     counter: Any,
@@ -42,7 +42,7 @@ def write_parquet(
 
 
 def _write_file(
-    item: tuple[int, Sequence[LogSlice]], *, selection: Selection, directory: str, counter: Any
+    item: tuple[int, Sequence[LogSlice]], *, selection: ServedRecords, directory: str, counter: Any
 ) -> tuple[int, list[Damage]]:
     number, slices = item
     path = Path(directory, f"part-{number:05d}.parquet")

@@ -63,7 +63,7 @@ class SliceOutputs:
 
 
 @dataclass(frozen=True)
-class Selection:
+class ServedRecords:
     """Chooses the records that queues serve; ``outputs`` says where topics go, others nowhere.
 
     Without ``outputs`` all go to output 0. Jobs selection fewer by overriding ``kept``.
@@ -99,7 +99,7 @@ class Selection:
         keys: Sequence[QueueKey],  # noqa: ARG002
         key_of: Longs,  # noqa: ARG002
     ) -> npt.NDArray[np.bool_]:
-        """Tell which of the records that are served are wanted."""
+        """Return which of the records that are served are wanted."""
         return np.ones(len(rows), np.bool_)
 
 
@@ -121,7 +121,7 @@ def targets_of(plan: StorePlan, topics: Callable[[str], bool]) -> list[Target]:
     return found
 
 
-def read_slice(log_slice: LogSlice, selection: Selection) -> SliceOutputs:
+def read_slice(log_slice: LogSlice, selection: ServedRecords) -> SliceOutputs:
     """Read a slice: the rows that go to each output. Damaged records go nowhere."""
     chosen = SliceOutputs()
     for store, pieces in log_slice.parts:

@@ -12,7 +12,13 @@ import numpy as np
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.new_store.log_layout import LogLayout, RecordChange
-from pipeline.jobs.new_store.log_slices import LogSlice, Longs, Selection, SliceRecords, read_slice
+from pipeline.jobs.new_store.log_slices import (
+    LogSlice,
+    Longs,
+    ServedRecords,
+    SliceRecords,
+    read_slice,
+)
 from pipeline.jobs.new_store.new_queues import SourceQueue
 from storage.format.names import file_name
 from storage.format.record import encode_blank
@@ -38,7 +44,7 @@ class SliceTarget:
 def write_slice(
     item: tuple[LogSlice, dict[int, SliceTarget]],
     *,
-    selection: Selection,
+    selection: ServedRecords,
     change: RecordChange,
     watched: Watched,
     counter: Any,
@@ -77,7 +83,7 @@ def _numbers(part: SliceRecords, names: Mapping[QueueKey, int], change: RecordCh
 
 
 def _find_again(taken: Sequence[SliceRecords], queue_offsets: Longs, watched: Watched) -> Moved:
-    """Find, for each watched place, the new offset of the first record at or behind it."""
+    """Find, for each watched place, the new offset of the first record at or after it."""
     found: Moved = {}
     if not watched:
         return found
@@ -90,9 +96,9 @@ def _find_again(taken: Sequence[SliceRecords], queue_offsets: Longs, watched: Wa
             mine = part.key_of == number
             olds, new = part.rows[mine, QUEUE_OFFSET], news[mine]
             for wanted in watched.get(key, ()):
-                behind = np.flatnonzero(olds >= wanted)
-                if len(behind):
-                    offset = int(new[behind[0]])
+                later = np.flatnonzero(olds >= wanted)
+                if len(later):
+                    offset = int(new[later[0]])
                     found[key, wanted] = min(found.get((key, wanted), offset), offset)
     return found
 

@@ -21,7 +21,7 @@ import numpy as np
 from pipeline.jobs.new_store.log_layout import LogLayout, RecordChange, sizes_of
 from pipeline.jobs.new_store.log_slices import (
     LogSlice,
-    Selection,
+    ServedRecords,
     SliceRecords,
     read_slice,
 )
@@ -80,7 +80,7 @@ class NewLogs:
 def write_logs(
     spark: SparkSession,
     slices: Sequence[LogSlice],
-    selection: Selection,
+    selection: ServedRecords,
     change: RecordChange,
     directories: Sequence[Path],
     *,
@@ -137,7 +137,7 @@ def write_logs(
 
 
 def _measure_slice(
-    log_slice: LogSlice, *, selection: Selection, change: RecordChange, counter: Any
+    log_slice: LogSlice, *, selection: ServedRecords, change: RecordChange, counter: Any
 ) -> tuple[dict[int, SliceSizes], list[tuple[int, Damage]]]:
     chosen = read_slice(log_slice, selection)
     found: dict[int, SliceSizes] = {}
@@ -167,7 +167,7 @@ def _note_queues(part: SliceRecords, result: SliceSizes) -> None:
 
 
 def _end_of(
-    log_slice: LogSlice, output: int, given: SliceSizes, begin: int, file_size: int, selection: Selection,
+    log_slice: LogSlice, output: int, given: SliceSizes, begin: int, file_size: int, selection: ServedRecords,
     change: RecordChange,
 ) -> int:  # fmt: skip
     left = file_size - begin % file_size

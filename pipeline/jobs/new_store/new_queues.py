@@ -1,7 +1,7 @@
 """Queue offsets in a new store: which queues keep theirs, and where each slice goes on counting.
 
 A queue that comes from one old queue, whole, keeps its offsets. One that is put together from several,
-or has lost records, is counted anew; where its consumers were is then found again by the first record
+or has lost records, is counted from 0; where its consumers were is then found again by the first record
 that they had not had.
 """
 
@@ -53,7 +53,7 @@ class QueuePart(NamedTuple):
 
 @dataclass
 class NewQueue:
-    """A queue of a new store. ``kept`` tells that every record has the offset that it had."""
+    """A queue of a new store. ``kept``: every record has the offset that it had."""
 
     sources: set[SourceQueue]
     begin: int
@@ -112,7 +112,7 @@ class NewQueues:
 
 
 def light_offsets(data: ByteArray, rows: Any) -> dict[str, list[int]]:
-    """Return the offsets in light queues that the records themselves tell, by queue."""
+    """Return the offsets in light queues that the records themselves have, by queue."""
     found: dict[str, list[int]] = {}
     for row in rows:
         at = int(row[PROPERTIES_POSITION])

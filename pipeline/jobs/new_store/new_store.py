@@ -141,7 +141,7 @@ def finish_store(
 ) -> NewStore:
     """Give a log with queues and index its configuration and checkpoint; nothing is synced.
 
-    ``topics`` replaces the table of the chosen topics; without ``carry`` consumers start anew.
+    ``topics`` replaces the table of the chosen topics; without ``carry`` consumers start at the beginning.
     """
     queues = written.queues.queues
     table = dict(topics) if topics is not None else join_topics(sources.configs, chosen)

@@ -164,7 +164,7 @@ def carry_offsets(
 def _new_place(
     store: StoreConfigs, source: SourceQueue, group: str, written: NewLog, *, kept: bool
 ) -> int | None:
-    """Return the new place of a group in one old queue, None behind the last record."""
+    """Return the new place of a group in one old queue, None after the last record."""
     old = store.offsets.get((source.topic, group), {}).get(source.queue_id)
     if kept and old is not None:
         return old

@@ -109,7 +109,7 @@ def count_pieces(
     approximate: bool,
     counter: Any,
 ) -> Counts:
-    """Count pieces, each with the number of its store; times are told by the number of an interval."""
+    """Count pieces, each with the number of its store; times are numbers of intervals."""
     counts = Counts()
     for store, piece in pieces:
         data = piece.data()

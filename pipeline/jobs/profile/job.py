@@ -74,7 +74,7 @@ def profile(
 ) -> Profile:
     """Walk the logs of ``stores``, directories or globs, once; ``exact_keys`` walks them twice.
 
-    Bodies are not read and nothing is verified. ``top`` is how many hot keys are told. Raises
+    Bodies are not read and nothing is verified. ``top`` is how many hot keys are returned. Raises
     InvalidOption and NotAStore.
     """
     began = perf_counter()

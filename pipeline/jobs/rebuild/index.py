@@ -117,11 +117,11 @@ def plan_index(
     total = sums[-1]
     starts = list(range(0, total, keys_max))
     lasts = [place for place, count in enumerate(counts) if count.count]
-    behind = bool(lasts) and (
+    follows = bool(lasts) and (
         counts[lasts[-1]].follows or any(each.follows for each in counts[lasts[-1] + 1 :])
     )
     some_record = any(each.follows or each.count for each in counts)
-    if (total == 0 and some_record) or (total and total % keys_max == 0 and behind):
+    if (total == 0 and some_record) or (total and total % keys_max == 0 and follows):
         starts.append(total)  # a full file gets its successor with the next record, keyed or not
     first_name = max(int(index_file_name(now_ms)), newest_name + 1)
     tasks = []

@@ -1,7 +1,7 @@
 """The checkpoint of index files that a job has made, for the indexer to keep them.
 
 The indexer goes on from a slot of the checkpoint page that names its last file. Files which no slot
-names are looked at anew when it starts, and after an unclean end made again.
+names are looked at again when it starts, and after an unclean end made again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The job ``rebuild``: consume queues and index files of stores made anew from their logs alone.
+"""The job ``rebuild``: consume queues and index files of stores made again from their logs alone.
 
 No shuffle: where a unit stands follows from its record's queue offset, so each task writes the units
 of its pieces of the log straight to their places (see ``rebuild_queues``); where a key's entry stands
@@ -106,7 +106,7 @@ def rebuild_stores(
     piece_bytes: int = PIECE_BYTES,
     show_progress: bool = False,
 ) -> list[RebuildReport]:
-    """Make consume queues, index files or both of each store anew; durable on return.
+    """Make consume queues, index files or both of each store again; durable on return.
 
     Written to ``target/NAME``, NAME being that of the store's directory; or ``in_place``, where a store
     that is in use is refused, and one that was killed meanwhile has its old files or the new ones. The

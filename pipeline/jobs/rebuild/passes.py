@@ -134,7 +134,7 @@ def walk_pieces(
 
 
 def finish_queues(spark: SparkSession, store: StoreWork) -> None:
-    """Lay out every queue; write those anew that are not as their records say, fill gaps."""
+    """Lay out every queue; write those again that are not as their records say, fill gaps."""
     runs: dict[QueueKey, list[QueueRun]] = by_queue(
         run for done in store.results for run in done.result.runs
     )

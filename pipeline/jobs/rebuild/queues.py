@@ -108,18 +108,20 @@ def plan_queue(
     begin = next_offset = first
     places: dict[int, int] = {}
     gaps: list[Gap] = []
-    behind = -1
+    last_offset = -1
     for run in runs:
         length = run.end - run.begin
         if run.begin > next_offset:
-            between = [each for each in damage if behind < each.begin_offset < run.commit_offset]
+            between = [
+                each for each in damage if last_offset < each.begin_offset < run.commit_offset
+            ]
             room = sum(each.end_offset - each.begin_offset for each in between)
             if (run.begin - next_offset) * RECORD_SIZE_MIN <= room:
                 gaps.append(Gap(key, next_offset, run.begin, between[-1]))
                 next_offset = run.begin
-            elif _is_sure(run, next_offset, behind, open_held):
+            elif _is_sure(run, next_offset, last_offset, open_held):
                 other = Damage(
-                    behind + RECORD_SIZE_MIN, run.commit_offset, "a record of another name"
+                    last_offset + RECORD_SIZE_MIN, run.commit_offset, "a record of another name"
                 )
                 gaps.append(Gap(key, next_offset, run.begin, other))
                 next_offset = run.begin
@@ -131,17 +133,17 @@ def plan_queue(
             begin = next_offset = 0
         places[run.commit_offset] = next_offset
         next_offset += length
-        behind = run.last_commit_offset
+        last_offset = run.last_commit_offset
     as_written = all(places[run.commit_offset] == run.begin for run in runs)
     return QueuePlan(key, begin, next_offset, places, gaps, as_written)
 
 
 def _is_sure(
-    run: QueueRun, next_offset: int, behind: int, open_held: Callable[[], QueueFiles]
+    run: QueueRun, next_offset: int, last_offset: int, open_held: Callable[[], QueueFiles]
 ) -> bool:
-    """Whether a run's queue offset is right, and records before it, after ``behind``, are missing."""
+    """Whether a run's queue offset is right, and records before it, after ``last_offset``, are missing."""
     missing = run.begin - next_offset
-    if (missing + 1) * RECORD_SIZE_MIN > run.commit_offset - behind:
+    if (missing + 1) * RECORD_SIZE_MIN > run.commit_offset - last_offset:
         return False
     held = open_held()
     if _holds(held, run.begin, run.commit_offset):
