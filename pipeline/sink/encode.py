@@ -59,7 +59,7 @@ _NO_COLUMN: Final = _Column(_NO_BYTES, _ABSENT)
 _NO_PAIRS: Final = _Pairs(_ABSENT, _NO_COLUMN, _NO_COLUMN)
 
 
-class Rows:
+class ArrowRows:
     """One Arrow batch ready to be encoded, from any row on and as often as wanted."""
 
     def __init__(self, encoder: Encoder, batch: pa.RecordBatch, *, first_number: int) -> None:
@@ -181,7 +181,7 @@ class Encoder:
 
 
 def chunks(
-    parts: list[Rows], prefix: str, born_ms: int, *, chunk_size: int = CHUNK_SIZE
+    parts: list[ArrowRows], prefix: str, born_ms: int, *, chunk_size: int = CHUNK_SIZE
 ) -> Iterator[memoryview]:
     """Yield the records of a stage in chunks; each is good until the next. Raises InvalidColumn."""
     usual = buffer = np.empty(chunk_size, np.uint8)

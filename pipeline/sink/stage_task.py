@@ -25,7 +25,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.retry import RetryPolicy
-from pipeline.sink.encode import Encoder, Rows, chunks
+from pipeline.sink.encode import ArrowRows, Encoder, chunks
 from pipeline.sink.staged import StagedRows, attempt_id
 from pipeline.sink.write_options import WriteOptions
 from pipeline.sink.writer_connection import WriterConnection
@@ -112,14 +112,14 @@ class _TaskStages:
         else:
             self._attempts.append(attempt)
 
-    def _parts(self, batches: Iterator[Any]) -> Iterator[list[Rows]]:
-        part: list[Rows] = []
+    def _parts(self, batches: Iterator[Any]) -> Iterator[list[ArrowRows]]:
+        part: list[ArrowRows] = []
         size = 0
         number = 0
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            part.append(Rows(self._encoder, batch, first_number=number))
+            part.append(ArrowRows(self._encoder, batch, first_number=number))
             number += batch.num_rows
             size += part[-1].byte_count
             if size >= PART_SIZE:
@@ -128,7 +128,7 @@ class _TaskStages:
         if part:
             yield part
 
-    def _stage(self, part: list[Rows]) -> str | None:
+    def _stage(self, part: list[ArrowRows]) -> str | None:
         """Stage one part, again for as long as the writer may come back; None if all is decided."""
         deadline = time.monotonic() + self._timeout_s
         self._part_count += 1
@@ -154,7 +154,7 @@ class _TaskStages:
 class _Source:
     """The chunks of a part, and what went wrong in making them, which gRPC would swallow."""
 
-    def __init__(self, part: list[Rows], app_id: str, version: int, attempt: str) -> None:
+    def __init__(self, part: list[ArrowRows], app_id: str, version: int, attempt: str) -> None:
         self._part = part
         self._prefix = stage_prefix(app_id, version, attempt)
         self.error: Exception | None = None

@@ -21,7 +21,7 @@ from pipeline.errors import InvalidOption
 from pipeline.jobs.export.known_stores import ExportedStore, match_stores
 from pipeline.jobs.export.manifest import DIRECTORY, Manifest, Ranges, held_export
 from pipeline.jobs.export.plan import FILE_BYTES, Choice, FilePlan, in_tasks, plan_export
-from pipeline.jobs.export.targets import Target, is_local, open_target, remove, staging_of
+from pipeline.jobs.export.targets import ExportTarget, is_local, open_target, remove, staging_of
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import Stores, open_stores, run_tasks
 from pipeline.source.options import parse_options
@@ -31,7 +31,7 @@ from storage.view.store_view import StoreView
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.jobs.export.write import FileDone, Layout, TaskDone
+    from pipeline.jobs.export.write import FileDone, FileLayout, TaskDone
 
 RECORDS_MAX: Final = 10_000_000
 DAMAGED_MAX: Final = 1000
@@ -151,7 +151,7 @@ def _milliseconds(moment: Moment) -> int | None:
     return moment
 
 
-def _recover(root: Path, manifest: Manifest, target: Target) -> None:
+def _recover(root: Path, manifest: Manifest, target: ExportTarget) -> None:
     """Finish or undo what a killed run left."""
     if manifest.pending is not None:
         run, files = manifest.pending["run"], manifest.pending["files"]
@@ -166,7 +166,7 @@ def _recover(root: Path, manifest: Manifest, target: Target) -> None:
 def _write(
     spark: SparkSession,
     files: Sequence[FilePlan],
-    layout: Layout,
+    layout: FileLayout,
     choice: Choice,
     *,
     show_progress: bool,
@@ -187,10 +187,10 @@ def _made(done: Sequence[TaskDone]) -> list[FileDone]:
 
 def _publish(
     manifest: Manifest,
-    target: Target,
+    target: ExportTarget,
     ranges: Ranges,
     made: Sequence[FileDone],
-    layout: Layout,
+    layout: FileLayout,
 ) -> None:
     """Make the files part of the export; what is killed in here, the next run ends."""
     files = [asdict(file) for file in made]
@@ -201,11 +201,11 @@ def _publish(
 
 
 def _layout(
-    root: Path, manifest: Manifest, target: Target, names: Sequence[str], rows_max: int
-) -> Layout:
+    root: Path, manifest: Manifest, target: ExportTarget, names: Sequence[str], rows_max: int
+) -> FileLayout:
     import pyarrow as pa
 
-    from pipeline.jobs.export.write import DAY, Layout
+    from pipeline.jobs.export.write import DAY, FileLayout
     from pipeline.jobs.parquet_files import arrow_schema
     from pipeline.source.columns import Columns
 
@@ -214,7 +214,7 @@ def _layout(
     fields = [field for field in read if field.name != CORRUPT and field.name not in target.in_path]
     if DAY not in target.in_path:
         fields.append(pa.field(DAY, pa.date32()))
-    return Layout(
+    return FileLayout(
         directory=str(staging_of(root)),
         # Tasks of a killed run may still be writing: names of their own keep them out of this one.
         run=f"{manifest.export_id}-{manifest.run + 1:06d}-{secrets.token_hex(3)}",

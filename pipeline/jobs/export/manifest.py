@@ -146,7 +146,7 @@ class Manifest:
         return found
 
     def exported_end(self, key: QueueOfStore) -> int | None:
-        """Return the offset behind the last exported one of a queue, None if there is none."""
+        """Return the offset after the last exported one of a queue, None before the first run."""
         ranges = self.ranges.get(key)
         return ranges[-1][1] if ranges else None
 

@@ -25,8 +25,6 @@ from storage.view.store_plan import Queue, QueueRange, StorePlan
 
 DAY_MS: Final = 86_400_000
 FILE_BYTES: Final = 256 << 20
-UNITS_AT_ONCE: Final = 1 << 20
-RECORD_SIZE_LIKELY: Final = 1 << 30
 TASK_BYTES: Final = 256 << 20
 
 
@@ -165,7 +163,7 @@ def day_of(number: int) -> date:
     try:
         return datetime.fromtimestamp(number * 86_400, UTC).date()
     except (OverflowError, OSError, ValueError):
-        return date(1970, 1, 1)  # a time that no calendar has; the rows tell it
+        return date(1970, 1, 1)  # a time that no calendar has: it stands in the rows
 
 
 def _into_files(parts: Sequence[DayPart], file_bytes: int) -> Iterator[list[Piece]]:

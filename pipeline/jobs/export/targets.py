@@ -1,8 +1,8 @@
 """Where an export goes: a directory of Parquet files, a Delta table or an Iceberg table.
 
-Tasks write files beside the data; a target makes those of one run visible together, and can tell
-afterwards whether it has. A directory of files has no other witness than its manifest, so there the run
-counts from when it is pending. Tables have a commit, which names the run.
+Tasks write files beside the data; a target makes those of one run visible together, and says afterwards
+whether it has. A directory of files has only its manifest to say so, and there a run counts from when it
+is pending. Tables have a commit, which names the run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUN: Final = "penstock.run"
 Files = Sequence[Mapping[str, Any]]  # path, topic, day, rows, size
 
 
-class Target(Protocol):
+class ExportTarget(Protocol):
     """One export's destination."""
 
     @property
@@ -51,10 +51,10 @@ def staging_of(root: Path) -> Path:
 
 def open_target(
     file_format: str, root: Path, export_id: str, catalog: str | None, table: str | None
-) -> Target:
+) -> ExportTarget:
     """Return the target of a format; PipelineError where its library is not installed."""
     if file_format not in FORMATS:
-        raise InvalidOption("format", f"{file_format!r} is none of {', '.join(FORMATS)}")
+        raise InvalidOption("format", f"{file_format!r} is not one of {', '.join(FORMATS)}")
     for option, value in (("catalog", catalog), ("table", table)):
         if value is not None and file_format != "iceberg":
             raise InvalidOption(option, f"means nothing for format {file_format!r}; leave it out")
@@ -166,7 +166,7 @@ class DeltaTarget:
 
 
 class IcebergTarget:
-    """An Iceberg table; its catalog is a file beside the data unless told."""
+    """An Iceberg table; its catalog is a file beside the data by default."""
 
     in_path = ()
 
@@ -227,5 +227,5 @@ class IcebergTarget:
 
 
 def is_local(path: str | os.PathLike[str]) -> bool:
-    """Tell a path of this machine from a URL."""
+    """Return whether this is a path and not a URL."""
     return "://" not in str(path)

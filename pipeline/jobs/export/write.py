@@ -26,7 +26,7 @@ HIVE_ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """How files look: where they go, and which columns stand in the path and not in the file."""
 
     directory: str
@@ -66,7 +66,7 @@ def write_files(
     plans: Sequence[FilePlan],
     *,
     options: ReadOptions,
-    layout: Layout,
+    layout: FileLayout,
     count: Callable[[int], None],
 ) -> TaskDone:
     """Write the files of one task; each is durable on return."""
@@ -114,7 +114,7 @@ def _by_day(batch: Any) -> Iterator[tuple[date, Any]]:
 class _DayFiles:
     """The files of one topic and day that one plan makes: one, or more if there are too many rows."""
 
-    def __init__(self, layout: Layout, plan: FilePlan, day: date) -> None:
+    def __init__(self, layout: FileLayout, plan: FilePlan, day: date) -> None:
         self._layout = layout
         self._topic = plan.topic
         self._day = day

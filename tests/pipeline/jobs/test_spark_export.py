@@ -374,7 +374,7 @@ def test_what_cannot_be_is_refused_with_the_way_out(
 ) -> None:
     store = golden_store("slow")
     refused: list[tuple[str, str, dict[str, Any]]] = [
-        ("none of parquet", "a", {"format": "orc"}),
+        ("not one of parquet", "a", {"format": "orc"}),
         ("no store has a topic 'nope'; topics:", "b", {"topics": ["nope"]}),
         ("choose one", "c", {"topics": ["x"], "pattern": "y"}),
         ("regular expression", "d", {"pattern": "("}),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import InvalidColumn
-from pipeline.sink.encode import Encoder, Rows, chunks
+from pipeline.sink.encode import ArrowRows, Encoder, chunks
 from pipeline.sink.write_options import WriteColumns
 from storage.format.properties import RESERVED, TRANSIENT_PREFIX, encode_properties
 from storage.format.record import decode_record, encode_for_batch
@@ -89,7 +89,7 @@ def test_rows_are_encoded_as_one_by_one(
     for begin, end in ((first, (first + len(lines)) // 2), ((first + len(lines)) // 2, len(lines))):
         batch = whole.slice(begin, max(0, end - begin))
         if batch.num_rows:
-            parts.append(Rows(encoder(), batch, first_number=number))
+            parts.append(ArrowRows(encoder(), batch, first_number=number))
             number += batch.num_rows
     made = [bytes(chunk) for chunk in chunks(parts, PREFIX, BORN_MS, chunk_size=chunk_size)]
     wanted = [plain(line, number) for number, line in enumerate(lines[first:])]
@@ -106,7 +106,7 @@ def test_rows_are_encoded_as_one_by_one(
 
 def made_with(name: str) -> bytes:
     lines = [{"value": b"", "topic": "t", "properties": [(name, "x")]}]
-    rows = Rows(encoder(), pa.RecordBatch.from_pylist(lines, SCHEMA), first_number=0)
+    rows = ArrowRows(encoder(), pa.RecordBatch.from_pylist(lines, SCHEMA), first_number=0)
     return b"".join(map(bytes, chunks([rows], PREFIX, BORN_MS)))
 
 
@@ -123,7 +123,7 @@ def test_every_name_of_the_store_is_refused_and_none_that_resembles_one() -> Non
 
 def test_a_long_record_makes_no_other_chunk_longer() -> None:
     lines = [{"value": bytes(size), "topic": "t"} for size in (10, 5_000, *[10] * 50)]
-    rows = Rows(encoder(), pa.RecordBatch.from_pylist(lines, SCHEMA), first_number=0)
+    rows = ArrowRows(encoder(), pa.RecordBatch.from_pylist(lines, SCHEMA), first_number=0)
     sizes = [len(chunk) for chunk in chunks([rows], PREFIX, BORN_MS, chunk_size=1_000)]
     assert sizes[1] > 5_000
     assert max(sizes[:1] + sizes[2:]) <= 1_000
@@ -154,7 +154,7 @@ def test_a_row_that_can_be_no_message_is_named(line: dict[str, Any], message: st
     good = {"value": b"v", "topic": "t"}
     whole = pa.RecordBatch.from_pylist([good, good, good | line, good], SCHEMA)
     with pytest.raises(InvalidColumn, match=message):
-        for _ in chunks([Rows(encoder(), whole, first_number=5)], PREFIX, 0):
+        for _ in chunks([ArrowRows(encoder(), whole, first_number=5)], PREFIX, 0):
             pass
 
 
@@ -167,7 +167,7 @@ def test_several_keys_come_as_text_or_as_a_list() -> None:
         batch = pa.RecordBatch.from_arrays(
             [pa.array([b"1", b"2"]), pa.array(values, kind)], ["value", "keys"]
         )
-        rows = Rows(encoder(columns, "t"), batch, first_number=0)
+        rows = ArrowRows(encoder(columns, "t"), batch, first_number=0)
         (chunk,) = (bytes(chunk) for chunk in chunks([rows], PREFIX, 0))
         first = decode_record(chunk)
         second = decode_record(chunk, first.total_size)
