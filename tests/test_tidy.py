@@ -32,16 +32,13 @@ STILL_TWICE = {
     "DamagedRecord",
     "Found",
     "IndexFile",
-    "Layout",
     "LogFiles",
     "Measure",
     "Progress",
     "QueueFiles",
-    "QueuePlan",
     "QueueRange",
     "Rate",
     "Records",
-    "Target",
     "Verdict",
 }
 
