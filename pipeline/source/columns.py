@@ -27,7 +27,7 @@ class Columns:
         return bool(BODY_COLUMNS.intersection(self.names))
 
     def checks(self, options: ReadOptions) -> int:
-        """Return the checksums to verify: where bodies or reasons are wanted, or as told."""
+        """Return the checksums to verify: as asked for, else all where bodies or reasons are wanted."""
         wanted = self.bodies or CORRUPT in self.names
         if options.verify is not None:
             wanted = options.verify

@@ -170,7 +170,7 @@ class Endpoint:
     ) -> Iterator[Pulled]:
         """Yield queue offsets ``[begin, end)``, each once, in order, whatever happens on the way.
 
-        Of what the reader does not have, or has no more, a ``Pulled`` without records is told.
+        Of what the reader does not have, or has no more, a ``Pulled`` without records is yielded.
         """
         from penstock import wire
         from penstock.v1 import reader_pb2
@@ -263,7 +263,7 @@ class _Failures:
         self._since: float | None = None
 
     def add(self, error: Any) -> bool:
-        """Wait, and tell whether to try again; a failure that stays raises PipelineError.
+        """Wait, and return whether to try again; a failure that stays raises PipelineError.
 
         ``error`` is None where the reader answered, and may have more to say a little later.
         """

@@ -14,7 +14,7 @@ from storage.view.queues.record_queues import QueueKey
 
 
 def open_endpoint(options: ReadOptions, *, known: bool = False) -> Endpoint:
-    """Return the endpoint that the options name; ``known`` tells that it has answered before."""
+    """Return the endpoint that the options name; ``known`` if it has answered before."""
     assert options.endpoint is not None
     return Endpoint(options.endpoint, options.endpoint_timeout_ms / 1e3, known=known)
 

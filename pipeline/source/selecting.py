@@ -23,7 +23,7 @@ Q = TypeVar("Q", bound=HasTopic)
 
 
 def wants(chosen: Selection, topic: str, queue_id: int) -> bool:
-    """Tell whether a queue is chosen, whether it is there or comes later."""
+    """Return whether a queue is chosen, one that is there or that comes later."""
     if chosen.pattern is not None:
         return re.fullmatch(chosen.pattern, topic) is not None
     if chosen.assigned is not None:

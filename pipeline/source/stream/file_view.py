@@ -153,7 +153,7 @@ class FileView:
         return NO_TIME, end
 
     def _record_at(self, commit_offset: int) -> int:
-        """Return where the first record at or behind a commit offset begins; the end without one."""
+        """Return where the first record at or after a commit offset begins; the end without one."""
         files = self._plan.store
         return next_record(files.log, commit_offset, files.bounds.end_offset)
 
@@ -170,7 +170,7 @@ class FileView:
         return self._queues[key].bytes_of(*span)
 
     def after_records(self, key: QueueKey, span: Span, count: int) -> int:
-        """Return the offset behind the first records; the log is walked for it, headers only."""
+        """Return the offset after the first records; the log is walked for it, headers only."""
         if key != WHOLE_LOG:
             return min(span.end, span.begin + count)
         if count <= 0:
@@ -193,7 +193,7 @@ class FileView:
         return span.end
 
     def after_bytes(self, key: QueueKey, span: Span, size: int) -> tuple[int, int]:
-        """Return the offset behind the first records that fit; of the log, to the next record's edge."""
+        """Return the offset after the first records that fit; of the log, to the next record's edge."""
         if key == WHOLE_LOG:
             end = span.end
             if span.begin + size < span.end:

@@ -73,11 +73,11 @@ class LogView(Protocol):
         ...
 
     def after_records(self, key: QueueKey, span: Span, count: int) -> int:
-        """Return the offset behind the first ``count`` records of a span, or its end."""
+        """Return the offset after the first ``count`` records of a span, or its end."""
         ...
 
     def after_bytes(self, key: QueueKey, span: Span, size: int) -> tuple[int, int]:
-        """Return the offset behind the first records that fit into ``size`` bytes, and what they take.
+        """Return the offset after the first records that fit into ``size`` bytes, and what they take.
 
         May be none; one that begins within the size may count as fitting.
         """

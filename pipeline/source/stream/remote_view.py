@@ -32,7 +32,7 @@ class RemoteView:
 
     @property
     def name(self) -> str:
-        """The address; the store's id tells it from others that come to serve there."""
+        """The address; the store's id distinguishes it from others that come to serve there."""
         return self._endpoint.address
 
     def look(self) -> Look:
@@ -90,11 +90,11 @@ class RemoteView:
         return int(mean_size(self._queues[key]) * (span.end - span.begin))
 
     def after_records(self, key: QueueKey, span: Span, count: int) -> int:  # noqa: ARG002
-        """Return the offset behind the first records."""
+        """Return the offset after the first records."""
         return min(span.end, span.begin + count)
 
     def after_bytes(self, key: QueueKey, span: Span, size: int) -> tuple[int, int]:
-        """Return the offset behind the first records that fit by the queue's mean."""
+        """Return the offset after the first records that fit by the queue's mean."""
         mean = mean_size(self._queues[key])
         count = min(span.end - span.begin, int(size / mean))
         return span.begin + count, int(count * mean)

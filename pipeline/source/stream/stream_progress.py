@@ -60,7 +60,7 @@ class Progress:
     # ---- from offset to backlog
 
     def backlog(self, offset: StreamOffset, looks: Looks) -> Backlog:
-        """Return what waits behind an offset; queues that it does not have begin as new ones do.
+        """Return what waits after an offset; queues that it does not have begin as new ones do.
 
         At the first offset of all they begin where the options say, later at their earliest. Raises
         WrongCheckpoint, DataLost, InvalidOption.

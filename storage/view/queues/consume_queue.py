@@ -22,7 +22,7 @@ MAPPED_FILES_OF_A_QUEUE: Final = 4
 class UnitSpan(NamedTuple):
     """Units of one file: ``array`` holds those from ``first_queue_offset`` on.
 
-    ``begin`` is the index of the one asked for, ``end`` the index behind the last that is there.
+    ``begin`` is the index of the one asked for, ``end`` the index after the last that is there.
     """
 
     array: ByteArray
@@ -70,7 +70,7 @@ class ConsumeQueueView:
         self._files.close()
 
     def max_offset(self, visible_commit_offset: int) -> int:
-        """Return the queue offset behind the last visible unit; 0 of a queue without files."""
+        """Return the queue offset after the last visible unit; 0 of a queue without files."""
         with self._guard:
             if self._end is None:
                 self._end = self._find_end(visible_commit_offset)
@@ -103,7 +103,7 @@ class ConsumeQueueView:
             end = first + index
 
     def min_offset(self, min_commit_offset: int, max_offset: int) -> int:
-        """Return the first queue offset whose record lies at or behind ``min_commit_offset``.
+        """Return the first queue offset whose record lies at or after ``min_commit_offset``.
 
         ``max_offset`` if no record is left. Pre-fill units are not counted.
         """
@@ -154,6 +154,6 @@ class ConsumeQueueView:
 
     @property
     def file_unit_count(self) -> int:
-        """Units of a whole file, told by the oldest one; 0 without files."""
+        """Units of a whole file, as many as the oldest one has; 0 without files."""
         entries = self._files.entries
         return entries[0].size // UNIT_SIZE if entries else 0

@@ -16,7 +16,7 @@ SAMPLES: Final = 16
 class QueueExtent:
     """Offsets ``[min_offset, max_offset)`` of a queue can be read.
 
-    ``commit_range`` is from its first record to behind its last one, None without any;
+    ``commit_range`` is from its first record to the end of its last one, None without any;
     ``approximate_bytes`` of all its records is 0 where it was not asked for. ``incarnation`` is that of
     the topic, None where deletions are not known.
     """

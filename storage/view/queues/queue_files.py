@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
-from storage.format.consume_entry import UNIT_SIZE
+from storage.format.consume_entry import LAYOUT, UNIT_SIZE
 from storage.view.queues.unit_search import (
     Unit,
     end_after,
@@ -79,8 +80,12 @@ class QueueFiles:
 
     def unit(self, queue_offset: int) -> Unit:
         """Return one unit; zeros where there is none."""
-        units = self.units(queue_offset, 1)
-        return Unit(*units[0].item()) if len(units) else NO_UNIT
+        position = queue_offset * UNIT_SIZE
+        number = bisect_right(self.files, position, key=attrgetter("end_offset"))
+        if number == len(self.files) or self.files[number].start_offset > position:
+            return NO_UNIT
+        data = self._read(self.files[number], position, UNIT_SIZE)
+        return Unit(*LAYOUT.unpack(data)) if len(data) == UNIT_SIZE else NO_UNIT
 
     def units(self, first: int, count: int) -> npt.NDArray[np.void]:
         """Return up to ``count`` units from ``first`` on; what is missing between files is zeros."""

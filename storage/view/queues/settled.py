@@ -28,7 +28,7 @@ HEAD_SIZE: Final = COMMIT_OFFSET_POSITION + 8
 def settled(log: LogFiles, topic: str, queue: QueueFiles, end_offset: int) -> QueueFiles:
     """Return the queue, without its last unit if that does not point to its record.
 
-    A record whose head is damaged keeps its unit, which stays as it is and points behind the one
+    A record whose head is damaged keeps its unit, which stays as it is and points after the one
     before. ``end_offset`` is the limit below which units count.
     """
     last = queue.end - 1
