@@ -1,6 +1,6 @@
 """How far a job is: a bar in a terminal, a line now and then in a log, nothing where nobody looks.
 
-Tasks say what they have done through ``Progress.counter``, an accumulator of Spark's, whose sums
+Tasks say what they have done through ``JobProgress.counter``, an accumulator of Spark's, whose sums
 arrive as tasks end. What runs as a query instead has no such place, and is followed by its stages.
 """
 
@@ -21,7 +21,7 @@ LINE_INTERVAL_S: Final = 10.0  # between the lines that a log gets
 UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-class Progress:
+class JobProgress:
     """Bytes of log that a job is done with. ``counter`` is what tasks add to; give it to them."""
 
     def __init__(self, spark: SparkSession, total_bytes: int) -> None:
@@ -83,13 +83,13 @@ def job_progress(
     total_bytes: int,
     show: bool = False,
     stream: TextIO | None = None,
-) -> Iterator[Progress]:
-    """Yield a :class:`Progress`; with ``show`` it is shown on stderr until the block ends.
+) -> Iterator[JobProgress]:
+    """Yield a :class:`JobProgress`; with ``show`` it is shown on stderr until the block ends.
 
     In tasks: ``counter.add(piece.cost)``, with ``counter = progress.counter`` given to them. Around a
     DataFrame's action: ``with progress.query(spark, total_bytes): df.write...``.
     """
-    progress = Progress(spark, total_bytes)
+    progress = JobProgress(spark, total_bytes)
     if not show:
         yield progress
         return
@@ -105,7 +105,7 @@ def job_progress(
         thread.join()
 
 
-def _bar(name: str, progress: Progress, stream: TextIO, stopping: threading.Event) -> None:
+def _bar(name: str, progress: JobProgress, stream: TextIO, stopping: threading.Event) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -132,7 +132,7 @@ def _bar(name: str, progress: Progress, stream: TextIO, stopping: threading.Even
             )
 
 
-def _lines(name: str, progress: Progress, stream: TextIO, stopping: threading.Event) -> None:
+def _lines(name: str, progress: JobProgress, stream: TextIO, stopping: threading.Event) -> None:
     began = perf_counter()
     while not stopping.wait(LINE_INTERVAL_S):
         done, total = progress.done_bytes, progress.total_bytes

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.jobs.audit.findings import Finding, Findings
-from pipeline.jobs.audit.index_files import IndexFile
+from pipeline.jobs.audit.index_files import AuditedIndexFile
 from storage.format.index import TIME_DELTA_MAX_S
 from storage.view.index.keys import KeyHasher
 from storage.view.log.walk import Damage, Records
@@ -19,7 +19,7 @@ from storage.view.pieces import LogPiece
 Longs = npt.NDArray[np.int64]
 Entries = npt.NDArray[Any]
 UNKNOWN: Final = np.int64(-1 << 63)
-EntriesOf = Callable[[IndexFile], Entries]
+EntriesOf = Callable[[AuditedIndexFile], Entries]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class IndexToAudit:
     ``live`` index, the record of the last entry may be half put.
     """
 
-    files: Sequence[IndexFile]
+    files: Sequence[AuditedIndexFile]
     indexed_offset: int | None
     live: bool
 
@@ -69,7 +69,7 @@ class PieceKeys:
 class _Held:
     """Entries of one file that belong to a piece, as native numbers."""
 
-    file: IndexFile
+    file: AuditedIndexFile
     first: int  # number of the first of them
     offsets: Longs
     hashes: Longs
@@ -128,7 +128,7 @@ def _times_of(held_offsets: Longs, offsets: Longs, times: Longs) -> Longs:
     return np.where(offsets[place] == held_offsets, times[place], UNKNOWN)
 
 
-def _held(file: IndexFile, entries: Entries, low: int, high: int, *, live: bool) -> _Held:
+def _held(file: AuditedIndexFile, entries: Entries, low: int, high: int, *, live: bool) -> _Held:
     """Return the entries of a file that stand where those of ``[low, high)`` belong.
 
     All before and after go to the pieces at the file's ends, whatever offsets they name.

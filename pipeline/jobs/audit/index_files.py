@@ -27,7 +27,7 @@ BAD_MAX: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class IndexFile:
+class AuditedIndexFile:
     """An index file as tasks need it.
 
     Offsets and times are those of the records of its first and last entries, as the log has them;
@@ -55,9 +55,9 @@ class IndexFile:
         return self.file.entries(self.entry_count)
 
 
-def look_at_index(store: StoreView, *, live: bool) -> list[IndexFile]:
+def look_at_index(store: StoreView, *, live: bool) -> list[AuditedIndexFile]:
     """Look at the header and the first and last entries of each index file, oldest first."""
-    files: list[IndexFile] = []
+    files: list[AuditedIndexFile] = []
     seed: int | None = None
     for opened in store.index_files():
         file = _look_at(store, opened, seed, live=live)
@@ -67,15 +67,17 @@ def look_at_index(store: StoreView, *, live: bool) -> list[IndexFile]:
     return files
 
 
-def _look_at(store: StoreView, file: IndexEntries, seed: int | None, *, live: bool) -> IndexFile:
+def _look_at(
+    store: StoreView, file: IndexEntries, seed: int | None, *, live: bool
+) -> AuditedIndexFile:
     header = file.header()
     count = _entry_count(file, header, live=live)
     if not count:
-        return IndexFile(file, header)
+        return AuditedIndexFile(file, header)
     first, last = file.commit_offset(1), file.commit_offset(count)
     begin = _place(store, header.begin_commit_offset, header.begin_timestamp_ms, first)
     end = _place(store, header.end_commit_offset, header.end_timestamp_ms, last)
-    return IndexFile(file, header, count, *begin, *end, seed)
+    return AuditedIndexFile(file, header, count, *begin, *end, seed)
 
 
 def _entry_count(file: IndexEntries, header: IndexHeader, *, live: bool) -> int:
@@ -114,7 +116,7 @@ def _store_time(store: StoreView, commit_offset: int) -> int | None:
     return decode_record(record).store_timestamp_ms
 
 
-def audit_index_file(file: IndexFile, findings: Findings, *, live: bool = False) -> None:
+def audit_index_file(file: AuditedIndexFile, findings: Findings, *, live: bool = False) -> None:
     """Check that slots lead to their newest entries, entries to the one before, and the header.
 
     A put writes entry, slot, header: of a ``live`` file, slots that are ahead of the header are good,
@@ -134,7 +136,7 @@ def audit_index_file(file: IndexFile, findings: Findings, *, live: bool = False)
     findings.add(_header(file, used, live=live))
 
 
-def _header(file: IndexFile, used: int, *, live: bool) -> Iterator[Finding]:
+def _header(file: AuditedIndexFile, used: int, *, live: bool) -> Iterator[Finding]:
     header, where = file.header, {"kind": "index", "file": file.name}
     counted = header.next_entry - 1
     if not live and counted != file.entry_count:
@@ -168,7 +170,7 @@ def _slots(
         yield {"kind": "index", "file": name, "problem": problem}
 
 
-def _entries(file: IndexFile, bad: npt.NDArray[np.int64]) -> Iterator[Finding]:
+def _entries(file: AuditedIndexFile, bad: npt.NDArray[np.int64]) -> Iterator[Finding]:
     entries = file.entries()
     for entry in bad.tolist():
         yield {
@@ -181,7 +183,7 @@ def _entries(file: IndexFile, bad: npt.NDArray[np.int64]) -> Iterator[Finding]:
 
 
 def audit_entries_after_log(
-    index: Sequence[IndexFile], end_offset: int, findings: Findings
+    index: Sequence[AuditedIndexFile], end_offset: int, findings: Findings
 ) -> None:
     """Name entries of the index that point to the end of the log or after it."""
     for file in index:

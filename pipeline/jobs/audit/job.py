@@ -27,7 +27,7 @@ from pipeline.jobs.audit.files import (
 from pipeline.jobs.audit.findings import NAMED_MAX, Finding, Findings
 from pipeline.jobs.audit.index_entries import IndexToAudit
 from pipeline.jobs.audit.index_files import (
-    IndexFile,
+    AuditedIndexFile,
     audit_entries_after_log,
     audit_index_file,
     look_at_index,
@@ -88,7 +88,7 @@ class _Task:
 
     number: int
     pieces: tuple[LogPiece, ...] = ()
-    index: tuple[str, IndexFile] | None = None
+    index: tuple[str, AuditedIndexFile] | None = None
     live: bool = False
 
 
@@ -105,14 +105,14 @@ class _Store:
     files: StoreView
     plan: StorePlan
     in_use: bool
-    index: list[IndexFile]
+    index: list[AuditedIndexFile]
 
     @property
     def name(self) -> str:
         return str(self.files)
 
     @property
-    def with_entries(self) -> list[IndexFile]:
+    def with_entries(self) -> list[AuditedIndexFile]:
         """The index files that have entries."""
         return [file for file in self.index if file.entry_count]
 
@@ -241,7 +241,7 @@ def _run(
 ) -> _Done:
     done = _Done([], {})
     queue_of = cache(_queue_of)
-    entries_of = lru_cache(INDEX_FILES_KEPT)(IndexFile.entries)
+    entries_of = lru_cache(INDEX_FILES_KEPT)(AuditedIndexFile.entries)
     if task.index is not None:
         name, file = task.index
         findings = done.findings[name] = Findings(

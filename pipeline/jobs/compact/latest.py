@@ -81,7 +81,7 @@ def _winners_of(directory: str, begin: int) -> Longs:
 
 
 @dataclass(frozen=True)
-class Found:
+class KeyTotals:
     """How many distinct keys there are, and how many of them end in a tombstone."""
 
     keys: int
@@ -96,13 +96,13 @@ def find_latest(
     *,
     keep_tombstones: bool,
     counter: Any,
-) -> Found:
+) -> KeyTotals:
     """Write the winners of each piece to ``directory``, for :class:`Latest` to selection by.
 
     Raises TaskFailed.
     """
     if not pieces:
-        return Found(0, 0)
+        return KeyTotals(0, 0)
     slots = max(1, spark.sparkContext.defaultParallelism)
     buckets = max(slots, -(-sum(piece.cost for piece in pieces) // BUCKET_BYTES))
     begins = np.array([piece.begin for piece in pieces], np.int64)
@@ -119,7 +119,7 @@ def find_latest(
             .map(partial(_save, directory=str(directory)))
             .collect()
         )
-    return Found(sum(keys for keys, _ in saved), sum(dead for _, dead in saved))
+    return KeyTotals(sum(keys for keys, _ in saved), sum(dead for _, dead in saved))
 
 
 def _same(bucket: int) -> int:

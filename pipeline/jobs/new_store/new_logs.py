@@ -43,7 +43,7 @@ from storage.view.log.walk import Damage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.jobs.progress import Progress
+    from pipeline.jobs.progress import JobProgress
 
 
 @dataclass
@@ -87,7 +87,7 @@ def write_logs(
     file_size: int,
     keep_offsets: bool,
     watched: Watched,
-    progress: Progress,
+    progress: JobProgress,
 ) -> NewLogs:
     """Write one new log for each directory; nothing is durable before the directory is synced.
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.jobs.new_store.new_logs import NewLog
-    from pipeline.jobs.progress import Progress
+    from pipeline.jobs.progress import JobProgress
 
 MADE: Final = ".made"
 INTERNAL_PREFIXES: Final = (
@@ -112,7 +112,7 @@ class Sources:
 
 
 def make_queues_and_index(
-    spark: SparkSession, work: Path, roots: Sequence[Path], sizes: FileSizes, progress: Progress
+    spark: SparkSession, work: Path, roots: Sequence[Path], sizes: FileSizes, progress: JobProgress
 ) -> None:
     """Give the new logs below ``work`` their consume queues and index files; nothing is synced."""
     progress.step = "queues and index"

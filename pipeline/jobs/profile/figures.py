@@ -23,7 +23,7 @@ class TopicProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class TopicRate:
     """What was stored of one topic in the interval that begins at ``time_ms``."""
 
     time_ms: int
@@ -68,7 +68,7 @@ class ProfileFigures:
     bytes: int
     damaged_bytes: int
     topics: tuple[TopicProfile, ...]
-    rates: tuple[Rate, ...]
+    rates: tuple[TopicRate, ...]
     queues: tuple[QueueProfile, ...]
     size_min: int
     size_max: int

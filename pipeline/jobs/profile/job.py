@@ -17,9 +17,9 @@ from pipeline.jobs.profile.counts import Counts, QueueName, Tally, class_floor, 
 from pipeline.jobs.profile.figures import (
     ProfileFigures,
     QueueProfile,
-    Rate,
     SizeClass,
     TopicProfile,
+    TopicRate,
 )
 from pipeline.jobs.profile.hot_keys import HotKey, count_keys
 from pipeline.jobs.profile.lags import lags_of
@@ -171,7 +171,7 @@ def _report(
         damaged_bytes=counts.damaged,
         topics=_topics(counts),
         rates=tuple(
-            Rate(
+            TopicRate(
                 time_ms=begin + number * interval, topic=topic, messages=tally.records,
                 bytes=tally.size,
             )

@@ -42,7 +42,7 @@ from storage.view.store_view import StoreView
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.jobs.progress import Progress
+    from pipeline.jobs.progress import JobProgress
 
 
 @dataclass
@@ -88,7 +88,7 @@ class PieceDone:
     keys: KeyCount
 
 
-def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: Progress) -> None:
+def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: JobProgress) -> None:
     """Write all units where records say they are, and count the keys of every piece."""
     outputs = {
         str(store.files): Output(
@@ -165,7 +165,9 @@ def _uncounted(_bytes: int) -> None:
     """A piece that is walked again counts only once."""
 
 
-def make_index_files(spark: SparkSession, stores: Sequence[StoreWork], progress: Progress) -> None:
+def make_index_files(
+    spark: SparkSession, stores: Sequence[StoreWork], progress: JobProgress
+) -> None:
     """Make the index files of all stores, one task a file."""
     tasks: list[IndexTask] = []
     for store in stores:
