@@ -1,8 +1,7 @@
 """The files below one URL, read through fsspec: object stores, HDFS, whatever it knows.
 
 Paths are absolute within the URL: ``/commitlog/00000000000000000000`` is a file of the store at it.
-What lies there is taken for a copy that nobody writes: everything below the URL is listed in one
-request, once. Small reads go through blocks that are kept; of a mapped file only the wanted ranges are
+The files are a copy that does not change: everything below the URL is listed in one request, once. Small reads go through blocks that are kept; of a mapped file only the wanted ranges are
 fetched. fsspec is imported when the first file is looked at, so the package runs without it.
 """
 
@@ -28,7 +27,9 @@ BLOCKS_OF_A_FILE: Final = 16
 CACHED_FILES_MAX: Final = 64  # so 64 MiB of small reads for one store
 FETCH_SIZE: Final = 8 << 20
 FETCHES_AT_ONCE: Final = 4
-GAP_MAX: Final = 256 << 10  # bytes that nobody wants; fetching them costs less than a request
+GAP_MAX: Final = (
+    256 << 10
+)  # unwanted bytes between two ranges; fetching them costs less than a request
 ROOT: Final = Path("/")
 
 
@@ -39,7 +40,7 @@ class FetchedRegion:
         self.array = array
 
     def populate(self, begin: int, end: int) -> None:
-        """Do nothing: nobody stores here."""
+        """Do nothing: these bytes are only read."""
 
     def close(self) -> None:
         """Let go of the array."""
@@ -109,7 +110,7 @@ class UrlFileSystem(ReadFileSystem):
             return [f"{scheme}://{each}" for each in found if filesystem.isdir(each)]
 
     def open(self, path: Path, *, writable: bool) -> UrlFile:
-        """Open a file; FileNotFoundError where it is not known to be there comes with the first read."""
+        """Open a file; a missing one raises FileNotFoundError at its first read."""
         if writable:
             raise OSError(errno.EROFS, "a store behind a URL is read only", self.location(path))
         return UrlFile(self, path)
@@ -123,7 +124,9 @@ class UrlFileSystem(ReadFileSystem):
         return sorted(self._tree().get(path, {}).values())
 
     def read_bytes(self, path: Path) -> bytes:
-        """Return a whole small file."""
+        """Return a whole small file; FileNotFoundError, without a request if the listing says so."""
+        if self._listing is not None:
+            self.size(path)
         return self._fetch(path, 0, None)
 
     def size(self, path: Path) -> int:

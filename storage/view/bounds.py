@@ -26,11 +26,10 @@ class Bounds(NamedTuple):
 
 
 class CheckpointPage:
-    """The checkpoint of a store as it was read: whole pages, or less where nobody of ours wrote it.
+    """The checkpoint of a store as it was read: a whole page, or less of it where no writer of ours ran.
 
     Making one raises UnsupportedFormat where newer code wrote a slot. ``boot_id`` is that of the machine
-    which caches the files, empty if that is another one: the words of a writer that ran before the last
-    boot, or elsewhere, do not count.
+    which caches the files, empty if that is another one: live words count where they are of that boot.
     """
 
     def __init__(self, page: bytes, *, name: str, boot_id: bytes) -> None:

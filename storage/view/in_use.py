@@ -1,4 +1,4 @@
-"""Whether a store is in use, and holding one so that nobody opens it meanwhile."""
+"""Whether a store is in use, and holding its locks for as long as its files are changed."""
 
 from __future__ import annotations
 

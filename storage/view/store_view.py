@@ -55,10 +55,9 @@ class StoreView:
         checkpoint.
         """
         view = cls(store)
-        if not view.location.is_url and not view.location.root.is_dir():
-            raise NotAStore(f"{view}: no such directory; option 'store' takes a store's directory")
         names = {entry.name for entry in view.entries(view.paths.root) if entry.is_directory}
-        if view.location.is_url and not names:
+        is_there = bool(names) if view.location.is_url else view.location.root.is_dir()
+        if not is_there:
             raise NotAStore(f"{view}: no such directory; option 'store' takes a store's directory")
         if view.paths.commit_log.name not in names:
             raise NotAStore(f"{view} is not a store: it has no directory 'commitlog'")
@@ -224,8 +223,8 @@ class StoreView:
         return Bounds(start, end, min(end, max(start, sum(self.newest_unit(end)))))
 
     def with_bounds(self, bounds: Bounds) -> StoreView:
-        """Return this view, read as far as ``bounds`` say. Not pickled with it."""
-        self.__dict__["bounds"] = bounds
+        """Fix how far this view is read, and return it. What is unpickled elsewhere looks itself."""
+        self.bounds = bounds
         return self
 
     def newest_unit(self, end_offset: int) -> tuple[int, int]:
@@ -240,7 +239,7 @@ class StoreView:
         return newest
 
     def topic_names(self) -> set[str]:
-        """Return the topics that the table, or its backup, names; none if neither can be read."""
+        """Return the topics that the table, or its backup, names; empty if neither can be read."""
         for name in TOPIC_TABLES:
             try:
                 document = decode_config(self.filesystem.read_bytes(self.paths.config / name))

@@ -1,4 +1,4 @@
-"""Where the next record begins, from anywhere in a file of the log; for whoever cuts it into parts."""
+"""Where the next record begins, from anywhere in a file of the log: where it can be cut."""
 
 from __future__ import annotations
 

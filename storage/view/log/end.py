@@ -1,9 +1,9 @@
-"""Where the log of a store ends that says nothing of it: behind its last intact record.
+"""Where a log ends by itself: after its last intact record. For stores whose writer does not say.
 
 A store behind a URL is a copy whose files were copied one after the other: what its checkpoint says need
 not be true of its log. The newest record that a queue knows is looked up there, and what follows it is
-walked, so that little is fetched. Behind zeros that no queue points beyond, nothing is looked for; behind
-other damage the file is walked.
+walked, so that little is fetched. Zeros that no queue points beyond are the end; after other damage the
+file is walked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def end_of_log(log: LogFiles) -> int:
 def end_after(log: LogFiles, commit_offset: int) -> int:
     """Return the commit offset after the intact records from ``commit_offset`` on.
 
-    Nothing is looked for behind damage. At the blank of a file that has a successor it is where that
+    Damage is the end. At the blank of a file that has a successor it is where that
     one starts.
     """
     end, stop = commit_offset, STOP_END

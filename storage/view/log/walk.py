@@ -123,7 +123,7 @@ def walk_log(
     rows = new_rows(rows_max)
     wanted = rows_max if run_bytes is None else ROWS_FIRST
     offset = begin_offset
-    resume = offset  # behind the last intact record
+    resume = offset  # the end of the last intact record
     while offset < limit_offset:
         file = files.find(offset)
         if file is None:
@@ -166,7 +166,7 @@ def walk_log(
 
 @dataclass(frozen=True, slots=True)
 class _OneFile:
-    """A range of one file as a log: files before and after it are nobody's business here."""
+    """A range of one file as a log of its own."""
 
     array: ByteArray
     start_offset: int
