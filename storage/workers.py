@@ -60,7 +60,7 @@ class Bell(Protocol):
     """What a worker's thread sleeps on."""
 
     def ring(self) -> None:
-        """End the wait under way, or the next one."""
+        """End the wait under way, or the next one; rung twice, it may end two."""
         ...
 
     def wait(self, timeout_s: float | None) -> bool:
@@ -83,8 +83,6 @@ class ThreadBell:
         """Sleep until somebody rings; False when time is up first."""
         try:
             self._rings.get(timeout=timeout_s)
-            while not self._rings.empty():
-                self._rings.get_nowait()
         except queue.Empty:
             return False
         return True
@@ -126,9 +124,11 @@ class Threads:
 
     def wait(self, worker: Worker, done: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait for a change that makes ``done()`` true."""
+        if done():
+            return True
         with worker.changed:
-            worker.changed.wait_for(lambda: worker.has_ended or done(), timeout_s)
-            return done()
+            worker.changed.wait_for(lambda: done() or worker.has_ended, timeout_s)
+        return done()
 
 
 class Worker:
@@ -146,6 +146,7 @@ class Worker:
         self.name = name
         self.changed = threading.Condition()
         self.is_running = False  # between start and the end of stop
+        self.has_ended = False  # no further step will be made
         self._latch = FailureLatch()
         self._problem = ""
         self._workers = workers or Threads()
@@ -154,7 +155,6 @@ class Worker:
         self._stepping = threading.Lock()
         self._asleep = False
         self._ending = False
-        self._ended = False
 
     # ---- what a kind of worker says
 
@@ -219,7 +219,7 @@ class Worker:
                 self.guarded(self.finish)
         finally:
             self.is_running = False
-            self._ended = True
+            self.has_ended = True
             self.notify()
 
     def wait_for(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
@@ -246,11 +246,6 @@ class Worker:
         """Whether ``end`` was called: a step of several parts may leave the rest."""
         return self._ending
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether no further step will be made."""
-        return self._ended or self._latch.failure is not None
-
     def add_failure_listener(self, listener: FailureListener) -> None:
         """Call ``listener(failure)`` once, when a step fails for good."""
         self._latch.add_listener(listener)
@@ -276,6 +271,7 @@ class Worker:
     def _fail(self, error: BaseException) -> StoreFailed:
         failure = error if isinstance(error, StoreFailed) else StoreFailed(self.describe(error))
         kept = self._latch.fail(failure)
+        self.has_ended = True
         self.notify()
         return kept
 

@@ -125,7 +125,9 @@ class Acknowledgement:
         beyond = [positions[name] for name in named if name not in (APPENDED, COMMITTED)]
         self.requests = tuple(position.request for position in beyond)
         self.shows_commits = all(name in (APPENDED, COMMITTED) for name in policy.shows)
-        if not self.shows_commits:
+        if not self.shows_commits and len(self._shown) == 1:
+            self._shown[0].add_listener(show)
+        elif not self.shows_commits:
             for position in self._shown:
                 position.add_listener(self._risen)
 
@@ -148,6 +150,8 @@ class Acknowledgement:
 
         Raises StoreFailed if it never will be.
         """
+        if self._only is not None:
+            return self._only.wait(offset, timeout_s)
         until = None if timeout_s is None else time.monotonic() + timeout_s
         for position in self._awaited:
             left_s = None if until is None else max(until - time.monotonic(), 0.0)

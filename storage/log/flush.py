@@ -85,7 +85,8 @@ class PositionWorker(Worker):
         if offset <= self._requested:
             return
         with self._requesting:
-            self._requested = max(offset, self._requested)
+            if offset > self._requested:
+                self._requested = offset
         if self._on_request:
             self.wake()
 
