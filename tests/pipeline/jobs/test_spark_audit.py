@@ -461,7 +461,7 @@ def test_what_a_task_raised_is_told_in_one_line(spark: Any) -> None:
 
 
 def test_pieces_are_dealt_out_evenly_and_all() -> None:
-    pieces = [LogPiece("s", "p", 0, 10 * number, 10 * number + 10) for number in range(25)]
+    pieces = [LogPiece("s", "p", 10 * number, 10 * number + 10) for number in range(25)]
     for task_bytes in (1, 30, 60, 100, 1000):
         tasks = in_tasks(LocalSpark(), pieces, task_bytes)  # type: ignore[arg-type]
         assert [piece for task in tasks for piece in task] == pieces
