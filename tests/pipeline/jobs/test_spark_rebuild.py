@@ -312,7 +312,7 @@ def test_a_job_killed_around_each_step_leaves_old_files_or_new(
 
 def _die_at(number: int, when: str) -> None:
     """End this process at the given one of the steps that put directories in place."""
-    from pipeline.jobs.rebuild import exchange
+    from pipeline.jobs.rebuild import in_place
     from pipeline.jobs.rebuild import job as rebuild_job
 
     steps = iter(range(1 << 20))
@@ -329,12 +329,12 @@ def _die_at(number: int, when: str) -> None:
 
         return call
 
-    real = exchange.put_in_place
+    real = in_place.put_in_place
 
     def put_in_place(work: Path, directory: Path) -> None:
         for name in ("sync_tree", "_exchange", "sync_path"):
-            setattr(exchange, name, dying(getattr(exchange, name)))
-        exchange.shutil = type("shutil", (), {"rmtree": dying(shutil.rmtree)})  # type: ignore[assignment]
+            setattr(in_place, name, dying(getattr(in_place, name)))
+        in_place.shutil = type("shutil", (), {"rmtree": dying(shutil.rmtree)})  # type: ignore[assignment]
         rebuild_job.put_in_place = real  # type: ignore[attr-defined]
         real(work, directory)
 
