@@ -1,8 +1,9 @@
 """The files below one URL, read through fsspec: object stores, HDFS, whatever it knows.
 
 Paths are absolute within the URL: ``/commitlog/00000000000000000000`` is a file of the store at it.
-The files are a copy that does not change: everything below the URL is listed in one request, once. Small reads go through blocks that are kept; of a mapped file only the wanted ranges are
-fetched. fsspec is imported when the first file is looked at, so the package runs without it.
+The files are a copy that does not change: everything below the URL is listed in one request, once.
+Small reads go through blocks that are kept; of a mapped file only the wanted ranges are fetched.
+fsspec is imported when the first file is looked at, so the package runs without it.
 """
 
 from __future__ import annotations
