@@ -58,7 +58,7 @@ QUICK: Final = Effort(
 )
 
 
-def of_service(measure: echo.Measure) -> Figure:
+def of_service(measure: echo.ServiceFigure) -> Figure:
     """Put a service's rate beside the empty transport into the common form."""
     return Figure(
         name=measure.name,
@@ -73,7 +73,7 @@ def of_service(measure: echo.Measure) -> Figure:
     )
 
 
-def of_kernel(measure: kernels.Measure) -> Figure:
+def of_kernel(measure: kernels.KernelFigure) -> Figure:
     """Put a kernel's rate into the common form."""
     return Figure(
         name=measure.name,

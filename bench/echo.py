@@ -46,7 +46,7 @@ CLIENT_OPTIONS: Final = [
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class ServiceFigure:
     """One figure of the services beside its limit: medians of rounds in ``unit``."""
 
     name: str
@@ -71,7 +71,7 @@ async def alternate(
     transport: Callable[[], Awaitable[float]],
     *,
     rounds: int,
-) -> Measure:
+) -> ServiceFigure:
     """Time both sides ``rounds`` times in turn, after one round that does not count."""
     await transport()
     await ours()
@@ -79,7 +79,7 @@ async def alternate(
     for _ in range(rounds):
         limit = await transport()
         pairs.append((await ours(), limit))
-    return Measure(
+    return ServiceFigure(
         name,
         unit,
         statistics.median(pair[0] for pair in pairs),
@@ -183,7 +183,7 @@ def resident_mib(process_id: int) -> float:
     raise RuntimeError(f"no process {process_id}")
 
 
-def report(measures: Sequence[Measure], *, as_json: bool) -> None:
+def report(measures: Sequence[ServiceFigure], *, as_json: bool) -> None:
     """Print figures as JSON lines or as a table."""
     for measure in measures:
         if as_json:

@@ -42,7 +42,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class KernelFigure:
     """One rate, in million a second, and what is asked of it."""
 
     name: str
@@ -183,7 +183,7 @@ class Loops:
         return int(keys)
 
 
-def run(directory: Path, rounds: int = ROUNDS) -> list[Measure]:
+def run(directory: Path, rounds: int = ROUNDS) -> list[KernelFigure]:
     """Measure everything; files go to a temporary directory under ``directory``."""
     warm()
     with tempfile.TemporaryDirectory(prefix="bench-kernels-", dir=directory) as temporary:
@@ -223,12 +223,12 @@ def _rates(loops: Loops, rounds: int) -> dict[str, list[float]]:
     return rates
 
 
-def _judge(rates: dict[str, list[float]]) -> list[Measure]:
+def _judge(rates: dict[str, list[float]]) -> list[KernelFigure]:
     median = {name: statistics.median(values) for name, values in rates.items()}
     half_memcpy = 0.5 * median["memcpy"]
 
-    def measure(name: str, title: str, unit: str, wanted: str, least: float) -> Measure:
-        return Measure(title, unit, median[name], wanted, median[name] >= least, rates[name])
+    def measure(name: str, title: str, unit: str, wanted: str, least: float) -> KernelFigure:
+        return KernelFigure(title, unit, median[name], wanted, median[name] >= least, rates[name])
 
     append_least = min(1.5, half_memcpy)
     append_wanted = f"1.5 or {half_memcpy:.2f} (0.5 x memcpy)"
@@ -243,7 +243,7 @@ def _judge(rates: dict[str, list[float]]) -> list[Measure]:
     ]  # fmt: skip
 
 
-def table(measures: list[Measure]) -> str:
+def table(measures: list[KernelFigure]) -> str:
     """The measures for a terminal."""
     lines = [f"{'measure':<38}{'rate':>8}  {'unit':<12}{'at least':<26}reached"]
     for each in measures:

@@ -91,7 +91,7 @@ async def channels(writer: str, transport: str) -> AsyncIterator[Channels]:
 
 async def measure_stream(
     to: Channels, name: str, frames: list[bytes], *, count: int, rounds: int
-) -> echo.Measure:
+) -> echo.ServiceFigure:
     """Time ``count`` frames a round on a stream."""
     return await echo.alternate(
         name,
@@ -105,7 +105,7 @@ async def measure_stream(
 
 async def measure(
     writer: str, transport: str, log: Path | None, *, rounds: int
-) -> list[echo.Measure]:
+) -> list[echo.ServiceFigure]:
     """Time both forms of producing against a running writer, once its files ``log`` are warmed."""
     frames, request = batches(), message()
     async with channels(writer, transport) as to:
@@ -136,7 +136,7 @@ async def measure(
         return [stream, unary]
 
 
-async def measure_cold(writer: str, transport: str, *, rounds: int) -> list[echo.Measure]:
+async def measure_cold(writer: str, transport: str, *, rounds: int) -> list[echo.ServiceFigure]:
     """Time the stream against a running writer that touches memory 64 MiB ahead and no more."""
     frames = batches()
     async with channels(writer, transport) as to:
@@ -144,7 +144,7 @@ async def measure_cold(writer: str, transport: str, *, rounds: int) -> list[echo
         return [await measure_stream(to, name, frames, count=FRAMES_COLD, rounds=rounds)]
 
 
-def run(*, rounds: int) -> list[echo.Measure]:
+def run(*, rounds: int) -> list[echo.ServiceFigure]:
     """Start writers and an echo server, and time them."""
     with echo.process("bench.echo") as (transport, _):
         with echo.scratch_store() as store, writing(store) as (writer, _):

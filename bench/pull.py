@@ -14,7 +14,9 @@ QUEUE_MIB: Final = 64  # in each queue pulled
 FRAMES: Final = QUEUE_MIB * 16 * produce.QUEUES
 
 
-async def measure(writer: str, reader: str, transport: str, *, rounds: int) -> list[echo.Measure]:
+async def measure(
+    writer: str, reader: str, transport: str, *, rounds: int
+) -> list[echo.ServiceFigure]:
     """Fill a topic, then time a stream of pulls against a stream of nothing."""
     async with (
         grpc.aio.insecure_channel(writer, echo.CLIENT_OPTIONS) as filling,
@@ -53,7 +55,7 @@ async def measure(writer: str, reader: str, transport: str, *, rounds: int) -> l
         ]
 
 
-def run(*, rounds: int) -> list[echo.Measure]:
+def run(*, rounds: int) -> list[echo.ServiceFigure]:
     """Start a writer, a reader and an echo server, and time them."""
     with (
         echo.scratch_store() as store,

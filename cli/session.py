@@ -122,7 +122,7 @@ def progress_bar(console: Console) -> Progress:
     )
     from rich.text import Text
 
-    class Rate(ProgressColumn):
+    class RateColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
             speed = task.finished_speed or task.speed or 0
             return Text(f"{speed:,.0f}/s", style="cyan")
@@ -131,7 +131,7 @@ def progress_bar(console: Console) -> Progress:
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         TextColumn("{task.completed:,.0f}"),
-        Rate(),
+        RateColumn(),
         TimeElapsedColumn(),
         console=console,
     )

@@ -21,22 +21,15 @@ LINE_LENGTH_MAX = 110
 # What a caller gets from the engine and from the client: one thing at both ends of the wire.
 ONE_THING = {
     "InvalidArgument", "PullResult", "QueueNotFound", "Record", "StageExists", "StageNotFound",
-    "StagedCommits", "Topic", "TopicExists", "TopicNotFound", "WriterStatus",
+    "TopicExists", "TopicNotFound", "WriterStatus",
 }  # fmt: skip
 # What breaks the rules of this file; these lists only get shorter.
 STILL_LONG = {"storage/format/record.py"}
 STILL_FULL = {"storage/kernels"}
 STILL_TWICE = {
-    "Batch",
     "Damage",
     "DamagedRecord",
-    "LogFiles",
-    "Measure",
-    "Progress",
-    "QueueFiles",
-    "QueueRange",
     "Records",
-    "Verdict",
 }
 
 

@@ -9,7 +9,7 @@ from pipeline.source.pieces import Piece, tasks_of
 from pipeline.source.points import QueueBounds, resolve_point
 from pipeline.source.remote_plan import plan_endpoint
 from pipeline.source.selecting import select
-from storage.view.store_plan import Queue, QueueRange, StorePlan
+from storage.view.store_plan import PlannedRange, Queue, StorePlan
 from storage.view.store_view import StoreView
 
 
@@ -38,14 +38,14 @@ def pieces_of(plan: StorePlan, options: ReadOptions, piece_bytes: int) -> Iterat
         yield from plan.range_pieces(ranges_of(plan, options), piece_bytes)
 
 
-def ranges_of(plan: StorePlan, options: ReadOptions) -> list[QueueRange]:
+def ranges_of(plan: StorePlan, options: ReadOptions) -> list[PlannedRange]:
     """Return the chosen range of each chosen queue that has one. Raises InvalidOption, DataLost."""
     found = []
     for queue in select(plan.queues, plan.topics, options.selection, str(plan.store)):
         begin = _resolve(plan, queue, options.start, options, start=True)
         end = _resolve(plan, queue, options.end, options, start=False)
         if begin < end:
-            found.append(QueueRange(queue, begin, end))
+            found.append(PlannedRange(queue, begin, end))
     return found
 
 

@@ -26,7 +26,7 @@ WRITER_HAS_MADE: Final = ("checkpoint", "config/penstock.json")
 _LOOK_SECONDS: Final = 0.2
 
 
-class Progress:
+class IndexerWord:
     """The indexer's word in the checkpoint page, to wait on."""
 
     def __init__(self, store: Path) -> None:
@@ -71,7 +71,7 @@ async def serve(
         clock=SystemClock(),
     )
     draining = asyncio.Event()
-    arrivals = Arrivals(Progress(settings.store))
+    arrivals = Arrivals(IndexerWord(settings.store))
     try:
         store.start()
         servicer = IndexerServicer(store, arrivals, draining)

@@ -28,7 +28,7 @@ class Staging(Protocol):
     def discard(self) -> None: ...
 
 
-class StagedCommits(Protocol):
+class StagedCommitStore(Protocol):
     """What these methods need of the engine; ``storage.staged.staged_commits.StagedCommits`` has it."""
 
     def stage(
@@ -46,7 +46,7 @@ class StagedCommits(Protocol):
 class StagedCommitMethods:
     """The methods of penstock.v1.Writer that are about staged commits."""
 
-    def __init__(self, staged: StagedCommits) -> None:
+    def __init__(self, staged: StagedCommitStore) -> None:
         self._staged = staged
         self._committing = ThreadPoolExecutor(_COMMITS_MAX, thread_name_prefix="penstock-commit")
 
@@ -133,7 +133,7 @@ class StagedCommitMethods:
 class StagedCommitUpkeep:
     """Every few seconds: completes what a full disk stopped, and removes what was not committed in time."""
 
-    def __init__(self, staged: StagedCommits) -> None:
+    def __init__(self, staged: StagedCommitStore) -> None:
         self._staged = staged
         self._next = time.monotonic() + _UPKEEP_SECONDS
         self._working: asyncio.Task[None] | None = None

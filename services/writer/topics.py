@@ -8,21 +8,7 @@ from typing import Protocol
 
 from penstock.v1 import common_pb2, writer_pb2
 from services.rpc.servicer import Context
-
-
-class Topic(Protocol):
-    """What the contract has of a topic."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def read_queue_count(self) -> int: ...
-    @property
-    def write_queue_count(self) -> int: ...
-    @property
-    def perm(self) -> int: ...
-    @property
-    def attributes(self) -> Mapping[str, str]: ...
+from storage.tables.topics import TopicConfig
 
 
 class TopicStore(Protocol):
@@ -30,7 +16,7 @@ class TopicStore(Protocol):
 
     def create_topic(
         self, name: str, queue_count: int, *, attributes: Mapping[str, str]
-    ) -> Topic: ...
+    ) -> TopicConfig: ...
     def update_topic(
         self,
         name: str,
@@ -38,10 +24,10 @@ class TopicStore(Protocol):
         queue_count: int | None,
         perm: int | None,
         attributes: Mapping[str, str],
-    ) -> Topic: ...
+    ) -> TopicConfig: ...
     def delete_topic(self, name: str) -> None: ...
-    def list_topics(self) -> Sequence[Topic]: ...
-    def describe_topic(self, name: str) -> tuple[Topic, Sequence[tuple[int, int]]]: ...
+    def list_topics(self) -> Sequence[TopicConfig]: ...
+    def describe_topic(self, name: str) -> tuple[TopicConfig, Sequence[tuple[int, int]]]: ...
 
 
 class TopicMethods:
@@ -103,7 +89,7 @@ class TopicMethods:
         return writer_pb2.ListTopicsResponse(topics=map(topic_message, topics))
 
 
-def topic_message(topic: Topic) -> common_pb2.Topic:
+def topic_message(topic: TopicConfig) -> common_pb2.Topic:
     """Return a topic as the contract has it."""
     return common_pb2.Topic(
         name=topic.name,

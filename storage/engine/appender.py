@@ -17,7 +17,6 @@ from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, new_rows
 from storage.kernels.message_slices import UNIQUE_HEAD_SIZE
 from storage.log.batches import BatchPreparer, Prepared, QueueKey
-from storage.log.commit_log import Batch
 from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
 from storage.message import BatchResult, Message, PutResult, QueueRange
@@ -210,13 +209,11 @@ class Appender:
             next_queue_offsets = np.array(firsts, np.int64)
             store_timestamp_ms = self._clock.now_ms()
             commit_offset = log.append(
-                Batch(
-                    prepared.data, prepared.rows, prepared.record_count, prepared.group_of,
-                    next_queue_offsets, prepared.placed_rows if fills_rows else _NO_ROWS,
-                    prepared.placed_size,
-                ),
+                prepared,
+                next_queue_offsets,
+                prepared.placed_rows if fills_rows else _NO_ROWS,
                 store_timestamp_ms,
-            )  # fmt: skip
+            )
             for key, first, size in zip(prepared.queues, firsts, prepared.sizes, strict=True):
                 self._next_offsets[key] = first + size
             self._engine.appended(store_timestamp_ms)

@@ -22,7 +22,7 @@ from storage.format.names import file_name, parse_file_name, without_intruders
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.files.filesystem import ByteArray, FileSystem, ReadFileSystem
+    from storage.files.filesystem import FileSystem, ReadFileSystem
 
 
 class FileEntry(NamedTuple):
@@ -157,17 +157,6 @@ class _MappedFiles(Generic[AnyMappedFile]):
         with self._guard:
             index = bisect_right(self._starts, offset)
             return self._starts[index] if index < len(self._starts) else None
-
-    def view(self, offset: int, length: int) -> ByteArray | None:
-        """Return up to ``length`` bytes from ``offset``, not past their file's end, not copied.
-
-        None where no file is. The view stays readable for as long as it is held.
-        """
-        mapped = self.find(offset)
-        if mapped is None:
-            return None
-        position = offset - mapped.start_offset
-        return mapped.array[position : position + length]
 
     def close(self) -> None:
         """Let go of every map."""

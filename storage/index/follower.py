@@ -21,7 +21,8 @@ from storage.view.index.keys import KeyHasher
 from storage.view.log.follower import LogFollower
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray, FileSystem
+    from storage.files.filesystem import FileSystem
+    from storage.files.mapped_file import ReadOnlyMappedFile
     from storage.view.log.walk import Records
 
 KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
@@ -35,12 +36,12 @@ class LogReader:
             filesystem, directory, file_size=0, mapped_files_max=4
         )
 
-    def view(self, offset: int, length: int) -> ByteArray | None:
-        """Return up to ``length`` bytes from ``offset``, not past their file's end."""
-        view = self._files.view(offset, length)
-        if view is None and self._files.refresh():
-            view = self._files.view(offset, length)
-        return view
+    def find(self, offset: int) -> ReadOnlyMappedFile | None:
+        """Return the file that holds the byte at a commit offset."""
+        file = self._files.find(offset)
+        if file is None and self._files.refresh():
+            file = self._files.find(offset)
+        return file
 
     def next_start(self, offset: int) -> int | None:
         """Return the start of the first file after ``offset``."""
@@ -56,9 +57,10 @@ class LogReader:
 
     def record_at(self, commit_offset: int) -> tuple[int, int] | None:
         """Return ``(size, store_timestamp_ms)`` of the record there, None if there is no record."""
-        data = self.view(commit_offset, 1 << 62)
-        if data is None:
+        file = self.find(commit_offset)
+        if file is None:
             return None
+        data = file.array[commit_offset - file.start_offset :]
         row = new_rows(1)
         count, _, _ = scan_records(data, 0, len(data), commit_offset, CHECK_COMMIT_OFFSET, row)
         return (int(row[0, SIZE]), int(row[0, STORE_TIMESTAMP])) if count else None

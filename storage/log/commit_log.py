@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,26 +24,11 @@ from storage.kernels.batch import place_few, place_records
 from storage.kernels.primitives.jit import FEW_BYTES
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray
     from storage.files.mapped_file import MappedFile
     from storage.files.mapped_file_queue import MappedFileQueue
+    from storage.log.batches import Prepared
 
 NextFile = Callable[[int], "MappedFile"]
-
-
-class Batch(NamedTuple):
-    """Records ready to be placed: scanned, grouped by queue, measured.
-
-    ``placed_rows`` are filled with the rows of the placed records, unless there are none.
-    """
-
-    data: ByteArray
-    rows: npt.NDArray[np.int64]
-    record_count: int
-    group_of: npt.NDArray[np.int64]
-    next_queue_offsets: npt.NDArray[np.int64]
-    placed_rows: npt.NDArray[np.int64]
-    placed_size: int
 
 
 class CommitLog:
@@ -96,10 +81,17 @@ class CommitLog:
                 "records", f"{size} bytes when stored; all must fit in one file of {limit} bytes"
             )
 
-    def append(self, batch: Batch, store_timestamp_ms: int) -> int:
+    def append(
+        self,
+        batch: Prepared,
+        next_queue_offsets: npt.NDArray[np.int64],
+        placed_rows: npt.NDArray[np.int64],
+        store_timestamp_ms: int,
+    ) -> int:
         """Place the batch and return its commit offset; ``next_queue_offsets`` are moved on.
 
-        Raises StoreBusy or StoreFull, and then nothing was stored.
+        ``placed_rows`` are filled with the rows of the placed records, unless there are none. Raises
+        StoreBusy or StoreFull, and then nothing was stored.
         """
         file = self.file_for(batch.placed_size)
         position = file.appended_position
@@ -107,8 +99,8 @@ class CommitLog:
         place = place_few if batch.placed_size <= FEW_BYTES else place_records
         end = place(
             file.write_array, position, batch.data, batch.rows, batch.record_count, batch.group_of,
-            batch.next_queue_offsets, commit_offset, store_timestamp_ms, self._store_host,
-            self._append_property_crc, batch.placed_rows,
+            next_queue_offsets, commit_offset, store_timestamp_ms, self._store_host,
+            self._append_property_crc, placed_rows,
         )  # fmt: skip
         assert end == position + batch.placed_size
         self.mark_appended(file, end)

@@ -22,7 +22,7 @@ from storage.view.queues.units import UNIT_DTYPE, as_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import File
-    from storage.queues.queue_files import QueueFiles
+    from storage.queues.queue_files import OpenQueueFiles
 
 
 def placeholder_units(damage: tuple[int, int], count: int) -> bytes:
@@ -40,7 +40,7 @@ def placeholder_units(damage: tuple[int, int], count: int) -> bytes:
 class ConsumeQueue:
     """Units of one topic's one queue. ``next_offset`` is the queue offset given out next."""
 
-    def __init__(self, files: QueueFiles, topic: str, queue_id: int) -> None:
+    def __init__(self, files: OpenQueueFiles, topic: str, queue_id: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.directory = files.directory / topic / str(queue_id)

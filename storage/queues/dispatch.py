@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue, placeholder_units
 from storage.queues.queue_table import QueueTable
-from storage.view.log.follower import ROWS_MAX, LogFiles, LogFollower
+from storage.view.log.follower import ROWS_MAX, LogFollower
 from storage.view.queues.units import Scanned, UnitBuilder
 from storage.workers import Worker
 
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import ByteArray
-    from storage.view.log.walk import Records
+    from storage.view.log.walk import LogFiles, Records
     from storage.workers import Workers
 
 COALESCE_MIN_S: Final = 0.001

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OPEN_FILES_MAX: Final = 512  # less where a process may have few
 
 
-class QueueFiles:
+class OpenQueueFiles:
     """Files of ``file_size`` bytes below one directory, each by its path."""
 
     def __init__(self, filesystem: FileSystem, directory: Path, *, file_size: int) -> None:

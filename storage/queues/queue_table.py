@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from storage.queues.consume_queue import ConsumeQueue
-from storage.queues.queue_files import QueueFiles
+from storage.queues.queue_files import OpenQueueFiles
 from storage.view.layout import queues_of_topic, queues_on_disk
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class QueueTable:
         self.directory = directory
         self.end_commit_offset: int | None = None
         self._filesystem = filesystem
-        self._files = QueueFiles(filesystem, directory, file_size=file_size)
+        self._files = OpenQueueFiles(filesystem, directory, file_size=file_size)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:

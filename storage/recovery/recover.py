@@ -18,7 +18,7 @@ from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import NOTHING_DELETED, QueueRepair
 from storage.queues.queue_table import QueueTable
-from storage.view.log.recovery_cases import Found, Start, decide_start
+from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
 from storage.view.log.walk import Damage, End, Records, walk_log
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def recover(
         <= files.end_offset
     )
     start = decide_start(
-        Found(
+        DirectoryState(
             log=bool(files.entries),
             queues=any(True for _ in queues.on_disk()),
             slot=durable.trusted,

@@ -106,7 +106,7 @@ class Queue:
 
 
 @dataclass(frozen=True)
-class QueueRange:
+class PlannedRange:
     """Queue offsets ``[begin, end)`` of one queue."""
 
     queue: Queue
@@ -182,7 +182,9 @@ class StorePlan:
         found = search(queue.begin, queue.end, timestamp_ms, times)
         return found if found < queue.end else None
 
-    def range_pieces(self, ranges: Sequence[QueueRange], piece_bytes: int) -> Iterator[StorePiece]:
+    def range_pieces(
+        self, ranges: Sequence[PlannedRange], piece_bytes: int
+    ) -> Iterator[StorePiece]:
         """Cut queue ranges into pieces, through the log or through the units, whichever is less."""
         light = [r for r in ranges if r.queue.topic.startswith(LIGHT_QUEUE_PREFIX)]
         plain = [r for r in ranges if not r.queue.topic.startswith(LIGHT_QUEUE_PREFIX)]
@@ -197,7 +199,9 @@ class StorePlan:
             return
         yield from self.queue_pieces(plain, piece_bytes)
 
-    def queue_pieces(self, ranges: Sequence[QueueRange], piece_bytes: int) -> Iterator[StorePiece]:
+    def queue_pieces(
+        self, ranges: Sequence[PlannedRange], piece_bytes: int
+    ) -> Iterator[StorePiece]:
         """Cut queue ranges into pieces, through the units, and through the log where there are none yet."""
         yield from self._unit_pieces(ranges, piece_bytes)
         targets = [Target(r.queue.topic, r.queue.queue_id, *r.commit_range) for r in ranges]
@@ -207,7 +211,9 @@ class StorePlan:
             end = max(t.end for t in unqueued)
             yield from self.log_pieces(begin, end, piece_bytes, unqueued, with_lost=True)
 
-    def _unit_pieces(self, ranges: Sequence[QueueRange], piece_bytes: int) -> Iterator[StorePiece]:
+    def _unit_pieces(
+        self, ranges: Sequence[PlannedRange], piece_bytes: int
+    ) -> Iterator[StorePiece]:
         for r in ranges:
             end = min(r.end, r.queue.files.end)
             mean = max(r.queue.files.mean_size(r.begin, end), 1.0)

@@ -27,7 +27,7 @@ from storage.view.index.index_file import IndexShape
 from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths, queues_on_disk
 from storage.view.log.end import end_of_copy, end_of_log
-from storage.view.log.files import LogFiles
+from storage.view.log.files import ListedLog
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.settled import settled
 from storage.view.settings import StoreSettings, load_settings
@@ -113,9 +113,9 @@ class StoreView:
         return CheckpointPage(page, name=str(self), boot_id=self.filesystem.boot_id())
 
     @cached_property
-    def log(self) -> LogFiles:
+    def log(self) -> ListedLog:
         """The files of the commit log."""
-        return LogFiles(self.filesystem, self.paths.commit_log)
+        return ListedLog(self.filesystem, self.paths.commit_log)
 
     def entries(self, directory: Path) -> list[DirectoryEntry]:
         """List a directory; empty where there is none."""

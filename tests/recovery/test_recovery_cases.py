@@ -7,10 +7,10 @@ import pytest
 from storage.view.log.recovery_cases import (
     SCAN_CASES,
     START_CASES,
-    Found,
+    DirectoryState,
     Start,
+    StopDecision,
     Stopped,
-    Verdict,
     decide_start,
     decide_stop,
 )
@@ -24,7 +24,7 @@ def matching(cases, facts):
     ]
 
 
-@pytest.mark.parametrize("facts", list(product((False, True), repeat=len(Found._fields))))
+@pytest.mark.parametrize("facts", list(product((False, True), repeat=len(DirectoryState._fields))))
 def test_every_directory_has_exactly_one_start(facts):
     assert len(matching(START_CASES, facts)) == 1
 
@@ -36,26 +36,30 @@ def test_every_stop_of_the_scan_has_exactly_one_verdict(facts):
 
 def test_every_outcome_is_used():
     assert {outcome for _, outcome in START_CASES} == set(Start)
-    assert {outcome for _, outcome in SCAN_CASES} == set(Verdict)
+    assert {outcome for _, outcome in SCAN_CASES} == set(StopDecision)
 
 
 def test_queues_without_a_log_are_never_taken_for_an_empty_store():
     """A broker deletes the queues when the log is not there, as with a mount that failed."""
     for slot, inside, agree, clean in product((False, True), repeat=4):
-        found = Found(log=False, queues=True, slot=slot, inside=inside, agree=agree, clean=clean)
+        found = DirectoryState(
+            log=False, queues=True, slot=slot, inside=inside, agree=agree, clean=clean
+        )
 
         assert decide_start(found) is Start.REFUSE
 
 
 def test_only_a_trusted_slot_that_log_and_queues_bear_out_spares_the_full_scan():
     for queues, slot, inside, agree, clean in product((False, True), repeat=5):
-        found = Found(log=True, queues=queues, slot=slot, inside=inside, agree=agree, clean=clean)
+        found = DirectoryState(
+            log=True, queues=queues, slot=slot, inside=inside, agree=agree, clean=clean
+        )
 
         assert (decide_start(found) is Start.FULL) == (not (slot and inside and agree))
 
 
 def test_damage_before_an_intact_record_never_ends_the_log():
     for blank, adjacent in product((False, True), repeat=2):
-        verdict = decide_stop(Stopped(blank=blank, intact_follows=True, adjacent=adjacent))
+        decision = decide_stop(Stopped(blank=blank, intact_follows=True, adjacent=adjacent))
 
-        assert verdict is not Verdict.CUT
+        assert decision is not StopDecision.CUT

@@ -21,7 +21,7 @@ from pipeline.jobs.export.manifest import Manifest, QueueOfStore, Ranges
 from pipeline.source.pieces import Piece, pack
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.view.queues.time_search import QueueTimes, search
-from storage.view.store_plan import Queue, QueueRange, StorePlan
+from storage.view.store_plan import Queue, PlannedRange, StorePlan
 
 DAY_MS: Final = 86_400_000
 FILE_BYTES: Final = 256 << 20
@@ -184,7 +184,7 @@ def _into_files(parts: Sequence[DayPart], file_bytes: int) -> Iterator[list[Piec
                 taken = sum(int(sizes.sum()) for sizes in part.queue.sizes(begin, end))
             else:
                 taken = cost
-            current += part.plan.queue_pieces([QueueRange(part.queue, begin, end)], TASK_BYTES)
+            current += part.plan.queue_pieces([PlannedRange(part.queue, begin, end)], TASK_BYTES)
             done += taken
             begin, cost = end, cost - taken
             if done >= share * (files + 1) - 1 and files + 1 < count:

@@ -24,7 +24,7 @@ from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.settled import settled
 from storage.view.queues.time_search import search
-from storage.view.store_plan import Queue, QueueRange, StorePlan
+from storage.view.store_plan import PlannedRange, Queue, StorePlan
 from storage.view.store_view import StoreLocation, StoreView
 
 
@@ -215,7 +215,7 @@ class FileView:
             if key == WHOLE_LOG:
                 yield from self._plan.log_pieces(begin, end, piece_bytes, None, with_lost=True)
             else:
-                ranges.append(QueueRange(self._queues[key], begin, end))
+                ranges.append(PlannedRange(self._queues[key], begin, end))
         if ranges:
             yield from self._plan.range_pieces(ranges, piece_bytes)
 

@@ -29,7 +29,7 @@ from pipeline.source.pieces import tasks_of
 from pipeline.source.source import Task, wanted_columns
 from pipeline.source.stream.log_view import LogView, Look
 from pipeline.source.stream.stream_offsets import StoreOffset, StreamOffset
-from pipeline.source.stream.stream_progress import Backlog, Caps, Progress
+from pipeline.source.stream.stream_progress import Backlog, Caps, StreamProgress
 from storage.clock import SystemClock
 
 Offset = dict[str, Any]
@@ -66,7 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self.columns = wanted_columns(options, schema)
-        self._opened: Progress | None = None
+        self._opened: StreamProgress | None = None
         self._target: dict[str, Look] | None = None
         self._latest: dict[str, Look] | None = None
         self._idle_at: Offset | None = None
@@ -74,9 +74,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = SystemClock()
 
     @property
-    def _progress(self) -> Progress:
+    def _progress(self) -> StreamProgress:
         if self._opened is None:
-            self._opened = Progress(self.options, open_views(self.options))
+            self._opened = StreamProgress(self.options, open_views(self.options))
         return self._opened
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's names, here and below

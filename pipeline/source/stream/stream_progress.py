@@ -45,7 +45,7 @@ class Caps:
     size: int | None = None
 
 
-class Progress:
+class StreamProgress:
     """Plans the batches of one query over its stores."""
 
     def __init__(self, options: ReadOptions, views: Sequence[LogView]) -> None:

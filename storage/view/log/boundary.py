@@ -14,7 +14,7 @@ from storage.format.record_layout import (
     MAGIC_V2,
     RECORD_SIZE_MIN,
 )
-from storage.view.log.files import LogFiles
+from storage.view.log.files import ListedLog
 
 WINDOW: Final = 64 << 10
 MAGICS: Final = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
@@ -35,7 +35,7 @@ class Searchable(Protocol):
 class LogFileBytes:
     """One file of the log as bytes to look into, by small reads."""
 
-    def __init__(self, log: LogFiles, entry: FileEntry) -> None:
+    def __init__(self, log: ListedLog, entry: FileEntry) -> None:
         self._file = log.filesystem.open(entry.path, writable=False)
 
     def find(self, wanted: bytes, begin: int, end: int, /) -> int:
@@ -51,7 +51,7 @@ class LogFileBytes:
         self._file.close()
 
 
-def record_starts(log: LogFiles, entry: FileEntry, low: int, high: int, count: int) -> list[int]:
+def record_starts(log: ListedLog, entry: FileEntry, low: int, high: int, count: int) -> list[int]:
     """Return commit offsets that cut ``[low, high)`` of a file into about ``count`` equal parts.
 
     Each is where a record begins, ``low`` first and ``high`` last, and no two are the same. Raises
@@ -72,7 +72,7 @@ def record_starts(log: LogFiles, entry: FileEntry, low: int, high: int, count: i
     return [*starts, high]
 
 
-def next_record(log: LogFiles, commit_offset: int, end_offset: int) -> int:
+def next_record(log: ListedLog, commit_offset: int, end_offset: int) -> int:
     """Return where the first record at or after ``commit_offset`` begins; ``end_offset`` without one."""
     for entry in log.entries:
         if entry.end_offset <= commit_offset or entry.start_offset >= end_offset:

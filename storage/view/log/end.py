@@ -25,13 +25,13 @@ from storage.view.log.walk import RANGE_ROWS_MAX, Records, walk_log
 
 if TYPE_CHECKING:
     from storage.files.mapped_file_queue import FileEntry
-    from storage.view.log.files import LogFiles
+    from storage.view.log.files import ListedLog
 
 WINDOW: Final = 256 << 10
 WINDOW_MAX: Final = 8 << 20
 
 
-def end_of_log(log: LogFiles) -> int:
+def end_of_log(log: ListedLog) -> int:
     """Return the commit offset after the last intact record: of the last file that has one."""
     for entry in reversed(log.entries):
         end = None
@@ -43,7 +43,7 @@ def end_of_log(log: LogFiles) -> int:
     return log.start_offset
 
 
-def end_after(log: LogFiles, commit_offset: int) -> int:
+def end_after(log: ListedLog, commit_offset: int) -> int:
     """Return the commit offset after the intact records from ``commit_offset`` on.
 
     Damage is the end. At the blank of a file that has a successor it is where that
@@ -67,7 +67,7 @@ def end_after(log: LogFiles, commit_offset: int) -> int:
     return end
 
 
-def end_of_copy(log: LogFiles, newest_offset: int, newest_size: int) -> int:
+def end_of_copy(log: ListedLog, newest_offset: int, newest_size: int) -> int:
     """Return the commit offset after the last intact record of a copy.
 
     ``newest_offset`` and ``newest_size`` are those of the newest record that a queue points to; the size
@@ -88,7 +88,7 @@ def end_of_copy(log: LogFiles, newest_offset: int, newest_size: int) -> int:
     return end
 
 
-def _end_in_file(log: LogFiles, entry: FileEntry, begin_offset: int) -> int | None:
+def _end_in_file(log: ListedLog, entry: FileEntry, begin_offset: int) -> int | None:
     """End of the records from ``begin_offset`` on, 0 if there is none, None where damage follows."""
     rows = new_rows(RANGE_ROWS_MAX)
     start = entry.start_offset

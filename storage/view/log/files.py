@@ -32,10 +32,10 @@ class WholeFile(NamedTuple):
         return self.start_offset + len(self.array)
 
 
-class LogFiles:
+class ListedLog:
     """Files in order of offset; each ends where the next one starts, however long it is.
 
-    The methods of ``log_walk.LogFiles`` are here, too: a walk maps or fetches a file as a whole.
+    They are ``LogFiles`` for a walk, which maps or fetches a file as a whole.
     """
 
     def __init__(self, filesystem: ReadFileSystem, directory: Path) -> None:

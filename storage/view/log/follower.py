@@ -10,30 +10,18 @@ on where it was, at what may be the end of a log that grows, and trusts the writ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from storage.format.record import blank_end
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels import columns, scan
 from storage.kernels.primitives.jit import FEW_BYTES
-from storage.view.log.walk import Records
+from storage.view.log.walk import LogFiles, Records
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
 ROWS_MAX: Final = 8_192
-
-
-class LogFiles(Protocol):
-    """Commit log files as one address space; ours or read-only ones."""
-
-    def view(self, offset: int, length: int) -> ByteArray | None:
-        """Return up to ``length`` bytes from ``offset``, not past their file's end."""
-        ...
-
-    def next_start(self, offset: int) -> int | None:
-        """Return the start of the first file after ``offset``."""
-        ...
 
 
 class LogFollower:
@@ -64,7 +52,7 @@ class LogFollower:
         begin = self.position
         if begin >= limit:
             return False
-        data = self._files.view(begin, limit - begin)
+        data = self._view(begin, limit - begin)
         if data is None or len(data) == 0:
             start = self._files.next_start(begin)
             if start is None or start > limit:
@@ -87,13 +75,21 @@ class LogFollower:
         self.position = position
         return position != begin
 
+    def _view(self, commit_offset: int, length: int) -> ByteArray | None:
+        """Return up to ``length`` bytes of the log, not past their file's end; None where no file is."""
+        file = self._files.find(commit_offset)
+        if file is None:
+            return None
+        position = commit_offset - file.start_offset
+        return file.array[position : position + length]
+
     def _ends_file(self, position: int) -> bool:
         """Whether the blank at ``position`` is as long as what is left of its file."""
-        head = self._files.view(position, BLANK_SIZE)
+        head = self._view(position, BLANK_SIZE)
         if head is None:
             return True  # the file has just been deleted
         end = position + blank_end(head.data, 0)
         if end == self._files.next_start(position):
             return True
-        rest = self._files.view(position, max(end + 1 - position, 0))
+        rest = self._view(position, max(end + 1 - position, 0))
         return rest is None or position + len(rest) == end

@@ -1,8 +1,8 @@
 """What recovery decides, as two tables.
 
-*Where to start* is decided once, from what the directory shows (``Found``). *What a stop of the scan
-means* is decided at each place where the log does not go on with an intact record (``Stopped``). The
-rows of a table exclude each other and together cover every combination; a test enumerates them.
+*Where to start* is decided once, from what the directory shows (``DirectoryState``). *What a stop of the
+scan means* is decided at each place where the log does not go on with an intact record (``Stopped``).
+The rows of a table exclude each other and together cover every combination; a test enumerates them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ANY: Final = None
 Pattern = tuple[bool | None, ...]
 
 
-class Found(NamedTuple):
+class DirectoryState(NamedTuple):
     """What the directory shows before recovery."""
 
     log: bool  # commitlog/ holds a file
@@ -57,7 +57,7 @@ class Stopped(NamedTuple):
     adjacent: bool  # ... exactly at the start of the next file
 
 
-class Verdict(Enum):
+class StopDecision(Enum):
     """What becomes of the place."""
 
     NEXT_FILE = "the log goes on in the next file"
@@ -65,13 +65,13 @@ class Verdict(Enum):
     CUT = "the end of the log: what lies behind is overwritten"
 
 
-SCAN_CASES: Final[tuple[tuple[Pattern, Verdict], ...]] = (
+SCAN_CASES: Final[tuple[tuple[Pattern, StopDecision], ...]] = (
     # blank intact_follows adjacent
-    ((Y, Y, Y), Verdict.NEXT_FILE),  # an ordinary roll
-    ((Y, Y, N), Verdict.STEP_OVER),  # the next file is lost, or begins with damage
-    ((Y, N, ANY), Verdict.CUT),  # killed between the blank and the next file's first record
-    ((N, Y, ANY), Verdict.STEP_OVER),  # a flipped bit, a lost page, a lost file
-    ((N, N, ANY), Verdict.CUT),  # a torn last record, or simply where writing stopped
+    ((Y, Y, Y), StopDecision.NEXT_FILE),  # an ordinary roll
+    ((Y, Y, N), StopDecision.STEP_OVER),  # the next file is lost, or begins with damage
+    ((Y, N, ANY), StopDecision.CUT),  # killed between the blank and the next file's first record
+    ((N, Y, ANY), StopDecision.STEP_OVER),  # a flipped bit, a lost page, a lost file
+    ((N, N, ANY), StopDecision.CUT),  # a torn last record, or simply where writing stopped
 )
 
 
@@ -79,11 +79,11 @@ def _matches(pattern: Pattern, facts: tuple[bool, ...]) -> bool:
     return all(want is None or want == fact for want, fact in zip(pattern, facts, strict=True))
 
 
-def decide_start(found: Found) -> Start:
+def decide_start(found: DirectoryState) -> Start:
     """Return the one start that the facts allow."""
     return next(start for pattern, start in START_CASES if _matches(pattern, found))
 
 
-def decide_stop(stopped: Stopped) -> Verdict:
-    """Return the one verdict that the facts allow."""
-    return next(verdict for pattern, verdict in SCAN_CASES if _matches(pattern, stopped))
+def decide_stop(stopped: Stopped) -> StopDecision:
+    """Return the one decision that the facts allow."""
+    return next(decision for pattern, decision in SCAN_CASES if _matches(pattern, stopped))

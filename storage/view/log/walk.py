@@ -24,7 +24,7 @@ from storage.kernels.columns import (
     stop_text,
 )
 from storage.kernels.scan import find_record, scan_records
-from storage.view.log.recovery_cases import Stopped, Verdict, decide_stop
+from storage.view.log.recovery_cases import StopDecision, Stopped, decide_stop
 
 ROWS_MAX: Final = 16_384
 RANGE_ROWS_MAX: Final = 8_192  # of a walk through a range of one file
@@ -152,11 +152,11 @@ def walk_log(
                 blank, reason = False, "a blank record that does not end its file"
             expected = file_end if blank else offset
             following = _next_record(files, expected if blank else offset + 1, search_limit)
-        verdict = decide_stop(Stopped(blank, following is not None, following == expected))
-        if verdict is Verdict.CUT or following is None:
+        decision = decide_stop(Stopped(blank, following is not None, following == expected))
+        if decision is StopDecision.CUT or following is None:
             yield End(resume, reason, blank)
             return
-        if verdict is Verdict.STEP_OVER:
+        if decision is StopDecision.STEP_OVER:
             if blank:
                 reason = "the next file is lost or does not begin with a record"
             yield Damage(expected, following, reason)

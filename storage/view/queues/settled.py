@@ -16,7 +16,7 @@ from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.record_layout import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_POSITION
 
 if TYPE_CHECKING:
-    from storage.view.log.files import LogFiles
+    from storage.view.log.files import ListedLog
     from storage.view.queues.queue_files import QueueFiles
     from storage.view.queues.unit_search import Unit
 
@@ -25,7 +25,7 @@ PAUSE_S: Final = 0.001
 HEAD_SIZE: Final = COMMIT_OFFSET_POSITION + 8
 
 
-def settled(log: LogFiles, topic: str, queue: QueueFiles, end_offset: int) -> QueueFiles:
+def settled(log: ListedLog, topic: str, queue: QueueFiles, end_offset: int) -> QueueFiles:
     """Return the queue, without its last unit if that does not point to its record.
 
     A record whose head is damaged keeps its unit, which stays as it is and points after the one
@@ -54,7 +54,7 @@ def _is_below(unit: Unit, end_offset: int) -> bool:
 
 
 def _names_its_record(
-    log: LogFiles, topic: str, queue_offset: int, unit: Unit, end_offset: int
+    log: ListedLog, topic: str, queue_offset: int, unit: Unit, end_offset: int
 ) -> bool:
     offset, size, _ = unit
     if not _is_below(unit, end_offset):
