@@ -21,7 +21,7 @@ from pipeline.jobs.export.manifest import Manifest, QueueOfStore, Ranges
 from pipeline.source.pieces import Piece, pack
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.view.queues.time_search import QueueTimes, search
-from storage.view.store_plan import Queue, PlannedRange, StorePlan
+from storage.view.store_plan import PlannedRange, Queue, StorePlan
 
 DAY_MS: Final = 86_400_000
 FILE_BYTES: Final = 256 << 20
