@@ -23,7 +23,7 @@ from bench.spark_pipe import SameBatches
 from pipeline import audit, build_session, read_messages, rebuild
 from storage.format.record import encode_for_batch
 from storage.store import MessageStore
-from storage.view.log.walk import Records, walk_range
+from storage.view.log.walk import RecordRun, walk_range
 from storage.view.store_view import StoreView
 
 MIB: Final = 1 << 20
@@ -68,7 +68,7 @@ def bare_walk(store: StoreView) -> None:
         end = min(file.end_offset, store.bounds.end_offset)
         begin = max(file.start_offset, store.bounds.min_offset)
         for step in walk_range(data, file.start_offset, begin, end):
-            assert isinstance(step, Records)
+            assert isinstance(step, RecordRun)
 
 
 def cached_in_memory(directory: Path) -> None:

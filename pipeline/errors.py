@@ -32,8 +32,8 @@ class ReaderUnavailable(PipelineError):
     """A reader service does not answer, or what answers is none."""
 
 
-class DamagedRecord(PipelineError):
-    """A record is damaged and the mode is FAILFAST."""
+class DamagedLog(PipelineError):
+    """The log is damaged in what was to be read, and the mode is FAILFAST."""
 
 
 class WrongCheckpoint(PipelineError):

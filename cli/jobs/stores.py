@@ -12,7 +12,7 @@ from cli.session import Session, print_json
 
 if TYPE_CHECKING:
     from pipeline.jobs.new_store.new_store import NewStore
-    from storage.view.log.walk import Damage
+    from storage.view.log.walk import DamagedRange
 
 
 def store_value(store: NewStore) -> dict[str, Any]:
@@ -46,12 +46,12 @@ def tell_stores(session: Session, stores: Iterable[NewStore]) -> None:
             console.print(f"  dropped the place of {line}", markup=False, style="yellow")
 
 
-def damage_value(damage: Damage) -> dict[str, Any]:
+def damage_value(damage: DamagedRange) -> dict[str, Any]:
     """Return a damaged range of a log as JSON has it."""
     return {"begin": damage.begin_offset, "end": damage.end_offset, "reason": damage.reason}
 
 
-def tell_damage(session: Session, found: Iterable[tuple[str, Damage]]) -> None:
+def tell_damage(session: Session, found: Iterable[tuple[str, DamagedRange]]) -> None:
     """Print what was damaged and left out, and end with the exit code for it if anything was."""
     told = False
     for store, damage in found:

@@ -27,7 +27,7 @@ from pipeline.jobs.new_store.new_store import (
 from pipeline.jobs.new_store.store_config import watched_places
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 from storage.view.store_plan import StorePlan
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class MergeReport:
     store: NewStore
     stores: tuple[str, ...]
     log_bytes: int
-    damage: tuple[tuple[str, Damage], ...]
+    damage: tuple[tuple[str, DamagedRange], ...]
     seconds: float
 
 

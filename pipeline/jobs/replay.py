@@ -29,7 +29,7 @@ from pipeline.jobs.new_store.store_config import new_topic
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES, task_failures_raised
 from pipeline.session.session import read_messages
-from pipeline.source.decode import Batch
+from pipeline.source.decode import RecordColumns
 from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.format.properties import NAME_END, PROPERTY_END
 from storage.kernels.columns import STORE_TIMESTAMP, ByteArray
@@ -79,7 +79,7 @@ class Wanted(ServedRecords):
         """Return which messages are to be replayed."""
         times = rows[:, STORE_TIMESTAMP]
         kept: npt.NDArray[np.bool_] = (times >= self.begin_ms) & (times < self.end_ms)
-        batch = Batch(data, rows, decompress_bodies=False)
+        batch = RecordColumns(data, rows, decompress_bodies=False)
         if self.tags:
             found = pc.is_in(batch.tags(), pa.array(self.tags, pa.string()))
             kept &= found.to_numpy(zero_copy_only=False)
@@ -98,7 +98,7 @@ class Marked(RecordChange):
 
     def marks(self, taken: SliceRecords) -> tuple[npt.NDArray[np.uint8], Longs]:
         """Return REPLAY_OF for each record."""
-        ids = Batch(taken.data, taken.rows, decompress_bodies=False).message_id()
+        ids = RecordColumns(taken.data, taken.rows, decompress_bodies=False).message_id()
         pairs = pc.binary_join_element_wise(f"{MARK}{chr(NAME_END)}", ids, chr(PROPERTY_END), "")
         pairs = pairs.combine_chunks() if isinstance(pairs, pa.ChunkedArray) else pairs
         _, offsets, values = pairs.buffers()

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.jobs.work import walk_piece
-from storage.view.log.walk import RANGE_ROWS_MAX, Damage, Records
+from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
 from storage.view.pieces import LogPiece
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.units import UnitBuilder, as_units
@@ -35,7 +35,7 @@ class PieceResult:
 
     records: int = 0
     runs: list[QueueRun] = field(default_factory=list)
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[DamagedRange] = field(default_factory=list)
 
 
 class PieceUnits:
@@ -45,7 +45,7 @@ class PieceUnits:
         self._builder = UnitBuilder(RANGE_ROWS_MAX)
         self._parts: dict[QueueKey, list[tuple[bytes, npt.NDArray[np.int64]]]] = {}
 
-    def take(self, records: Records) -> None:
+    def take(self, records: RecordRun) -> None:
         """Add the units of a run of records."""
         for topic, queue_id, units, queue_offsets in self._builder.build(
             records.data, records.rows, len(records.rows), records.data_offset
@@ -74,7 +74,7 @@ def units_of_piece(
     result: PieceResult,
     *,
     deleted: Mapping[str, int],
-    take: Callable[[Records], None] | None = None,
+    take: Callable[[RecordRun], None] | None = None,
 ) -> dict[QueueKey, Units]:
     """Return all units of a piece by queue, and note records, damage and runs in ``result``.
 
@@ -83,7 +83,7 @@ def units_of_piece(
     """
     built = PieceUnits()
     for step in walk_piece(piece):
-        if isinstance(step, Damage):
+        if isinstance(step, DamagedRange):
             result.damage.append(step)
             continue
         result.records += len(step.rows)

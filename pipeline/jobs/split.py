@@ -21,7 +21,7 @@ from pipeline.jobs.new_store.store_config import watched_places
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ class SplitReport:
 
     stores: tuple[NewStore, ...]
     log_bytes: int
-    damage: tuple[Damage, ...]
+    damage: tuple[DamagedRange, ...]
     seconds: float
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pipeline.errors import PipelineError, TaskFailed
 from storage.kernels.columns import CHECK_ALL, ByteArray
-from storage.view.log.walk import Damage, Records, walk_range
+from storage.view.log.walk import DamagedRange, RecordRun, walk_range
 from storage.view.pieces import LogPiece
 from storage.view.store_view import StoreLocation, StoreView
 
@@ -68,17 +68,17 @@ def pieces_of(plan: StorePlan, piece_bytes: int) -> list[LogPiece]:
     return list(plan.log_pieces(low, high, piece_bytes, None))
 
 
-def lost_files(store: StoreView) -> Iterator[Damage]:
+def lost_files(store: StoreView) -> Iterator[DamagedRange]:
     """Yield the ranges of the log whose file is gone, though one before and one after it are there."""
     starts = [entry.start_offset for entry in store.log.entries]
     for begin, end in store.lost_log_ranges():
         before = starts[bisect_right(starts, begin) - 1]
-        yield Damage(begin, end, f"the file is missing, the first after {before:020d}")
+        yield DamagedRange(begin, end, f"the file is missing, the first after {before:020d}")
 
 
 def walk_piece(
     piece: LogPiece, data: ByteArray | None = None, *, checks: int = CHECK_ALL
-) -> Iterator[Records | Damage]:
+) -> Iterator[RecordRun | DamagedRange]:
     """Yield what a piece holds, in order: runs of intact records, and damage.
 
     ``data`` is ``piece.data()``, for callers that have it.

@@ -63,7 +63,7 @@ Longs = npt.NDArray[np.int64]
 Array = Any  # pyarrow ships no types
 
 
-class Batch:
+class RecordColumns:
     """Records of one array, some of the rows of a scan; each column is made when it is asked for."""
 
     def __init__(self, data: ByteArray, rows: Rows, *, decompress_bodies: bool) -> None:
@@ -311,20 +311,20 @@ class Batch:
         return self.keys().cast(pa.binary())
 
 
-COLUMNS: Final[dict[str, Callable[[Batch], Array]]] = {
-    "topic": Batch.topic,
+COLUMNS: Final[dict[str, Callable[[RecordColumns], Array]]] = {
+    "topic": RecordColumns.topic,
     "queueId": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
     "queueOffset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
     "physicalOffset": lambda batch: batch.long_column(gather.LONG_COMMIT_OFFSET),
     "size": lambda batch: batch.int_column(gather.INT_SIZE),
-    "msgId": Batch.message_id,
-    "tags": Batch.tags,
-    "keys": Batch.keys,
-    "body": Batch.body,
-    "properties": Batch.properties,
-    "headers": Batch.headers,
-    "bornTimestamp": Batch.born_timestamp,
-    "storeTimestamp": Batch.store_timestamp,
+    "msgId": RecordColumns.message_id,
+    "tags": RecordColumns.tags,
+    "keys": RecordColumns.keys,
+    "body": RecordColumns.body,
+    "properties": RecordColumns.properties,
+    "headers": RecordColumns.headers,
+    "bornTimestamp": RecordColumns.born_timestamp,
+    "storeTimestamp": RecordColumns.store_timestamp,
     "bornHost": lambda batch: batch.hosts(*batch._born_hosts()),
     "storeHost": lambda batch: batch.hosts(*batch._store_hosts()),
     "sysFlag": lambda batch: batch.int_column(gather.INT_SYS_FLAG),
@@ -332,11 +332,11 @@ COLUMNS: Final[dict[str, Callable[[Batch], Array]]] = {
     "bodyCrc": lambda batch: batch.int_column(gather.INT_BODY_CRC),
     "reconsumeTimes": lambda batch: batch.int_column(gather.INT_RECONSUME_TIMES),
     "preparedTransactionOffset": lambda batch: batch.long_column(gather.LONG_PREPARED_OFFSET),
-    "key": Batch.key,
-    "value": Batch.body,
+    "key": RecordColumns.key,
+    "value": RecordColumns.body,
     "partition": lambda batch: batch.int_column(gather.INT_QUEUE_ID),
     "offset": lambda batch: batch.long_column(gather.LONG_QUEUE_OFFSET),
-    "timestamp": Batch.store_timestamp,
+    "timestamp": RecordColumns.store_timestamp,
     "timestampType": lambda batch: pa.array(np.full(len(batch), LOG_APPEND_TIME, np.int32)),
 }
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import DamagedRecord, DataLost, PipelineError
+from pipeline.errors import DamagedLog, DataLost, PipelineError
 from pipeline.source.columns import Columns
-from pipeline.source.decode import Batch, body_first
+from pipeline.source.decode import RecordColumns, body_first
 from pipeline.source.options import ReadOptions
 from pipeline.source.pieces import Piece, RemotePiece
 from pipeline.source.remote_plan import open_endpoint
@@ -35,7 +35,7 @@ from storage.kernels.columns import (
     stop_text,
 )
 from storage.kernels.scan import scan_records
-from storage.view.log.walk import RANGE_ROWS_MAX, Damage, walk_range
+from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, walk_range
 from storage.view.pieces import LogPiece, QueuePiece, Target
 from storage.view.queues.record_queues import QueueGrouper, is_queued
 from storage.view.store_view import StoreView
@@ -96,7 +96,7 @@ class Reader:
     def _log(self, piece: LogPiece) -> Iterator[Any]:
         start, store = piece.file_start, str(piece.store)
         if piece.is_lost:
-            lost = Damage(piece.begin, piece.end, LOST_FILE)
+            lost = DamagedRange(piece.begin, piece.end, LOST_FILE)
             yield from self._damage(store, list(self._damaged_by(piece, lost)))
             return
         data = piece.data()
@@ -104,7 +104,7 @@ class Reader:
         for step in walk_range(
             data, start, piece.begin, piece.end, checks=self._checks, run_bytes=run_bytes
         ):
-            if isinstance(step, Damage):
+            if isinstance(step, DamagedRange):
                 yield from self._damage(store, list(self._damaged_by(piece, step)))
                 continue
             rows = step.rows
@@ -127,7 +127,7 @@ class Reader:
         kept: Bools = (offsets >= lows[group_of]) & (offsets < highs[group_of]) & is_queued(rows)
         return kept
 
-    def _damaged_by(self, piece: LogPiece, damage: Damage) -> Iterator[Damaged]:
+    def _damaged_by(self, piece: LogPiece, damage: DamagedRange) -> Iterator[Damaged]:
         """A damaged range as one row; of chosen queues, one for each unit that points into it."""
         begin, end = damage.begin_offset, damage.end_offset
         if piece.targets is None:
@@ -253,7 +253,7 @@ class Reader:
             yield from self._batch(store, data, part)
 
     def _batch(self, store: str, data: ByteArray, rows: Rows) -> Iterator[Any]:
-        batch = Batch(data, rows, decompress_bodies=self.options.decompress)
+        batch = RecordColumns(data, rows, decompress_bodies=self.options.decompress)
         kept = None
         if self.options.tags:
             kept = pc.is_in(batch.tags(), pa.array(self.options.tags, pa.string()))
@@ -279,8 +279,8 @@ class Reader:
         return pa.repeat(pa.scalar(text, pa.string()), count)
 
     @staticmethod
-    def _failure(store: str, damaged: Damaged) -> DamagedRecord:
-        return DamagedRecord(
+    def _failure(store: str, damaged: Damaged) -> DamagedLog:
+        return DamagedLog(
             f"store {store}: damaged at commit offset {damaged.commit_offset}: {damaged.reason};"
             " mode PERMISSIVE gives such records as nulls, DROPMALFORMED leaves them out"
         )

@@ -23,7 +23,7 @@ from storage.view.log.follower import LogFollower
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.files.mapped_file import ReadOnlyMappedFile
-    from storage.view.log.walk import Records
+    from storage.view.log.walk import RecordRun
 
 KEYS_MAX: Final = 4 * KEYS_OF_A_RECORD_MAX
 
@@ -94,7 +94,7 @@ class IndexFollower(LogFollower):
         """Whether a run is only partly put, so that ``position`` does not say what is in."""
         return self._resume[0] >= 0
 
-    def take(self, records: Records) -> None:
+    def take(self, records: RecordRun) -> None:
         """Put the keys of a run; raises StoreFull, and is then to be called with the run again."""
         begin, row, key = self._resume
         if begin != records.begin_offset:
@@ -124,7 +124,7 @@ class _KeySeeker(LogFollower):
         self.found = False
         self._hasher = KeyHasher()
 
-    def take(self, records: Records) -> None:
+    def take(self, records: RecordRun) -> None:
         self.found = any(len(hashes) for hashes, _, _ in self._hasher.of(records))
 
 

@@ -29,7 +29,7 @@ from storage.offline.opened import OfflineStore, open_offline
 from storage.offline.staged import staged_findings
 from storage.view.index.index_file import IndexShape, list_index_files
 from storage.view.layout import StorePaths
-from storage.view.log.walk import Damage, Records, walk_log
+from storage.view.log.walk import DamagedRange, RecordRun, walk_log
 from storage.view.queues.pull import pull_queue
 from storage.view.queues.tag_filter import MATCH_ALL
 
@@ -144,10 +144,10 @@ def _records(store: OfflineStore) -> Iterator[Finding | int]:
     recovered = store.recovered
     records = newest = 0
     for step in walk_log(files, recovered.min_offset, recovered.end_offset):
-        if isinstance(step, Records):
+        if isinstance(step, RecordRun):
             records += len(step.rows)
             newest = max(newest, int(step.rows[:, STORE_TIMESTAMP].max()))
-        elif isinstance(step, Damage):
+        elif isinstance(step, DamagedRange):
             size = store.config.commit_log_file_size
             name = file_name(step.begin_offset - step.begin_offset % size)
             yield (

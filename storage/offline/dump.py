@@ -24,7 +24,7 @@ from storage.offline.extension import QueueExtension
 from storage.offline.lines import Line, java_order, record_fields
 from storage.offline.opened import OfflineStore, open_offline
 from storage.view.index.index_file import list_index_files
-from storage.view.log.walk import Damage, End, Records, walk_log
+from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.pull import pull_queue
 from storage.view.queues.tag_filter import MATCH_ALL
@@ -215,7 +215,7 @@ def _commit_log(store: OfflineStore, queued: set[int]) -> Iterator[Line]:
             resume = step.commit_offset
             break
         blanks += _blank(files, resume, step.begin_offset)
-        if isinstance(step, Damage):
+        if isinstance(step, DamagedRange):
             damaged += 1
             if step.begin_offset not in queued:
                 yield {
@@ -224,7 +224,7 @@ def _commit_log(store: OfflineStore, queued: set[int]) -> Iterator[Line]:
                     "size": step.end_offset - step.begin_offset,
                     "reason": step.reason,
                 }
-        elif isinstance(step, Records):
+        elif isinstance(step, RecordRun):
             records += len(step.rows)
             for position, size in step.rows[:, (POSITION, SIZE)].tolist():
                 if step.data_offset + position not in queued:

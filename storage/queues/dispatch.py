@@ -15,7 +15,7 @@ from storage.workers import Worker
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import ByteArray
-    from storage.view.log.walk import LogFiles, Records
+    from storage.view.log.walk import LogFiles, RecordRun
     from storage.workers import Workers
 
 COALESCE_MIN_S: Final = 0.001
@@ -44,7 +44,7 @@ class Dispatcher(LogFollower):
         scanned = self._scanned = self._builder.scan(data, self._rows, begin)
         return scanned[:3]
 
-    def take(self, records: Records) -> None:
+    def take(self, records: RecordRun) -> None:
         """Append each queue's units in one write. Doing it again is harmless."""
         scanned = self._scanned
         if scanned is None or not scanned.is_plain:

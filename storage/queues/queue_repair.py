@@ -37,7 +37,7 @@ from storage.queues.consume_queue import ConsumeQueue, placeholder_units
 from storage.queues.misplaced_records import MisplacedRecords
 from storage.queues.queue_table import QueueTable
 from storage.tables.topics import QUEUE_COUNT_MAX
-from storage.view.log.walk import ROWS_MAX, Damage, LogFiles, Records
+from storage.view.log.walk import ROWS_MAX, DamagedRange, LogFiles, RecordRun
 from storage.view.queues.units import UnitBuilder, Units, as_units, same_units
 
 OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a position
@@ -48,7 +48,7 @@ NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})
 class _State:
     queue: ConsumeQueue
     next_offset: int
-    damage: list[Damage] = field(default_factory=list)  # since the queue's last record
+    damage: list[DamagedRange] = field(default_factory=list)  # since the queue's last record
     last_commit_offset: int = -1  # of the queue's last record
     last_claim: int = -1  # the queue offset which that record has in it
 
@@ -82,7 +82,7 @@ class QueueRepair:
         self._complete = complete
         self._deleted_topics = deleted_topics
         self._states: dict[tuple[str, int], _State] = {}
-        self._damage: list[Damage] = []
+        self._damage: list[DamagedRange] = []
         self._builder = UnitBuilder(ROWS_MAX)
 
     @property
@@ -94,13 +94,13 @@ class QueueRepair:
             counts[topic] = max(counts.get(topic, 0), needed)
         return counts
 
-    def take_damage(self, damage: Damage) -> None:
+    def take_damage(self, damage: DamagedRange) -> None:
         """Note a range without intact records; called in the log's order."""
         self._damage.append(damage)
         for state in self._states.values():
             state.damage.append(damage)
 
-    def take(self, records: Records) -> None:
+    def take(self, records: RecordRun) -> None:
         """Compare and correct the units of a run of records."""
         for topic, queue_id, units, queue_offsets in self._builder.build(
             records.data, records.rows, len(records.rows), records.data_offset
@@ -308,5 +308,5 @@ def _holds(queue: ConsumeQueue, queue_offset: int, commit_offset: int) -> bool:
     return unit[1] > 0 and unit[0] == commit_offset
 
 
-def _range_of(damage: Damage) -> tuple[int, int]:
+def _range_of(damage: DamagedRange) -> tuple[int, int]:
     return damage.begin_offset, damage.end_offset

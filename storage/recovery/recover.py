@@ -19,7 +19,7 @@ from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import NOTHING_DELETED, QueueRepair
 from storage.queues.queue_table import QueueTable
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
-from storage.view.log.walk import Damage, End, Records, walk_log
+from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 
 if TYPE_CHECKING:
     from storage.checkpoint.durable_slots import DurablePositions
@@ -44,7 +44,7 @@ class Recovered:
     end_offset: int
     last_timestamp_ms: int
     record_count: int
-    damage: tuple[Damage, ...]
+    damage: tuple[DamagedRange, ...]
     units_written: int
     unit_count: int
     queue_counts: dict[str, int]
@@ -138,15 +138,15 @@ def _walk(
     search_limit: int,
     sure: DurablePositions,
 ) -> Recovered:
-    damages: list[Damage] = []
+    damages: list[DamagedRange] = []
     record_count = last_timestamp_ms = 0
     end_offset = begin
     for step in walk_log(files, begin, files.end_offset, search_limit_offset=search_limit):
-        if isinstance(step, Records):
+        if isinstance(step, RecordRun):
             repair.take(step)
             record_count += len(step.rows)
             last_timestamp_ms = int(step.rows[-1, STORE_TIMESTAMP])
-        elif isinstance(step, Damage):
+        elif isinstance(step, DamagedRange):
             repair.take_damage(step)
             damages.append(step)
         elif isinstance(step, End):

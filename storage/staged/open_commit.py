@@ -20,7 +20,7 @@ from storage.staged.intent import Intent, load_intent, save_intent
 from storage.staged.ledger import Outcome
 from storage.staged.log_access import LogAccess
 from storage.staged.stages import SUFFIX, Stage, read_stage
-from storage.view.log.walk import Records, walk_log
+from storage.view.log.walk import RecordRun, walk_log
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -79,7 +79,7 @@ class OpenCommit:
         bases = np.array([self._bases[k] for k in order], np.int64)
         sizes = np.array([self._chosen[k].seal.record_count for k in order], np.int64)
         for step in walk_log(log.files, intent.log_offset, end_offset):
-            if isinstance(step, Records):
+            if isinstance(step, RecordRun):
                 found = mark_staged(
                     step.data, step.rows, len(step.rows), prefixes, bases, sizes, self._seen
                 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
-from storage.view.log.walk import Records, walk_range
+from storage.view.log.walk import RecordRun, walk_range
 from storage.view.queues.record_queues import QueueGrouper, QueueKey, is_queued
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def unqueued_records(
             continue
         data = store.log.map(file, begin - start, end - start)
         for step in walk_range(data, start, begin, end):
-            if not isinstance(step, Records):
+            if not isinstance(step, RecordRun):
                 continue
             queued = is_queued(step.rows)
             for group, key in enumerate(grouper.group(data, step.rows)):

@@ -15,7 +15,7 @@ from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.record import decode_record
 from storage.testing import ProcessStopped
-from storage.view.log.walk import Records, walk_log
+from storage.view.log.walk import RecordRun, walk_log
 from storage.writer import StoreWriter
 
 SIZE = 60
@@ -32,7 +32,7 @@ def bodies_on_disk(directory: Path) -> list[bytes]:
     return [
         decode_record(step.data, int(position)).body
         for step in walk_log(files, files.first_offset, files.end_offset)
-        if isinstance(step, Records)
+        if isinstance(step, RecordRun)
         for position in step.rows[:, 0]
     ]
 

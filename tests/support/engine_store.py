@@ -16,7 +16,7 @@ from storage.format.properties import encode_properties
 from storage.format.record import Record, decode_record, encode_for_batch
 from storage.kernels.columns import CHECK_ALL
 from storage.queues.consume_queue import as_units
-from storage.view.log.walk import Damage, Records, walk_log
+from storage.view.log.walk import DamagedRange, RecordRun, walk_log
 
 LOG_FILE_SIZE = 1 << 16
 QUEUE_FILE_SIZE = 100 * 20
@@ -69,8 +69,8 @@ def records_on_disk(directory: Path) -> list[Record]:
     files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
     found = []
     for step in walk_log(files, files.first_offset, files.end_offset, checks=CHECK_ALL):
-        assert not isinstance(step, Damage), step
-        if isinstance(step, Records):
+        assert not isinstance(step, DamagedRange), step
+        if isinstance(step, RecordRun):
             found += [decode_record(step.data, int(position)) for position in step.rows[:, 0]]
     return found
 

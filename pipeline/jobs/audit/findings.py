@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 
 Finding = dict[str, Any]
 NAMED_MAX: Final = 1000
 
 
-def damaged_range(damage: Damage) -> Finding:
+def damaged_range(damage: DamagedRange) -> Finding:
     """Return the finding for a range of the log without intact records."""
     return {
         "kind": "record",

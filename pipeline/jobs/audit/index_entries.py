@@ -13,7 +13,7 @@ from pipeline.jobs.audit.findings import Finding, Findings
 from pipeline.jobs.audit.index_files import AuditedIndexFile
 from storage.format.index import TIME_DELTA_MAX_S
 from storage.view.index.keys import KeyHasher
-from storage.view.log.walk import Damage, Records
+from storage.view.log.walk import DamagedRange, RecordRun
 from storage.view.pieces import LogPiece
 
 Longs = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ class PieceKeys:
         self._hasher = KeyHasher()
         self._parts: list[tuple[Longs, Longs, Longs]] = []
 
-    def take(self, records: Records) -> None:
+    def take(self, records: RecordRun) -> None:
         """Collect the keys of a run of records."""
         for hashes, offsets, times in self._hasher.of(records):
             self._parts.append((offsets.copy(), hashes.copy(), times.copy()))
@@ -80,7 +80,7 @@ def audit_entries(
     piece: LogPiece,
     index: IndexToAudit,
     keys: tuple[Longs, Longs, Longs],
-    damage: Sequence[Damage],
+    damage: Sequence[DamagedRange],
     entries_of: EntriesOf,
     findings: Findings,
 ) -> KeyCounts:
@@ -175,7 +175,7 @@ def _name_differences(
     entries: npt.NDArray[Any],
     last: int,
     sure_offset: int,
-    damage: Sequence[Damage],
+    damage: Sequence[DamagedRange],
     counts: KeyCounts,
     findings: Findings,
 ) -> None:

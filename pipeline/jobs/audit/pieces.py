@@ -19,7 +19,7 @@ from pipeline.jobs.audit.index_entries import (
 )
 from pipeline.jobs.runs import PieceResult, consecutive, units_of_piece
 from storage.kernels.columns import STORE_TIMESTAMP
-from storage.view.log.walk import Records
+from storage.view.log.walk import RecordRun
 from storage.view.pieces import LogPiece
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
@@ -71,7 +71,7 @@ def audit_piece(
     """
     audit, keys = PieceAudit(str(piece.store), piece.cost), PieceKeys()
 
-    def take(records: Records) -> None:
+    def take(records: RecordRun) -> None:
         newest = int(records.rows[:, STORE_TIMESTAMP].max())
         audit.newest_timestamp_ms = max(audit.newest_timestamp_ms, newest)
         if store.index is not None:

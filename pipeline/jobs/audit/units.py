@@ -13,7 +13,7 @@ from pipeline.jobs.runs import QueueRun
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 
 if TYPE_CHECKING:
-    from storage.view.log.walk import Damage
+    from storage.view.log.walk import DamagedRange
     from storage.view.queues.record_queues import QueueKey
     from storage.view.store_plan import Queue, StorePlan
 
@@ -23,7 +23,7 @@ CHUNK: Final = 1 << 20
 def unaccounted_units(
     plan: StorePlan,
     runs: dict[QueueKey, list[QueueRun]],
-    damage: Sequence[Damage],
+    damage: Sequence[DamagedRange],
     findings: Findings,
     *,
     at_rest: bool,

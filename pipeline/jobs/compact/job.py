@@ -30,7 +30,7 @@ from pipeline.jobs.new_store.new_store import (
 from pipeline.jobs.new_store.store_config import watched_places
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ class CompactReport:
     keys: int
     tombstones: int
     log_bytes: int
-    damage: tuple[Damage, ...]
+    damage: tuple[DamagedRange, ...]
     seconds: float
 
 
@@ -139,7 +139,7 @@ def _check(option: str, value: str, allowed: Sequence[str]) -> None:
 
 def _write_table(
     spark: SparkSession, slices: Sequence[LogSlice], selection: Latest, work: Path, progress: Any
-) -> tuple[int, list[Damage]]:
+) -> tuple[int, list[DamagedRange]]:
     from pipeline.jobs.compact.table import write_parquet
 
     progress.step = "writing"

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pipeline.jobs.buckets import by_bucket, join_buckets
 from pipeline.jobs.new_store.log_slices import Longs, Rows, ServedRecords, group
 from pipeline.jobs.work import in_tasks, task_failures_raised, walk_piece
-from pipeline.source.decode import Batch
+from pipeline.source.decode import RecordColumns
 from storage.kernels.columns import (
     BODY_LENGTH,
     COMMIT_OFFSET,
@@ -33,7 +33,7 @@ from storage.kernels.columns import (
     ByteArray,
 )
 from storage.kernels.same_keys import group_by_key
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece
 from storage.view.queues.record_queues import QueueKey
 
@@ -142,7 +142,7 @@ def _candidates_of(
     chosen = ServedRecords(dict.fromkeys(compacted, 0))
     parts = []
     for step in walk_piece(piece, data):
-        if isinstance(step, Damage):
+        if isinstance(step, DamagedRange):
             continue
         keys, key_of = group(data, step.rows)
         outputs = chosen.outputs_of(piece, data, step.rows, keys, key_of)
@@ -154,7 +154,7 @@ def _candidates_of(
     key_of, latest, hashes = np.empty((3, len(rows)), np.int64)
     count = int(group_by_key(data, rows, key_of, latest, hashes))
     rows, hashes = rows[latest[:count]], hashes[:count]
-    batch = Batch(data, rows, decompress_bodies=False)
+    batch = RecordColumns(data, rows, decompress_bodies=False)
     table = pa.table(
         {
             "topic": batch.topic().cast(pa.binary()),

@@ -13,11 +13,11 @@ import pyarrow as pa
 from pipeline.jobs.new_store.log_slices import LogSlice, Rows, ServedRecords, read_slice
 from pipeline.jobs.parquet_files import ParquetFile, arrow_schema
 from pipeline.jobs.work import in_tasks, run_tasks
-from pipeline.source.decode import Batch, body_first
+from pipeline.source.decode import RecordColumns, body_first
 from pipeline.source.read import parts_of
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS
 from storage.kernels.columns import ByteArray
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ def write_parquet(
     directory: Path,
     *,
     counter: Any,
-) -> tuple[int, list[Damage]]:
+) -> tuple[int, list[DamagedRange]]:
     """Write what is chosen; return how many records there are and the damage that was left out."""
     tasks = list(enumerate(in_tasks(spark, slices)))
     write = partial(_write_file, selection=selection, directory=str(directory), counter=counter)
@@ -43,12 +43,12 @@ def write_parquet(
 
 def _write_file(
     item: tuple[int, Sequence[LogSlice]], *, selection: ServedRecords, directory: str, counter: Any
-) -> tuple[int, list[Damage]]:
+) -> tuple[int, list[DamagedRange]]:
     number, slices = item
     path = Path(directory, f"part-{number:05d}.parquet")
     partial_path = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     written = ParquetFile(partial_path, SCHEMA)
-    damage: list[Damage] = []
+    damage: list[DamagedRange] = []
     for log_slice in slices:
         chosen = read_slice(log_slice, selection)
         damage += [each for _, each in chosen.damage]
@@ -62,6 +62,6 @@ def _write_file(
 
 
 def _decoded(data: ByteArray, rows: Rows) -> pa.RecordBatch:
-    batch = Batch(data, rows, decompress_bodies=True)
+    batch = RecordColumns(data, rows, decompress_bodies=True)
     made = {name: batch.column(name) for name in body_first(SCHEMA.names)}
     return pa.RecordBatch.from_arrays([made[name] for name in SCHEMA.names], schema=SCHEMA)

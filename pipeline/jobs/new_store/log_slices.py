@@ -19,7 +19,7 @@ from pipeline.jobs.work import PIECE_BYTES, run_each, walk_piece
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.batch import group_by_queue
 from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP, ByteArray
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece, Target
 from storage.view.queues.record_queues import QueueKey, is_queued, queue_of
 from storage.view.store_plan import StorePlan
@@ -59,7 +59,7 @@ class SliceOutputs:
     """What a slice gives to each output, in the order of stores and logs, and what is damaged."""
 
     outputs: dict[int, list[SliceRecords]] = field(default_factory=dict)
-    damage: list[tuple[int, Damage]] = field(default_factory=list)
+    damage: list[tuple[int, DamagedRange]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def read_slice(log_slice: LogSlice, selection: ServedRecords) -> SliceOutputs:
         for piece in pieces:
             data = piece.data()
             for step in walk_piece(piece, data):
-                if isinstance(step, Damage):
+                if isinstance(step, DamagedRange):
                     chosen.damage.append((store, step))
                     continue
                 keys, key_of = group(data, step.rows)
@@ -249,7 +249,7 @@ def _find_cuts(
     found: list[int] = []
     latest = 0
     for step in walk_piece(piece, data, checks=0):
-        if isinstance(step, Damage):
+        if isinstance(step, DamagedRange):
             continue
         times = np.maximum.accumulate(step.rows[:, STORE_TIMESTAMP])
         latest = max(latest, int(times[-1]))

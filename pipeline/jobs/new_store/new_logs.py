@@ -38,7 +38,7 @@ from storage.format.names import file_name
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import FEATURES, HAS_MULTI_DISPATCH, QUEUE_OFFSET, STORE_TIMESTAMP
 from storage.view.layout import LOG_DIRECTORY
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +74,7 @@ class NewLogs:
     """All new logs, in the order asked for, and the damage that was left out, by store."""
 
     logs: list[NewLog]
-    damage: list[tuple[int, Damage]]
+    damage: list[tuple[int, DamagedRange]]
 
 
 def write_logs(
@@ -98,7 +98,7 @@ def write_logs(
     counter = progress.counter
     progress.step = "measuring"
     measure = partial(_measure_slice, selection=selection, change=change, counter=counter)
-    measured: list[tuple[dict[int, SliceSizes], list[tuple[int, Damage]]]] = run_each(
+    measured: list[tuple[dict[int, SliceSizes], list[tuple[int, DamagedRange]]]] = run_each(
         spark, slices, measure, cost=lambda log_slice: log_slice.cost
     )
     targets: list[dict[int, SliceTarget]] = [{} for _ in slices]
@@ -138,7 +138,7 @@ def write_logs(
 
 def _measure_slice(
     log_slice: LogSlice, *, selection: ServedRecords, change: RecordChange, counter: Any
-) -> tuple[dict[int, SliceSizes], list[tuple[int, Damage]]]:
+) -> tuple[dict[int, SliceSizes], list[tuple[int, DamagedRange]]]:
     chosen = read_slice(log_slice, selection)
     found: dict[int, SliceSizes] = {}
     for output, taken in chosen.outputs.items():

@@ -25,7 +25,7 @@ from storage.kernels.columns import (
     ByteArray,
 )
 from storage.kernels.same_keys import group_by_key, part_keys
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece
 
 SIZE_STEPS: Final = 8  # of a size class: each is at most 1/8 octave, 9 %, wide
@@ -115,7 +115,7 @@ def count_pieces(
         data = piece.data()
         parts: list[Rows] = []
         for step in walk_piece(piece, data, checks=0):
-            if isinstance(step, Damage):
+            if isinstance(step, DamagedRange):
                 counts.damaged += step.end_offset - step.begin_offset
             else:
                 parts.append(step.rows.copy())

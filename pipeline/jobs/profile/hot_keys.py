@@ -12,10 +12,10 @@ import pyarrow as pa
 from pipeline.jobs.buckets import by_bucket, join_buckets
 from pipeline.jobs.profile.counts import single_keys
 from pipeline.jobs.work import in_tasks, task_failures_raised, walk_piece
-from pipeline.source.decode import Batch
+from pipeline.source.decode import RecordColumns
 from storage.kernels.columns import KEYS_LENGTH, KEYS_POSITION
 from storage.kernels.same_keys import group_by_key
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece
 
 if TYPE_CHECKING:
@@ -64,14 +64,16 @@ def _count(
     for piece in pieces:
         data = piece.data()
         steps = walk_piece(piece, data, checks=0)
-        parts = [single_keys(data, step.rows) for step in steps if not isinstance(step, Damage)]
+        parts = [
+            single_keys(data, step.rows) for step in steps if not isinstance(step, DamagedRange)
+        ]
         counter.add(piece.cost)
         rows = np.concatenate(parts) if parts else np.empty((0, 0), np.int64)
         if not len(rows):
             continue
         key_of, last_row, hashes = np.empty((3, len(rows)), np.int64)
         distinct = int(group_by_key(data, rows, key_of, last_row, hashes))
-        batch = Batch(data, rows[last_row[:distinct]], decompress_bodies=False)
+        batch = RecordColumns(data, rows[last_row[:distinct]], decompress_bodies=False)
         table = pa.table(
             {
                 "topic": batch.topic().cast(pa.binary()),

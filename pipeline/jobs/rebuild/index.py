@@ -24,7 +24,7 @@ from storage.kernels.columns import POSITION
 from storage.kernels.index import put_keys
 from storage.view.index.index_file import IndexShape
 from storage.view.index.keys import KeyHasher
-from storage.view.log.walk import Damage, Records
+from storage.view.log.walk import DamagedRange, RecordRun
 
 if TYPE_CHECKING:
     from storage.view.pieces import LogPiece
@@ -68,7 +68,7 @@ class KeyCounter:
         self._last: Seed | None = None
         self._newest = -1
 
-    def take(self, records: Records) -> None:
+    def take(self, records: RecordRun) -> None:
         """Count a run of records."""
         for hashes, offsets, times in self._keys.of(records):
             self._count += len(hashes)
@@ -175,7 +175,7 @@ def _fill(array: Any, task: IndexTask) -> int:
     for piece in task.pieces:
         keys = KeyHasher()
         for step in walk_piece(piece):
-            if isinstance(step, Damage):
+            if isinstance(step, DamagedRange):
                 continue
             for hashes, offsets, times in keys.of(step):
                 begin = min(skip, len(hashes))

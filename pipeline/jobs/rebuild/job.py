@@ -33,7 +33,7 @@ from pipeline.jobs.work import (
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.in_use import stopped_store
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 from storage.view.queues.record_queues import QueueKey
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
@@ -60,7 +60,7 @@ class RebuildReport:
     queues: int
     keys: int
     index_files: int
-    damage: tuple[Damage, ...]
+    damage: tuple[DamagedRange, ...]
     gaps: tuple[tuple[QueueKey, int, int], ...]
     moved: int
     seconds: float

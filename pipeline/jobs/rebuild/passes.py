@@ -33,7 +33,7 @@ from pipeline.jobs.rebuild.queues import (
 from pipeline.jobs.runs import PieceResult, QueueRun, by_queue, units_of_piece
 from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
 from storage.view.index.index_file import IndexShape
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece
 from storage.view.queues.record_queues import QueueKey
 from storage.view.store_plan import StorePlan
@@ -63,7 +63,7 @@ class StoreWork:
     index_files: int = 0
 
     @property
-    def damage(self) -> list[Damage]:
+    def damage(self) -> list[DamagedRange]:
         """Damaged ranges of the log and lost files, in order."""
         found = [each for done in self.results for each in done.result.damage]
         return sorted([*found, *lost_files(self.files)], key=lambda each: each.begin_offset)

@@ -22,7 +22,7 @@ from pipeline.jobs.runs import QueueRun, consecutive
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import file_name
 from storage.format.record_layout import RECORD_SIZE_MIN
-from storage.view.log.walk import Damage
+from storage.view.log.walk import DamagedRange
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.units import UNIT_DTYPE
@@ -45,7 +45,7 @@ class Gap:
     key: QueueKey
     begin: int
     end: int
-    damage: Damage
+    damage: DamagedRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def write_run(directory: Path, key: QueueKey, first: int, units: Any, file_size:
 def plan_queue(
     key: QueueKey,
     runs: Sequence[QueueRun],
-    damage: Sequence[Damage],
+    damage: Sequence[DamagedRange],
     log_begin: int,
     open_held: Callable[[], QueueFiles],
 ) -> QueuePlan:
@@ -120,7 +120,7 @@ def plan_queue(
                 gaps.append(Gap(key, next_offset, run.begin, between[-1]))
                 next_offset = run.begin
             elif _is_sure(run, next_offset, last_offset, open_held):
-                other = Damage(
+                other = DamagedRange(
                     last_offset + RECORD_SIZE_MIN, run.commit_offset, "a record of another name"
                 )
                 gaps.append(Gap(key, next_offset, run.begin, other))

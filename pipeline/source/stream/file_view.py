@@ -19,7 +19,7 @@ from storage.format.store_time import NO_TIME
 from storage.kernels.columns import COMMIT_OFFSET, SIZE
 from storage.view.incarnations import Incarnations
 from storage.view.log.boundary import next_record
-from storage.view.log.walk import Damage, walk_range
+from storage.view.log.walk import DamagedRange, walk_range
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.settled import settled
@@ -181,7 +181,7 @@ class FileView:
             if begin >= end:
                 continue
             for step in walk_range(log.map(file), file.start_offset, begin, end, checks=0):
-                if isinstance(step, Damage):
+                if isinstance(step, DamagedRange):
                     count -= 1
                     if not count:
                         return step.end_offset

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.kernels.index import KEYS_OF_A_RECORD_MAX, NO_KEY, key_hashes
-from storage.view.log.walk import Records
+from storage.view.log.walk import RecordRun
 
 KEYS_AT_ONCE: Final = 4 * KEYS_OF_A_RECORD_MAX
 Longs = npt.NDArray[np.int64]
@@ -21,7 +21,7 @@ class KeyHasher:
     def __init__(self) -> None:
         self._arrays = np.empty((3, KEYS_AT_ONCE), np.int64)
 
-    def of(self, records: Records) -> Iterator[tuple[Longs, Longs, Longs]]:
+    def of(self, records: RecordRun) -> Iterator[tuple[Longs, Longs, Longs]]:
         """Yield hashes, commit offsets and store times; good until the next is asked for."""
         hashes, offsets, times = self._arrays
         row, row_count = 0, len(records.rows)

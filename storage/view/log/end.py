@@ -21,7 +21,7 @@ from storage.kernels.columns import (
     new_rows,
 )
 from storage.kernels.scan import scan_records
-from storage.view.log.walk import RANGE_ROWS_MAX, Records, walk_log
+from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun, walk_log
 
 if TYPE_CHECKING:
     from storage.files.mapped_file_queue import FileEntry
@@ -36,7 +36,7 @@ def end_of_log(log: ListedLog) -> int:
     for entry in reversed(log.entries):
         end = None
         for step in walk_log(log, entry.start_offset, entry.end_offset):
-            if isinstance(step, Records):
+            if isinstance(step, RecordRun):
                 end = step.end_offset
         if end is not None:
             return end

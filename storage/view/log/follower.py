@@ -16,7 +16,7 @@ from storage.format.record import blank_end
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels import columns, scan
 from storage.kernels.primitives.jit import FEW_BYTES
-from storage.view.log.walk import LogFiles, Records
+from storage.view.log.walk import LogFiles, RecordRun
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
@@ -40,7 +40,7 @@ class LogFollower:
         walk = scan.scan_few if len(data) <= FEW_BYTES else scan.scan_records
         return walk(data, 0, len(data), begin, columns.CHECK_COMMIT_OFFSET, self._rows)
 
-    def take(self, records: Records) -> None:
+    def take(self, records: RecordRun) -> None:
         """Handle a run of whole records; its row table is good until the return."""
         raise NotImplementedError
 
@@ -62,7 +62,7 @@ class LogFollower:
             return True
         count, next_position, stop = self.scan(data, begin)
         if count:
-            self.take(Records(data, begin, self._rows[:count], begin, begin + next_position))
+            self.take(RecordRun(data, begin, self._rows[:count], begin, begin + next_position))
         position = begin + next_position
         if stop == columns.STOP_BLANK and self._ends_file(position):
             start = self._files.next_start(position)

@@ -63,7 +63,7 @@ class LogFiles(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class RecordRun:
     """A run of intact records in one file.
 
     ``rows`` (n x COLUMN_COUNT) hold positions in ``data``, whose first byte is at commit offset
@@ -78,7 +78,7 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedRange:
     """Commit offsets ``[begin_offset, end_offset)`` hold no intact record.
 
     One follows, or the walk was through a range that ends there.
@@ -110,7 +110,7 @@ def walk_log(
     search_limit_offset: int | None = None,
     rows_max: int = ROWS_MAX,
     run_bytes: int | None = None,
-) -> Iterator[Records | Damage | End]:
+) -> Iterator[RecordRun | DamagedRange | End]:
     """Yield what ``[begin_offset, limit_offset)`` holds, in order.
 
     ``begin_offset`` must be where a record, a blank or a file starts. Only a record of which every
@@ -139,7 +139,7 @@ def walk_log(
             )
             next_offset = file.start_offset + int(position)
             if count:
-                yield Records(file.array, file.start_offset, rows[:count], offset, next_offset)
+                yield RecordRun(file.array, file.start_offset, rows[:count], offset, next_offset)
                 resume = next_offset
                 if run_bytes is not None:
                     wanted = min(max(run_bytes * count // (next_offset - offset), 1), rows_max)
@@ -159,7 +159,7 @@ def walk_log(
         if decision is StopDecision.STEP_OVER:
             if blank:
                 reason = "the next file is lost or does not begin with a record"
-            yield Damage(expected, following, reason)
+            yield DamagedRange(expected, following, reason)
         offset = resume = following
     yield End(resume, stop_text(STOP_END))
 
@@ -190,7 +190,7 @@ def walk_range(
     checks: int = CHECK_ALL,
     run_bytes: int | None = None,
     file_end_offset: int | None = None,
-) -> Iterator[Records | Damage]:
+) -> Iterator[RecordRun | DamagedRange]:
     """Yield what commit offsets ``[begin_offset, end_offset)`` of one file hold.
 
     ``data_offset`` is the commit offset of ``data[0]``. The range begins where a record or the file does
@@ -215,7 +215,7 @@ def walk_range(
         if not isinstance(step, End):
             yield step
         elif step.commit_offset < end_offset and not step.at_blank:
-            yield Damage(step.commit_offset, end_offset, step.reason)
+            yield DamagedRange(step.commit_offset, end_offset, step.reason)
 
 
 def _next_record(files: LogFiles, offset: int, limit_offset: int) -> int | None:

@@ -16,7 +16,7 @@ from golden import STORES, golden_copy, golden_store
 
 from storage import Message, MessageStore
 from storage.format.record_layout import MAGIC_BLANK
-from storage.view.log.walk import Damage, Records, walk_log, walk_range
+from storage.view.log.walk import DamagedRange, RecordRun, walk_log, walk_range
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
@@ -29,9 +29,9 @@ def by_the_engine(view: StoreView) -> tuple[list[int], Ranges]:
     records: list[int] = []
     damage: Ranges = []
     for step in walk_log(view.log, view.bounds.min_offset, view.bounds.end_offset):
-        if isinstance(step, Records):
+        if isinstance(step, RecordRun):
             records += (step.data_offset + step.rows[:, 0]).tolist()
-        elif isinstance(step, Damage):
+        elif isinstance(step, DamagedRange):
             damage.append((step.begin_offset, step.end_offset))
     return records, damage
 
@@ -45,7 +45,7 @@ def by_pieces(view: StoreView, piece_bytes: int) -> tuple[list[int], Ranges]:
             damage.append((piece.begin, piece.end))
             continue
         for step in walk_range(piece.data(), piece.file_start, piece.begin, piece.end):
-            if isinstance(step, Records):
+            if isinstance(step, RecordRun):
                 records += (step.data_offset + step.rows[:, 0]).tolist()
             else:
                 damage.append((step.begin_offset, step.end_offset))

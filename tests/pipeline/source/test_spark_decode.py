@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import HOSTS, INT64S, TOPICS, property_blocks
 
-from pipeline.source.decode import COLUMNS, TAGS_NAME, Batch
+from pipeline.source.decode import COLUMNS, TAGS_NAME, RecordColumns
 from storage.format.compression import compress
 from storage.format.message_id import encode_message_id
 from storage.format.properties import RESERVED
 from storage.format.record import Record, decode_record, encode_record
 from storage.kernels.arrow.gather import OTHER
 from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, POSITION, PROPERTIES_POSITION
-from storage.view.log.walk import Records, walk_range
+from storage.view.log.walk import RecordRun, walk_range
 
 INT32S = st.integers(-(1 << 31), (1 << 31) - 1)
 TIMES = st.integers(-(1 << 52), (1 << 52) - 1)  # whose microseconds are a 64-bit number
@@ -135,8 +135,8 @@ def columns_of(log: bytes, commit_offset: int) -> dict[str, Any]:
     """Every column of the records of a log, by name."""
     data = np.frombuffer(log, np.uint8)
     (step,) = walk_range(data, commit_offset, commit_offset, commit_offset + len(log))
-    assert isinstance(step, Records)
-    batch = Batch(data, step.rows, decompress_bodies=True)
+    assert isinstance(step, RecordRun)
+    batch = RecordColumns(data, step.rows, decompress_bodies=True)
     made = {name: batch.column(name) for name in COLUMNS}
     assert not batch.broken
     return made

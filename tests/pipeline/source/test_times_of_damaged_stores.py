@@ -14,7 +14,7 @@ import pytest
 from engine_store import leave_as_a_broker_does, small_config
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from pipeline.errors import DamagedRecord, DataLost
+from pipeline.errors import DamagedLog, DataLost
 from pipeline.source.options import Selection, parse_options
 from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
@@ -242,7 +242,7 @@ def test_a_lost_log_file_is_named_by_every_read(
     }
     assert named == (wanted or {(None, None, None)})
     strict = parse_options({"store": str(tmp_path / "s"), "mode": "FAILFAST", **chosen})
-    with pytest.raises(DamagedRecord, match="the file is missing"):
+    with pytest.raises(DamagedLog, match="the file is missing"):
         [
             batch
             for task in plan_messages(strict)
