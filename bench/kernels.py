@@ -27,7 +27,8 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.hosts import encode_host
 from storage.format.index import file_size
 from storage.format.record import encode_for_batch
-from storage.kernels import batch, client_records, columns, index, queue, scan, warm
+from storage.kernels import batch, client_records, columns, queue, scan, warm
+from storage.kernels.index import entries
 from storage.writer import StoreWriter
 
 BATCH_RECORDS: Final = 64
@@ -158,7 +159,7 @@ class Loops:
     def index(self) -> int:
         """From log bytes to index entries: scan, hash two keys a record, put."""
         count = self._scan(columns.CHECK_COMMIT_OFFSET)
-        keys, _ = index.key_hashes(
+        keys, _ = entries.key_hashes(
             self.target,
             self.log_rows,
             0,
@@ -168,7 +169,7 @@ class Loops:
             self.places,
             self.times,
         )
-        done = index.put_keys(
+        done = entries.put_keys(
             self.index_file,
             INDEX_SLOTS,
             INDEX_ENTRIES,

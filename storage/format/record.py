@@ -18,6 +18,7 @@ from storage.format.hosts import (
     encode_host,
     host_size,
 )
+from storage.format.names import topic_is_safe
 from storage.format.properties import PROPERTIES_SIZE_MAX, decode_properties
 from storage.format.property_crc import (
     CRC_MASK,
@@ -127,15 +128,6 @@ class Record:
 def body_crc(body: Buffer) -> int:
     """Return the CRC-32 of a stored body as the record keeps it: 31 bits."""
     return crc32(body) & CRC_MASK
-
-
-def topic_is_safe(topic: bytes) -> bool:
-    """Whether a topic could be a broker's: visible ASCII, no slash, not ``.`` or ``..``."""
-    return (
-        bool(topic)
-        and all(0x21 <= byte <= 0x7E and byte != 0x2F for byte in topic)
-        and topic not in (b".", b"..")
-    )
 
 
 def _born_host_size(sys_flag: int) -> int:

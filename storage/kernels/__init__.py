@@ -8,10 +8,10 @@ from time import perf_counter
 from typing import Final
 
 MODULES: Final = (
-    "primitives.crc", "scan", "client_records", "batch", "queue", "pull", "lookup", "index",
-    "index_shape", "staged", "encode", "message_slices",
+    "primitives.crc", "scan", "client_records", "batch", "queue", "pull", "lookup",
+    "index.entries", "index.shape", "staged", "encode", "message_slices",
 )  # fmt: skip
-PIPELINE_MODULES: Final = ("index_chains", "placing", "same_keys", "arrow.columnar", "arrow.gather")
+PIPELINE_MODULES: Final = ("index.chains", "placing", "same_keys", "arrow.columnar", "arrow.gather")
 
 
 def warm(modules: Iterable[str] = MODULES) -> float:

@@ -14,8 +14,9 @@ from storage.format.index import IndexEntry, IndexHeader, entry_position, file_s
 from storage.format.properties import decode_properties, split_keys
 from storage.format.record import decode_record, encode_record
 from storage.format.record_layout import SYS_FLAG_ROLLBACK
-from storage.kernels import index, scan
+from storage.kernels import scan
 from storage.kernels.columns import new_rows
+from storage.kernels.index import entries
 
 
 def hash_all(data: bytes, capacity: int = 40_000) -> list[tuple[int, int, int]]:
@@ -24,7 +25,7 @@ def hash_all(data: bytes, capacity: int = 40_000) -> list[tuple[int, int, int]]:
     rows = new_rows(64)
     count, _, _ = scan.scan_records(array, 0, len(data), 0, 0, rows)
     out = [np.zeros(capacity, np.int64) for _ in range(3)]
-    found, next_row = index.key_hashes(array, rows, 0, count, 0, *out)
+    found, next_row = entries.key_hashes(array, rows, 0, count, 0, *out)
     assert next_row == count
     return list(zip(*(column[:found].tolist() for column in out), strict=True))
 
@@ -107,7 +108,7 @@ class Model:
 
 def put_all(file: np.ndarray, shape: tuple[int, int], keys: list[tuple[int, int, int]]) -> int:
     arrays = [np.array([key[i] for key in keys], np.int64) for i in range(3)]
-    return int(index.put_keys(file, *shape, *arrays, 0, len(keys)))
+    return int(entries.put_keys(file, *shape, *arrays, 0, len(keys)))
 
 
 KEYS = st.lists(
@@ -150,7 +151,7 @@ def walk(
     window: tuple[int, int] = (0, 1 << 60), exact: bool = False,
 ) -> tuple[list[int], list[int], int]:  # fmt: skip
     offsets, entries = np.zeros(room, np.int64), np.zeros(room, np.int64)
-    found, following = index.walk_chain(
+    found, following = entries.walk_chain(
         file, *shape, hashed, first, shape[1], *window, exact, offsets, entries
     )
     return offsets[:found].tolist(), entries[:found].tolist(), int(following)
@@ -218,7 +219,7 @@ def test_rebuilding_slots_restores_a_file_to_a_smaller_count() -> None:
     file[40 : 40 + 4 * 13] = 0xFF
     file[entry_position(13, 1) + 16] ^= 0x55
 
-    used = index.rebuild_slots(file, *shape, 121)
+    used = entries.rebuild_slots(file, *shape, 121)
 
     assert used == IndexHeader.decode(header.tobytes()).used_slot_count
     assert (file == wanted).all()

@@ -18,7 +18,7 @@ from record_examples import (
 )
 
 from storage.kernels import batch, client_records, columns, queue, scan
-from storage.kernels import index as index_kernels
+from storage.kernels.index import entries as index_kernels
 from storage.kernels.primitives import crc
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")

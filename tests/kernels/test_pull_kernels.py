@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from record_examples import stored_records
 
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE, encode_unit
-from storage.kernels import index_shape, lookup, pull
+from storage.kernels import lookup, pull
+from storage.kernels.index import shape
 from storage.kernels.primitives.jit import Kernel
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -158,7 +159,7 @@ def test_gather_ranges(data: bytes, ranges: list[tuple[int, int]], room: int) ->
 @settings(deadline=None)
 def test_deduce_slot_count_on_any_bytes(data: bytes, next_entry: int) -> None:
     header = data[:36] + next_entry.to_bytes(4, "big")
-    compiled, plain = both(index_shape.deduce_slot_count, as_bytes(header + data), 10)
+    compiled, plain = both(shape.deduce_slot_count, as_bytes(header + data), 10)
     assert compiled == plain
 
 
@@ -166,7 +167,7 @@ def test_deduce_slot_count_on_any_bytes(data: bytes, next_entry: int) -> None:
 @pytest.mark.parametrize("keys", [3, 40])
 def test_slots_are_deduced_from_files_with_enough_keys(slots: int, entries: int, keys: int) -> None:
     from storage.format.index import file_size
-    from storage.kernels.index import put_keys
+    from storage.kernels.index.entries import put_keys
 
     keys = min(keys, entries - 1)
     file = np.zeros(file_size(slots, entries), np.uint8)
@@ -174,5 +175,5 @@ def test_slots_are_deduced_from_files_with_enough_keys(slots: int, entries: int,
     offsets = np.arange(1, keys + 1, dtype=np.int64) * 300
     times = np.full(keys, 1_700_000_000_000, np.int64)
     assert put_keys(file, slots, entries, hashes, offsets, times, 0, keys) == keys
-    found = index_shape.deduce_slot_count(file, 4096)
+    found = shape.deduce_slot_count(file, 4096)
     assert found == slots or (found == 0 and keys < 5)

@@ -17,7 +17,7 @@ from pipeline.jobs.audit.findings import Finding, Findings
 from storage.format.index import IndexHeader
 from storage.format.record import Verdict, check_record, decode_record
 from storage.format.record_layout import RECORD_SIZE_MIN
-from storage.kernels.index_chains import follow_chains
+from storage.kernels.index.chains import follow_chains
 from storage.view.index.entries import IndexEntries
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Final
 from storage.config import StoreConfig
 from storage.files.filesystem import ReadFileSystem
 from storage.format.index import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader
-from storage.kernels.index_shape import deduce_slot_count
+from storage.kernels.index.shape import deduce_slot_count
 from storage.view.index.index_file import IndexShape, list_index_files
 
 CHECKED_ENTRIES: Final = 4_096

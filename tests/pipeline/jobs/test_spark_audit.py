@@ -425,7 +425,7 @@ def test_the_command_prints_json_and_exits_by_what_it_finds(spark: Any, tmp_path
 
 def test_chains_are_followed_as_a_plain_loop_does(tmp_path: Path) -> None:
     """The kernel agrees with a dictionary of newest entries, broken links included."""
-    from storage.kernels.index_chains import follow_chains
+    from storage.kernels.index.chains import follow_chains
 
     index = max((golden_store("basic") / "index").iterdir())
     data = np.fromfile(index, np.uint8)
