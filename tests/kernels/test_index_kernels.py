@@ -16,7 +16,7 @@ from storage.format.record import decode_record, encode_record
 from storage.format.record_layout import SYS_FLAG_ROLLBACK
 from storage.kernels import scan
 from storage.kernels.columns import new_rows
-from storage.kernels.index import entries
+from storage.kernels.index import entries as index_kernels
 
 
 def hash_all(data: bytes, capacity: int = 40_000) -> list[tuple[int, int, int]]:
@@ -25,7 +25,7 @@ def hash_all(data: bytes, capacity: int = 40_000) -> list[tuple[int, int, int]]:
     rows = new_rows(64)
     count, _, _ = scan.scan_records(array, 0, len(data), 0, 0, rows)
     out = [np.zeros(capacity, np.int64) for _ in range(3)]
-    found, next_row = entries.key_hashes(array, rows, 0, count, 0, *out)
+    found, next_row = index_kernels.key_hashes(array, rows, 0, count, 0, *out)
     assert next_row == count
     return list(zip(*(column[:found].tolist() for column in out), strict=True))
 
@@ -45,7 +45,7 @@ def test_keys_are_the_unique_one_and_each_token_in_order(data: bytes) -> None:
         keys += split_keys(properties.get("KEYS", ""))
         if record.transaction == SYS_FLAG_ROLLBACK:
             keys = []
-        hashes = [key_hash(record.topic, key) for key in keys] or [index.NO_KEY]
+        hashes = [key_hash(record.topic, key) for key in keys] or [index_kernels.NO_KEY]
         expected += [(hashed, at, record.store_timestamp_ms) for hashed in hashes]
         at += record.total_size
 
@@ -57,15 +57,15 @@ def test_the_one_overflow_of_abs_is_hash_0() -> None:
         topic="poly", queue_id=0, body=b"", properties_block=b"KEYS\x01a\x02", store_timestamp_ms=1
     )
     assert hash_all(data)[0][0] == key_hash("poly", "a")
-    assert index.unsigned_to_key_hash(1 << 31) == 0
-    assert index.unsigned_to_key_hash((1 << 32) - 5) == 5
+    assert index_kernels.unsigned_to_key_hash(1 << 31) == 0
+    assert index_kernels.unsigned_to_key_hash((1 << 32) - 5) == 5
 
 
 def test_no_record_has_more_keys_than_the_arrays_must_hold() -> None:
     block = b"KEYS\x01" + b"a " * 16_380 + b"\x02"
     data = encode_record(topic="t", queue_id=0, body=b"", properties_block=block)
 
-    assert len(hash_all(data, index.KEYS_OF_A_RECORD_MAX)) == 16_380
+    assert len(hash_all(data, index_kernels.KEYS_OF_A_RECORD_MAX)) == 16_380
 
 
 class Model:
@@ -108,7 +108,7 @@ class Model:
 
 def put_all(file: np.ndarray, shape: tuple[int, int], keys: list[tuple[int, int, int]]) -> int:
     arrays = [np.array([key[i] for key in keys], np.int64) for i in range(3)]
-    return int(entries.put_keys(file, *shape, *arrays, 0, len(keys)))
+    return int(index_kernels.put_keys(file, *shape, *arrays, 0, len(keys)))
 
 
 KEYS = st.lists(
@@ -151,7 +151,7 @@ def walk(
     window: tuple[int, int] = (0, 1 << 60), exact: bool = False,
 ) -> tuple[list[int], list[int], int]:  # fmt: skip
     offsets, entries = np.zeros(room, np.int64), np.zeros(room, np.int64)
-    found, following = entries.walk_chain(
+    found, following = index_kernels.walk_chain(
         file, *shape, hashed, first, shape[1], *window, exact, offsets, entries
     )
     return offsets[:found].tolist(), entries[:found].tolist(), int(following)
@@ -219,7 +219,7 @@ def test_rebuilding_slots_restores_a_file_to_a_smaller_count() -> None:
     file[40 : 40 + 4 * 13] = 0xFF
     file[entry_position(13, 1) + 16] ^= 0x55
 
-    used = entries.rebuild_slots(file, *shape, 121)
+    used = index_kernels.rebuild_slots(file, *shape, 121)
 
     assert used == IndexHeader.decode(header.tobytes()).used_slot_count
     assert (file == wanted).all()
