@@ -66,7 +66,7 @@ client: $(STAMPS)/installed ## Write the synchronous client from the asyncio one
 protos: $(STAMPS)/installed ## Generate penstock/v1 from protos/
 	@$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=.
 
-docs: setup ## Write the settings table of docs/operations.md anew
+docs: setup ## Write the settings table of docs/operations.md again
 	@$(BIN)/python -m cli.settings_table
 
 lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock and requirements-spark.lock

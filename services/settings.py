@@ -143,7 +143,8 @@ class EngineSettings(ProcessSettings):
         _ENGINE.flush_interval_ms, ge=1, description="Time between syncs in async mode."
     )
     transient_pool: bool = Field(
-        _ENGINE.transient_pool, description="Write to shared memory first, commit to files behind."
+        _ENGINE.transient_pool,
+        description="Write to shared memory first, commit to the files later.",
     )
     transient_pool_size: int = Field(
         _ENGINE.transient_pool_size, ge=1, description="Buffers of one commit log file each."

@@ -5,7 +5,7 @@ a test steps by hand, so that one seed gives the same run each time.
 
 The loop of a thread is here and nowhere else:
 
-1. Sleep until there is work, the idle time is over, or somebody rings; then make a step.
+1. Sleep until there is work or the idle time is over, looking again at each ring; then make a step.
 2. A step that returns seconds asks for the next one after a rest that no wake-up shortens.
 3. The first step that fails is the last. Its error is kept, and reported to listeners and waiters.
 """

@@ -26,7 +26,7 @@ def find(
         wanted, time_ms = reader_pb2.LATEST, None
     elif isinstance(position, str):
         raise InvalidArgument(
-            f"{position!r} is no position: give 'earliest', 'latest', a number or a datetime"
+            f"{position!r} is not a position: give 'earliest', 'latest', a number or a datetime"
         )
     else:
         wanted = reader_pb2.TIME_LOWER if boundary == "lower" else reader_pb2.TIME_UPPER
@@ -94,5 +94,5 @@ def timestamp_ms(time: int | datetime) -> int:
     if isinstance(time, datetime):
         return int(time.timestamp() * 1000)
     if not isinstance(time, int):
-        raise InvalidArgument(f"{time!r} is no time: give a datetime or Unix milliseconds")
+        raise InvalidArgument(f"{time!r} is not a time: give a datetime or Unix milliseconds")
     return time

@@ -31,7 +31,7 @@ _PROBLEMS: Final = {
         "keys",
         "contains a space, which separates keys; use the column 'keys' for several, or replace it",
     ),
-    kernel.BAD_TAG: ("tags", "contains U+0001 or U+0002, or is no UTF-8"),
+    kernel.BAD_TAG: ("tags", "contains U+0001 or U+0002, or is not UTF-8"),
     kernel.TAG_WITH_BAR: ("tags", "contains '|', which separates tags in expressions; replace it"),
     kernel.TAG_WITH_BLANK: ("tags", "begins or ends with white space; trim it"),
     kernel.EMPTY_NAME: ("headers", "has an empty name"),
@@ -39,7 +39,7 @@ _PROBLEMS: Final = {
         "headers",
         "has a name of the store's own, such as KEYS; read with includeHeaders what a user set",
     ),
-    kernel.BAD_NAME: ("headers", "has a name with U+0001 or U+0002, or that is no UTF-8"),
+    kernel.BAD_NAME: ("headers", "has a name with U+0001 or U+0002, or that is not UTF-8"),
     kernel.BAD_VALUE: ("headers", "has a value that is not text: U+0001, U+0002 or no UTF-8"),
 }
 

@@ -224,7 +224,7 @@ class _Values:
         for candidate in allowed:
             if value.lower() == candidate.lower():
                 return candidate
-        raise InvalidOption(name, f"{value!r} is none of {', '.join(allowed)}")
+        raise InvalidOption(name, f"{value!r} is not one of {', '.join(allowed)}")
 
     def flag(self, name: str, *, default: bool) -> bool:
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"

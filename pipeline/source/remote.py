@@ -272,7 +272,7 @@ class _Failures:
         if error is not None and _code(error) not in PASSING:
             if _code(error) == "UNIMPLEMENTED":
                 raise ReaderUnavailable(
-                    f"option 'endpoint': what serves on {address} is no reader service, or an older"
+                    f"option 'endpoint': what serves on {address} is not a reader service, or an older"
                     f" one ({error.details()})"
                 ) from None
             raise PipelineError(f"the reader service at {address} refused a read: {problem}")

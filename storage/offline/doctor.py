@@ -100,13 +100,17 @@ def _config_files(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:
             severity = "warning" if any(good) else "damage"
             yield severity, f"config/{name}", f"cannot be read; {rest}"
     if not disk.exists(paths.config / "topics.json"):
-        yield "warning", "config/topics.json", "is missing: topics are told by their queues alone"
+        yield "warning", "config/topics.json", "is missing: topics are known by their queues alone"
 
 
 def _log_files(disk: FileSystem, paths: StorePaths, config: StoreConfig) -> Iterator[Finding]:
     for entry in disk.list_directory(paths.commit_log):
         if not entry.is_directory and parse_file_name(entry.name) is None:
-            yield "warning", f"commitlog/{entry.name}", "is no commit log file; a broker refuses it"
+            yield (
+                "warning",
+                f"commitlog/{entry.name}",
+                "is not a commit log file; a broker refuses it",
+            )
     following: int | None = None
     files = list_files(disk, paths.commit_log)
     for file in files:
@@ -178,8 +182,8 @@ def _tail(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
         if len(used):
             yield (
                 "warning", f"commitlog/{entry.path.name}",
-                (f"behind the end of the log, {int(used[-1]) + 1} bytes at commit offset {begin} are"
-                " no whole record of this place: one that was being written, or an old one"),
+                (f"after the end of the log, {int(used[-1]) + 1} bytes at commit offset {begin} are"
+                " not a whole record of this place: one that was being written, or an old one"),
             )  # fmt: skip
 
 
@@ -257,7 +261,7 @@ def _index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
     newest = max((header.end_commit_offset for header in headers), default=-1)
     reached = store.reader.index.end_offset
     if newest > store.recovered.end_offset:
-        yield "warning", "index", f"reaches to {newest}, behind the end of the log"
+        yield "warning", "index", f"reaches to {newest}, after the end of the log"
     elif newest < reached:
         yield (
             "note",

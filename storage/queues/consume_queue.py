@@ -222,7 +222,7 @@ class ConsumeQueue:
         self._files.distrust_names(self.directory)
 
     def forget(self) -> None:
-        """Hear that the files were deleted: whoever still holds the queue finds it empty."""
+        """Become empty, since the files were deleted; a caller that still holds the queue sees that."""
         self._starts = set()
         self._tail = None
         self.next_offset = 0

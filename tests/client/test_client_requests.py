@@ -68,12 +68,15 @@ def test_what_no_request_can_hold_names_its_field(
     ("problem", "call"),
     [
         (
-            "'eraliest' is no position",
+            "'eraliest' is not a position",
             lambda client: next(client.consume("t", queues=[0], start="eraliest", follow=False)),
         ),
-        ("'today' is no position", lambda client: client.offset("t", 0, "today")),
-        ("'today' is no time", lambda client: list(client.query_by_key("t", "k", begin="today"))),
-        ("1.5 is no time", lambda client: list(client.query_by_key("t", "k", end=1.5))),
+        ("'today' is not a position", lambda client: client.offset("t", 0, "today")),
+        (
+            "'today' is not a time",
+            lambda client: list(client.query_by_key("t", "k", begin="today")),
+        ),
+        ("1.5 is not a time", lambda client: list(client.query_by_key("t", "k", end=1.5))),
     ],
 )
 def test_a_position_that_is_none_says_what_would_be(

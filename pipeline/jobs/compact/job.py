@@ -134,7 +134,7 @@ def compact(
 
 def _check(option: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise InvalidOption(option, f"{value!r} is none of {', '.join(allowed)}")
+        raise InvalidOption(option, f"{value!r} is not one of {', '.join(allowed)}")
 
 
 def _write_table(

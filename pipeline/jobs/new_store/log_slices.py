@@ -1,4 +1,4 @@
-"""Slabs: what one task of a job that writes stores reads, records of several logs put in order.
+"""Log slices: what one task of a job that writes stores reads, records of several logs put in order.
 
 A slice is a range of each log. Of one store it is a piece; of several it is the same range of time in
 each, so that slice after slice is in the order of store timestamps while each log keeps its own order.

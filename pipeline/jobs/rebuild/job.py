@@ -141,7 +141,7 @@ def _rebuild(
 ) -> list[RebuildReport]:
     began = perf_counter()
     if what not in WHAT:
-        raise InvalidOption("what", f"{what!r} is none of {', '.join(WHAT)}")
+        raise InvalidOption("what", f"{what!r} is not one of {', '.join(WHAT)}")
     if in_place == bool(targets):
         raise InvalidOption(
             "in_place" if in_place else "target",

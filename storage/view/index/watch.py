@@ -56,7 +56,7 @@ class IndexWatch:
         if self._lost and now.session == self._session:
             raise IndexIncomplete(
                 f"index file {self._lost:0{INDEX_NAME_LENGTH}d} is gone; queries by key are answered"
-                " again when the indexer has made it anew"
+                " again when the indexer has made it again"
             )
         # A log that has lost its end takes the index back with it.
         self._highest = min(self._highest, positions.confirm_offset)

@@ -4,7 +4,7 @@ A follower has a position of its own and reads whole records, many at a time, up
 the writer has confirmed; it never waits for another follower. Damage in the log is stepped over: the
 next whole record counts that stands where it says it stands.
 
-``log_walk`` reads a log that nobody writes, to its end, and says what it found there; a follower goes
+``walk`` reads a log that has no writer, to its end, and says what it found there; a follower goes
 on where it was, at what may be the end of a log that grows, and trusts the writer for the checksums.
 """
 
@@ -45,7 +45,7 @@ class LogFollower:
         raise NotImplementedError
 
     def skip_damage(self, begin: int, end: int) -> None:
-        """Hear that no record could be read in ``[begin, end)``; the default does nothing."""
+        """Handle a range ``[begin, end)`` without a readable record; the default does nothing."""
 
     def step(self, limit: int) -> bool:
         """Go on by one chunk, not beyond ``limit``; return whether ``position`` moved."""

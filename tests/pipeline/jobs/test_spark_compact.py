@@ -142,8 +142,8 @@ def test_a_brokers_store_is_compacted(spark: Any, tmp_path: Path) -> None:
     ("options", "problem"),
     [
         ({"topics": ["nope"]}, "option 'topics': no store has a topic 'nope'; topics: "),
-        ({"keyless": "maybe"}, "option 'keyless': 'maybe' is none of keep, drop"),
-        ({"format": "csv"}, "option 'format': 'csv' is none of store, parquet"),
+        ({"keyless": "maybe"}, "option 'keyless': 'maybe' is not one of keep, drop"),
+        ({"format": "csv"}, "option 'format': 'csv' is not one of store, parquet"),
     ],
 )
 def test_wrong_options_are_named(

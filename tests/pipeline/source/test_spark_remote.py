@@ -321,7 +321,7 @@ def test_spark_shows_a_wrong_endpoint_soon(spark: Any) -> None:
 def test_another_service_is_no_reader(filled: Path) -> None:
     with one_service("writer", filled) as running:
         address = running.wait_serving("writer")[0]
-        with pytest.raises(ReaderUnavailable, match="is no reader service"):
+        with pytest.raises(ReaderUnavailable, match="is not a reader service"):
             plan_messages(parse_options({"endpoint": address}))
 
 

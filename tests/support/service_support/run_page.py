@@ -35,7 +35,7 @@ ELSEWHERE = {
     "make setup-spark": "setup-spark",
     "pip install ": "wheel-test",
     "docker compose ": "compose-test",
-    '    .load("s3://': "test-spark",  # tests/pipeline/test_spark_places.py, with a file system in memory
+    '    .load("s3://': "test-spark",  # tests/pipeline/source/test_spark_places.py: a file system in memory
 }
 BACKGROUND = "penstock serve"
 SMALL_FILES = {
