@@ -135,7 +135,7 @@ class _TaskStages:
         retry = 0
         while True:
             attempt = self._name(self._part_count, retry)
-            source = _Source(part, self._app_id, self._version, attempt)
+            source = _ChunkSource(part, self._app_id, self._version, attempt)
             try:
                 staged = self._staged_commit.stage(attempt, source)
             except PenstockError as error:
@@ -151,7 +151,7 @@ class _TaskStages:
                 return None if staged.decided else attempt
 
 
-class _Source:
+class _ChunkSource:
     """The chunks of a part, and what went wrong in making them, which gRPC would swallow."""
 
     def __init__(self, part: list[ArrowRows], app_id: str, version: int, attempt: str) -> None:

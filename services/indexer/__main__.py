@@ -26,8 +26,8 @@ WRITER_HAS_MADE: Final = ("checkpoint", "config/penstock.json")
 _LOOK_SECONDS: Final = 0.2
 
 
-class IndexerWord:
-    """The indexer's word in the checkpoint page, to wait on."""
+class IndexerSteps:
+    """The steps of the indexer, to wait on: its word in the checkpoint page."""
 
     def __init__(self, store: Path) -> None:
         self._checkpoint = CheckpointFile.open(OsFileSystem(), store / CHECKPOINT_FILE, Role.READER)
@@ -71,7 +71,7 @@ async def serve(
         clock=SystemClock(),
     )
     draining = asyncio.Event()
-    arrivals = Arrivals(IndexerWord(settings.store))
+    arrivals = Arrivals(IndexerSteps(settings.store))
     try:
         store.start()
         servicer = IndexerServicer(store, arrivals, draining)

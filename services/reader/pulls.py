@@ -48,7 +48,7 @@ class Pulling(Announcing, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PullQuestion:
     """A checked pull."""
 
     topic: str
@@ -63,7 +63,7 @@ class Question:
     @classmethod
     def of(
         cls, request: reader_pb2.PullRequest | reader_pb2.PullStreamRequest, *, bytes_max: int
-    ) -> Question:
+    ) -> PullQuestion:
         """Check a request and fill in its defaults."""
         if isinstance(request, reader_pb2.PullRequest):
             max_messages = request.max_messages or MAX_MESSAGES_DEFAULT
@@ -93,7 +93,7 @@ class Question:
             end_offset,
         )
 
-    def at(self, queue_offset: int) -> Question:
+    def at(self, queue_offset: int) -> PullQuestion:
         """Return the same pull from another offset on."""
         return replace(self, queue_offset=queue_offset)
 
@@ -146,7 +146,7 @@ class Pulls:
         self._budget = budget
         self._loop = asyncio.get_running_loop()
 
-    async def one(self, question: Question, context: Context, *, wait_ms: int) -> bytes:
+    async def one(self, question: PullQuestion, context: Context, *, wait_ms: int) -> bytes:
         """Answer one pull, after at most ``wait_ms`` and before the caller's deadline.
 
         The end of the queue is told only when everything acknowledged before the call is visible.
@@ -174,7 +174,7 @@ class Pulls:
                 continue
             await self._arrivals.wait(word, left)
 
-    async def stream(self, question: Question, context: Context, *, follow: bool) -> None:
+    async def stream(self, question: PullQuestion, context: Context, *, follow: bool) -> None:
         """Answer pull after pull; the next is prepared while HTTP/2 takes the one before.
 
         Where there is no memory for that, it is prepared afterwards. Raises StoreBusy if there is
@@ -229,7 +229,7 @@ class Pulls:
             word = self._arrivals.word
             answer = await self._held(question)
 
-    async def _held(self, question: Question) -> Answer:
+    async def _held(self, question: PullQuestion) -> Answer:
         """Answer a pull of a stream; the budget has its bytes until the caller gives them back."""
         await self._budget.take(question.max_bytes)
         return await self._settled(self.run(self._ask, question), question)
@@ -240,7 +240,7 @@ class Pulls:
             return await self.run(answer.joined)
         return answer.joined()
 
-    async def _settled(self, asked: asyncio.Future[Answer], question: Question) -> Answer:
+    async def _settled(self, asked: asyncio.Future[Answer], question: PullQuestion) -> Answer:
         """Await an answer, and give back what was taken for it and is not needed."""
         held = 0
         try:
@@ -254,7 +254,7 @@ class Pulls:
         """Run a call of the engine off the event loop."""
         return self._loop.run_in_executor(self._executor, function, *arguments)
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: PullQuestion) -> Answer:
         def ask(max_messages: int) -> PullResult:
             return self._store.pull(
                 question.topic,

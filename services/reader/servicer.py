@@ -9,7 +9,7 @@ from penstock.v1 import reader_pb2
 from services import wire
 from services.reader.catching_up import CatchUp
 from services.reader.group_commits import Commit, Committing, GroupCommits
-from services.reader.pulls import Pulling, Pulls, Question
+from services.reader.pulls import Pulling, PullQuestion, Pulls
 from services.reader.records import ask_decoded, record_message
 from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
@@ -79,13 +79,13 @@ class ReaderServicer:
 
     async def pull(self, request: reader_pb2.PullRequest, context: Context) -> bytes:
         """Return records of one queue, waiting for the first if asked to."""
-        question = Question.of(request, bytes_max=self._pull_bytes_max)
+        question = PullQuestion.of(request, bytes_max=self._pull_bytes_max)
         wait_ms = min(max(request.wait_ms, 0), self._wait_ms_max)
         return await self._pulls.one(question, context, wait_ms=wait_ms)
 
     async def pull_stream(self, request: reader_pb2.PullStreamRequest, context: Context) -> None:
         """Return records of one queue until its end, or for as long as the caller follows."""
-        question = Question.of(request, bytes_max=self._pull_bytes_max)
+        question = PullQuestion.of(request, bytes_max=self._pull_bytes_max)
         await self._pulls.stream(question, context, follow=request.follow)
 
     async def query_by_key(self, request: reader_pb2.QueryByKeyRequest, context: Context) -> bytes:

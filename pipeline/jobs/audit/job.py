@@ -83,7 +83,7 @@ class AuditReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _AuditTask:
     """One task: pieces of logs, or an index file of a store."""
 
     number: int
@@ -192,14 +192,14 @@ def audit_stores(
         for store in opened
     }
     pieces = [piece for store in opened for piece in pieces_of(store.plan, piece_bytes)]
-    work: list[_Task] = []
+    work: list[_AuditTask] = []
     for number, group in enumerate(in_tasks(spark, pieces, task_bytes)):
-        work.append(_Task(number, pieces=group))
+        work.append(_AuditTask(number, pieces=group))
     for store in opened:
         for file in store.index:
             if not file.file.slot_count:
                 continue
-            work.append(_Task(len(work), index=(store.name, file), live=store.in_use))
+            work.append(_AuditTask(len(work), index=(store.name, file), live=store.in_use))
     total = sum(piece.cost for piece in pieces)
     with job_progress(spark, "audit", total_bytes=total, show=show_progress) as progress:
         run = partial(_run, stores=known, limit=limit, out=out, count=progress.counter.add)
@@ -232,7 +232,7 @@ def _new_directory(target: str | Path) -> Path:
 
 
 def _run(
-    task: _Task,
+    task: _AuditTask,
     *,
     stores: dict[str, StoreToAudit],
     limit: int,

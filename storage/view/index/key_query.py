@@ -125,7 +125,7 @@ class _Match(NamedTuple):
     cursor: IndexCursor | None  # where the candidates that it was among begin
 
 
-class _Question:
+class _KeyQuestion:
     """What makes a record an answer."""
 
     def __init__(
@@ -180,7 +180,7 @@ def query_by_key(
     cursor, below = _Token.parse(page_token)
     begin_ms = _in_int64(begin_timestamp_ms)
     end_ms = FOREVER if end_timestamp_ms is None else _in_int64(end_timestamp_ms)
-    question = _Question(log, topic, key, unique, begin_ms, end_ms)
+    question = _KeyQuestion(log, topic, key, unique, begin_ms, end_ms)
     while True:  # again only when an indexer has begun meanwhile
         reader, published_before = index.look()
         found, damaged = _find(reader, question, count_max, cursor, below)
@@ -192,7 +192,11 @@ def query_by_key(
 
 
 def _find(
-    reader: IndexReader, question: _Question, count_max: int, cursor: IndexCursor | None, below: int
+    reader: IndexReader,
+    question: _KeyQuestion,
+    count_max: int,
+    cursor: IndexCursor | None,
+    below: int,
 ) -> tuple[list[_Match], tuple[Damage, ...]]:
     """Return the next matches below a commit offset, more than ``count_max`` if there are more."""
     found: list[_Match] = []

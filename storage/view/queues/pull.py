@@ -61,7 +61,7 @@ DEFAULT: Final = PullPolicy(examined_max=65_536)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Bounds:
+class _UnitBounds:
     min_offset: int
     max_offset: int
 
@@ -98,7 +98,7 @@ def pull_queue(
     """
     max_offset = queue.max_offset(log.visible_offset)
     min_offset = policy.min_offset(queue, log.min_offset, max_offset)
-    bounds = _Bounds(min_offset=min_offset, max_offset=max_offset)
+    bounds = _UnitBounds(min_offset=min_offset, max_offset=max_offset)
     if max_offset == 0:
         return _nothing(PullStatus.NO_MESSAGE_IN_QUEUE, 0, bounds)
     if queue_offset < bounds.min_offset:
@@ -120,7 +120,7 @@ def pull_queue(
     )
 
 
-def _nothing(status: PullStatus, next_offset: int, bounds: _Bounds) -> PullResult:
+def _nothing(status: PullStatus, next_offset: int, bounds: _UnitBounds) -> PullResult:
     return PullResult(
         status=status,
         next_offset=next_offset,
@@ -160,7 +160,7 @@ class _Pull:
         self._bytes = 0
         self._gone = False
 
-    def run(self, queue_offset: int, end_offset: int, bounds: _Bounds) -> PullResult:
+    def run(self, queue_offset: int, end_offset: int, bounds: _UnitBounds) -> PullResult:
         """Choose, verify and join, one queue file after the other, up to ``end_offset``."""
         policy = self._policy
         examined_max = self._examined_max
@@ -231,7 +231,7 @@ class _Pull:
             row = int(next_row)
 
     def _result(
-        self, parts: list[npt.NDArray[np.int64]], event: int, next_offset: int, bounds: _Bounds
+        self, parts: list[npt.NDArray[np.int64]], event: int, next_offset: int, bounds: _UnitBounds
     ) -> PullResult:
         damaged: list[Damage] = []
         good_parts = parts
