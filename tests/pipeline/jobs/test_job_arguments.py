@@ -1,8 +1,7 @@
-"""What is wrong with a job's arguments is told before Spark starts, which takes seconds."""
+"""What is wrong with a job's arguments is reported before Spark starts."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pipeline
 from cli.failures import ExitCode
 from cli.main import app
 
-SECONDS_MAX = 6  # on a busy machine; a question to nobody would take 10 s if it were not cut short
 USAGE, NO_STORE = ExitCode.USAGE, ExitCode.NOT_A_STORE
 
 
@@ -96,11 +94,9 @@ def run(arguments: str, tmp_path: Path) -> Result:
 def test_what_is_wrong_is_told_without_spark(
     arguments: str, code: ExitCode, words: str, tmp_path: Path, starts: list[str]
 ) -> None:
-    began = time.monotonic()
     result = run(arguments, tmp_path)
 
     assert not starts
-    assert time.monotonic() - began < SECONDS_MAX
     assert (result.exit_code, words in result.output) == (code, True), result.output
     assert not list(tmp_path.rglob("new/**/*.parquet"))
     assert not (tmp_path / "new").exists() or arguments.startswith("export")  # it goes on there
