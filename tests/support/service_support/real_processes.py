@@ -43,7 +43,9 @@ class Running:
         for line in self.process.stdout:
             self.output.append(line.rstrip())
 
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+    def __exit__(
+        self, _kind: object = None, error: BaseException | None = None, _traceback: object = None
+    ) -> None:
         if error is not None:  # what became of the process is half of why a test failed
             code = self.process.poll()
             error.add_note(f"{self._arguments[0]}, exit code {code}:\n{self.text()[-2000:]}")
