@@ -66,13 +66,14 @@ class IndexBuilder:
             checkpoint, self._directory, clock=clock, interval_ms=durable_interval_ms
         )
         self._follower: IndexFollower | None = None
+        self._published_offset = 0
         self._session = 0
         self._looked_at = clock.monotonic()
 
     @property
     def position(self) -> int:
-        """End of the records whose keys can be found; 0 before the first step."""
-        return self._follower.position if self._follower is not None else 0
+        """End of the records whose keys can be found, as published; 0 before the first step."""
+        return self._published_offset if self._follower is not None else 0
 
     @property
     def durable_offset(self) -> int:
@@ -124,6 +125,7 @@ class IndexBuilder:
         moved = follower.step(limit)
         if moved:
             self._checkpoint.publish_indexed(follower.position)
+            self._published_offset = follower.position
         if self._checkpointer.is_due:
             self.sync()
         else:
@@ -195,6 +197,7 @@ class IndexBuilder:
         )
         self._checkpointer.begin(position)
         self._checkpoint.start_indexer(indexed_offset=position)
+        self._published_offset = position
 
     @property
     def _min_commit_offset(self) -> int:

@@ -125,6 +125,7 @@ class DispatchWorker(Worker):
         self._publish = publish
         self._clock = clock
         self._coalesce_s = COALESCE_MIN_S
+        self._published_offset = dispatcher.reached[0]
 
     @property
     def position(self) -> int:
@@ -132,8 +133,11 @@ class DispatchWorker(Worker):
         return self.dispatcher.reached[0]
 
     def wait(self, commit_offset: int, timeout_s: float | None) -> bool:
-        """Block until everything before ``commit_offset`` is dispatched; False when time is up."""
-        return self.wait_for(lambda: self.position >= commit_offset, timeout_s)
+        """Block until everything before ``commit_offset`` is dispatched, and published as such.
+
+        A reader that looks after that sees it. False when time is up.
+        """
+        return self.wait_for(lambda: self._published_offset >= commit_offset, timeout_s)
 
     def has_work(self) -> bool:
         """Return whether more is confirmed than dispatched."""
@@ -148,7 +152,9 @@ class DispatchWorker(Worker):
         moved = False
         while self.dispatcher.step(self._limit()):
             moved = True
-            self._publish(self.position)
+            position = self.position
+            self._publish(position)
+            self._published_offset = position
         if not moved:
             self._coalesce_s = max(self._coalesce_s / 2, COALESCE_MIN_S)
             return None

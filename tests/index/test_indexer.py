@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from engine_store import small_config
 
+from storage.checkpoint.positions import CheckpointFile
 from storage.clock import SystemClock
 from storage.errors import NotAStore, StoreClosed, StoreFull, StoreLocked
 from storage.files.filesystem import OsFile, OsFileSystem
@@ -97,6 +98,24 @@ def test_the_thread_is_woken_by_the_writer_and_wakes_who_waits(writer, directory
         indexer.close()
     with pytest.raises(StoreClosed):
         indexer.step()
+
+
+def test_what_is_waited_for_is_published(writer, directory, monkeypatch):
+    """A reader that looks after the wait has the indexer's word on how far the index is."""
+    put(writer, 3)
+    end = writer.appended_offset
+    writer.wait_dispatched(end, 10)
+    with open_indexer(directory) as indexer:
+        publish, seen = CheckpointFile.publish_indexed, []
+
+        def noted(checkpoint, commit_offset):
+            seen.append((commit_offset, indexer.indexed_offset >= commit_offset))
+            publish(checkpoint, commit_offset)
+
+        monkeypatch.setattr(CheckpointFile, "publish_indexed", noted)
+        run(indexer)
+        assert seen[-1] == (end, False)
+        assert indexer.indexed_offset == end
 
 
 def test_a_clean_stop_indexes_the_rest_and_the_next_start_goes_on_behind_it(writer, directory):

@@ -273,3 +273,19 @@ def test_what_is_not_counted_yet_does_not_count_as_dispatched(tmp_path, log, mon
     monkeypatch.setattr(LogFollower, "step", noted_step)
     dispatcher.step(end)
     assert (seen, worker.position) == ([0], end)
+
+
+def test_who_waits_for_dispatch_goes_on_when_it_is_published(log, tmp_path):
+    """Another thread that saw the position sooner would pull, and not see what it has just put."""
+    files, _, end = log
+    dispatcher = Dispatcher(files, new_table(tmp_path), 0, unit_count=0)
+    seen = []
+    worker = DispatchWorker(
+        dispatcher, limit=lambda: end, clock=SystemClock(),
+        publish=lambda offset: seen.append((offset, worker.wait(offset, 0))),
+    )  # fmt: skip
+
+    worker.step()
+
+    assert seen[-1] == (end, False)
+    assert worker.wait(end, 0)
