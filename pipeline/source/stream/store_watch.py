@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Final
 
 from pipeline.errors import NotAStore
 from storage.format.checkpoint import PAGE_SIZE
 from storage.kernels.columns import ByteArray
 from storage.view.bounds import Bounds, CheckpointPage
+from storage.view.in_use import has_writer
 from storage.view.log.end import end_after, end_of_log
 from storage.view.store_view import StoreLocation, StoreView
 
@@ -35,6 +35,7 @@ class StoreWatch:
         self._seen: tuple[object, ...] | None = None
         self._files: StoreView | None = None
         self._foreign = False
+        self._silent_session: int | None = None  # the page stayed a broker's for all of a wait
 
     @property
     def is_foreign(self) -> bool:
@@ -113,17 +114,29 @@ class StoreWatch:
             if not is_less and not (self._foreign and self._has_writer()):
                 break
             time.sleep(SETTLE_S)
+        else:
+            self._silent_session = self._live_session()
         return files
 
     def _has_writer(self) -> bool:
-        """Whether the live sector is of a writer of ours in this boot that still runs."""
+        """Return whether the store is locked and a writer of ours has published in this boot.
+
+        A process id would mean nothing here if that writer runs in another container. After a wait in
+        vain the lock is a broker's, and the words are those of the writer before it.
+        """
+        session = self._live_session()
+        return session not in (None, self._silent_session) and has_writer(self.store.root)
+
+    def _live_session(self) -> int | None:
         live = self._checkpoint().live_words
-        return live is not None and _is_running(live["process_id"])
+        return None if live is None else live["session"]
 
     def _look(self) -> StoreView:
         files = StoreView(self.store)
         stated = files.stated_bounds()
         self._foreign = stated is None
+        if stated is not None:
+            self._silent_session = None
         if stated is None:
             end = self._end_of(files)
             start = files.log.start_offset if files.log.entries else end
@@ -135,7 +148,3 @@ class StoreWatch:
         if known is None or known < files.log.start_offset:
             return end_of_log(files.log)
         return end_after(files.log, known)
-
-
-def _is_running(process_id: int) -> bool:
-    return Path(f"/proc/{process_id}").exists()

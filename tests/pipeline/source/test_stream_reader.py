@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,13 @@ from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.schemas import MESSAGE_COLUMNS
 from pipeline.source.source import wanted_columns
+from pipeline.source.stream.store_watch import SETTLE_TRIES, StoreWatch
 from pipeline.source.stream.stream import StreamReader, make_stream_reader
 from storage import Message, MessageStore
+from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import OsFileSystem
+from storage.format import checkpoint
+from storage.format.checkpoint import WRITER_LIVE_WORDS as WRITER_WORDS
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
@@ -515,6 +520,46 @@ def test_a_page_between_two_words_is_looked_at_again(
     assert next(calls, None) is None
     view = query.reader._progress.views[str(path)]
     assert not view._watch.is_foreign  # type: ignore[attr-defined]
+
+
+def test_the_lock_shows_a_writer_whose_process_id_is_of_another_container(
+    live: MessageStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(live, "t", 0, 10)
+    with (path / "checkpoint").open("r+b") as page:
+        page.seek(checkpoint.WRITER_LIVE_POSITION + 8 * WRITER_WORDS.index("process_id"))
+        page.write((1 << 40).to_bytes(8, "little"))  # no process here has this id
+    stated, calls = StoreView.stated_bounds, iter([True, True])
+    monkeypatch.setattr(
+        StoreView, "stated_bounds", lambda self: None if next(calls, None) else stated(self)
+    )
+    watch = StoreWatch(StoreView.open(path).location)
+    watch.poll()
+    assert next(calls, None) is None
+    assert not watch.is_foreign
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_broker_after_our_writer_is_waited_for_at_most_once(
+    live: MessageStore, path: Path, monkeypatch: pytest.MonkeyPatch, is_running: bool
+) -> None:
+    """It holds the lock and leaves the words that our writer published in this boot."""
+    put(live, "t", 0, 10)
+    live.close()
+    with (path / "checkpoint").open("r+b") as page:
+        page.write((1).to_bytes(8, "big"))  # as a broker does
+    waits: list[float] = []
+    monkeypatch.setattr("pipeline.source.stream.store_watch.time.sleep", waits.append)
+    with ExitStack() as held:
+        if is_running:
+            held.enter_context(DirectoryLock.acquire(OsFileSystem(), path, LockRole.WRITER))
+        watch = StoreWatch(StoreView.open(path).location)
+        watch.poll()
+        assert watch.is_foreign
+        assert len(waits) == (SETTLE_TRIES if is_running else 0)
+        os.utime(path / "commitlog")
+        assert watch.poll().bounds.end_offset
+        assert len(waits) == (SETTLE_TRIES if is_running else 0)
 
 
 @pytest.mark.parametrize("torn", [(0, 250), (40, 250), (None, 250)])
