@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -14,11 +13,19 @@ import pyarrow.compute as pc
 
 from pipeline.errors import DamagedLog, DataLost, PipelineError
 from pipeline.source.columns import Columns
+from pipeline.source.damage import (
+    LOST_FILE,
+    LOST_STOP,
+    DamagedRows,
+    damaged_by,
+    reasons_of,
+    repeated,
+)
 from pipeline.source.decode import RecordColumns, body_first
 from pipeline.source.options import ReadOptions
 from pipeline.source.pieces import Piece, RemotePiece
 from pipeline.source.remote_plan import open_endpoint
-from pipeline.source.schemas import CORRUPT, STORE
+from pipeline.source.schemas import STORE
 from storage.format.consume_entry import PREFILL_SIZE, tag_code
 from storage.kernels.arrow import columnar
 from storage.kernels.columns import (
@@ -37,29 +44,16 @@ from storage.kernels.columns import (
 from storage.kernels.scan import scan_records
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, walk_range
 from storage.view.pieces import LogPiece, QueuePiece, Target
+from storage.view.queues.queue_files import UNITS_MAX
 from storage.view.queues.record_queues import QueueGrouper, is_queued
 from storage.view.store_view import StoreView
 
 BATCH_BYTES: Final = 4 << 20  # of records in a batch with bodies, one at least
 RUN_BYTES: Final = 5 << 19  # of log for one batch with bodies: under the 4 MiB that Spark pools
 PACKED_BATCH_BYTES: Final = 1 << 20  # of batches with compressed bodies, which grow
-UNITS_MAX: Final = RANGE_ROWS_MAX
-LOST_FILE: Final = "the file is missing"
 LOG: Final = logging.getLogger(__name__)
 
 Bools = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """Where something is damaged, as far as it is known, and why."""
-
-    reason: str
-    commit_offset: int
-    size: int
-    topic: str | None = None
-    queue_id: int | None = None
-    queue_offset: int | None = None
 
 
 class Reader:
@@ -96,8 +90,7 @@ class Reader:
     def _log(self, piece: LogPiece) -> Iterator[Any]:
         start, store = piece.file_start, str(piece.store)
         if piece.is_lost:
-            lost = DamagedRange(piece.begin, piece.end, LOST_FILE)
-            yield from self._damage(store, list(self._damaged_by(piece, lost)))
+            yield from self._damage_in(piece, DamagedRange(piece.begin, piece.end, LOST_FILE))
             return
         data = piece.data()
         run_bytes = RUN_BYTES if self.columns.bodies else None
@@ -105,7 +98,7 @@ class Reader:
             data, start, piece.begin, piece.end, checks=self._checks, run_bytes=run_bytes
         ):
             if isinstance(step, DamagedRange):
-                yield from self._damage(store, list(self._damaged_by(piece, step)))
+                yield from self._damage_in(piece, step)
                 continue
             rows = step.rows
             if piece.targets is not None:
@@ -126,23 +119,6 @@ class Reader:
         offsets = rows[:, COMMIT_OFFSET]
         kept: Bools = (offsets >= lows[group_of]) & (offsets < highs[group_of]) & is_queued(rows)
         return kept
-
-    def _damaged_by(self, piece: LogPiece, damage: DamagedRange) -> Iterator[Damaged]:
-        """A damaged range as one row; of chosen queues, one for each unit that points into it."""
-        begin, end = damage.begin_offset, damage.end_offset
-        if piece.targets is None:
-            yield Damaged(damage.reason, begin, end - begin)
-            return
-        for target in piece.targets:
-            queue = piece.open_queue(target.topic, target.queue_id)
-            at = queue.find_commit_offset(max(begin, target.begin))
-            while at < queue.end:
-                offset, size, _ = queue.unit(at)
-                if offset >= min(end, target.end):
-                    break
-                if size:
-                    yield Damaged(damage.reason, offset, size, target.topic, target.queue_id, at)
-                at += 1
 
     def _queue(self, piece: QueuePiece) -> Iterator[Any]:
         store = StoreView.open(piece.store.location)
@@ -203,17 +179,15 @@ class Reader:
             )
             good = stops[: len(mine)] == STOP_END
             yield from self._batches(str(piece.store), data, rows[: len(mine)][good])
-            yield from self._damage(
-                str(piece.store),
-                [
-                    Damaged(
-                        LOST_FILE if places[bad] >= file.size else stop_text(int(stops[bad])),
-                        int(offsets[mine[bad]]), int(sizes[mine[bad]]),
-                        piece.topic, piece.queue_id, int(numbers[mine[bad]]),
-                    )
-                    for bad in np.flatnonzero(~good).tolist()
-                ],
-            )  # fmt: skip
+            bad = np.flatnonzero(~good)
+            if not len(bad) or self.options.mode == "DROPMALFORMED":
+                continue
+            reasons = reasons_of(np.where(places[bad] >= file.size, LOST_STOP, stops[bad]))
+            found = mine[bad]
+            damaged = DamagedRows(
+                offsets[found], sizes[found], reasons, piece.topic, piece.queue_id, numbers[found]
+            )
+            yield from self._damage(str(piece.store), damaged)
 
     def _remote(self, piece: RemotePiece) -> Iterator[Any]:
         with open_endpoint(self.options, known=True) as endpoint:
@@ -229,16 +203,15 @@ class Reader:
                     )
                 for rows in rows_of(pulled.records, self._checks & ~CHECK_COMMIT_OFFSET):
                     yield from self._batches(piece.store, pulled.records, rows)
-                yield from self._damage(
-                    piece.store,
-                    [
-                        Damaged(
-                            bad.reason, bad.commit_offset, bad.size,
-                            piece.topic, piece.queue_id, bad.queue_offset,
-                        )
-                        for bad in pulled.damaged
-                    ],
-                )  # fmt: skip
+                damaged = DamagedRows(
+                    np.array([bad.commit_offset for bad in pulled.damaged], np.int64),
+                    np.array([bad.size for bad in pulled.damaged], np.int64),
+                    pa.array([bad.reason for bad in pulled.damaged], pa.string()),
+                    piece.topic,
+                    piece.queue_id,
+                    np.array([bad.queue_offset for bad in pulled.damaged], np.int64),
+                )
+                yield from self._damage(piece.store, damaged)
 
     def _batches(self, store: str, data: ByteArray, rows: Rows) -> Iterator[Any]:
         if self.options.tags and len(rows):
@@ -258,13 +231,13 @@ class Reader:
         if self.options.tags:
             kept = pc.is_in(batch.tags(), pa.array(self.options.tags, pa.string()))
         made = {
-            name: self._constant(store, len(rows)) if name == STORE else batch.column(name)
+            name: repeated(store, len(rows)) if name == STORE else batch.column(name)
             for name in body_first(self.columns.names)
         }
         if batch.broken and self.options.mode != "PERMISSIVE":
             row, reason = next(iter(batch.broken.items()))
             if self.options.mode == "FAILFAST":
-                raise self._failure(store, Damaged(reason, int(rows[row, COMMIT_OFFSET]), 0))
+                raise self._failure(store, int(rows[row, COMMIT_OFFSET]), reason)
             whole = np.ones(len(rows), np.bool_)
             whole[list(batch.broken)] = False
             kept = pa.array(whole) if kept is None else pc.and_(kept, pa.array(whole))
@@ -275,39 +248,23 @@ class Reader:
         yield result if kept is None else result.filter(kept)
 
     @staticmethod
-    def _constant(text: str, count: int) -> Any:
-        return pa.repeat(pa.scalar(text, pa.string()), count)
-
-    @staticmethod
-    def _failure(store: str, damaged: Damaged) -> DamagedLog:
+    def _failure(store: str, commit_offset: int, reason: str) -> DamagedLog:
         return DamagedLog(
-            f"store {store}: damaged at commit offset {damaged.commit_offset}: {damaged.reason};"
+            f"store {store}: damaged at commit offset {commit_offset}: {reason};"
             " mode PERMISSIVE gives such records as nulls, DROPMALFORMED leaves them out"
         )
 
-    def _damage(self, store: str, found: list[Damaged]) -> Iterator[Any]:
-        if not found or self.options.mode == "DROPMALFORMED":
+    def _damage_in(self, piece: LogPiece, damage: DamagedRange) -> Iterator[Any]:
+        if self.options.mode != "DROPMALFORMED":  # whose reads look for no unit of it
+            for found in damaged_by(piece, damage):
+                yield from self._damage(str(piece.store), found)
+
+    def _damage(self, store: str, found: DamagedRows) -> Iterator[Any]:
+        if not len(found) or self.options.mode == "DROPMALFORMED":
             return
         if self.options.mode == "FAILFAST":
-            raise self._failure(store, found[0])
-        known: dict[str, list[Any]] = {
-            "topic": [damaged.topic for damaged in found],
-            "queueId": [damaged.queue_id for damaged in found],
-            "partition": [damaged.queue_id for damaged in found],
-            "queueOffset": [damaged.queue_offset for damaged in found],
-            "offset": [damaged.queue_offset for damaged in found],
-            "physicalOffset": [damaged.commit_offset for damaged in found],
-            "size": [min(damaged.size, (1 << 31) - 1) for damaged in found],
-            CORRUPT: [damaged.reason for damaged in found],
-            STORE: [store] * len(found),
-        }
-        arrays = [
-            pa.array(known[field.name], field.type)
-            if field.name in known
-            else pa.nulls(len(found), field.type)
-            for field in self.columns.schema
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
+            raise self._failure(store, int(found.commit_offsets[0]), found.reasons[0].as_py())
+        yield found.batch(store, self.columns.schema)
 
 
 def parts_of(rows: Rows, limit: int | None) -> Iterator[Rows]:

@@ -44,8 +44,8 @@ class LogPiece:
 
     @property
     def cost(self) -> int:
-        """Bytes to read."""
-        return 0 if self.is_lost else self.end - self.begin
+        """Bytes to read; of a lost range, those of the records to name. As one range it costs nothing."""
+        return 0 if self.is_lost and self.targets is None else self.end - self.begin
 
     @property
     def file_start(self) -> int:

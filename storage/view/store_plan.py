@@ -240,7 +240,7 @@ class StorePlan:
         """
         targets = None if targets is None else tuple(targets)
         if with_lost:
-            yield from self._lost_pieces(begin, end, targets)
+            yield from self._lost_pieces(begin, end, piece_bytes, targets)
         for file in self.store.log.entries:
             low, high = max(file.start_offset, begin), min(file.end_offset, end)
             if low >= high:
@@ -251,16 +251,20 @@ class StorePlan:
                     yield LogPiece(self.store, file, first, last, mine[0], self.queued_range)
 
     def _lost_pieces(
-        self, begin: int, end: int, targets: tuple[Target, ...] | None
+        self, begin: int, end: int, piece_bytes: int, targets: tuple[Target, ...] | None
     ) -> Iterator[LogPiece]:
+        """Cut lost ranges anywhere where their records are named by their units, else not at all."""
         for lost_begin, lost_end in self.store.lost_log_ranges():
             low, high = max(lost_begin, begin), min(lost_end, end)
-            if low < high and (mine := _within(targets, low, high)):
-                path = self.store.paths.commit_log / file_name(low)
-                yield LogPiece(
-                    self.store, FileEntry(low, high - low, path), low, high, mine[0],
-                    self.queued_range, is_lost=True,
-                )  # fmt: skip
+            step = piece_bytes if targets is not None else max(high - low, 1)
+            for first in range(low, high, step):
+                last = min(first + step, high)
+                if mine := _within(targets, first, last):
+                    path = self.store.paths.commit_log / file_name(first)
+                    yield LogPiece(
+                        self.store, FileEntry(first, last - first, path), first, last, mine[0],
+                        self.queued_range, is_lost=True,
+                    )  # fmt: skip
 
 
 def _within(

@@ -7,6 +7,7 @@ reading: mapped, and following a queue that grows.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -29,8 +30,12 @@ from storage.view.queues.units import UNIT_DTYPE
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, ReadFileSystem
 
+UnitArray = npt.NDArray[np.void]
+
 NO_UNIT: Final = Unit(0, 0, 0)
 SAMPLES: Final = 64
+UNITS_MAX: Final = 8_192  # read at once
+UNITS_FIRST: Final = 64  # of a walk, which may end soon
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class QueueFiles:
         data = self._read(self.files[number], position, UNIT_SIZE)
         return Unit(*LAYOUT.unpack(data)) if len(data) == UNIT_SIZE else NO_UNIT
 
-    def units(self, first: int, count: int) -> npt.NDArray[np.void]:
+    def units(self, first: int, count: int) -> UnitArray:
         """Return up to ``count`` units from ``first`` on; what is missing between files is zeros."""
         parts: list[bytes] = []
         position, left = first * UNIT_SIZE, count * UNIT_SIZE
@@ -105,6 +110,22 @@ class QueueFiles:
             parts.append(data)
             position, left = position + len(data), left - len(data)
         return units_in(b"".join(parts))
+
+    def units_into(self, begin: int, end: int) -> Iterator[tuple[npt.NDArray[np.int64], UnitArray]]:
+        """Yield the units that point into ``[begin, end)`` of the log, with their queue offsets.
+
+        At most ``UNITS_MAX`` at a time; those that are lost with their file are left out.
+        """
+        at, count = self.find_commit_offset(begin), UNITS_FIRST
+        while at < self.end:
+            units = self.units(at, min(count, self.end - at))
+            after = np.flatnonzero(units["offset"] >= end)
+            found = np.flatnonzero(units["size"][: after[0] if len(after) else None])
+            if len(found):
+                yield at + found, units[found]
+            if len(after) or not len(units):
+                return
+            at, count = at + len(units), min(count * 8, UNITS_MAX)
 
     def _read(self, entry: FileEntry, position: int, length: int) -> bytes:
         file = self.filesystem.open(entry.path, writable=False)
@@ -146,7 +167,7 @@ class QueueFiles:
         return mean_size(self, begin, end, SAMPLES)
 
 
-def units_in(data: bytes | ByteArray) -> npt.NDArray[np.void]:
+def units_in(data: bytes | ByteArray) -> UnitArray:
     """See bytes as units, whole ones: ``offset``, ``size``, ``tag``."""
     whole = len(data) - len(data) % UNIT_SIZE
     return np.frombuffer(data[:whole], UNIT_DTYPE)
