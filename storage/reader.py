@@ -71,7 +71,9 @@ class StoreReader:
         )  # fmt: skip
         self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock)
         shape = IndexShape(config.index_slot_count, config.index_entry_count)
-        self.index = KeyIndex(filesystem, paths.index, shape, lambda: self._visibility.positions)
+        self.index = KeyIndex(
+            filesystem, paths.index, shape, lambda: self._visibility.trusted_positions
+        )
         self._visibility.update()
 
     @classmethod
@@ -127,9 +129,9 @@ class StoreReader:
 
     @property
     def positions(self) -> CheckpointFile | None:
-        """The checkpoint page, to wait on; None while no writer of ours has ever run here."""
+        """The checkpoint page, to wait on; None where no writer of ours ran, or a broker ran since."""
         self._visibility.update()
-        return self._visibility.positions
+        return self._visibility.trusted_positions
 
     @property
     def visible_offset(self) -> int:
@@ -147,7 +149,7 @@ class StoreReader:
     def indexed_offset(self) -> int:
         """Commit offset up to which records are found by key."""
         self._visibility.update()
-        positions = self._visibility.positions
+        positions = self._visibility.trusted_positions
         if positions is not None and positions.indexer_is_current:
             return positions.indexed_offset
         return self.index.end_offset

@@ -11,12 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import InvalidOption, NotAStore
 from pipeline.source.endpoints import check_endpoint
 from pipeline.source.schemas import TABLES
-from storage.view.store_view import StoreLocation
+from storage.view.store_view import StoreLocation, StoreView
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -146,6 +147,14 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None = False) -
         min_offsets_per_trigger=least,
         max_trigger_delay_s=values.delay("maxTriggerDelay", needs="minOffsetsPerTrigger"),
     )
+
+
+def open_store(store: StoreLocation | Path | str) -> StoreView:
+    """Return a view of a store that the options name. Raises NotAStore, with the option's name."""
+    try:
+        return StoreView.open(store)
+    except NotAStore as error:
+        raise NotAStore(f"option 'store': {error}") from error
 
 
 class _Values:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.source.options import EARLIEST, LATEST, Point, ReadOptions
+from pipeline.source.options import EARLIEST, LATEST, Point, ReadOptions, open_store
 from pipeline.source.pieces import Piece, tasks_of
 from pipeline.source.points import QueueBounds, resolve_point
 from pipeline.source.remote_plan import plan_endpoint
 from pipeline.source.selecting import select
 from storage.view.store_plan import PlannedRange, Queue, StorePlan
-from storage.view.store_view import StoreView
 
 
 def plan_messages(options: ReadOptions) -> list[tuple[Piece, ...]]:
     """Plan a batch read. Small pieces share a task."""
     if options.endpoint:
         return plan_endpoint(options)
-    plans = [StorePlan(StoreView.open(store)) for store in options.stores]
+    plans = [StorePlan(open_store(store)) for store in options.stores]
     return tasks_of(
         lambda size: (piece for plan in plans for piece in pieces_of(plan, options, size)), options
     )

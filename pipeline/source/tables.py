@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from pipeline.source.options import open_store
 from pipeline.source.schemas import STORE
 from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
@@ -25,7 +26,7 @@ Table = dict[str, Any]
 
 def parts_of(store: StoreLocation, table: str) -> list[Any]:
     """Return what each task of a table reads; checks that there is a store."""
-    files = StoreView.open(store)
+    files = open_store(store)
     if table == "consumequeue":
         return [(topic, queue_id) for topic, queue_id, _ in files.queue_directories()]
     if table == "index":

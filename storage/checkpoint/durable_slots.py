@@ -64,16 +64,7 @@ class DurableSlots:
 
     def load(self) -> DurablePositions:
         """Return what the newest whole writer slot says. Raises UnsupportedFormat."""
-        page = bytes(self._bytes)
-        slots = self._writer_slots(page)
-        if not slots:
-            return DurablePositions(False, False, b"", 0, 0, 0)
-        newest = layout.newest_slot(slots)
-        return DurablePositions(
-            layout.is_ours(page, slots),
-            newest.clean, newest.store_id, newest.flushed_offset, newest.dispatched_offset,
-            newest.unit_count,
-        )  # fmt: skip
+        return durable_positions(bytes(self._bytes))
 
     def store(
         self,
@@ -102,7 +93,7 @@ class DurableSlots:
             now.master_flushed_offset,
             now.confirm_offset if confirm_offset is None else confirm_offset,
         )
-        sequence, position = _next_slot(self._writer_slots(page), layout.WRITER_SLOT_POSITIONS)
+        sequence, position = _next_slot(_writer_slots(page), layout.WRITER_SLOT_POSITIONS)
         slot = WriterSlot(
             clean, sequence, store_id, flushed_offset, dispatched_offset, unit_count,
             layout.writer_broker_fields(fields.encode()), layout.writer_broker_fields(page),
@@ -160,13 +151,27 @@ class DurableSlots:
         pack_into(">q", swapped, 0, value)
         self._words[position // 8] = memoryview(swapped).cast("q")[0]
 
-    def _writer_slots(self, page: bytes) -> dict[int, WriterSlot]:
-        with _versions_known():
-            return layout.writer_slots(page)
-
     def _indexer_slots(self, page: bytes) -> dict[int, IndexerSlot]:
         with _versions_known():
             return layout.indexer_slots(page)
+
+
+def durable_positions(page: bytes) -> DurablePositions:
+    """Return what the newest whole writer slot of a page says. Raises UnsupportedFormat."""
+    slots = _writer_slots(page)
+    if not slots:
+        return DurablePositions(False, False, b"", 0, 0, 0)
+    newest = layout.newest_slot(slots)
+    return DurablePositions(
+        layout.is_ours(page, slots),
+        newest.clean, newest.store_id, newest.flushed_offset, newest.dispatched_offset,
+        newest.unit_count,
+    )  # fmt: skip
+
+
+def _writer_slots(page: bytes) -> dict[int, WriterSlot]:
+    with _versions_known():
+        return layout.writer_slots(page)
 
 
 _Slot = TypeVar("_Slot", WriterSlot, IndexerSlot)

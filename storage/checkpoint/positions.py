@@ -79,6 +79,10 @@ _COMMITTED: Final = _writer_position("committed_offset") // 8
 _CONFIRM: Final = _writer_position("confirm_offset") // 8
 
 
+# The broker's fields, and of the writer's live sector what one session keeps.
+_HEAD_SIZE: Final = _writer_position("session") + 8
+
+
 class CheckpointFile:
     """The mapped page. Loads are safe from any thread; each store has one thread at a time."""
 
@@ -114,6 +118,7 @@ class CheckpointFile:
         self._page = self._region.array[: layout.PAGE_SIZE]
         self._bytes = memoryview(self._page).cast("B")  # type: ignore[arg-type]
         self._words = self._bytes.cast("q")
+        self._head = self._bytes[:_HEAD_SIZE]
         self._boot_low, self._boot_high = memoryview(boot_id).cast("q")
         self.durable = DurableSlots(self._bytes, file)
         self._writer_wake = WakeWord(self._page, _writer_position("wake_word"))
@@ -157,6 +162,15 @@ class CheckpointFile:
             and self._writer_boot_low == self._boot_low
             and self._writer_boot_high == self._boot_high
         )
+
+    @property
+    def head(self) -> bytes:
+        """The bytes that differ after a start of the writer, a checkpoint of it, or a broker's run.
+
+        Compare them with what they were; which words of the page hold need not be decided again
+        while they are the same.
+        """
+        return self._head.tobytes()
 
     @property
     def writer_session(self) -> int:

@@ -252,11 +252,25 @@ def newest_slot(slots: Mapping[int, _Slot]) -> _Slot:
 
 
 def is_ours(page: bytes, slots: Mapping[int, WriterSlot]) -> bool:
-    """Whether bytes 0-39 are as one of the slots left or found them: no broker has run since."""
+    """Whether bytes 0-39 are as one of the slots left or found them: no broker has run since.
+
+    The writer stores them one after the other, and may be looked at or killed between two: each field
+    counts by itself.
+    """
+    fields = _words(writer_broker_fields(page))
     return any(
-        writer_broker_fields(page) in (slot.broker_fields, slot.broker_fields_before)
+        all(
+            field in (after, before)
+            for field, after, before in zip(
+                fields, _words(slot.broker_fields), _words(slot.broker_fields_before), strict=True
+            )
+        )
         for slot in slots.values()
     )
+
+
+def _words(fields: bytes) -> list[bytes]:
+    return [fields[at : at + 8] for at in range(0, len(fields), 8)]
 
 
 def _whole_slots(

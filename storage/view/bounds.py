@@ -1,20 +1,18 @@
 """How far a store may be read.
 
 A store whose checkpoint page is ours says it itself: what its writer has confirmed is read while the
-machine has not rebooted since, and what was durable after that. Of any other store, a broker's say or a
-copy behind a URL, the end is where the last intact record of the log ends.
+machine has not rebooted since, and what was durable after that. Of any other store, one that a broker
+ran on last or a copy behind a URL, the end is where the last intact record of the log ends.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from storage.checkpoint.durable_slots import DurablePositions, durable_positions
 from storage.errors import UnsupportedFormat
 from storage.format import checkpoint
-from storage.format.checkpoint import UnknownVersion, WriterSlot
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from storage.format.checkpoint import UnknownVersion
 
 
 class Bounds(NamedTuple):
@@ -23,6 +21,24 @@ class Bounds(NamedTuple):
     min_offset: int
     end_offset: int
     queued_offset: int
+
+
+def stated_bounds(
+    durable: DurablePositions, live: Bounds | None, first_offset: int = 0
+) -> Bounds | None:
+    """Return what a page says of a log from ``first_offset`` on, None if nothing is trusted.
+
+    ``live`` is what a writer has published since the machine started, None without any. A broker that
+    ran since makes it as stale as the durable slots: it writes bytes 0 to 39 of the page and nothing else.
+    """
+    if not durable.trusted:
+        return None
+    said = live or Bounds(first_offset, durable.flushed_offset, durable.dispatched_offset)
+    return Bounds(
+        max(said.min_offset, first_offset),
+        said.end_offset,
+        min(said.queued_offset, said.end_offset),
+    )
 
 
 class CheckpointPage:
@@ -36,21 +52,20 @@ class CheckpointPage:
         self.page = page[: checkpoint.PAGE_SIZE]
         self._boot_id = boot_id
         try:
-            found = checkpoint.writer_slots(self.page)
+            self._durable = durable_positions(self.page)
             self._indexer_slots = checkpoint.indexer_slots(self.page)
-        except UnknownVersion as error:
+        except (UnknownVersion, UnsupportedFormat) as error:
             raise UnsupportedFormat(f"{name}: {error}; use the Penstock that wrote it") from error
-        self.slots: Mapping[int, WriterSlot] = found
 
     @property
     def is_trusted(self) -> bool:
         """Whether our writer has spoken of the store and no broker has run since."""
-        return bool(self.slots) and checkpoint.is_ours(self.page, self.slots)
+        return self._durable.trusted
 
     @property
     def store_id(self) -> bytes:
         """The id in the newest slot of our writer, trusted or not; empty without one."""
-        return checkpoint.newest_slot(self.slots).store_id if self.slots else b""
+        return self._durable.store_id
 
     @property
     def live_words(self) -> dict[str, int] | None:
@@ -70,22 +85,13 @@ class CheckpointPage:
 
     def stated_bounds(self, first_offset: int) -> Bounds | None:
         """Return what our writer says of a log from ``first_offset`` on, None if nothing is trusted."""
-        if not self.is_trusted:
-            return None
-        live = self.live_words
-        if live is not None:
-            confirm = live["confirm_offset"]
-            return Bounds(
-                max(live["min_commit_offset"], first_offset),
-                confirm,
-                min(live["dispatched_offset"], confirm),
+        words = self.live_words
+        live = None
+        if words is not None:
+            live = Bounds(
+                words["min_commit_offset"], words["confirm_offset"], words["dispatched_offset"]
             )
-        newest = checkpoint.newest_slot(self.slots)
-        return Bounds(
-            first_offset,
-            newest.flushed_offset,
-            min(newest.dispatched_offset, newest.flushed_offset),
-        )
+        return stated_bounds(self._durable, live, first_offset)
 
     def stated_index_end(self) -> int | None:
         """Return up to where our indexer says that every key is durably in the index.

@@ -58,7 +58,7 @@ class StoreView:
         names = {entry.name for entry in view.entries(view.paths.root) if entry.is_directory}
         is_there = bool(names) if view.location.is_url else view.location.root.is_dir()
         if not is_there:
-            raise NotAStore(f"{view}: no such directory; option 'store' takes a store's directory")
+            raise NotAStore(f"{view}: no such directory")
         if view.paths.commit_log.name not in names:
             raise NotAStore(f"{view} is not a store: it has no directory 'commitlog'")
         _ = view.settings, view.checkpoint  # newer formats are refused here, whatever is read

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import StoreClosed
 from storage.tables.topics import TopicTable
+from storage.view.bounds import Bounds, stated_bounds
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues.views import QueueViews
 
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from storage.checkpoint.durable_slots import DurablePositions
     from storage.files.filesystem import FileSystem
 
+UNLIMITED: Final = (0, EVERYTHING)  # bounds that hide nothing
+
 
 class Visibility:
     """Brings a reader's log, topics and queues up to what the writer has published since.
 
-    Without a writer's word (a broker's store) everything is visible; ``bounds`` (commit offsets) fix
-    it, whatever the writer says.
+    Without a writer's word (a broker's store, or one that a broker ran on last) everything is visible;
+    ``bounds`` (commit offsets) fix it, whatever the writer says.
     """
 
     def __init__(
@@ -44,13 +47,24 @@ class Visibility:
         self._queues = queues
         self._fixed_bounds = bounds
         self._guard = threading.RLock()
+        self._head: bytes | None = None  # of the page, when it was last decided what of it holds
         self._durable: DurablePositions | None = None
-        self._session = 0
+        self._is_live = False
+        self._bounds_at_rest = UNLIMITED  # while no position moves
+        self._session: int | None = None
         self._generation = 0
         self._closed = False
 
+    @property
+    def trusted_positions(self) -> CheckpointFile | None:
+        """The page as of the last update; None where our writer has said nothing, or a broker ran since."""
+        return self.positions if self._durable is not None and self._durable.trusted else None
+
     def update(self) -> None:
-        """Take over what the writer has published since. Raises StoreClosed after ``end``."""
+        """Take over what the writer has published since.
+
+        Raises StoreClosed after ``end``, UnsupportedFormat where newer code has written the page.
+        """
         if self._closed:
             raise StoreClosed("the reader is closed")
         if self._fixed_bounds is not None:
@@ -60,46 +74,67 @@ class Visibility:
         if positions is None:
             positions = self._open_positions()
         if positions is None:
-            self._log.set_bounds(0, EVERYTHING)
-        elif positions.writer_is_current:
-            if positions.writer_session != self._session:
-                self._begin_session(positions)
-            if positions.config_generation != self._generation:
-                with self._guard:
-                    generation = positions.config_generation
-                    self._topics.reload()
-                    self._queues.forget()  # a topic may be gone, or another of the same name
-                    self._generation = generation
-            if _bounds(positions) != self._log.bounds:
-                with self._guard:  # read again: another thread may have taken over newer ones
-                    self._log.set_bounds(*_bounds(positions))
-        else:
-            # Nobody has published since the machine started: only what was durable is sure.
-            durable = self._durable
-            trusted = durable is not None and durable.trusted
-            self._log.set_bounds(
-                0, durable.dispatched_offset if durable and trusted else EVERYTHING
-            )
+            self._log.refresh()
+            return
+        if positions.head != self._head:
+            self._decide(positions)
+        if self._is_live and positions.config_generation != self._generation:
+            with self._guard:
+                generation = positions.config_generation
+                self._topics.reload()
+                self._queues.forget()  # a topic may be gone, or another of the same name
+                self._generation = generation
+        bounds = _published(positions) if self._is_live else self._bounds_at_rest
+        if bounds != self._log.bounds:
+            with self._guard:  # read again: another thread may have taken over newer ones
+                self._log.set_bounds(*self._visible(positions))
+        elif bounds == UNLIMITED:
+            self._log.refresh()  # nobody publishes that a broker has made another file
 
     def _open_positions(self) -> CheckpointFile | None:
         with self._guard:
             if self.positions is None:
                 with suppress(FileNotFoundError):
                     positions = CheckpointFile.open(self._filesystem, self._checkpoint, Role.READER)
-                    self._durable = positions.durable.load()
+                    try:
+                        self._decide(positions)
+                    except BaseException:
+                        positions.close()
+                        raise
                     self.positions = positions
             return self.positions
 
-    def _begin_session(self, positions: CheckpointFile) -> None:
-        """A writer started: recovery may have changed what was known of files and queues."""
+    def _decide(self, positions: CheckpointFile) -> None:
+        """Find out which words of the page hold: those that move, the durable ones, or none."""
         with self._guard:
-            session = positions.writer_session
-            if session == self._session:
-                return
-            self._log.refresh()
-            self._topics.reload()
-            self._queues.forget()
-            self._session = session  # last: who finds it needs not wait
+            while True:  # until the parts that were read are of one moment
+                head = positions.head
+                durable = positions.durable.load()
+                is_live = durable.trusted and positions.writer_is_current
+                session = positions.writer_session if is_live else -int(durable.trusted)
+                if positions.head == head:
+                    break
+            if session != self._session:
+                # A writer started, or a broker: recovery may have changed what was known of files
+                # and queues.
+                self._log.refresh()
+                self._topics.reload()
+                self._queues.forget()
+            self._bounds_at_rest = _queued(stated_bounds(durable, None))
+            self._durable, self._is_live, self._session = durable, is_live, session
+            self._head = head  # last: who finds it needs not wait
+
+    def _visible(self, positions: CheckpointFile) -> tuple[int, int]:
+        """Return from and up to which commit offset records with a unit may be read."""
+        if not self._is_live or self._durable is None:
+            return self._bounds_at_rest
+        dispatched_offset = positions.dispatched_offset  # first: it follows what is confirmed
+        return _queued(
+            stated_bounds(
+                self._durable,
+                Bounds(positions.min_commit_offset, positions.confirm_offset, dispatched_offset),
+            )
+        )
 
     def refresh(self) -> None:
         """Look again at the log and the topics on disk."""
@@ -120,5 +155,9 @@ class Visibility:
             self.positions.close()
 
 
-def _bounds(positions: CheckpointFile) -> tuple[int, int]:
+def _queued(bounds: Bounds | None) -> tuple[int, int]:
+    return UNLIMITED if bounds is None else (bounds.min_offset, bounds.queued_offset)
+
+
+def _published(positions: CheckpointFile) -> tuple[int, int]:
     return positions.min_commit_offset, positions.dispatched_offset

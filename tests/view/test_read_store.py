@@ -26,6 +26,7 @@ from storage.errors import (
 from storage.format.record import Record, decode_record
 from storage.message import Message, PullResult, PullStatus, PutResult
 from storage.reader import StoreReader
+from storage.view.store_view import StoreView
 
 CONFIG = StoreConfig(
     commit_log_file_size=1 << 16, consume_queue_file_size=400, index_slot_count=50,
@@ -357,6 +358,13 @@ def test_a_reader_wants_a_store(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(NotAStore):
         StoreReader.open(tmp_path)
+
+
+def test_a_missing_store_is_described_without_an_option_s_name(tmp_path: Path) -> None:
+    """The library and the commands have no option 'store'; Spark's source adds its name itself."""
+    with pytest.raises(NotAStore, match="no such directory") as raised:
+        StoreView.open(tmp_path / "missing")
+    assert "option" not in str(raised.value)
 
 
 def test_pulls_from_many_threads_agree(store: MessageStore) -> None:

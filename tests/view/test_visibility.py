@@ -68,7 +68,7 @@ def test_what_could_not_be_read_is_read_by_the_next_who_looks(
     with StoreReader.open(tmp_path / "store") as reader:
         writer.create_topic("new", 1)
         if changed == "a session":
-            reader._visibility._session = 0
+            reader._visibility._head, reader._visibility._session = None, None
         reload = reader.topics.reload
 
         def fail() -> None:

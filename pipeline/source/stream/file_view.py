@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.source.options import Selection
+from pipeline.source.options import Selection, open_store
 from pipeline.source.pieces import Piece
 from pipeline.source.selecting import check_topics
 from pipeline.source.stream.log_view import WHOLE_LOG, Look, Span
@@ -32,7 +32,7 @@ class FileView:
     """A LogView of a directory on this machine, or one that all machines share."""
 
     def __init__(self, store: StoreLocation | Path | str, selection: Selection) -> None:
-        store = StoreView.open(store).location
+        store = open_store(store).location
         self.root = store.root
         self._selection = selection
         self._watch = StoreWatch(store)
