@@ -258,7 +258,7 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
     store = golden_copy("slow", tmp_path)
     with pytest.raises(PipelineError, match="exists"):
         rebuild(spark, store, tmp_path)
-    with pytest.raises(InvalidOption, match="none of all, queues, index"):
+    with pytest.raises(InvalidOption, match="not one of all, queues, index"):
         rebuild(spark, store, tmp_path / "new", what="queue")
     with pytest.raises(InvalidOption, match="target"):
         rebuild(spark, store)

@@ -106,14 +106,14 @@ def test_a_header_only_read_touches_no_body(spark: Any, tmp_path: Path) -> None:
         log.write_bytes(data)
     plan = StorePlan(StoreView.open(golden_store("slow")))
     piece = next(plan.log_pieces(*plan.bounds[:2], 1 << 30, None))
-    from storage.view.log.walk import walk_range
+    from storage.view.log.walk import RecordRun, walk_range
 
     data = (broken / "commitlog" / piece.file.path.name).read_bytes()
     import numpy as np
 
     array = np.frombuffer(data, np.uint8)
     steps = list(walk_range(array, piece.file_start, piece.begin, piece.end, checks=0))
-    assert [type(step).__name__ for step in steps] == ["Records"]
+    assert [type(step) for step in steps] == [RecordRun]
 
 
 def test_an_empty_store_and_an_empty_topic(spark: Any, store: Path, tmp_path: Path) -> None:
