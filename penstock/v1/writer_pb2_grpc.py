@@ -128,7 +128,7 @@ class WriterServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StageRecords(self, request_iterator, context):
-        """Stores records of one attempt of a transaction where nobody sees them: durable on the answer.
+        """Stores records of one attempt of a staged commit where nobody sees them: durable on the answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
