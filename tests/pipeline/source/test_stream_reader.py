@@ -615,10 +615,10 @@ def test_an_idle_store_is_not_listed(
     walks: list[str] = []
 
     def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             if threading.current_thread() is threading.main_thread():
                 walks.append(name)
-            return function(*arguments)
+            return function(*arguments, **named)
 
         return call
 
