@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile, Role
+from storage.checkpoint.trust import trust_in
 from storage.errors import NotAStore, StoreClosed, StoreFailed
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.index.builder import IndexBuilder
@@ -140,8 +141,11 @@ class StoreIndexer:
 
     @property
     def confirm_offset(self) -> int:
-        """End of the records that may be indexed now; 0 while no writer has run since boot."""
-        return self._checkpoint.confirm_offset if self._checkpoint.writer_is_current else 0
+        """End of the records that may be indexed now.
+
+        0 while no writer of ours has run since the machine started, or since a broker ran here.
+        """
+        return self._checkpoint.confirm_offset if trust_in(self._checkpoint).is_live else 0
 
     @property
     def failure(self) -> StoreFailed | None:

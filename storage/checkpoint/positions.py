@@ -6,7 +6,8 @@ outlive the machine, raised by their owner after its own sync of what they cover
 
 Which live position may be trusted when: the live sectors are good while the machine has not
 rebooted since (``writer_is_current``), even after the writer died; after a reboot they may name bytes
-that are gone, and only the durable slots count.
+that are gone, and only the durable slots count. After a broker's run on the directory neither do
+(``storage.checkpoint.trust``).
 """
 
 from __future__ import annotations
@@ -216,6 +217,10 @@ class CheckpointFile:
     def config_generation(self) -> int:
         """Differs after every change of the topic table."""
         return self._config_generation
+
+    def end_session(self) -> None:
+        """Have the live positions of the writer before hold no more, in this boot as after the next."""
+        self._writer_magic = 0
 
     def start_writer(
         self,

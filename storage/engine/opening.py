@@ -97,6 +97,10 @@ def _recover_and_wire(
     positions = CheckpointFile.open(filesystem, paths.checkpoint, Role.WRITER)
     parts.callback(positions.close)
     durable = positions.durable.load()
+    if not durable.trusted:
+        # A broker ran since: the slot of our first checkpoint vouches for the page again, and must not
+        # do so for what the writer before it had published.
+        positions.end_session()
     if durable.store_id != settings.store_id:
         durable = durable._replace(trusted=False)
     if not settings.present:

@@ -5,7 +5,8 @@ of files that are not ours, is in ``recovery``. Restarts cost one interval, and 
 twice.
 
 Files that somebody deletes meanwhile are missed within a second, with a warning, and what they held
-is indexed again.
+is indexed again. From a broker's run on the directory until our writer has started again, its log is the
+broker's to index: nothing is written, to index files or to the page.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from storage.checkpoint.trust import Trust, trust_in
 from storage.errors import StoreFull
 from storage.index.checkpointer import IndexCheckpointer
 from storage.index.consistency import agrees_with_log
@@ -67,7 +69,9 @@ class IndexBuilder:
         )
         self._follower: IndexFollower | None = None
         self._published_offset = 0
+        self._trust: Trust | None = None  # in the page, when it was last looked at
         self._session = 0
+        self._left: bytes | None = None  # of the last file: its header after our last put
         self._looked_at = clock.monotonic()
 
     @property
@@ -109,12 +113,15 @@ class IndexBuilder:
             return True
 
     def _try_step(self) -> bool:
-        if not self._checkpoint.writer_is_current:
+        trust = self._look_at_page()
+        if not trust.durable.trusted:
+            self._follower = None  # a broker may be putting to the files
+        if not trust.is_live:
             return False
         limit = self._checkpoint.confirm_offset
         if self._follower is not None and self._clock.monotonic() - self._looked_at >= LOOK_S:
             self._replace_lost(limit)
-        if self._follower is None or self._session != self._checkpoint.writer_session:
+        if self._follower is None or self._session != trust.session:
             try:
                 self._prepare(limit)
             except BaseException:
@@ -124,6 +131,7 @@ class IndexBuilder:
         assert follower is not None
         moved = follower.step(limit)
         if moved:
+            self._left = self._last_header()
             self._checkpoint.publish_indexed(follower.position)
             self._published_offset = follower.position
         if self._checkpointer.is_due:
@@ -131,6 +139,13 @@ class IndexBuilder:
         else:
             self._checkpointer.write_synced()
         return moved
+
+    def _look_at_page(self) -> Trust:
+        """Return what of the checkpoint page holds now."""
+        trust = self._trust
+        if trust is None or trust.head != self._checkpoint.head:
+            trust = self._trust = trust_in(self._checkpoint)
+        return trust
 
     def _replace_lost(self, end_commit_offset: int) -> None:
         """Index again from the first file on that somebody has deleted."""
@@ -160,15 +175,17 @@ class IndexBuilder:
 
     def _prepare(self, end_commit_offset: int) -> None:
         """Find out where to index from: at the start, and when a writer has recovered the log."""
-        self._session = self._checkpoint.writer_session
+        self._session = self._look_at_page().session
         self._checkpointer.start_session()
         if (
             self._follower is not None
             and self._follower.position <= end_commit_offset
+            and self._is_as_left()
             and self._ends_like_the_log()
         ):
             return
         self._give_up_lost()
+        self._directory.refresh()
         position = None
         slot = self._checkpointer.load()
         if slot is not None:
@@ -196,12 +213,21 @@ class IndexBuilder:
             self._log, position, self._directory, on_filled=self._checkpointer.take_full
         )
         self._checkpointer.begin(position)
+        self._left = self._last_header()
         self._checkpoint.start_indexer(indexed_offset=position)
         self._published_offset = position
 
     @property
     def _min_commit_offset(self) -> int:
         return max(self._checkpoint.min_commit_offset, self._log.first_offset)
+
+    def _last_header(self) -> bytes | None:
+        last = self._directory.last
+        return None if last is None else last.header_bytes
+
+    def _is_as_left(self) -> bool:
+        """Whether nobody else has put to the files, as a broker does before its fields say that it ran."""
+        return self._directory.is_listed() and self._last_header() == self._left
 
     def _ends_like_the_log(self) -> bool:
         last = self._directory.last

@@ -39,11 +39,23 @@ class IndexDirectory:
         self._filesystem = filesystem
         self._now_ms = now_ms
         self._new_name = new_name
-        filesystem.make_directory(directory)
-        listed = list_index_files(filesystem, directory)
-        self.misfits = [path for _, size, path in listed if size != shape.file_size]
-        self.paths = [path for _, size, path in listed if size == shape.file_size]
         self._last: IndexFile | None = None
+        self.misfits: list[Path] = []
+        self.paths: list[Path] = []
+        filesystem.make_directory(directory)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List the files again, as somebody else has left them; none is open on return."""
+        self.close()
+        listed = list_index_files(self._filesystem, self.directory)
+        self.misfits = [path for _, size, path in listed if size != self.shape.file_size]
+        self.paths = [path for _, size, path in listed if size == self.shape.file_size]
+
+    def is_listed(self) -> bool:
+        """Whether the directory holds the files of ``paths`` and no others of an index."""
+        there = [path for _, _, path in list_index_files(self._filesystem, self.directory)]
+        return there == self.paths
 
     @property
     def last(self) -> IndexFile | None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile, Role
+from storage.checkpoint.trust import Trust, trust_in
 from storage.errors import StoreClosed
 from storage.tables.topics import TopicTable
 from storage.view.bounds import Bounds, stated_bounds
@@ -16,7 +17,6 @@ from storage.view.queues.views import QueueViews
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.checkpoint.durable_slots import DurablePositions
     from storage.files.filesystem import FileSystem
 
 UNLIMITED: Final = (0, EVERYTHING)  # bounds that hide nothing
@@ -47,18 +47,16 @@ class Visibility:
         self._queues = queues
         self._fixed_bounds = bounds
         self._guard = threading.RLock()
-        self._head: bytes | None = None  # of the page, when it was last decided what of it holds
-        self._durable: DurablePositions | None = None
-        self._is_live = False
+        self._trust: Trust | None = None  # in the page, when it was last looked at
         self._bounds_at_rest = UNLIMITED  # while no position moves
-        self._session: int | None = None
         self._generation = 0
         self._closed = False
 
     @property
     def trusted_positions(self) -> CheckpointFile | None:
         """The page as of the last update; None where our writer has said nothing, or a broker ran since."""
-        return self.positions if self._durable is not None and self._durable.trusted else None
+        trust = self._trust
+        return self.positions if trust is not None and trust.durable.trusted else None
 
     def update(self) -> None:
         """Take over what the writer has published since.
@@ -76,15 +74,16 @@ class Visibility:
         if positions is None:
             self._log.refresh()
             return
-        if positions.head != self._head:
-            self._decide(positions)
-        if self._is_live and positions.config_generation != self._generation:
+        trust = self._trust
+        if trust is None or positions.head != trust.head:
+            trust = self._decide(positions)
+        if trust.is_live and positions.config_generation != self._generation:
             with self._guard:
                 generation = positions.config_generation
                 self._topics.reload()
                 self._queues.forget()  # a topic may be gone, or another of the same name
                 self._generation = generation
-        bounds = _published(positions) if self._is_live else self._bounds_at_rest
+        bounds = _published(positions) if trust.is_live else self._bounds_at_rest
         if bounds != self._log.bounds:
             with self._guard:  # read again: another thread may have taken over newer ones
                 self._log.set_bounds(*self._visible(positions))
@@ -104,34 +103,29 @@ class Visibility:
                     self.positions = positions
             return self.positions
 
-    def _decide(self, positions: CheckpointFile) -> None:
-        """Find out which words of the page hold: those that move, the durable ones, or none."""
+    def _decide(self, positions: CheckpointFile) -> Trust:
+        """Find out what of the page holds."""
         with self._guard:
-            while True:  # until the parts that were read are of one moment
-                head = positions.head
-                durable = positions.durable.load()
-                is_live = durable.trusted and positions.writer_is_current
-                session = positions.writer_session if is_live else -int(durable.trusted)
-                if positions.head == head:
-                    break
-            if session != self._session:
+            trust = trust_in(positions)
+            if self._trust is None or trust.session != self._trust.session:
                 # A writer started, or a broker: recovery may have changed what was known of files
                 # and queues.
                 self._log.refresh()
                 self._topics.reload()
                 self._queues.forget()
-            self._bounds_at_rest = _queued(stated_bounds(durable, None))
-            self._durable, self._is_live, self._session = durable, is_live, session
-            self._head = head  # last: who finds it needs not wait
+            self._bounds_at_rest = _queued(stated_bounds(trust.durable, None))
+            self._trust = trust  # last: who finds it needs not wait
+            return trust
 
     def _visible(self, positions: CheckpointFile) -> tuple[int, int]:
         """Return from and up to which commit offset records with a unit may be read."""
-        if not self._is_live or self._durable is None:
+        trust = self._trust
+        if trust is None or not trust.is_live:
             return self._bounds_at_rest
         dispatched_offset = positions.dispatched_offset  # first: it follows what is confirmed
         return _queued(
             stated_bounds(
-                self._durable,
+                trust.durable,
                 Bounds(positions.min_commit_offset, positions.confirm_offset, dispatched_offset),
             )
         )

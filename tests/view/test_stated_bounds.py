@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from engine_store import small_config
 
+from storage.checkpoint.durable_slots import DurableSlots
 from storage.checkpoint.positions import CheckpointFile
 from storage.files.filesystem import OsFileSystem
 from storage.format import checkpoint as layout
@@ -196,3 +197,29 @@ def test_what_of_a_page_holds_is_decided_once_a_session_and_not_for_each_pull(
             change_page(tmp_path, 16, os.urandom(8))
             reader.pull("t", 0, queue_offset=0)
             assert next(loads) == 2  # itself counted: one was made
+
+
+def test_a_broker_s_messages_stay_in_view_while_our_writer_starts(
+    stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first checkpoint vouches for the page again, which still had what the writer before it published."""
+    store = tmp_path / "s"
+    shutil.copytree(stores["stopped"], store)
+    run_a_broker(store, stores["longer"])
+    seen: list[int] = []
+    with StoreReader.open(store) as reader:
+
+        def looking(change: Callable[..., None]) -> Callable[..., None]:
+            def look(*arguments: object, **options: object) -> None:
+                seen.append(reader.max_offset("t", 0))
+                change(*arguments, **options)
+                seen.append(reader.max_offset("t", 0))
+
+            return look
+
+        monkeypatch.setattr(DurableSlots, "store", looking(DurableSlots.store))
+        monkeypatch.setattr(CheckpointFile, "start_writer", looking(CheckpointFile.start_writer))
+        with MessageStore.open(store, small_config()):
+            pass
+    assert len(seen) > 4
+    assert set(seen) == {BEFORE + SINCE}

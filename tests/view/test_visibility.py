@@ -68,7 +68,7 @@ def test_what_could_not_be_read_is_read_by_the_next_who_looks(
     with StoreReader.open(tmp_path / "store") as reader:
         writer.create_topic("new", 1)
         if changed == "a session":
-            reader._visibility._head, reader._visibility._session = None, None
+            reader._visibility._trust = None
         reload = reader.topics.reload
 
         def fail() -> None:
@@ -91,7 +91,7 @@ def test_the_durable_position_is_there_for_whoever_finds_the_checkpoint(
     """Without it everything would be visible, durable or not."""
     with StoreReader.open(tmp_path / "store") as reader:
         visibility = reader._visibility
-        visibility.positions = visibility._durable = None
+        visibility.positions = visibility._trust = None
         real = CheckpointFile.open
         found: list[bool] = []
 
