@@ -2,7 +2,8 @@
 
 Threads: callers append under the appender's lock; the flush thread (and with the pool the commit thread)
 moves positions; dispatch builds queues up to the confirmed offset; the checkpointer raises the durable
-checkpoint. What an acknowledgement means is said by one table, ``storage.log.acknowledgement``:
+checkpoint; upkeep completes staged commits that were stopped. What an acknowledgement means is said by
+one table, ``storage.log.acknowledgement``:
 
 =====  =====  ==============================================================
 mode   pool   acknowledged when the record is
@@ -32,6 +33,7 @@ from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult
 from storage.staged.log_access import LogAccess
 from storage.staged.staged_commits import StagedCommits
+from storage.staged.upkeep import StagedCommitUpkeep
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -67,7 +69,7 @@ class WriterStatus:
 class StoreWriter:
     """Appends to one store directory. All methods are safe to call from several threads."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine, clock: Clock, *, workers: Workers | None = None) -> None:
         self._engine = engine
         self._config = engine.config
         self._appender = Appender(engine, clock)
@@ -76,6 +78,7 @@ class StoreWriter:
             engine.filesystem, engine.paths.root, self._log_access(), clock,
             timeout_ms=self._config.stage_timeout_ms,
         )  # fmt: skip
+        self._upkeep = StagedCommitUpkeep(self.staged, workers=workers)
 
     @classmethod
     def open(
@@ -106,9 +109,10 @@ class StoreWriter:
             waits_for_files=waits_for_files,
             workers=workers,
         )
-        writer = cls(engine, clock)
+        writer = cls(engine, clock, workers=workers)
         try:
             writer.staged.recover()
+            writer._upkeep.start()
         except BaseException:
             writer.close()
             raise
@@ -281,7 +285,9 @@ class StoreWriter:
         """Return how far the writer is, and whether it can write."""
         log = self._engine.log
         failure = self.failure()
-        followers = self._engine.followers.offsets()
+        needed_offset = (
+            self._engine.followers.needed_offset()
+        )  # first: what followers need only grows
         if self._appender.is_closed:
             problem = "the store is closed"
         else:
@@ -292,8 +298,8 @@ class StoreWriter:
             committed_offset=log.committed_offset,
             flushed_offset=log.flushed_offset,
             dispatched_offset=self._engine.dispatch.position,
-            needed_commit_offset=min(followers.values(), default=log.appended_offset),
-            followers=followers,
+            needed_commit_offset=log.appended_offset if needed_offset is None else needed_offset,
+            followers=self._engine.followers.offsets(),
             writable=failure is None and not self._appender.is_closed,
             problem=problem,
             flush_mode=self._config.flush_mode,
@@ -306,7 +312,9 @@ class StoreWriter:
         After a failure the stop is not marked, so that the next start verifies.
         """
         if not self._appender.is_closed:
+            self._upkeep.end()
             self.staged.close()
+            self._upkeep.stop()
         with self._topics.lock, self._appender.lock:
             if self._appender.is_closed:
                 return

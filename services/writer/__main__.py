@@ -13,7 +13,6 @@ from services.rpc.server import Contract, RpcServer
 from services.settings import WriterSettings, load
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
-from services.writer.staged_commits import StagedCommitUpkeep
 from storage.writer import StoreWriter
 
 SERVICE: Final = "writer"
@@ -53,12 +52,10 @@ async def serve(
         address = await server.start(settings.listen)
         server.set_serving(serving=store.status().writable)
         ready(address)
-        upkeep = StagedCommitUpkeep(store.staged)
         while not stop.is_set():
             await process.sleep_until(stop, _LOOK_SECONDS)
             acks.wake()
             server.set_serving(serving=store.status().writable)
-            upkeep.look()
         await server.drain()
     finally:
         await asyncio.to_thread(store.close)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.v1 import staged_commits_pb2 as pb
 from services import wire
 from services.rpc import status
 from services.rpc.servicer import Context, raw
-from storage.errors import StoreError
 
 _COMMITS_MAX: Final = 4  # at once; others wait for their turn
-_UPKEEP_SECONDS: Final = 5.0
 _T = TypeVar("_T")
 
 
@@ -39,8 +35,6 @@ class StagedCommitStore(Protocol):
     ) -> tuple[Any, bool]: ...
     def abort(self, app_id: str, version: int, attempts: Sequence[str] | None) -> int: ...
     def status(self) -> Sequence[Any]: ...
-    def resume(self) -> None: ...
-    def expire(self) -> None: ...
 
 
 class StagedCommitMethods:
@@ -128,26 +122,6 @@ class StagedCommitMethods:
         """Return what every application has committed and what of it is open."""
         applications = await asyncio.to_thread(self._staged.status)
         return pb.ListStagedCommitsResponse(applications=map(_application, applications))
-
-
-class StagedCommitUpkeep:
-    """Every few seconds: completes what a full disk stopped, and removes what was not committed in time."""
-
-    def __init__(self, staged: StagedCommitStore) -> None:
-        self._staged = staged
-        self._next = time.monotonic() + _UPKEEP_SECONDS
-        self._working: asyncio.Task[None] | None = None
-
-    def look(self) -> None:
-        """Begin what is due, if it is time; returns at once."""
-        if time.monotonic() >= self._next and (self._working is None or self._working.done()):
-            self._next = time.monotonic() + _UPKEEP_SECONDS
-            self._working = asyncio.create_task(self._work())
-
-    async def _work(self) -> None:
-        for work in (self._staged.resume, self._staged.expire):
-            with suppress(StoreError):
-                await asyncio.to_thread(work)
 
 
 async def _stage_header(requests: AsyncIterator[bytes]) -> pb.StageHeader:

@@ -94,19 +94,30 @@ class StagedCommits:
         self.expire()
 
     def resume(self) -> None:
-        """Try again to complete what was decided and could not be completed."""
+        """Try again to complete what was decided and could not be completed.
+
+        An application of which a call is committing is left to that call.
+        """
         for app in list(self._applications.values()):
-            for commit in list(app.open.values()):
-                if commit.intent is None:
-                    continue
-                with app.committing, suppress(StoreClosed):
-                    if commit.version in app.open:
-                        try:
-                            self._complete(app, commit)
-                        except StoreClosed:
-                            raise
-                        except StoreError as error:
-                            commit.problem = str(error)
+            if not app.committing.acquire(blocking=False):
+                continue
+            try:
+                self._resume(app)
+            except StoreClosed:
+                return
+            finally:
+                app.committing.release()
+
+    def _resume(self, app: Application) -> None:
+        for commit in list(app.open.values()):
+            if commit.intent is None:
+                continue
+            try:
+                self._complete(app, commit)
+            except StoreClosed:
+                raise
+            except StoreError as error:
+                commit.problem = str(error)
 
     def expire(self) -> None:
         """Remove stages that were not committed in time, and one-off applications as old."""

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 class SteppedWorkers:
     """Makes steps of workers by name; use a new one for each opening of a store.
 
-    Names are ``commit`` (with the pool), ``flush``, ``dispatch``, ``checkpoint``, ``allocate``, ``warm``
-    and ``index``. What waits for a worker makes steps of it, and of the others if that is not enough, so
-    calls that wait return in the one thread there is.
+    Names are ``commit`` (with the pool), ``flush``, ``dispatch``, ``checkpoint``, ``allocate``, ``warm``,
+    ``staged`` and ``index``. What waits for a worker makes steps of it, and of the others if that is not
+    enough, so calls that wait return in the one thread there is.
     """
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
+        self._under_way: set[str] = set()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -31,10 +32,18 @@ class SteppedWorkers:
     def step(self, name: str) -> None:
         """Make one step of a worker, as if its time had come. Raises KeyError for an unknown name.
 
-        A failure is the worker's, as with a thread: it ends, and whoever relies on it is refused.
+        A failure is the worker's, as with a thread: it ends, and whoever relies on it is refused. Within
+        a step of the worker, which waits for others, nothing is done.
         """
-        with suppress(StoreFull, StoreFailed):
-            self._workers[name].step()
+        worker = self._workers[name]
+        if name in self._under_way:
+            return
+        self._under_way.add(name)
+        try:
+            with suppress(StoreFull, StoreFailed):
+                worker.step()
+        finally:
+            self._under_way.discard(name)
 
     def settle(self) -> None:
         """Make steps of all until nothing more comes of it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,8 @@ from staged_records import staged
 
 from penstock.v1 import staged_commits_pb2 as pb
 from penstock.v1 import writer_pb2, writer_pb2_grpc
-from services.writer import staged_commits
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
-from storage.errors import StoreFull
 from storage.writer import StoreWriter
 
 
@@ -158,32 +155,3 @@ def test_a_broken_stream_leaves_no_stage(
     until(lambda: bool(files()))
     call.cancel()
     until(lambda: not files())
-
-
-class _Kept:
-    """Counts what upkeep does."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-
-    def resume(self) -> None:
-        self.done.append("resume")
-        raise StoreFull("no space")
-
-    def expire(self) -> None:
-        self.done.append("expire")
-
-
-async def test_upkeep_resumes_and_expires_now_and_then_whatever_goes_wrong(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kept = _Kept()
-    upkeep = staged_commits.StagedCommitUpkeep(kept)  # type: ignore[arg-type]
-    upkeep.look()
-    monkeypatch.setattr(upkeep, "_next", 0.0)
-    for _ in range(2):
-        upkeep.look()
-        deadline = time.monotonic() + 10
-        while len(kept.done) < 2 and time.monotonic() < deadline:
-            await asyncio.sleep(0.001)
-    assert kept.done == ["resume", "expire"]

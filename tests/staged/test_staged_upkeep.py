@@ -1,0 +1,106 @@
+"""The upkeep of staged commits: a worker like the others, which a failure does not end."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_store import small_config
+from staged_records import bodies_on_disk, stage
+
+from storage.errors import StoreFull
+from storage.files.filesystem import OsFileSystem
+from storage.staged.upkeep import StagedCommitUpkeep
+from storage.testing import SteppedWorkers
+from storage.writer import StoreWriter
+
+BODIES = [b"%d " % n + b"x" * 20_000 for n in range(10)]
+
+
+class _FullForTheLog(OsFileSystem):
+    """Makes no log file while ``is_full``."""
+
+    is_full = False
+
+    def create(self, path: Path, size: int, **options: Any) -> Any:
+        if self.is_full and "commitlog" in str(path):
+            raise StoreFull(f"no space left for {path}")
+        return super().create(path, size, **options)
+
+
+def test_a_step_completes_what_a_full_disk_stopped(tmp_path: Path) -> None:
+    filesystem, workers = _FullForTheLog(), SteppedWorkers()
+    with StoreWriter.open(
+        tmp_path / "s", small_config(), filesystem=filesystem, workers=workers
+    ) as writer:
+        writer.create_topic("t", 2)
+        stage(writer.staged, "app", 0, "a", [[body] for body in BODIES])
+        filesystem.is_full = True
+        with pytest.raises(StoreFull):
+            writer.staged.commit("app", 0, ["a"])
+        workers.step("staged")
+        assert writer.staged.status()[0].open[0].decided
+        filesystem.is_full = False
+        workers.step("staged")
+        assert not writer.staged.status()[0].open
+        assert writer.staged.commit("app", 0, ["a"])[1]
+    assert bodies_on_disk(tmp_path / "s") == BODIES
+
+
+def test_an_application_that_is_committing_is_left_to_its_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without threads it would wait for the call that it is a step of."""
+    workers = SteppedWorkers()
+    with StoreWriter.open(tmp_path / "s", small_config(), workers=workers) as writer:
+        writer.create_topic("t", 2)
+        stage(writer.staged, "app", 0, "a", [BODIES[:2]])
+        wait_flushed = writer.staged.log.wait_flushed
+        steps: list[str] = []
+
+        def waiting(end_commit_offset: int, timeout_s: float) -> bool:
+            workers.step("staged")
+            steps.append("made")
+            return wait_flushed(end_commit_offset, timeout_s)
+
+        monkeypatch.setattr(writer.staged, "log", writer.staged.log._replace(wait_flushed=waiting))
+        outcome, already = writer.staged.commit("app", 0, ["a"])
+        assert outcome is not None
+        assert (outcome.record_count, already, steps) == (2, False, ["made"])
+
+
+class _Troubled:
+    """Fails to resume, counts what is done, and raises an event at the last."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.expired = threading.Event()
+
+    def resume(self) -> None:
+        self.done.append("resume")
+        raise StoreFull("no space")
+
+    def expire(self) -> None:
+        self.done.append("expire")
+        self.expired.set()
+        raise OSError("injected")
+
+
+def test_trouble_is_logged_once_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("storage.staged.upkeep.UPKEEP_INTERVAL_S", 0.001)
+    troubled = _Troubled()
+    upkeep = StagedCommitUpkeep(troubled)
+    upkeep.start()
+    for _ in range(2):
+        assert troubled.expired.wait(10)
+        troubled.expired.clear()
+    upkeep.stop()
+    assert upkeep.failure is None
+    assert troubled.done[:4] == ["resume", "expire"] * 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "upkeep of staged commits: no space; injected"
+    ]
