@@ -29,8 +29,7 @@ from storage.offline.lines import Line, record_fields
 from storage.offline.opened import OfflineStore, open_offline
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.pull import pull_queue
-from storage.view.queues.tag_filter import MATCH_ALL, TagFilter
+from storage.view.queues.tag_filter import MATCH_ALL
 from storage.view.queues.time_search import Boundary
 
 BYTES_MAX: Final = 128 << 20
@@ -184,10 +183,12 @@ class _Answerer:
     def _get(self, question: Line) -> Line:
         expression = question.get("filter")
         try:
-            tag_filter = MATCH_ALL if expression is None else TagFilter(str(expression))
+            tag_filter = (
+                MATCH_ALL if expression is None else broker_pull.HashFilter(str(expression))
+            )
         except InvalidMessage:
             raise _Thrown("Exception") from None
-        result = pull_queue(
+        result = broker_pull.pull_as_broker(
             self._log,
             self._queue(question),
             topic=str(question["topic"]),
@@ -196,7 +197,6 @@ class _Answerer:
             max_messages=int(question["max"]),
             max_bytes=int(question.get("maxBytes", BYTES_MAX)),
             tag_filter=tag_filter,
-            policy=broker_pull.POLICY,
         )
         return {
             "status": result.status.name,

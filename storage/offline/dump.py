@@ -26,7 +26,6 @@ from storage.offline.opened import OfflineStore, open_offline
 from storage.view.index.index_file import list_index_files
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.pull import pull_queue
 from storage.view.queues.tag_filter import MATCH_ALL
 
 Key = TypeVar("Key", int, str)
@@ -133,9 +132,9 @@ def _queue(store: OfflineStore, topic: str, queue_id: int, queued: set[int]) -> 
     extension = QueueExtension(store.filesystem, store.paths.root, topic, queue_id)
     at = low
     while at < high:
-        result = pull_queue(
+        result = broker_pull.pull_as_broker(
             store.reader.log, queue, topic=topic, queue_id=queue_id, queue_offset=at,
-            max_messages=32, max_bytes=PULL_BYTES, tag_filter=MATCH_ALL, policy=broker_pull.POLICY,
+            max_messages=32, max_bytes=PULL_BYTES, tag_filter=MATCH_ALL,
         )  # fmt: skip
         if result.status is not PullStatus.FOUND:
             yield {

@@ -9,12 +9,16 @@ import numpy as np
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.extension_entry import ADDRESS_MAX, ExtensionEntry, decode_extension
+from storage.format.extension_entry import (
+    ExtensionEntry,
+    decode_address,
+    decode_extension,
+    is_address,
+)
 from storage.view.queues.consume_queue import ConsumeQueueView, UnitSpan, unit_at
 from storage.view.queues.unit_search import Unit
 
 DIRECTORY = "consumequeue_ext"
-_ADDRESS_BASE = -(1 << 63)
 
 
 class QueueExtension:
@@ -26,10 +30,10 @@ class QueueExtension:
         )
 
     def entry(self, tag_code: int) -> ExtensionEntry | None:
-        """Return the entry that a tag code addresses; None if it is no address, or leads nowhere."""
-        if tag_code > ADDRESS_MAX:
+        """Return the entry that a tag code addresses; None if it is not an address, or leads nowhere."""
+        if not is_address(tag_code):
             return None
-        offset = tag_code - _ADDRESS_BASE
+        offset = decode_address(tag_code)
         mapped = self._files.find(offset)
         if mapped is None:
             return None

@@ -263,8 +263,9 @@ def walk_chain(
     chain: the header's count asks as a broker asks, ``entry_capacity - 1`` also finds entries of a
     put in progress. ``exact`` takes entries whose time, as the file has it, lies in
     ``[begin_timestamp, end_timestamp]`` and ends the chain at the first earlier one, as a broker
-    does. Otherwise an entry is taken if its record's time could lie in the range (the file knows
-    whole seconds, and entry 1's time not at all), and the chain is followed to its end.
+    does: a flag and not a loop of its own, as the chain ends there at entries of other keys, too, which
+    nobody sees from outside. Otherwise an entry is taken if its record's time could lie in the range
+    (the file knows whole seconds, and entry 1's time not at all), and the chain is followed to its end.
 
     Fills both arrays (equally long) with commit offset and entry number and returns ``(found,
     next_entry)``; ``next_entry`` is 0 at the end of the chain, else where to go on.

@@ -7,9 +7,8 @@ record that is served has passed its checksums.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,44 +19,22 @@ from storage.kernels import pull as kernels
 from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
 from storage.message import Damage, PullResult, PullStatus
 from storage.view.log.commit_log import CommitLogView
-from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.consume_queue import UnitSpan
 from storage.view.queues.tag_filter import TagFilter
 
 JOIN_FROM: Final = 9  # as many separate pieces are worth one copy,
 JOIN_BELOW: Final = 8 << 10  # when they are shorter than this on average
 NO_LIMIT: Final = 1 << 62
-
-_NO_CODES: Final = np.empty(0, np.int64)
-_NO_TEXTS: Final = np.empty(0, np.uint8)
+EXAMINED_MAX: Final = 65_536  # units looked at in one pull, where not more messages are asked for
 
 
-def first_kept(queue: ConsumeQueueView, min_commit_offset: int, max_offset: int) -> int:
-    """Return the offset of the first record that the log still has; ``max_offset`` if it has none."""
-    return queue.min_offset(min_commit_offset, max_offset)
+class PulledQueue(Protocol):
+    """What a pull needs of a queue; ``ConsumeQueueView`` has it, and says what the methods return."""
 
-
-def next_file(queue: ConsumeQueueView, queue_offset: int, max_offset: int) -> int:
-    """Return where the next file of units starts after a missing one; ``max_offset`` after the last."""
-    following = queue.next_file_offset(queue_offset)
-    return max_offset if following is None else min(following, max_offset)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullPolicy:
-    """What ends a pull besides the caller's limits, and where it goes on. Sizes are bytes."""
-
-    examined_max: int  # units looked at in one pull, at least; and all of max_messages
-    one_file: bool = False  # stop at the end of the queue's file
-    exact_tags: bool = True  # compare tags, not only their hashes
-    bytes_max: int = NO_LIMIT
-    bytes_max_floor: int = 1  # callers cannot ask for less
-    records_max: int = NO_LIMIT
-    skips_lost_files: bool = False  # pass over units whose log file is gone, also after the first
-    min_offset: Callable[[ConsumeQueueView, int, int], int] = first_kept
-    after_hole: Callable[[ConsumeQueueView, int, int], int] = next_file
-
-
-DEFAULT: Final = PullPolicy(examined_max=65_536)
+    def max_offset(self, visible_commit_offset: int) -> int: ...
+    def min_offset(self, min_commit_offset: int, max_offset: int) -> int: ...
+    def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None: ...
+    def next_file_offset(self, queue_offset: int) -> int | None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +56,7 @@ def damage_reason(state: int) -> str:
 
 def pull_queue(
     log: CommitLogView,
-    queue: ConsumeQueueView,
+    queue: PulledQueue,
     *,
     topic: str,
     queue_id: int,
@@ -87,17 +64,20 @@ def pull_queue(
     max_messages: int,
     max_bytes: int,
     tag_filter: TagFilter,
-    policy: PullPolicy = DEFAULT,
     end_offset: int = NO_LIMIT,
+    examined_max: int = EXAMINED_MAX,
+    skips_lost_files: bool = False,
 ) -> PullResult:
     """Return records of a queue from ``queue_offset`` on; the log view's bounds say which are visible.
 
     The first record is returned however long it is. A damaged one takes its place in ``damaged``
     and counts as met. ``next_offset`` is after the last examined unit. No unit is examined from
-    ``end_offset`` on, which must lie after ``queue_offset``.
+    ``end_offset`` on, which must lie after ``queue_offset``, nor are more than ``examined_max`` or,
+    where that is more, ``max_messages``. ``skips_lost_files``, of a broker, passes over all units up to
+    the next log file where one is lost; the loop that chooses units has it, as there is no second one.
     """
     max_offset = queue.max_offset(log.visible_offset)
-    min_offset = policy.min_offset(queue, log.min_offset, max_offset)
+    min_offset = queue.min_offset(log.min_offset, max_offset)
     bounds = _UnitBounds(min_offset=min_offset, max_offset=max_offset)
     if max_offset == 0:
         return _nothing(PullStatus.NO_MESSAGE_IN_QUEUE, 0, bounds)
@@ -108,16 +88,21 @@ def pull_queue(
     if queue_offset > max_offset:
         return _nothing(PullStatus.OFFSET_OVERFLOW_BADLY, max_offset, bounds)
     if queue.span(queue_offset, max_offset) is None:
-        return _nothing(
-            PullStatus.OFFSET_FOUND_NULL,
-            policy.after_hole(queue, queue_offset, max_offset),
-            bounds,
-        )
-    max_bytes = max(max_bytes, policy.bytes_max_floor)
+        following = _after_hole(queue, queue_offset, max_offset)
+        return _nothing(PullStatus.OFFSET_FOUND_NULL, following, bounds)
     max_messages = min(max(max_messages, 1), NO_LIMIT)
-    return _Pull(log, queue, topic, queue_id, tag_filter, policy, max_messages, max_bytes).run(
-        queue_offset, min(max_offset, end_offset), bounds
-    )
+    pull = _Pull(
+        log, queue, topic, queue_id, tag_filter,
+        max_messages=max_messages, max_bytes=max(max_bytes, 1),
+        examined_max=max(examined_max, max_messages), skips_lost_files=skips_lost_files,
+    )  # fmt: skip
+    return pull.run(queue_offset, min(max_offset, end_offset), bounds)
+
+
+def _after_hole(queue: PulledQueue, queue_offset: int, max_offset: int) -> int:
+    """Return where the next file of units starts after a missing one; ``max_offset`` after the last."""
+    following = queue.next_file_offset(queue_offset)
+    return max_offset if following is None else min(following, max_offset)
 
 
 def _nothing(status: PullStatus, next_offset: int, bounds: _UnitBounds) -> PullResult:
@@ -135,26 +120,25 @@ class _Pull:
     def __init__(
         self,
         log: CommitLogView,
-        queue: ConsumeQueueView,
+        queue: PulledQueue,
         topic: str,
         queue_id: int,
         tag_filter: TagFilter,
-        policy: PullPolicy,
+        *,
         max_messages: int,
         max_bytes: int,
+        examined_max: int,
+        skips_lost_files: bool,
     ) -> None:
         self._log = log
         self._queue = queue
         self._topic = np.frombuffer(topic.encode(), np.uint8)
         self._queue_id = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else queue_id
         self._filter = tag_filter
-        self._policy = policy
-        self._examined_max = max(policy.examined_max, max_messages)
-        self._max_messages = min(max_messages, policy.records_max)
-        self._max_bytes = min(max_bytes, policy.bytes_max)
-        exact = policy.exact_tags and not tag_filter.matches_all
-        self._texts = tag_filter.texts if exact else _NO_TEXTS
-        self._text_ends = tag_filter.text_ends if exact else _NO_CODES
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._examined_max = examined_max
+        self._skips_lost_files = skips_lost_files
         self._pieces: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]] = []
         self._records = 0
         self._bytes = 0
@@ -162,7 +146,6 @@ class _Pull:
 
     def run(self, queue_offset: int, end_offset: int, bounds: _UnitBounds) -> PullResult:
         """Choose, verify and join, one queue file after the other, up to ``end_offset``."""
-        policy = self._policy
         examined_max = self._examined_max
         chosen_parts: list[npt.NDArray[np.int64]] = []
         chosen_count = chosen_bytes = examined = event = 0
@@ -170,9 +153,9 @@ class _Pull:
         while at < end_offset and examined < examined_max:
             span = self._queue.span(at, end_offset)
             if span is None:
-                if chosen_count or policy.one_file:
+                if chosen_count:
                     break
-                at = policy.after_hole(self._queue, at, bounds.max_offset)
+                at = _after_hole(self._queue, at, bounds.max_offset)
                 event = event or kernels.REMOVED
                 continue
             limits = np.empty(kernels.LIMIT_COUNT, np.int64)
@@ -181,7 +164,7 @@ class _Pull:
             limits[kernels.EXAMINED_MAX] = examined_max - examined
             limits[kernels.RECORDS_BEFORE] = chosen_count
             limits[kernels.BYTES_BEFORE] = chosen_bytes
-            limits[kernels.SKIPS_LOST_FILES] = policy.skips_lost_files
+            limits[kernels.SKIPS_LOST_FILES] = self._skips_lost_files
             room = min(
                 self._max_messages - chosen_count,
                 self._max_bytes // RECORD_SIZE_MIN + 1,
@@ -203,7 +186,7 @@ class _Pull:
             chosen_bytes += int(byte_count)
             examined += int(index) - span.begin
             at = span.first_queue_offset + int(index)
-            if policy.one_file or index < span.end:
+            if index < span.end:
                 break
         return self._result(chosen_parts, event, at, bounds)
 
@@ -221,7 +204,7 @@ class _Pull:
                 continue
             next_row, range_count, good_count, good_bytes = kernels.verify_chosen(
                 log.array, log.start_offset, log.end_offset, chosen, row, end,
-                self._topic, self._queue_id, self._texts, self._text_ends, ranges,
+                self._topic, self._queue_id, self._filter.texts, self._filter.text_ends, ranges,
             )  # fmt: skip
             if range_count:
                 self._pieces.append((log.array, ranges[:range_count]))

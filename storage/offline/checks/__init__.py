@@ -1,1 +1,0 @@
-"""What the doctor looks at, a module for each kind of file."""
