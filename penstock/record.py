@@ -14,7 +14,7 @@ from penstock.v1 import common_pb2
 from storage.format.compression import decompress
 from storage.format.hosts import decode_host, host_size
 from storage.format.message_id import encode_message_id
-from storage.format.properties import CRC32, KEYS, TAGS, UNIQ_KEY, decode_properties
+from storage.format.properties import CRC32, KEYS, TAGS, UNIQ_KEY, decode_properties, split_keys
 from storage.format.record_layout import (
     AFTER_HOSTS,
     BORN_HOST_POSITION,
@@ -175,7 +175,7 @@ class Record:
     @property
     def keys(self) -> tuple[str, ...]:
         """The business keys."""
-        return tuple(key for key in self.properties.get(KEYS, "").split(" ") if key)
+        return split_keys(self.properties.get(KEYS, ""))
 
     @property
     def tag(self) -> str:

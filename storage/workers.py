@@ -241,11 +241,6 @@ class Worker:
         """Why it has failed or, for now, has no room; empty while all is well."""
         return str(self._latch.failure or self._problem)
 
-    @property
-    def is_ending(self) -> bool:
-        """Whether ``end`` was called: a step of several parts may leave the rest."""
-        return self._ending
-
     def add_failure_listener(self, listener: FailureListener) -> None:
         """Call ``listener(failure)`` once, when a step fails for good."""
         self._latch.add_listener(listener)

@@ -30,7 +30,7 @@ def record_message(record: Record) -> common_pb2.Record:
         size=record.total_size,
         body=body,
         properties=properties,
-        keys=properties.get(names.KEYS, "").split(),
+        keys=names.split_keys(properties.get(names.KEYS, "")),
         tag=properties.get(names.TAGS, ""),
         unique_key=properties.get(names.UNIQ_KEY, ""),
         flag=record.flag,

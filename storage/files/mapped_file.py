@@ -151,11 +151,6 @@ class MappedFile:
         """Offset of the first byte after this file."""
         return self.start_offset + self.size
 
-    @property
-    def is_buffered(self) -> bool:
-        """Whether appends go through a pool buffer."""
-        return self._buffer is not None
-
     def set_positions(self, position: int) -> None:
         """Say where recovery found the end: all three positions become ``position``."""
         self.appended_position = self.committed_position = self.flushed_position = position

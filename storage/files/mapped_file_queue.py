@@ -123,11 +123,6 @@ class _MappedFiles(Generic[AnyMappedFile]):
         with self._guard:
             return self._entries[-1].start_offset + self._entries[-1].size if self._entries else 0
 
-    @property
-    def mapped_count(self) -> int:
-        """How many files are mapped by the queue now."""
-        return len(self._mapped)
-
     def find(self, offset: int) -> AnyMappedFile | None:
         """Return the file that holds the byte at ``offset``, mapping it if need be.
 

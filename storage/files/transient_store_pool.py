@@ -250,12 +250,6 @@ class TransientStorePool:
                 self._borrowed.remove(buffer)
                 self._free.append(buffer)
 
-    @property
-    def free_count(self) -> int:
-        """How many buffers can be borrowed now."""
-        with self._guard:
-            return len(self._free) + len(self._unopened)
-
     def has_uncommitted(self) -> bool:
         """Whether any buffer holds bytes that are in no file."""
         with self._guard:

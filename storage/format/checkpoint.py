@@ -91,7 +91,6 @@ from typing import Final, TypeVar
 from zlib import crc32
 
 PAGE_SIZE: Final = 4096
-SECTOR_SIZE: Final = 512  # one region each
 VERSION: Final = 1
 
 BROKER_LAYOUT: Final = Struct(">5q")
@@ -153,11 +152,6 @@ class BrokerFields:
     def decode(cls, page: bytes) -> BrokerFields:
         """Read the first 40 bytes of a page; a shorter one reads as padded with zeros."""
         return cls(*BROKER_LAYOUT.unpack_from(page[:BROKER_SIZE].ljust(BROKER_SIZE, b"\0")))
-
-    @property
-    def recovery_timestamp_ms(self) -> int:
-        """Return the time before which a broker takes everything for durable; 0 for nothing."""
-        return max(0, min(self.physic_timestamp_ms, self.logics_timestamp_ms) - 3000)
 
 
 def writer_broker_fields(page: bytes) -> bytes:

@@ -55,11 +55,6 @@ class ExtensionEntry:
         """Bytes that the entry takes."""
         return ENTRY_SIZE_MIN + len(self.bitmap)
 
-    def bitmap_has(self, position: int) -> bool:
-        """Whether a bloom position is set; the lowest bit of the first byte is position 0."""
-        byte = position // 8
-        return byte < len(self.bitmap) and bool(self.bitmap[byte] >> position % 8 & 1)
-
 
 def decode_extension(
     buffer: bytes | bytearray | memoryview, position: int = 0
@@ -88,11 +83,6 @@ def decode_extension(
 def is_address(tag_code: int) -> bool:
     """Whether the tag code of a unit is an extension address."""
     return tag_code <= ADDRESS_MAX
-
-
-def encode_address(position: int) -> int:
-    """Return the address of the entry at ``position`` of the extension queue."""
-    return position + _ADDRESS_BASE
 
 
 def decode_address(tag_code: int) -> int:

@@ -48,17 +48,6 @@ class OffsetMessageId:
     commit_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniqueId:
-    """What a client unique id says."""
-
-    address: bytes
-    process_id: int
-    discriminator: int
-    month_ms: int
-    counter: int
-
-
 def encode_message_id(store_host: str | bytes, commit_offset: int) -> str:
     """Encode the offset message id of a record; ``store_host`` as text or as encoded bytes."""
     host = encode_host(store_host) if isinstance(store_host, str) else store_host
@@ -73,33 +62,6 @@ def decode_message_id(message_id: str) -> OffsetMessageId:
     if commit_offset < 0:
         raise ValueError(f"message id {message_id!r} has a negative commit offset")
     return OffsetMessageId(decode_host(raw[:host_size]), commit_offset)
-
-
-def encode_unique_id(unique: UniqueId) -> str:
-    """Encode a client unique id; numbers are cut to their width, as a client does."""
-    return (
-        unique.address
-        + UNIQUE_TAIL.pack(
-            unique.process_id & 0xFFFF,
-            unique.discriminator & 0xFFFF_FFFF,
-            unique.month_ms & 0xFFFF_FFFF,
-            unique.counter & 0xFFFF,
-        )
-    ).hex().upper()  # fmt: skip
-
-
-def decode_unique_id(unique_id: str) -> UniqueId:
-    """Decode a client unique id; ValueError if it cannot be one."""
-    raw = _unhex(unique_id)
-    address = raw[: len(raw) - UNIQUE_TAIL.size]
-    process_id, discriminator, month_ms, counter = UNIQUE_TAIL.unpack_from(raw, len(address))
-    return UniqueId(
-        address=address,
-        process_id=process_id,
-        discriminator=discriminator,
-        month_ms=month_ms,
-        counter=counter,
-    )
 
 
 def _unhex(message_id: str) -> bytes:

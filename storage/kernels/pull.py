@@ -138,24 +138,6 @@ def units_end(units: Any, begin: int, end: int, visible_commit_offset: int) -> i
     return index
 
 
-@kernel(int64(BYTES, int64, int64, int64))
-def first_unit_from(units: Any, begin: int, end: int, commit_offset: int) -> int:
-    """Index of the first real unit of ``units[begin:end]`` at or above ``commit_offset``, or ``end``.
-
-    Pre-fill units are never real.
-    """
-    if begin < 0 or end * UNIT_SIZE > units.size:
-        return i64(end)
-    for index in range(begin, end):
-        position = index * UNIT_SIZE
-        if (
-            read_i64(units, position) >= commit_offset
-            and read_i32(units, position + SIZE_IN_UNIT) != PREFILL_SIZE
-        ):
-            return i64(index)
-    return i64(end)
-
-
 @kernel(
     results(int64, 4)(
         BYTES, int64, int64, int64, INT64S, int64, INT64S, INT64S, INT64S, WRITABLE_ROWS

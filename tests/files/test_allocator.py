@@ -126,14 +126,14 @@ def test_no_free_buffer_is_busy_and_the_file_is_kept_for_the_retry(filesystem, t
     )
     allocator = MappedFileAllocator(filesystem, tmp_path / "log", file_size=SIZE, pool=pool)
     first = allocator.take(0)
-    assert first.is_buffered
+    assert first._buffer is not None
     for _ in range(2):
         with pytest.raises(StoreBusy) as raised:
             allocator.take(SIZE)
         assert raised.value.retry_delay_ms > 0
     first.mark_appended(SIZE)
     first.commit()
-    assert allocator.take(SIZE).is_buffered
+    assert allocator.take(SIZE)._buffer is not None
     assert sorted(filesystem.creators) == [f"{0:020d}", f"{SIZE:020d}"]
     allocator.close()
 

@@ -162,7 +162,7 @@ def test_closing_waits_for_no_more_than_the_step_under_way(allocator, monkeypatc
 
     def fill_cache(file, _begin, _end):
         steps.append(file.path.name)
-        until(lambda: allocator.warmer.is_ending)
+        until(lambda: allocator.warmer._ending)
         return True
 
     monkeypatch.setattr(OsFile, "fill_cache", fill_cache)

@@ -14,11 +14,8 @@ from storage.format.hashing import java_hash
 from storage.format.hosts import decode_host, encode_host
 from storage.format.message_id import (
     OffsetMessageId,
-    UniqueId,
     decode_message_id,
-    decode_unique_id,
     encode_message_id,
-    encode_unique_id,
 )
 from storage.format.names import (
     file_name,
@@ -98,21 +95,6 @@ def test_no_message_id(text: str) -> None:
     """Wrong length, wrong digits and negative offsets are refused."""
     with pytest.raises(ValueError):
         decode_message_id(text)
-
-
-@given(
-    st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16),
-    st.integers(0, 2**16 - 1),
-    st.integers(0, 2**32 - 1),
-    st.integers(0, 2**32 - 1),
-    st.integers(0, 2**16 - 1),
-)
-def test_unique_ids_both_ways(address: bytes, pid: int, who: int, ms: int, counter: int) -> None:
-    """A unique id decodes to what it was made of."""
-    unique = UniqueId(
-        address=address, process_id=pid, discriminator=who, month_ms=ms, counter=counter
-    )
-    assert decode_unique_id(encode_unique_id(unique)) == unique
 
 
 def test_file_names() -> None:
