@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cli.failures import CommandFailed, ExitCode
 from cli.session import Session, counted, print_json, session_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PANEL: Final = "Offline, read only"
 SEVERITY_STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "damage": "red"}
@@ -59,11 +63,18 @@ def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> Non
 
 
 def doctor(context: typer.Context, directory: Directory, spec: Spec = None) -> None:
-    """Check every file of a store and say what is wrong with it; exit code 7 if anything is damaged."""
+    """Check every file of a store, running or not, and say what is wrong, what it costs and what mends it.
+
+    Nothing is changed. Exit code 7 if anything is damaged, else 0: what the next start repairs without
+    being asked, as after a crash, is a warning and no damage.
+    """
     from storage.offline import doctor as examine
+    from storage.offline.doctor import work_bytes
 
     session = session_of(context)
-    findings = list(examine(existing(directory), read_spec(spec)))
+    given = existing(directory), read_spec(spec)
+    with session.progress("checking, bytes", work_bytes(directory)) as advance:
+        findings = list(examine(*given, advance=advance))
     if session.as_json:
         for finding in findings:
             print_json(finding)
@@ -150,3 +161,19 @@ def _print_findings(session: Session, findings: list[dict[str, Any]]) -> None:
         console.print(f"{severity:<8}", style=SEVERITY_STYLES.get(severity, ""), end=" ")
         where = f"{finding['file']}: " if finding.get("file") else ""
         console.print(f"{where}{finding['message']}", markup=False)
+    _print_remedies(console, [finding for finding in findings if "command" in finding])
+
+
+def _print_remedies(console: Console, findings: list[dict[str, Any]]) -> None:
+    """Print for each kind of what is wrong how often it was found, what it costs and what mends it."""
+    if not findings:
+        return
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("found", "kind", "cost", "what to do", box=box.SIMPLE_HEAD, pad_edge=False)
+    counts = Counter((finding["kind"], finding["cost"], finding["command"]) for finding in findings)
+    for (kind, cost, command), count in counts.items():
+        table.add_row(f"{count:,}", *(escape(text) for text in (kind, cost, command)))
+    console.print(table)

@@ -91,6 +91,7 @@ from typing import Final, TypeVar
 from zlib import crc32
 
 PAGE_SIZE: Final = 4096
+SECTOR_SIZE: Final = 512  # one region each
 VERSION: Final = 1
 
 BROKER_LAYOUT: Final = Struct(">5q")

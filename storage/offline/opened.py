@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,15 +21,19 @@ from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
 from storage.index.recovery import catch_up
 from storage.queues.batch_queues import batch_topics
+from storage.queues.queue_repair import RepairWatch
 from storage.queues.queue_table import QueueTable
 from storage.reader import StoreReader
 from storage.recovery.recover import Recovered, recover
 from storage.tables.topics import TopicTable
 from storage.view.file_sizes import effective_config
+from storage.view.in_use import has_writer
 from storage.view.index.index_file import IndexShape
 from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths, check_is_store
+from storage.view.log.commit_log import EVERYTHING
 from storage.view.settings import load_settings
+from storage.view.store_view import StoreView
 
 NO_INDEX: Final = DurableIndex(False, False, b"", 0, 0, bytes(40))
 
@@ -55,16 +59,38 @@ class OfflineStore:
     durable: DurablePositions
     durable_index: DurableIndex
     abort_found: bool
+    settled_offset: int = EVERYTHING
+    """Up to which commit offset nothing changes meanwhile."""
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a writer may be at work."""
+        return self.settled_offset < EVERYTHING
+
+
+def settled_offset_of(directory: Path) -> int:
+    """Return up to which commit offset a store that is in use will not change; else EVERYTHING."""
+    if not has_writer(directory):
+        return EVERYTHING
+    with suppress(NotAStore):
+        return StoreView.open(directory).bounds.queued_offset
+    return 0
 
 
 @contextmanager
 def open_offline(
-    directory: Path | str, spec: dict[str, Any] | Path | None = None
+    directory: Path | str,
+    spec: dict[str, Any] | Path | None = None,
+    *,
+    compares_all: bool = False,
+    settled_offset: int = EVERYTHING,
+    watch: RepairWatch | None = None,
 ) -> Iterator[OfflineStore]:
     """Recover a copy-on-write view of a directory and open it for reading.
 
     ``spec`` is a broker's configuration, or a file of it, under ``"store"``: needed only where the
-    index files do not tell how many slots they have. Raises NotAStore.
+    index files do not tell how many slots they have. ``compares_all`` and ``watch`` are as in ``recover``.
+    Raises NotAStore.
     """
     root = Path(directory).absolute()
     if not root.is_dir():
@@ -89,6 +115,7 @@ def open_offline(
         abort_found=abort_found, unflushed_bytes_max=config.unflushed_bytes_max,
         deleted_topics=dict.fromkeys(unqueued, files.end_offset),
         known_topics=[topic.name for topic in topics],
+        compares_all=compares_all, watch=watch,
     )  # fmt: skip
     catch_up(
         filesystem,
@@ -106,7 +133,15 @@ def open_offline(
         bounds=(recovered.min_offset, recovered.end_offset),
     ) as reader:
         yield OfflineStore(
-            paths, filesystem, config, recovered, reader, durable, durable_index, abort_found
+            paths,
+            filesystem,
+            config,
+            recovered,
+            reader,
+            durable,
+            durable_index,
+            abort_found,
+            settled_offset,
         )
 
 

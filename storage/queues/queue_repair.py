@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,25 @@ OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a positio
 NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
+class RepairWatch(Protocol):
+    """Is shown what a repair comes to and what it changes, before it does."""
+
+    def walked(self, commit_offset: int) -> None:
+        """The log has been taken up to a commit offset."""
+        ...
+
+    def corrected(
+        self, queue: ConsumeQueue, queue_offset: int, held: Units, wanted: Units,
+        wrong: npt.NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        """Of the units ``held`` from a queue offset on, those at the places ``wrong`` become ``wanted``."""
+        ...
+
+    def ended(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        """What the queue holds from a queue offset on goes."""
+        ...
+
+
 @dataclass(slots=True)
 class _State:
     queue: ConsumeQueue
@@ -58,7 +77,7 @@ class QueueRepair:
 
     ``begin_offset`` is where the log is taken from. With ``complete`` nothing that the queues hold
     from there on is believed; without it, they are right below that commit offset.
-    ``log`` is where it can be looked up. ``deleted_topics`` is from which commit offset on a
+    ``log`` is where it can be looked up, ``watch`` is shown what changes. ``deleted_topics`` is from which commit offset on a
     topic's records count again. Records of topics that are not among ``known_topics``, if given, get
     no units; light queues do.
     """
@@ -72,8 +91,10 @@ class QueueRepair:
         log: LogFiles,
         deleted_topics: Mapping[str, int] = NOTHING_DELETED,
         known_topics: frozenset[str] | None = None,
+        watch: RepairWatch | None = None,
     ) -> None:
         self.units_written = 0
+        self._watch = watch
         self.forgotten_topics: set[str] = set()
         self._known_topics = known_topics
         self._misplaced = MisplacedRecords(log, queues)
@@ -121,6 +142,8 @@ class QueueRepair:
                 )
             self._place(state, alive, queue_offsets)
             state.damage.clear()
+        if self._watch is not None:
+            self._watch.walked(records.end_offset)
 
     def _is_forgotten(self, topic: str) -> bool:
         return (
@@ -159,6 +182,8 @@ class QueueRepair:
         if np.any(wrong):
             filled = held.copy()
             filled[wrong] = np.array((0, PREFILL_SIZE, 0), filled.dtype)
+            if self._watch is not None:
+                self._watch.corrected(queue, begin, held, filled, np.flatnonzero(wrong))
             queue.write(begin, filled.tobytes())
             self.units_written += int(np.count_nonzero(wrong))
 
@@ -265,6 +290,8 @@ class QueueRepair:
         wrong = np.flatnonzero(~same)
         if not len(wrong):
             return
+        if self._watch is not None:
+            self._watch.corrected(queue, queue_offset, held, units, wrong)
         begin, end = int(wrong[0]), int(wrong[-1]) + 1
         corrected = held[begin:end].copy()
         corrected[~same[begin:end]] = units[begin:end][~same[begin:end]]
@@ -282,9 +309,12 @@ class QueueRepair:
             state = self._states.get((topic, queue_id))
             queue = self._queues.get(topic, queue_id)
             if state is not None:
-                queue.truncate(state.next_offset)
+                next_offset = state.next_offset
             else:
-                queue.truncate(queue.find_end(min(self._begin_offset, end_offset)))
+                next_offset = queue.find_end(min(self._begin_offset, end_offset))
+            if self._watch is not None:
+                self._watch.ended(queue, next_offset)
+            queue.truncate(next_offset)
             unit_count += queue.unit_count
         return unit_count
 

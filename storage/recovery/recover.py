@@ -16,7 +16,7 @@ import numpy as np
 
 from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
-from storage.queues.queue_repair import NOTHING_DELETED, QueueRepair
+from storage.queues.queue_repair import NOTHING_DELETED, QueueRepair, RepairWatch
 from storage.queues.queue_table import QueueTable
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
@@ -61,13 +61,17 @@ def recover(
     leftovers: Iterable[tuple[int, ByteArray]] = (),
     deleted_topics: Mapping[str, int] = NOTHING_DELETED,
     known_topics: Collection[str] = (),
+    compares_all: bool = False,
+    watch: RepairWatch | None = None,
 ) -> Recovered:
     """Bring log and queues to agree and make them durable.
 
     ``leftovers`` are what the pool held: ``(commit_offset, bytes)``, whole records. Of a topic in
     ``deleted_topics`` records before that commit offset get no units. ``known_topics`` are those of
     the topic table: after an orderly stop a topic that is not among them, and of which there is no
-    queue while there are others, was deleted. Raises NotAStore when queues exist and the log does not.
+    queue while there are others, was deleted. With ``compares_all`` the checkpoint is not relied on: the
+    whole log is read, and every unit is compared with it. ``watch`` is shown what changes of the queues.
+    Raises NotAStore when queues exist and the log does not.
     """
     _mend_file_lengths(files)
     leftovers = list(leftovers)
@@ -82,7 +86,7 @@ def recover(
         DirectoryState(
             log=bool(files.entries),
             queues=any(True for _ in queues.on_disk()),
-            slot=durable.trusted,
+            slot=durable.trusted and not compares_all,
             inside=inside,
             agree=durable.trusted
             and inside
@@ -112,6 +116,7 @@ def recover(
     repair = QueueRepair(
         queues, begin_offset=begin, complete=complete, log=files, deleted_topics=deleted_topics,
         known_topics=_topics_there_are(queues, known_topics) if complete and not abort_found else None,
+        watch=watch,
     )  # fmt: skip
     return _walk(files, queues, repair, start, begin, search_limit, durable)
 

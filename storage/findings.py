@@ -1,0 +1,135 @@
+"""What is found in a store: which kind, where, what it costs, what mends it.
+
+Severities: *damage* is what was whole once and is not now, whether it can be made again or not; *warning*
+is something wrong that the next start repairs, or that a broker would stumble over; *note* is worth
+knowing; *ok* is a check that found nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+Line = dict[str, Any]
+
+NOTE: Final = "note"
+WARNING: Final = "warning"
+DAMAGE: Final = "damage"
+OK: Final = "ok"
+
+
+class FindingKind(NamedTuple):
+    """What findings of one kind have in common.
+
+    ``place`` says which numbers ``begin`` and ``end`` of such a finding are, "" if it has none.
+    ``command`` has the store's directory for ``{0}``; "" where nothing need or can be done.
+    """
+
+    name: str
+    place: str
+    cost: str
+    command: str
+
+
+NOTHING_LOST: Final = "nothing: it is made again from the log"
+START: Final = "penstock serve --store {0}"
+REBUILD: Final = "penstock job rebuild {0} --in-place"
+
+STATE: Final = FindingKind("state", "", "", "")
+
+LOG_RECORD: Final = FindingKind(
+    "log-record", "commit offsets", "the records of that range", "restore the file from a backup"
+)
+LOG_FILE_MISSING: Final = FindingKind(
+    "log-file-missing",
+    "commit offsets",
+    "the records of that range",
+    "restore the file from a backup",
+)
+LOG_FILE_LENGTH: Final = FindingKind(
+    "log-file-length", "", "the records that are cut off", "restore the file from a backup"
+)
+LOG_FILE_FOREIGN: Final = FindingKind(
+    "log-file-foreign", "", "nothing to us; a broker does not start", "move the file away"
+)
+LOG_TAIL: Final = FindingKind("log-tail", "commit offsets", "nothing that was whole", START)
+QUEUE_UNIT: Final = FindingKind("queue-unit", "queue offsets", NOTHING_LOST, REBUILD)
+QUEUE_UNIT_MISSING: Final = FindingKind(
+    "queue-unit-missing", "queue offsets", NOTHING_LOST, REBUILD
+)
+QUEUE_FILE_MISSING: Final = FindingKind(
+    "queue-file-missing", "queue offsets", NOTHING_LOST, REBUILD
+)
+QUEUE_FILE_LENGTH: Final = FindingKind("queue-file-length", "", NOTHING_LOST, START)
+QUEUE_END: Final = FindingKind(
+    "queue-end", "queue offsets", "nothing: no record of the log belongs there", REBUILD
+)
+QUEUE_RECORD: Final = FindingKind(
+    "queue-record", "queue offsets", "that message: consumers get DATA_LOSS for its offset",
+    "restore its log file from a backup",
+)  # fmt: skip
+INDEX_FILE: Final = FindingKind(
+    "index-file", "", "keys that queries do not find, until it is made again",
+    "penstock job rebuild {0} --in-place --what index",
+)  # fmt: skip
+INDEX_FILE_MISSING: Final = FindingKind(
+    "index-file-missing", "commit offsets", "keys that queries do not find, until it is made again",
+    START,
+)  # fmt: skip
+INDEX_BEHIND: Final = FindingKind(
+    "index-behind", "commit offsets", "keys that queries do not find yet", START
+)
+TABLE: Final = FindingKind("table", "", "what the copy that is used lacks", START)
+TABLE_MISSING: Final = FindingKind(
+    "table-missing", "", "what no other file says: attributes of topics, groups' offsets",
+    "restore config/ from a backup",
+)  # fmt: skip
+CHECKPOINT: Final = FindingKind("checkpoint", "", "a longer start", START)
+CHECKPOINT_SLOT: Final = FindingKind(
+    "checkpoint-slot", "file positions", "a longer start at most: the other slot counts", START
+)
+STAGED_COMMIT: Final = FindingKind(
+    "staged-commit", "", "messages that are not all visible yet", START
+)
+STAGED_DAMAGE: Final = FindingKind(
+    "staged-damage", "", "the staged commits of that application", "restore the file from a backup"
+)
+
+KINDS: Final = (
+    LOG_RECORD, LOG_FILE_MISSING, LOG_FILE_LENGTH, LOG_FILE_FOREIGN, LOG_TAIL, QUEUE_UNIT,
+    QUEUE_UNIT_MISSING, QUEUE_FILE_MISSING, QUEUE_FILE_LENGTH, QUEUE_END, QUEUE_RECORD, INDEX_FILE,
+    INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
+    STAGED_COMMIT, STAGED_DAMAGE, STATE,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was found; ``file`` is relative to the store, "" for the whole of it.
+
+    ``begin`` and ``end`` are what ``kind.place`` says, None where there is no such range.
+    """
+
+    severity: str
+    kind: FindingKind
+    file: str
+    message: str
+    begin: int | None = None
+    end: int | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something is to be done about it."""
+        return self.severity in (WARNING, DAMAGE)
+
+    def as_line(self, directory: str) -> Line:
+        """Return it as printed in JSON; numbers, cost and command only where there are any."""
+        line: Line = {
+            "severity": self.severity, "kind": self.kind.name, "file": self.file,
+            "message": self.message,
+        }  # fmt: skip
+        if self.begin is not None:
+            line |= {"begin": self.begin, "end": self.end}
+        if self.is_wrong:
+            line |= {"cost": self.kind.cost, "command": self.kind.command.format(directory)}
+        return line

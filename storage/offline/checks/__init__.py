@@ -1,0 +1,1 @@
+"""What the doctor looks at, a module for each kind of file."""

@@ -1,0 +1,112 @@
+"""The commit log: its files, damage between records, and what lies after its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from storage import findings as kinds
+from storage.files.mapped_file_queue import FileEntry, list_files
+from storage.findings import DAMAGE, NOTE, WARNING, Finding
+from storage.format.names import file_name, parse_file_name
+from storage.format.record_layout import BLANK_SIZE, MAGIC_BLANK
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import FileSystem
+    from storage.offline.opened import OfflineStore
+
+
+def log_files(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
+    """Yield what is wrong with the files' names, order and lengths."""
+    directory, file_size = store.paths.commit_log, store.config.commit_log_file_size
+    for entry in disk.list_directory(directory):
+        if not entry.is_directory and parse_file_name(entry.name) is None:
+            yield Finding(
+                severity=WARNING, kind=kinds.LOG_FILE_FOREIGN, file=f"commitlog/{entry.name}",
+                message="is not a commit log file; a broker refuses it",
+            )  # fmt: skip
+    following: int | None = None
+    files = list_files(disk, directory)
+    for file in files:
+        name = f"commitlog/{file.path.name}"
+        if following is not None and file.start_offset != following:
+            yield Finding(
+                severity=DAMAGE, kind=kinds.LOG_FILE_MISSING, file=name,
+                message=f"the file before it is missing: [{following}, {file.start_offset})",
+                begin=following, end=file.start_offset,
+            )  # fmt: skip
+        if file.size != file_size:
+            last = file is files[-1]
+            yield Finding(
+                severity=WARNING if last else DAMAGE, kind=kinds.LOG_FILE_LENGTH, file=name,
+                message=f"has {file.size} bytes, not {file_size}",
+            )  # fmt: skip
+        following = file.start_offset + file_size
+    yield from _missing_end(store, following or 0)
+
+
+def _missing_end(store: OfflineStore, files_end: int) -> Iterator[Finding]:
+    """Name what the checkpoint says is durable and no file holds."""
+    flushed_offset = store.durable.flushed_offset
+    if store.durable.trusted and flushed_offset > files_end:
+        name = file_name(files_end)
+        yield Finding(
+            severity=DAMAGE, kind=kinds.LOG_FILE_MISSING, file=f"commitlog/{name}",
+            message=(
+                f"is missing, as is all after it: the log was durable up to {flushed_offset} and"
+                f" its files end at {files_end}"
+            ),
+            begin=files_end, end=flushed_offset,
+        )  # fmt: skip
+
+
+def log_records(store: OfflineStore) -> Iterator[Finding]:
+    """Yield the ranges without intact records between others, and how many records there are."""
+    recovered, file_size = store.recovered, store.config.commit_log_file_size
+    for damage in recovered.damage:
+        begin, end = damage.begin_offset, damage.end_offset
+        if begin < store.settled_offset:
+            yield Finding(
+                severity=DAMAGE, kind=kinds.LOG_RECORD,
+                file=f"commitlog/{file_name(begin - begin % file_size)}",
+                message=f"{end - begin} bytes at commit offset {begin}: {damage.reason}",
+                begin=begin, end=end,
+            )  # fmt: skip
+    yield Finding(
+        severity=NOTE, kind=kinds.STATE, file="commitlog",
+        message=(
+            f"{recovered.record_count} intact records in"
+            f" [{recovered.min_offset}, {recovered.end_offset})"
+        ),
+    )  # fmt: skip
+
+
+def log_tail(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
+    """Look at what lies after the end on disk: recovery has cleared it in its own view."""
+    if store.is_in_use:
+        return  # records come there
+    for entry in list_files(disk, store.paths.commit_log):
+        if entry.end_offset > store.recovered.end_offset and entry.size:
+            yield from _tail_in(entry, store.recovered.end_offset, disk)
+
+
+def _tail_in(entry: FileEntry, end_offset: int, disk: FileSystem) -> Iterator[Finding]:
+    file = disk.open(entry.path, writable=False)
+    array = file.map(writable=False).array[max(0, end_offset - entry.start_offset) :]
+    file.close()
+    begin = max(end_offset, entry.start_offset)
+    if int.from_bytes(array[4:8].tobytes(), "big") == MAGIC_BLANK:
+        array, begin = array[BLANK_SIZE:], begin + BLANK_SIZE
+    used = np.flatnonzero(array)
+    if len(used):
+        length = int(used[-1]) + 1
+        yield Finding(
+            severity=WARNING, kind=kinds.LOG_TAIL, file=f"commitlog/{entry.path.name}",
+            message=(
+                f"after the end of the log, {length} bytes at commit offset {begin} are not a whole"
+                " record of this place: one that was being written, or an old one"
+            ),
+            begin=begin, end=begin + length,
+        )  # fmt: skip
