@@ -21,6 +21,8 @@ def staged(context: typer.Context) -> None:
         applications = client.staged_commits()
     rows: list[dict[str, Any]] = []
     for app in applications:
+        if app.problem:
+            rows.append(_row(app.app_id, -1, "refused", 0, app.problem))
         if app.last is not None:
             rows.append(_row(app.app_id, app.last.version, "committed", app.last.record_count, ""))
         for each in app.open:

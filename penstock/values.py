@@ -187,9 +187,13 @@ class OpenStagedCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedApplication:
-    """An application's highest committed version (-1: none), last commit and its open ones."""
+    """An application's highest committed version (-1: none), last commit and its open ones.
+
+    ``problem`` says why the writer refuses it, empty if it does not; ``app_id`` is then its directory's name.
+    """
 
     app_id: str
     last_version: int
     last: Committed | None
     open: tuple[OpenStagedCommit, ...]
+    problem: str = ""

@@ -25,7 +25,8 @@
         ├── RecordNotFound      no record starts at that commit offset
         ├── DamagedRecord       the bytes on disk are not the record that was stored
         ├── StoreChanged        a file is shorter than it was when the store was listed
-        └── DamagedStage        the bytes on disk are not what was staged
+        ├── DamagedStage        the bytes on disk are not what was staged
+        └── DamagedLedger       what an application has committed or decided cannot be read
 
 Running off the end of the log is a verdict of the scan, never an exception.
 """
@@ -194,3 +195,7 @@ class DamagedStage(StoreError):
     def __init__(self, attempt: str, problem: str) -> None:
         super().__init__(f"stage of attempt {attempt!r}: {problem}")
         self.attempt = attempt
+
+
+class DamagedLedger(StoreError):
+    """What an application has committed or decided cannot be read; other applications go on."""

@@ -103,6 +103,7 @@ def _application(message: pb.StagedApplication) -> StagedApplication:
     return StagedApplication(
         app_id=message.app_id,
         last_version=message.last_version,
+        problem=message.problem,
         last=_committed(message.last) if message.HasField("last") else None,
         open=tuple(
             OpenStagedCommit(

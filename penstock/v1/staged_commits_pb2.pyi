@@ -99,16 +99,18 @@ class ListStagedCommitsResponse(_message.Message):
     def __init__(self, applications: _Optional[_Iterable[_Union[StagedApplication, _Mapping]]] = ...) -> None: ...
 
 class StagedApplication(_message.Message):
-    __slots__ = ("app_id", "last_version", "last", "open")
+    __slots__ = ("app_id", "last_version", "last", "open", "problem")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_VERSION_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     last_version: int
     last: CommitOutcome
     open: _containers.RepeatedCompositeFieldContainer[OpenStagedCommit]
-    def __init__(self, app_id: _Optional[str] = ..., last_version: _Optional[int] = ..., last: _Optional[_Union[CommitOutcome, _Mapping]] = ..., open: _Optional[_Iterable[_Union[OpenStagedCommit, _Mapping]]] = ...) -> None: ...
+    problem: str
+    def __init__(self, app_id: _Optional[str] = ..., last_version: _Optional[int] = ..., last: _Optional[_Union[CommitOutcome, _Mapping]] = ..., open: _Optional[_Iterable[_Union[OpenStagedCommit, _Mapping]]] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class OpenStagedCommit(_message.Message):
     __slots__ = ("version", "decided", "problem", "stages")

@@ -52,6 +52,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.DamagedRecord: grpc.StatusCode.DATA_LOSS,
     errors.StoreChanged: grpc.StatusCode.UNAVAILABLE,
     errors.DamagedStage: grpc.StatusCode.DATA_LOSS,
+    errors.DamagedLedger: grpc.StatusCode.DATA_LOSS,
     InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
     NotServed: grpc.StatusCode.UNIMPLEMENTED,
 }

@@ -166,6 +166,7 @@ def _application(app: Any) -> pb.StagedApplication:
     return pb.StagedApplication(
         app_id=app.app_id,
         last_version=app.last_version,
+        problem=app.problem,
         last=None if app.last is None else _committed(app.last),
         open=[
             pb.OpenStagedCommit(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.engine.engine import Engine
-from storage.errors import NotAStore
+from storage.errors import NotAStore, StoreFull
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
@@ -24,7 +25,7 @@ from storage.recovery.recover import Recovered, recover
 from storage.tables.topics import TopicTable
 from storage.view.file_sizes import effective_config
 from storage.view.layout import StorePaths, check_is_store
-from storage.view.settings import load_settings, save_settings
+from storage.view.settings import load_settings, save_settings, settle_settings
 from storage.workers import Threads, Workers
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
 
+_LOG: Final = logging.getLogger(__name__)
 IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # of the appends that a writer died in
 
 
@@ -105,6 +107,9 @@ def _recover_and_wire(
         durable = durable._replace(trusted=False)
     if not settings.present:
         settings = save_settings(filesystem, paths, settings, config)
+    else:
+        with suppress(StoreFull):  # the other of the two files is whole, and counts
+            _report(paths.settings.name, settle_settings(filesystem, paths))
     files = MappedFileQueue(
         filesystem,
         paths.commit_log,
@@ -150,6 +155,11 @@ def _recover_and_wire(
         topics=topics, positions=positions, files=files, queues=queues,
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found,
     )  # fmt: skip
+
+
+def _report(name: str, problem: str) -> None:
+    if problem:
+        _LOG.warning("config/%s: %s", name, problem)
 
 
 def _unflushed_bytes_max(

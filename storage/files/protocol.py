@@ -239,31 +239,50 @@ class FileSystem(ReadFileSystem, Protocol):
         """Return 16 bytes that change with every boot of the machine that caches the files."""
         return bytes.fromhex(_BOOT_ID.read_text().replace("-", "").strip())
 
-    def write_atomically(self, path: Path, data: bytes, *, backup: bool = True) -> None:
+    def write_atomically(
+        self, path: Path, data: bytes, *, backup: bool = True, copy: tuple[str, bytes] | None = None
+    ) -> None:
         """Replace a small file; durable on return, and never absent or half written.
 
-        With ``backup`` the version before stays as ``<name>.bak``.
+        With ``backup`` the version before stays as ``<name>.bak``. With ``copy``, an ending and what
+        the file of that name is to hold, that file is replaced as well, just before ``path``: both are
+        written before either gets its name, so StoreFull leaves both as they were, and a power cut
+        leaves each of them old or new.
         """
-        temporary = path.with_name(path.name + ".tmp")
-        backup_path = path.with_name(path.name + ".bak")
+        made = [(path.with_name(path.name + copy[0]), copy[1])] if copy else []
+        made.append((path, data))
+        has_backup = backup and self.exists(path)
+        try:
+            for target, content in made:
+                self._write_temporary(target, content)
+            if has_backup:
+                # A link, not a rename: at no moment is the file missing for a reader of it.
+                spare = path.with_name(path.name + ".bak.tmp")
+                with suppress(FileNotFoundError):
+                    self.unlink(spare)
+                self.link(path, spare)
+        except BaseException:
+            for target, _ in made:
+                with suppress(OSError):
+                    self.unlink(_temporary(target))
+            raise
+        if has_backup:
+            self.rename(path.with_name(path.name + ".bak.tmp"), path.with_name(path.name + ".bak"))
+        for target, _ in made:
+            self.rename(_temporary(target), target)
+        self.sync_directory(path.parent)
+
+    def _write_temporary(self, path: Path, data: bytes) -> None:
+        temporary = _temporary(path)
         with suppress(FileNotFoundError):
             self.unlink(temporary)
         file = self.create(temporary, 0, allocate=False)
         try:
             file.pwrite(data, 0)
             file.sync_all()
-        except BaseException:
-            with suppress(OSError):
-                self.unlink(temporary)
-            raise
         finally:
             file.close()
-        if backup and self.exists(path):
-            # A link, not a rename: at no moment is the file missing for a reader of it.
-            spare = path.with_name(path.name + ".bak.tmp")
-            with suppress(FileNotFoundError):
-                self.unlink(spare)
-            self.link(path, spare)
-            self.rename(spare, backup_path)
-        self.rename(temporary, path)
-        self.sync_directory(path.parent)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")

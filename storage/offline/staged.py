@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storage.errors import DamagedStage, StoreFailed
+from storage.errors import DamagedLedger, DamagedStage
 from storage.staged.directory import directories
 from storage.staged.intent import load_intent
 from storage.staged.ledger import load_ledger
@@ -28,7 +28,7 @@ def staged_findings(disk: FileSystem, root: Path) -> Iterator[Finding]:
 def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
     try:
         ledger = load_ledger(disk, directory)
-    except StoreFailed as error:
+    except DamagedLedger as error:
         yield "damage", name, str(error)
         return
     for entry in disk.list_directory(directory):
@@ -47,7 +47,7 @@ def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
                 stages[stage.header.attempt] = stage
     try:
         intent = load_intent(disk, directory)
-    except StoreFailed as error:
+    except DamagedLedger as error:
         yield "damage", name, str(error)
         return
     if intent is None:

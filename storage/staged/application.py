@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from storage.staged.ledger import Ledger, load_ledger
+from storage.errors import DamagedLedger, StoreFull
+from storage.staged.ledger import Ledger, load_ledger, settle_ledger
 from storage.staged.open_commit import OpenCommit, load_open, remove_open
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Application:
@@ -26,9 +31,13 @@ class Application:
 def load_application(filesystem: FileSystem, directory: Path) -> Application | None:
     """Read an application's directory; what was never acknowledged, or is done with, is removed.
 
-    None if nothing is left. Raises StoreFailed for a ledger or an intent that cannot be read.
+    None if nothing is left. Raises DamagedLedger for a ledger or an intent that cannot be read.
     """
     ledger = load_ledger(filesystem, directory)
+    with suppress(StoreFull):  # then the next start, or the next commit, writes the second file
+        problem = settle_ledger(filesystem, directory)
+        if problem:
+            _LOG.warning("%s: %s; it is written again from the other file", directory, problem)
     found: dict[int, OpenCommit] = {}
     for entry in filesystem.list_directory(directory):
         if not entry.is_directory or not entry.name.isdecimal():
@@ -52,18 +61,27 @@ def load_application(filesystem: FileSystem, directory: Path) -> Application | N
     return app
 
 
-def load_applications(filesystem: FileSystem, root: Path) -> dict[str, Application]:
+def load_applications(
+    filesystem: FileSystem, root: Path
+) -> tuple[dict[str, Application], dict[str, DamagedLedger]]:
     """Return the applications below ``root`` by id, after making all that is there durable.
 
-    What a process wrote, and was killed before it was durable, counts. Raises StoreFailed, OSError.
+    What a process wrote, and was killed before it was durable, counts. The second table has why an
+    application is not among them, by the name of its directory. Raises OSError.
     """
     _make_durable(filesystem, root)
     found = {}
+    damaged = {}
     for entry in filesystem.list_directory(root):
-        app = load_application(filesystem, root / entry.name)
+        try:
+            app = load_application(filesystem, root / entry.name)
+        except DamagedLedger as error:
+            _LOG.error("%s", error)
+            damaged[entry.name] = error
+            continue
         if app is not None:
             found[app.ledger.app_id] = app
-    return found
+    return found, damaged
 
 
 def _make_durable(filesystem: FileSystem, directory: Path) -> None:

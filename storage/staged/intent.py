@@ -1,13 +1,17 @@
-"""The decision of a commit, ``intent.json``: from here on it will be completed, whatever happens."""
+"""The decision of a commit, ``intent.json``: from here on it will be completed, whatever happens.
+
+It is kept twice and with a checksum (``storage.tables.own_document``).
+"""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from storage.errors import StoreFailed
+from storage.errors import DamagedLedger
+from storage.tables.own_document import load_document, save_document
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -24,35 +28,39 @@ class Intent:
     attempts: tuple[str, ...]
     log_offset: int
 
+    def to_document(self) -> dict[str, object]:
+        """Return the document's fields."""
+        return {
+            "appId": self.app_id,
+            "oneOff": self.one_off,
+            "attempts": self.attempts,
+            "logOffset": self.log_offset,
+        }
 
-def save_intent(filesystem: FileSystem, directory: Path, intent: Intent) -> None:
-    """Write the decision; durable on return. Raises StoreFull, OSError."""
-    document = {
-        "appId": intent.app_id,
-        "oneOff": intent.one_off,
-        "attempts": intent.attempts,
-        "logOffset": intent.log_offset,
-    }
-    filesystem.write_atomically(
-        directory / INTENT_FILE, json.dumps(document).encode(), backup=False
-    )
-
-
-def load_intent(filesystem: FileSystem, directory: Path) -> Intent | None:
-    """Return the decision, None if there is none. Raises StoreFailed if it cannot be read."""
-    path = directory / INTENT_FILE
-    try:
-        document = json.loads(filesystem.read_bytes(path))
-        return Intent(
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Intent:
+        """Read the document's fields. Raises ValueError, KeyError or TypeError if they are not an intent's."""
+        return cls(
             app_id=str(document["appId"]),
             one_off=bool(document["oneOff"]),
             attempts=tuple(str(attempt) for attempt in document["attempts"]),
             log_offset=int(document["logOffset"]),
         )
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreFailed(
-            f"{path} cannot be read, so which records belong into the log is not known: {error}."
-            " Restore it, or remove its directory to give the staged commit up"
+
+
+def save_intent(filesystem: FileSystem, directory: Path, intent: Intent) -> None:
+    """Write the decision; durable on return. Raises StoreFull, OSError."""
+    save_document(filesystem, directory / INTENT_FILE, intent.to_document())
+
+
+def load_intent(filesystem: FileSystem, directory: Path) -> Intent | None:
+    """Return the decision, None if there is none. Raises DamagedLedger if neither of its files is whole."""
+    path = directory / INTENT_FILE
+    try:
+        return load_document(filesystem, path, Intent.from_document)
+    except (OSError, ValueError) as error:
+        raise DamagedLedger(
+            f"{path} cannot be read, nor its .bak, so which records belong into the log is not known:"
+            f" {error}. Restore one of the two, or remove their directory to give the staged commit up;"
+            " then start the writer again"
         ) from error

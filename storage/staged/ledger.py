@@ -1,10 +1,11 @@
 """What an application has committed: the exact set of its versions, as ranges, and the last outcome.
 
-One small file an application, ``ledger.json``, replaced in one step::
+One small document an application, ``ledger.json``, twice and with a checksum
+(``storage.tables.own_document``), replaced in one step::
 
     {"appId": "orders", "oneOff": false, "floor": 0, "committed": [[0, 41], [43, 43]],
      "last": {"version": 43, "commitOffset": 17, "endCommitOffset": 1117, "records": 10,
-              "committedMs": 1700000000000}}
+              "committedMs": 1700000000000}, "checksum": "9ae1f0c2"}
 
 A stream commits one version after the other, so its set is one range. Versions that leave gaps, such
 as dates, take a range each; of more than ``RANGES_MAX`` the oldest are dropped. Whether a version below
@@ -13,13 +14,14 @@ as dates, take a range each; of more than ``RANGES_MAX`` the oldest are dropped.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from storage.errors import StoreFailed
+from storage.errors import DamagedLedger
+from storage.tables.own_document import load_document, save_document, settle_document
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -88,10 +90,10 @@ class Ledger:
             ranges = ranges[-ranges_max:]
         return replace(self, floor=floor, committed=tuple(ranges), last=outcome)
 
-    def encode(self) -> bytes:
-        """Return the file's bytes."""
+    def to_document(self) -> dict[str, object]:
+        """Return the document's fields."""
         last = self.last
-        document = {
+        return {
             "appId": self.app_id,
             "oneOff": self.one_off,
             "floor": self.floor,
@@ -106,12 +108,10 @@ class Ledger:
                 "committedMs": last.committed_ms,
             },
         }
-        return json.dumps(document).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Ledger:
-        """Read the file's bytes. Raises ValueError, KeyError or TypeError if they are not a ledger."""
-        document = json.loads(data)
+    def from_document(cls, document: Mapping[str, Any]) -> Ledger:
+        """Read the document's fields. Raises ValueError, KeyError or TypeError if they are not a ledger's."""
         last = document["last"]
         return cls(
             app_id=str(document["appId"]),
@@ -133,20 +133,24 @@ class Ledger:
 def load_ledger(filesystem: FileSystem, directory: Path) -> Ledger | None:
     """Return the ledger in an application's directory, None without one.
 
-    Raises StoreFailed for one that cannot be read: to go on without it could store rows twice.
+    Raises DamagedLedger where neither of its files is whole: to go on without it could store rows twice.
     """
     path = directory / LEDGER_FILE
     try:
-        return Ledger.decode(filesystem.read_bytes(path))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreFailed(
-            f"{path} cannot be read, so what its application has committed is not known: {error}."
-            " Restore it, or remove it if nothing will be committed again that it knew"
+        return load_document(filesystem, path, Ledger.from_document)
+    except (OSError, ValueError) as error:
+        raise DamagedLedger(
+            f"{path} cannot be read, nor its .bak, so what its application has committed is not known:"
+            f" {error}. Restore one of the two, or remove both if nothing will be committed again that"
+            " they knew; then start the writer again"
         ) from error
+
+
+def settle_ledger(filesystem: FileSystem, directory: Path) -> str:
+    """Make both files of a ledger hold the same; return what was wrong, empty if nothing was."""
+    return settle_document(filesystem, directory / LEDGER_FILE, Ledger.from_document)
 
 
 def save_ledger(filesystem: FileSystem, directory: Path, ledger: Ledger) -> None:
     """Replace the ledger; durable on return. Raises StoreFull, OSError."""
-    filesystem.write_atomically(directory / LEDGER_FILE, ledger.encode(), backup=False)
+    save_document(filesystem, directory / LEDGER_FILE, ledger.to_document())

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from storage.errors import (
     CommitDecided,
+    DamagedLedger,
     InvalidMessage,
     StageExists,
     StageNotFound,
@@ -72,6 +73,9 @@ class StagedCommits:
         self._timeout_ms = timeout_ms
         self._guard = threading.Lock()  # of the table and of the applications' open staged commits
         self._applications: dict[str, Application] = {}
+        self._damaged: dict[
+            str, DamagedLedger
+        ] = {}  # by directory: what is refused until a restart
         self._closing = threading.Event()
 
     # ---- start and end
@@ -80,12 +84,12 @@ class StagedCommits:
         """Complete what was decided, remove what was never acknowledged; nothing is served before.
 
         A staged commit that cannot be completed, for a full disk or a damaged stage, stays decided:
-        ``status`` has its problem, ``resume`` and a repeated commit try again. Raises StoreFailed
-        for a ledger that cannot be read.
+        ``status`` has its problem, ``resume`` and a repeated commit try again. An
+        application whose ledger or decision cannot be read is refused with DamagedLedger, alone.
         """
         with self.failing():
             take_over(self._filesystem, self._store)
-        self._applications = load_applications(self._filesystem, self._root)
+        self._applications, self._damaged = load_applications(self._filesystem, self._root)
         for app in list(self._applications.values()):
             for commit in list(app.open.values()):
                 if commit.intent is not None:
@@ -159,7 +163,7 @@ class StagedCommits:
         """Begin to stage an attempt; None if the commit is decided already, without it.
 
         ``one_off`` says that the application id is never used again: it is forgotten in time.
-        Raises InvalidMessage, StageExists, VersionTooOld, StoreFull, StoreFailed.
+        Raises InvalidMessage, StageExists, VersionTooOld, DamagedLedger, StoreFull, StoreFailed.
         """
         _check_ids(app_id, version, (attempt,))
         self._check_open()
@@ -217,7 +221,7 @@ class StagedCommits:
         nothing is looked at: the outcome is the first commit's, None where it is no longer known. One that is decided and not completed is completed, as it was decided.
 
         Raises InvalidMessage, StageNotFound, TopicNotFound, QueueNotFound, DamagedStage,
-        VersionTooOld and StoreFull with nothing decided; StoreFull and StoreClosed also after the
+        VersionTooOld, DamagedLedger and StoreFull with nothing decided; StoreFull and StoreClosed also after the
         decision, when a repeated commit, or the next start, completes it; StoreFailed.
         """
         _check_ids(app_id, version, attempts)
@@ -284,12 +288,13 @@ class StagedCommits:
     def abort(self, app_id: str, version: int, attempts: Sequence[str] | None) -> int:
         """Remove staged attempts, all of the staged commit's with None; return how many there were.
 
-        Attempts that are not known are ignored. Raises CommitDecided.
+        Attempts that are not known are ignored. Raises CommitDecided, DamagedLedger.
         """
         _check_ids(app_id, version, attempts or ())
         self._check_open()
         app = self._applications.get(app_id)
         if app is None:
+            self._check_readable(self._root / safe_name(app_id))
             return 0
         with app.committing, self._guard:
             commit = app.open.get(version)
@@ -305,9 +310,13 @@ class StagedCommits:
             return len(stages)
 
     def status(self) -> list[ApplicationState]:
-        """Return every application with its open staged commits."""
+        """Return every application with its open staged commits; first those that are refused."""
+        refused = [
+            ApplicationState(app_id=name, last_version=-1, last=None, open=(), problem=str(error))
+            for name, error in sorted(self._damaged.items())
+        ]
         with self._guard:
-            return [
+            return refused + [
                 ApplicationState(
                     app_id=app_id,
                     last_version=app.ledger.last_version,
@@ -329,10 +338,16 @@ class StagedCommits:
         app = self._applications.get(app_id)
         if app is None:
             directory = self._root / safe_name(app_id)
+            self._check_readable(directory)
             self._filesystem.make_directory(directory)
             app = Application(directory, Ledger(app_id=app_id, one_off=one_off))
             self._applications[app_id] = app
         return app
+
+    def _check_readable(self, directory: Path) -> None:
+        error = self._damaged.get(directory.name)
+        if error is not None:
+            raise DamagedLedger(str(error)) from error
 
     def _open(self, app: Application, version: int) -> OpenCommit:
         directory = app.directory / f"{version:020d}"

@@ -48,9 +48,13 @@ class OpenCommitState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationState:
-    """One application: its highest committed version (-1: none) and its open staged commits."""
+    """One application: its highest committed version (-1: none) and its open staged commits.
+
+    ``problem`` says why it is refused, empty if it is not; ``app_id`` is then its directory's name.
+    """
 
     app_id: str
     last_version: int
     last: Outcome | None
     open: tuple[OpenCommitState, ...]
+    problem: str = ""

@@ -1,22 +1,26 @@
 """``config/penstock.json``: who a store is, and the sizes that its files were made with.
 
-It is ours alone; a broker ignores it, and a directory that a broker made has none::
+It is ours alone, twice and with a checksum (``storage.tables.own_document``); a broker ignores it, and a
+directory that a broker made has none::
 
     {"formatVersion": 1, "storeId": "32 hex digits", "commitLogFileSize": 1073741824,
      "consumeQueueFileSize": 6000000, "indexSlotCount": 5000000, "indexEntryCount": 20000000,
      "flushMode": "async", "deletedTopics": {"name": commit offset of its deletion},
-     "deletingTopic": "name of one whose deletion is decided and not done; else it is not there"}
+     "deletingTopic": "name of one whose deletion is decided and not done; else it is not there",
+     "checksum": "8 hex digits"}
 """
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import UnsupportedFormat
+from storage.tables.checked_json import encode_checked
+from storage.tables.own_document import load_document, save_document, settle_document
 from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:
@@ -48,28 +52,45 @@ class StoreSettings:
 
 
 def load_settings(filesystem: ReadFileSystem, paths: StorePaths) -> StoreSettings:
-    """Read ``penstock.json``. Raises UnsupportedFormat when newer code wrote it."""
+    """Read ``penstock.json``, or its ``.bak``. Raises UnsupportedFormat when newer code wrote it."""
+    place = filesystem.location(paths.settings)
     try:
-        document = json.loads(filesystem.read_bytes(paths.settings))
-        version = int(document["formatVersion"])
-        if version > FORMAT_VERSION:
-            raise UnsupportedFormat(
-                f"{filesystem.location(paths.settings)} has format version {version};"
-                f" this code reads {FORMAT_VERSION}"
-            )
-        return StoreSettings(
-            present=True,
-            store_id=bytes.fromhex(document["storeId"]),
-            sizes={name: int(document[key]) for key, name in _SIZE_FIELDS.items()},
-            deleted_topics=_deleted_topics(document),
-            deleting_topic=str(document.get("deletingTopic", "")),
+        settings = load_document(filesystem, paths.settings, partial(_settings_in, place=place))
+    except ValueError:
+        settings = None
+    return settings or StoreSettings()
+
+
+def settle_settings(filesystem: FileSystem, paths: StorePaths) -> str:
+    """Make ``penstock.json`` and its ``.bak`` hold the same; return what was wrong, empty if nothing was.
+
+    Raises UnsupportedFormat, StoreFull, OSError.
+    """
+    parse = partial(_settings_in, place=str(paths.settings))
+    return settle_document(filesystem, paths.settings, parse, indent=1)
+
+
+def _settings_in(document: Mapping[str, Any], *, place: str) -> StoreSettings:
+    version = int(document["formatVersion"])
+    if version > FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"{place} has format version {version}; this code reads {FORMAT_VERSION}"
         )
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
-        return StoreSettings()
+    return StoreSettings(
+        present=True,
+        store_id=bytes.fromhex(document["storeId"]),
+        sizes={name: int(document[key]) for key, name in _SIZE_FIELDS.items()},
+        deleted_topics=_deleted_topics(document),
+        deleting_topic=str(document.get("deletingTopic", "")),
+    )
 
 
 def encode_settings(settings: StoreSettings, *, flush_mode: str) -> bytes:
-    """Return the document. Raises KeyError where a size is missing."""
+    """Return the file's bytes. Raises KeyError where a size is missing."""
+    return encode_checked(_document(settings, flush_mode=flush_mode), indent=1)
+
+
+def _document(settings: StoreSettings, *, flush_mode: str) -> dict[str, object]:
     document: dict[str, object] = {
         "formatVersion": FORMAT_VERSION,
         "storeId": settings.store_id.hex(),
@@ -79,7 +100,7 @@ def encode_settings(settings: StoreSettings, *, flush_mode: str) -> bytes:
     }
     if settings.deleting_topic:
         document["deletingTopic"] = settings.deleting_topic
-    return json.dumps(document, indent=1).encode()
+    return document
 
 
 def save_settings(
@@ -93,9 +114,8 @@ def save_settings(
         sizes={name: int(getattr(config, name)) for name in _SIZE_FIELDS.values()},
     )
     filesystem.make_directory(paths.config)
-    filesystem.write_atomically(
-        paths.settings, encode_settings(saved, flush_mode=config.flush_mode), backup=False
-    )
+    document = _document(saved, flush_mode=config.flush_mode)
+    save_document(filesystem, paths.settings, document, indent=1)
     return saved
 
 

@@ -7,6 +7,7 @@ import pytest
 from engine_store import (
     LOG_FILE_SIZE,
     append,
+    change_settings,
     check_queues_match_log,
     queue_units_on_disk,
     record,
@@ -255,9 +256,7 @@ def test_directories_that_are_no_stores_are_refused_untouched(tmp_path):
 def test_a_newer_format_is_refused(tmp_path):
     directory = tmp_path / "store"
     StoreWriter.open(directory, small_config()).close()
-    settings = directory / "config" / "penstock.json"
-    document = json.loads(settings.read_text())
-    settings.write_text(json.dumps(document | {"formatVersion": 99}))
+    change_settings(directory, formatVersion=99)
     with pytest.raises(UnsupportedFormat, match="99"):
         StoreWriter.open(directory, small_config())
 

@@ -16,6 +16,8 @@ from storage.format.properties import encode_properties
 from storage.format.record import Record, decode_record, encode_for_batch
 from storage.kernels.columns import CHECK_ALL
 from storage.queues.consume_queue import as_units
+from storage.tables.checked_json import decode_checked
+from storage.tables.own_document import save_document
 from storage.view.log.walk import DamagedRange, RecordRun, walk_log
 
 LOG_FILE_SIZE = 1 << 16
@@ -53,7 +55,15 @@ def record(topic="t", queue_id=0, body=b"body", *, tag="", keys="", properties=N
 def leave_as_a_broker_does(directory: Path) -> None:
     """Remove what a broker does not keep: a closed store is then one that we have not opened yet."""
     (directory / "checkpoint").unlink()
-    (directory / "config" / "penstock.json").unlink()
+    for name in ("penstock.json*", "*.checked"):
+        for path in (directory / "config").glob(name):
+            path.unlink()
+
+
+def change_settings(directory: Path, **fields: object) -> None:
+    """Change fields of ``penstock.json``, as if they had been written so."""
+    path = directory / "config" / "penstock.json"
+    save_document(OsFileSystem(), path, decode_checked(path.read_bytes()) | fields)
 
 
 def change_topics(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:

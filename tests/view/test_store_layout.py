@@ -1,7 +1,8 @@
 """penstock.json, sizes found on disk, and what counts as a store."""
 
 import pytest
-from engine_store import leave_as_a_broker_does, small_config
+from engine_store import change_settings, leave_as_a_broker_does, small_config
+from flips import flipped
 from golden import golden_copy, golden_spec
 
 from storage import Message, MessageStore
@@ -53,6 +54,38 @@ def test_unreadable_settings_are_as_good_as_none(tmp_path, content):
     assert not load_settings(OsFileSystem(), StorePaths(tmp_path)).present
 
 
+def test_no_flipped_bit_changes_what_the_settings_say(tmp_path):
+    paths = StorePaths(tmp_path)
+    saved = save_settings(
+        OsFileSystem(), paths, StoreSettings(deleted_topics={"t": 900}), StoreConfig()
+    )
+    for path in (paths.settings, paths.config / "penstock.json.bak"):
+        whole = path.read_bytes()
+        for data in flipped(whole):
+            path.write_bytes(data)
+            assert load_settings(OsFileSystem(), paths) == saved
+        path.write_bytes(whole)
+    for path in (paths.settings, paths.config / "penstock.json.bak"):
+        path.unlink()
+        assert load_settings(OsFileSystem(), paths) == (
+            saved if "bak" not in path.name else StoreSettings()
+        )
+
+
+def test_a_start_makes_damaged_settings_whole_and_the_store_stays_the_same(tmp_path, caplog):
+    directory = tmp_path / "store"
+    with MessageStore.open(directory, small_config()) as store:
+        store.create_topic("t", 1)
+        store_id = store.reader.store_id
+    path = directory / "config" / "penstock.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"storeId": "', b'"storeId": "0', 1))
+    with MessageStore.open(directory) as store:
+        assert store.reader.store_id == store_id
+    assert path.read_bytes() == whole
+    assert "penstock.json is damaged: its checksum does not match" in caplog.text
+
+
 def test_a_directory_of_other_things_is_no_store(tmp_path):
     check_is_store(OsFileSystem(), tmp_path)
     check_is_store(OsFileSystem(), tmp_path / "missing")
@@ -68,14 +101,12 @@ def test_sizes_that_no_file_can_have_are_a_refusal_and_change_nothing(tmp_path):
     with MessageStore.open(directory, small_config()) as store:
         store.create_topic("t", 1)
         store.put(Message(topic="t", body=b"", queue_id=0))
-    settings = directory / "config" / "penstock.json"
-    whole = settings.read_text()
-    for damaged in (whole.replace("65536", "65537"), whole.replace("65536", "-65536")):
-        settings.write_text(damaged)
+    for size in (65537, -65536):
+        change_settings(directory, commitLogFileSize=size)
         for read_only in (False, True):
             with pytest.raises(NotAStore, match="is damaged"):
                 MessageStore.open(directory, read_only=read_only)
-    settings.write_text(whole)
+    change_settings(directory, commitLogFileSize=65536)
     with MessageStore.open(directory) as store:
         assert [topic.name for topic in store.list_topics()] == ["t"]
 

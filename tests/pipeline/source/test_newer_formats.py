@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_store import small_config
+from engine_store import change_settings, small_config
 from spark_schemas import schema_of
 
 import pipeline
@@ -64,8 +63,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def with_newer_settings(store: Path) -> None:
-    path = store / "config" / "penstock.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "formatVersion": 99}))
+    change_settings(store, formatVersion=99)
 
 
 def with_a_newer_checkpoint(store: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import real_processes
-from engine_store import small_config
+from engine_store import change_settings, small_config
 from golden import CLEAN, KILLED, golden_copy, golden_store
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import (
@@ -839,10 +839,7 @@ def test_a_topic_that_is_being_deleted_has_no_queues(live: MessageStore, path: P
     put(live, "t", 0, 10)
     put(live, "u", 0, 10)
     assert live.writer.wait_dispatched(live.writer.appended_offset, 10)
-    settings = path / "config" / "penstock.json"
-    document = json.loads(settings.read_text())
-    document |= {"deletedTopics": {"t": live.writer.appended_offset}, "deletingTopic": "t"}
-    settings.write_text(json.dumps(document))
+    change_settings(path, deletedTopics={"t": live.writer.appended_offset}, deletingTopic="t")
     assert set(StorePlan(StoreView.open(path)).queues) == {("u", 0)}
     query = Query(reader_of(path, subscribe="t,u", startingOffsets="earliest"))
     assert query.drain() == queue_rows("u", 0, 0, 10)

@@ -1,0 +1,42 @@
+"""Small JSON files that are ours alone: the document says what it should be.
+
+    {"formatVersion": 1, "storeId": "...", "checksum": "9ae1f0c2"}
+
+``checksum`` is the CRC-32, as 8 hexadecimal digits, of the other fields as compact JSON, names in order.
+A document without it was written by a version that had none; it is taken as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from zlib import crc32
+
+CHECKSUM: Final = "checksum"
+
+
+def encode_checked(document: Mapping[str, object], *, indent: int | None = None) -> bytes:
+    """Return the document with its checksum."""
+    checked = {**document, CHECKSUM: _checksum(document)}
+    return json.dumps(checked, indent=indent).encode()
+
+
+def decode_checked(data: bytes) -> dict[str, Any]:
+    """Return a document without its checksum. Raises ValueError where it does not match, or for no document."""
+    document = json.loads(data)
+    if not isinstance(document, dict):
+        raise ValueError(f"a document expected, not {document!r}")
+    given = document.pop(CHECKSUM, None)
+    if given is not None and given != _checksum(document):
+        raise ValueError("its checksum does not match")
+    return document
+
+
+def has_checksum(data: bytes) -> bool:
+    """Return whether a document says what it should be. Raises ValueError if it is not a document."""
+    return CHECKSUM in json.loads(data)
+
+
+def _checksum(document: Mapping[str, object]) -> str:
+    return f"{crc32(json.dumps(document, sort_keys=True, separators=(',', ':')).encode()):08x}"

@@ -1,0 +1,151 @@
+"""A ledger or a decision that is damaged: its second file counts; without one its application stops alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_store import small_config
+from flips import flipped
+from staged_records import bodies_on_disk, stage
+
+from storage.errors import DamagedLedger, StoreFull
+from storage.files.filesystem import OsFileSystem
+from storage.staged.intent import Intent, load_intent, save_intent
+from storage.staged.ledger import Ledger, Outcome, load_ledger, save_ledger
+from storage.writer import StoreWriter
+
+LEDGER = Ledger(
+    app_id="app",
+    committed=((0, 17), (20, 20)),
+    last=Outcome(
+        version=20, commit_offset=17, end_commit_offset=1117, record_count=10, committed_ms=1
+    ),
+)
+FILESYSTEM = OsFileSystem()
+
+
+def both(directory: Path, name: str) -> list[Path]:
+    """The two files of one document."""
+    paths = sorted(directory.rglob(f"{name}*"))
+    assert [path.name for path in paths] == [name, f"{name}.bak"]
+    return paths
+
+
+def test_no_flipped_bit_of_a_ledger_changes_what_it_says(tmp_path: Path) -> None:
+    save_ledger(FILESYSTEM, tmp_path, LEDGER)
+    for path in both(tmp_path, "ledger.json"):
+        whole = path.read_bytes()
+        for data in flipped(whole):
+            path.write_bytes(data)
+            assert load_ledger(FILESYSTEM, tmp_path) == LEDGER
+        path.write_bytes(whole)
+
+
+def test_a_ledger_alone_is_refused_or_says_the_same_whatever_bit_flips(tmp_path: Path) -> None:
+    save_ledger(FILESYSTEM, tmp_path, LEDGER)
+    path, second = both(tmp_path, "ledger.json")
+    second.unlink()
+    refused = 0
+    for data in flipped(path.read_bytes()):
+        path.write_bytes(data)
+        try:
+            assert load_ledger(FILESYSTEM, tmp_path) == LEDGER
+        except DamagedLedger:
+            refused += 1
+    assert refused > 6 * len(data)  # others hit a white space, or the name of the checksum
+
+
+def test_no_flipped_bit_of_a_decision_changes_what_it_says(tmp_path: Path) -> None:
+    intent = Intent(app_id="app", one_off=False, attempts=("a", "b"), log_offset=12_345)
+    save_intent(FILESYSTEM, tmp_path, intent)
+    path, _ = both(tmp_path, "intent.json")
+    for data in flipped(path.read_bytes()):
+        path.write_bytes(data)
+        assert load_intent(FILESYSTEM, tmp_path) == intent
+
+
+def test_a_start_makes_a_damaged_file_of_a_ledger_whole_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, [])
+    paths = both(tmp_path, "ledger.json")
+    whole = paths[0].read_bytes()
+    for path in paths:
+        path.write_bytes(whole[:-9])
+        with StoreWriter.open(tmp_path, small_config()) as writer:
+            assert writer.staged.commit("app", 0, [])[1]
+        assert f"{path.name} is damaged" in caplog.text
+        assert [each.read_bytes() for each in paths] == [whole, whole]
+
+
+def test_a_ledger_of_a_former_version_gets_checksum_and_second_file(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 7, [])
+    path, second = both(tmp_path, "ledger.json")
+    whole = path.read_bytes()
+    second.unlink()
+    path.write_bytes(whole.split(b', "checksum"')[0] + b"}")
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 7, [])[1]
+    assert path.read_bytes() == second.read_bytes() == whole
+
+
+def test_a_broken_ledger_stops_its_application_alone(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("broken", 0, [])
+        writer.staged.commit("whole", 0, [])
+    (directory,) = (tmp_path / "staged").glob("broken-*")
+    paths = both(directory, "ledger.json")
+    whole = paths[0].read_bytes()
+    for path in paths:
+        path.write_bytes(whole.replace(b"0", b"1", 1))
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        refused, other = writer.staged.status()
+        assert refused.app_id == directory.name
+        assert str(paths[0]) in refused.problem and "remove both" in refused.problem
+        for call in (
+            lambda: stage(writer.staged, "broken", 1, "a", [[b"x"]]),
+            lambda: writer.staged.commit("broken", 0, []),
+            lambda: writer.staged.abort("broken", 1, None),
+        ):
+            with pytest.raises(DamagedLedger, match=r"ledger\.json cannot be read"):
+                call()
+        assert (other.app_id, other.problem) == ("whole", "")
+        stage(writer.staged, "whole", 1, "a", [[b"y"]])
+        assert writer.staged.commit("whole", 1, ["a"])[0].record_count == 1
+    assert [path.read_bytes() for path in paths] == [whole.replace(b"0", b"1", 1)] * 2
+
+    paths[1].write_bytes(whole)
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert [app.problem for app in writer.staged.status()] == ["", ""]
+        assert writer.staged.commit("broken", 0, [])[1]
+
+
+def test_a_broken_decision_stops_its_application_alone(tmp_path: Path) -> None:
+    class Full(OsFileSystem):
+        full = ""
+
+        def create(self, path, size, *, allocate, **options):  # type: ignore[no-untyped-def]
+            if self.full and self.full in str(path):
+                raise StoreFull("no space left")
+            return super().create(path, size, allocate=allocate, **options)
+
+    filesystem = Full()
+    with StoreWriter.open(tmp_path, small_config(), filesystem=filesystem) as writer:
+        writer.create_topic("t", 1)
+        stage(writer.staged, "broken", 0, "a", [[b"x"]])
+        filesystem.full = "ledger"
+        with pytest.raises(StoreFull):
+            writer.staged.commit("broken", 0, ["a"])
+        filesystem.full = ""
+    for path in both(tmp_path / "staged", "intent.json"):
+        path.write_bytes(b"{")
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        with pytest.raises(DamagedLedger, match=r"intent\.json cannot be read"):
+            writer.staged.commit("broken", 0, ["a"])
+        stage(writer.staged, "whole", 0, "a", [[b"y"]])
+        assert writer.staged.commit("whole", 0, ["a"])[0].record_count == 1
+    assert bodies_on_disk(tmp_path) == [b"x", b"y"]
