@@ -15,7 +15,7 @@ from typing import Final
 
 import grpc
 
-from bench import append, echo, kernels, memory, produce, pull, restart
+from bench import append, echo, kernels, memory, produce, producer, pull, restart
 from bench.figures import Figure, keep, show
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -31,6 +31,7 @@ class Effort:
     sustained_batches: int
     kernel_rounds: int
     service_rounds: int
+    producer_rounds: int
     restart_gib: float
     restart_rounds: int
     settle_seconds: float
@@ -42,6 +43,7 @@ FULL: Final = Effort(
     sustained_batches=16_384,
     kernel_rounds=7,
     service_rounds=31,
+    producer_rounds=3,
     restart_gib=4,
     restart_rounds=3,
     settle_seconds=3,
@@ -52,6 +54,7 @@ QUICK: Final = Effort(
     sustained_batches=2_048,
     kernel_rounds=3,
     service_rounds=3,
+    producer_rounds=1,
     restart_gib=0.25,
     restart_rounds=1,
     settle_seconds=1,
@@ -103,6 +106,10 @@ def _produce(effort: Effort, _directory: Path) -> list[Figure]:
     return [of_service(each) for each in produce.run(rounds=effort.service_rounds)]
 
 
+def _producer(effort: Effort, _directory: Path) -> list[Figure]:
+    return producer.run(rounds=effort.producer_rounds)
+
+
 def _pull(effort: Effort, _directory: Path) -> list[Figure]:
     return [of_service(each) for each in pull.run(rounds=effort.service_rounds)]
 
@@ -118,6 +125,7 @@ def _memory(effort: Effort, _directory: Path) -> list[Figure]:
 BENCHES: Final[Mapping[str, Callable[[Effort, Path], list[Figure]]]] = {
     "append": _append,
     "produce": _produce,
+    "producer": _producer,
     "pull": _pull,
     "kernels": _kernels,
     "restart": _restart,

@@ -95,7 +95,8 @@ class Client(Topics, Offsets, Status):
         """Return a streaming producer; use it as a context manager.
 
         A batch is sent when it has ``batch_bytes`` or is ``linger_ms`` old; at most
-        ``max_in_flight`` batches are sent and not answered, then `Producer.send` waits.
+        ``max_in_flight`` batches are sent and not answered, then `Producer.send` waits. It waits
+        sooner where the writer answers later than its way takes, so that messages do not queue for long.
         ``ordered`` keeps the order of ``send`` within each queue even when batches are refused and
         sent again; without it more batches of one queue are in flight at once.
         """

@@ -9,7 +9,8 @@ it is big enough, has waited long enough, or is flushed.
    batch keeps growing, up to ``FRAME_BYTES_MAX``, so that waiting costs no throughput.
 3. A frame counts as sent from the moment `next_frame` returns it. When the stream breaks, sent frames
    without an answer fail with UnknownOutcome and are never sent again; the others are still whole.
-4. At most ``max_in_flight`` frames are sealed and not yet answered; `has_room` says when to stop.
+4. At most ``max_in_flight`` frames are sealed and not yet answered, and beyond ``UNHURRIED_BYTES``
+   messages are taken only while frames are answered in time; `has_room` says when to stop.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ from penstock.errors import (
 )
 from penstock.producing.batches import ProducerBatch, QueueBatches
 from penstock.producing.options import FRAME_BYTES_MAX, ProducerOptions
+from penstock.producing.pace import Pace
 from penstock.requests import check_size
 from penstock.v1 import writer_pb2
 
 ERRORS_KEPT_MAX: Final = 100
 RECORD_OVERHEAD_MAX: Final = 512  # bytes of a record that are neither body nor properties
+UNHURRIED_BYTES: Final = (
+    256 << 10
+)  # not answered, and little enough to keep any writer waiting for more
+BACKLOG_MAX: Final = 1  # sealed frames that wait for the stream
 DROPPED_MAX: Final = 16  # records at fault in one batch before the rest of it is given up too
 
 
@@ -57,14 +63,27 @@ class ProducerState:
         self._pending: dict[QueueBatches, None] = {}  # queues with anything not in flight, in order
         self._in_flight: deque[ProducerBatch] = deque()
         self._sealed = 0
+        self._unanswered_bytes = 0  # with those of open batches
+        self._open_bytes = 0
+        self._pace = Pace()
         self._next_queue: dict[str, int] = {}
         self._errors: list[PenstockError] = []
         self._failed_count = 0
 
+    def has_room(self, now: float) -> bool:
+        """Return whether another message may be added now."""
+        if self._sealed >= self.options.max_in_flight:
+            return False
+        if self._unanswered_bytes < UNHURRIED_BYTES:
+            return True
+        if not self._in_flight or self._sealed - len(self._in_flight) > BACKLOG_MAX:
+            return False
+        return not self._pace.is_late(self._in_flight[0].sent_at, now)
+
     @property
-    def has_room(self) -> bool:
-        """Whether another message may be added now."""
-        return self._sealed < self.options.max_in_flight
+    def _lingers(self) -> bool:
+        """Whether small batches may wait for more: until together they leave no room for it."""
+        return self._open_bytes < UNHURRIED_BYTES
 
     @property
     def is_idle(self) -> bool:
@@ -124,6 +143,8 @@ class ProducerState:
             batch = self._open(queue, now, now_ms)
         batch.records.append(record)
         batch.size += len(record)
+        self._unanswered_bytes += len(record)
+        self._open_bytes += len(record)
         if not self.options.ordered and batch.size >= self.options.batch_bytes:
             self._seal(queue)
         return batch, len(batch.records) - 1
@@ -138,6 +159,7 @@ class ProducerState:
     def _seal(self, queue: QueueBatches) -> None:
         assert queue.open is not None
         queue.backlog.append(queue.open)
+        self._open_bytes -= queue.open.size
         queue.open = None
         self._sealed += 1
 
@@ -153,6 +175,7 @@ class ProducerState:
 
     def next_frame(self, now: float) -> ProducerBatch | None:
         """Return the next batch to send, which from now on counts as sent; None if none is due."""
+        lingers = self._lingers
         for queue in self._pending:
             if queue.in_flight >= self._queue_frames_max or now < queue.not_before:
                 continue
@@ -160,7 +183,7 @@ class ProducerState:
                 batch = queue.open
                 if batch is None or not batch.records:
                     continue
-                if batch.size < self.options.batch_bytes and now < batch.due_at:
+                if lingers and batch.size < self.options.batch_bytes and now < batch.due_at:
                     continue
                 if self._sealed >= self.options.max_in_flight:
                     continue
@@ -184,7 +207,7 @@ class ProducerState:
             if not queue.backlog:
                 if queue.open is None:
                     continue
-                at = max(at, queue.open.due_at)
+                at = max(at, queue.open.due_at) if self._lingers else at
             soonest = at if soonest is None else min(soonest, at)
         return None if soonest is None else max(0.0, soonest - now)
 
@@ -194,6 +217,7 @@ class ProducerState:
             raise ServiceFailed("the writer answered a frame that was never sent")
         batch = self._in_flight.popleft()
         batch.queue.in_flight -= 1
+        self._pace.answered(batch.sent_at, now)
         if response.WhichOneof("outcome") == "stored":
             stored = stored_batch(response.stored)
             if stored.record_count != len(batch.records) - len(batch.dropped):
@@ -226,6 +250,7 @@ class ProducerState:
         index = live[error.record_index]
         batch.dropped[index] = error
         batch.size -= len(batch.records[index])
+        self._unanswered_bytes -= len(batch.records[index])
         self._note(error, 1)
         return True
 
@@ -279,6 +304,7 @@ class ProducerState:
     def _finish(self, batch: ProducerBatch) -> list[ProducerBatch]:
         batch.finish()
         self._sealed -= 1
+        self._unanswered_bytes -= batch.size
         self._keep_pending(batch.queue)
         return [batch]
 

@@ -141,9 +141,15 @@ class AsyncProducer:
     ) -> AsyncHandle:
         """Take a message for sending; waits while ``max_in_flight`` batches are not answered."""
         queue_count = 0 if queue_id is not None else await self._client.queue_count(topic)
-        if not self._state.has_room:
+        monotonic = self._client.clock.monotonic
+        now = monotonic()
+        if not self._state.has_room(now):
+            self._wake_sender.set()
             async with self._changed:
-                await self._changed.wait_for(lambda: self._state.has_room or self._refusing)
+                await self._changed.wait_for(
+                    lambda: self._state.has_room(monotonic()) or self._refusing
+                )
+            now = monotonic()
         if self._refusing:
             raise ClientClosed("the producer is closed")
         if self._task is None:
@@ -154,7 +160,7 @@ class AsyncProducer:
             topic,
             body,
             queue_id=queue_id,
-            now=self._client.clock.monotonic(),
+            now=now,
             now_ms=self._client.clock.now_ms(),
             keys=keys,
             tag=tag,

@@ -140,9 +140,13 @@ class Producer:
         raised at once for a message that breaks a rule.
         """
         queue_count = 0 if queue_id is not None else self._client.queue_count(topic)
+        monotonic = self._client.clock.monotonic
         with self._changed:
-            if not self._state.has_room:
-                self._wait_for(lambda: self._state.has_room or self._refusing)
+            now = monotonic()
+            if not self._state.has_room(now):
+                self._changed.notify_all()
+                self._wait_for(lambda: self._state.has_room(monotonic()) or self._refusing)
+                now = monotonic()
             if self._refusing:
                 raise ClientClosed("the producer is closed")
             if queue_id is None:
@@ -151,7 +155,7 @@ class Producer:
                 topic,
                 body,
                 queue_id=queue_id,
-                now=self._client.clock.monotonic(),
+                now=now,
                 now_ms=self._client.clock.now_ms(),
                 keys=keys,
                 tag=tag,
