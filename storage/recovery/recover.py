@@ -8,6 +8,7 @@ checkpoint is raised only afterwards, by the caller.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
     from storage.files.mapped_file_queue import MappedFileQueue
 
+_LOG: Final = logging.getLogger(__name__)
 BLOCK_SIZE: Final = 1 << 20
 
 
@@ -74,7 +76,7 @@ def recover(
     Raises NotAStore when queues exist and the log does not.
     """
     _mend_file_lengths(files)
-    leftovers = list(leftovers)
+    leftovers = _unless_overwritten(files, list(leftovers))
     _replay(files, leftovers)
     inside = (
         files.first_offset
@@ -192,6 +194,29 @@ def _mend_file_lengths(files: MappedFileQueue) -> None:
         files.remove(files.entries[-1].start_offset)
     if files.entries and files.entries[-1].size < files.file_size:
         files.extend(files.entries[-1].start_offset, files.file_size)
+
+
+def _unless_overwritten(
+    files: MappedFileQueue, leftovers: list[tuple[int, ByteArray]]
+) -> list[tuple[int, ByteArray]]:
+    """Return what the pool held; nothing where a broker has gone on with the log in its place since.
+
+    A commit that was cut short leaves a part of the same bytes there, and zeros.
+    """
+    for commit_offset, data in leftovers:
+        file = files.find(commit_offset)
+        if file is None:
+            continue
+        position = commit_offset - file.start_offset
+        there = file.array[position : position + len(data)]
+        if np.any((there != 0) & (there != data[: len(there)])):
+            _LOG.warning(
+                "what the transient pool held from commit offset %d on is not replayed: the log"
+                " goes on there with other records, which a broker has written",
+                commit_offset,
+            )
+            return []
+    return leftovers
 
 
 def _replay(files: MappedFileQueue, leftovers: list[tuple[int, ByteArray]]) -> None:
