@@ -40,7 +40,7 @@ from storage.view.queues.pull import NO_LIMIT, pull_queue
 from storage.view.queues.tag_filter import MATCH_ALL, TagFilter
 from storage.view.queues.time_search import Boundary, exact
 from storage.view.queues.views import QueueViews
-from storage.view.settings import load_settings
+from storage.view.settings import SettingsFile, load_settings
 from storage.view.visibility import Visibility
 
 
@@ -57,8 +57,8 @@ class StoreReader:
         bounds: tuple[int, int] | None,
     ) -> None:
         self.directory = directory
-        paths = self._paths = StorePaths(directory)
-        self._filesystem = filesystem
+        paths = StorePaths(directory)
+        self._settings = SettingsFile(filesystem, paths)
         self._filters: dict[str, TagFilter] = {"": MATCH_ALL}
         self.log = CommitLogView(
             filesystem, paths.commit_log, mapped_files_max=config.mapped_files_max
@@ -232,7 +232,7 @@ class StoreReader:
         A topic that is being deleted has none.
         """
         while True:
-            settings = load_settings(self._filesystem, self._paths)
+            settings = self._settings.load()
             self._visibility.update()  # after the settings: what they say is gone is forgotten here
             incarnations = Incarnations(settings.deleted_topics, settings.deleting_topic)
             extents = [
@@ -247,13 +247,13 @@ class StoreReader:
                 for topic, queue_id in self.queues_on_disk()
                 if (topics is None or topic in topics) and topic != incarnations.deleting_topic
             ]
-            if load_settings(self._filesystem, self._paths) == settings:
+            if self._settings.load() == settings:
                 return extents
 
     @property
     def store_id(self) -> str:
         """What the writer has named the store, in hexadecimal; empty for a store without a name."""
-        return load_settings(self._filesystem, self._paths).store_id.hex()
+        return self._settings.load().store_id.hex()
 
     def _tag_filter(self, expression: str) -> TagFilter:
         tag_filter = self._filters.get(expression)

@@ -25,6 +25,38 @@ REFUSALS = {
 }  # fmt: skip
 VALUES = {"PullResult", "Record", "WriterStatus"}
 
+FILE_MODULES = {"mmap", "shutil", "glob", "tempfile", "fcntl"}
+OS_FILE_CALLS = {
+    "open", "stat", "lstat", "listdir", "scandir", "walk", "access", "pread", "pwrite", "read", "write",
+    "truncate", "ftruncate", "fsync", "fdatasync", "rename", "replace", "unlink", "remove", "link", "mkdir",
+    "makedirs", "rmdir", "utime", "fdopen",
+}  # fmt: skip
+PATH_FILE_CALLS = {
+    "read_bytes", "read_text", "write_bytes", "write_text", "stat", "lstat", "exists", "is_file", "is_dir",
+    "is_symlink", "iterdir", "glob", "rglob", "walk", "mkdir", "rmdir", "touch", "unlink", "rename",
+    "hardlink_to", "symlink_to", "chmod",
+}  # fmt: skip
+FILES_OF_THE_PIPELINE = {
+    "pipeline/jobs/new_directory.py": "a directory gets its name when all in it is durable",
+    "pipeline/jobs/new_store/new_store.py": "directories of queues and index move into a new store",
+    "pipeline/jobs/rebuild/in_place.py": "directories change places",
+    "pipeline/jobs/rebuild/job.py": "directories that are built in are made, and removed after a failure",
+    "pipeline/jobs/rebuild/queues.py": "units of a queue that is being made go to their places",
+    "pipeline/jobs/profile/job.py": "a pattern of directories",
+    "pipeline/jobs/audit/findings.py": "the findings' own file",
+    "pipeline/jobs/audit/job.py": "the directory of the findings",
+    "pipeline/jobs/compact/job.py": "a directory of the job's own, between its two passes",
+    "pipeline/jobs/compact/latest.py": "files of the job's own, between its two passes",
+    "pipeline/jobs/parquet_files.py": "Parquet files that Spark wrote",
+    "pipeline/jobs/export/job.py": "the directory of the export",
+    "pipeline/jobs/export/manifest.py": "the export's manifest and its lock",
+    "pipeline/jobs/export/targets.py": "files of the export",
+    "pipeline/jobs/export/write.py": "files of the export",
+    "pipeline/session/java.py": "the machine's Java",
+    "pipeline/session/scripts.py": "scripts that Spark starts",
+    "pipeline/session/session.py": "Spark's own directory",
+}
+
 
 def committed_files() -> list[Path]:
     listed = subprocess.run(
@@ -159,9 +191,9 @@ def test_the_engine_knows_nothing_of_the_wire() -> None:
     assert not named
 
 
-def test_the_pipeline_sees_of_the_store_its_read_side_alone() -> None:
+def test_the_pipeline_sees_of_the_store_no_more_than_reading_and_stopped_stores_take() -> None:
     """What import-linter lists as forbidden has no end; this is the list of what is allowed."""
-    allowed = re.compile(r"storage\.(view|format|kernels|errors|clock|message)(\.|$)")
+    allowed = re.compile(r"storage\.(view|stopped|format|kernels|errors|clock|message)(\.|$)")
     wrong = []
     for path in modules_of(("pipeline", "pyspark_penstock")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -180,6 +212,47 @@ def test_the_pipeline_sees_of_the_store_its_read_side_alone() -> None:
             ]
 
     assert not wrong
+
+
+def file_accesses(source: str) -> list[str]:
+    """Return the calls in a module that reach files without the store's own packages."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name in FILE_MODULES]
+        elif isinstance(node, ast.ImportFrom):
+            found += [node.module] if node.module in FILE_MODULES else []
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        receiver, _, name = called.rpartition(".")
+        if (
+            called == "open"
+            or (receiver == "os" and name in OS_FILE_CALLS)
+            or (receiver == "np" and name in ("load", "save", "memmap", "fromfile"))
+            or (name == "open" and receiver and not receiver[0].isupper())
+            or (name in PATH_FILE_CALLS and receiver and receiver != "os")
+            or re.search(r"(^|\.)filesystem$", receiver)
+        ):
+            found.append(called)
+    return found
+
+
+def test_the_pipeline_reaches_the_files_of_stores_through_storage_alone() -> None:
+    """Read them by ``storage.view``, write them by ``storage.stopped``; other files are on the list."""
+    for access in (
+        "os.stat(path)", "open(path)", "path.read_bytes()", "(log / name).open('xb')", "import mmap",
+        "self.store.filesystem.read_bytes(path)", "path.with_name('a').exists()", "np.load(path)",
+    ):  # fmt: skip
+        assert file_accesses(access), access
+    assert not file_accesses("StoreView.open(path).read(path, 0, 8); os.path.abspath(path)")
+    found = {
+        str(path.relative_to(ROOT)): calls
+        for path in modules_of(("pipeline", "pyspark_penstock"))
+        if (calls := file_accesses(path.read_text(encoding="utf-8")))
+    }
+
+    check_exceptions(found, set(FILES_OF_THE_PIPELINE))
 
 
 def test_kernels_of_services_are_compiled_when_the_others_are() -> None:

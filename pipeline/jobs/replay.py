@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 
 from pipeline.errors import InvalidOption
 from pipeline.jobs.new_directory import new_directory
+from pipeline.jobs.new_store.joined_tables import new_topic
 from pipeline.jobs.new_store.log_layout import RecordChange
 from pipeline.jobs.new_store.log_slices import Longs, Rows, ServedRecords, SliceRecords, cut_slices
 from pipeline.jobs.new_store.new_logs import write_logs
 from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
-from pipeline.jobs.new_store.store_config import new_topic
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES, task_failures_raised
 from pipeline.session.session import read_messages

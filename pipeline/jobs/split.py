@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
 from pipeline.jobs.new_directory import new_directory
+from pipeline.jobs.new_store.joined_tables import watched_places
 from pipeline.jobs.new_store.log_layout import RecordChange
 from pipeline.jobs.new_store.log_slices import ServedRecords, cut_slices
 from pipeline.jobs.new_store.new_logs import write_logs
 from pipeline.jobs.new_store.new_store import NewStore, Sources, finish_store, make_queues_and_index
-from pipeline.jobs.new_store.store_config import watched_places
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
 from storage.format.names import LIGHT_QUEUE_PREFIX

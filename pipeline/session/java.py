@@ -7,17 +7,17 @@ uses where it is; a shim ``bin/java`` takes the argument away.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from pipeline.errors import PipelineError
+from pipeline.session.scripts import cache_directory, make_script
 
 OLDEST: Final = 17
 SHIM: Final = """\
@@ -63,34 +63,9 @@ def java_version(java: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Return the user's directory for the shim; a temporary one where there is no home."""
-    base = environment.get("XDG_CACHE_HOME") or (
-        str(Path(environment["HOME"], ".cache")) if environment.get("HOME") else None
-    )
-    if base is None:
-        return Path(tempfile.gettempdir(), f"penstock-{os.getuid()}")
-    return Path(base, "penstock")
-
-
 def make_shim(home: Path, cache: Path) -> Path:
-    """Write the shim's JAVA_HOME under ``cache`` and return it; many processes may do it at once."""
-    target = cache / f"java-{home.parent.parent.name}-{abs(hash_text(str(home))):x}"
+    """Write the shim's JAVA_HOME under ``cache`` and return it."""
+    target = cache / f"java-{home.parent.parent.name}-{crc32(str(home).encode()):x}"
     java = target / "bin" / "java"
-    text = SHIM.format(java=shlex.quote(str(home / "bin" / "java")))
-    if java.is_file() and java.read_text() == text:
-        return target
-    java.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=java.parent)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    Path(name).chmod(0o755)
-    Path(name).replace(java)
+    make_script(java, SHIM.format(java=shlex.quote(str(home / "bin" / "java"))))
     return target
-
-
-def hash_text(text: str) -> int:
-    """Return a number that stands for a path in a file name."""
-    from zlib import crc32
-
-    return crc32(text.encode())

@@ -58,9 +58,10 @@ def build_session(
     _refuse_other_spark(pyspark.__version__)
     if SparkSession.getActiveSession() is None:
         home = find_java_home(os.environ)  # noqa: TID251  Spark's own variables
+        python = _python_for(master)
         os.environ.update(  # noqa: TID251
             {
-                "PYSPARK_PYTHON": sys.executable,
+                "PYSPARK_PYTHON": python,
                 "PYSPARK_DRIVER_PYTHON": sys.executable,
                 **({"JAVA_HOME": home} if home else {}),
             }
@@ -71,6 +72,16 @@ def build_session(
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _python_for(master: str) -> str:
+    """Return the workers' Python; a script of this machine is of use to executors on it alone."""
+    from pipeline.session.python import quick_python
+    from pipeline.session.scripts import cache_directory
+
+    if not master.startswith(OWN_MACHINE):
+        return sys.executable
+    return quick_python(cache_directory(os.environ))  # noqa: TID251  the user's own directory
 
 
 def defaults_of(master: str) -> Mapping[str, str]:

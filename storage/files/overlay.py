@@ -25,6 +25,7 @@ from storage.files.filesystem import (
     Buffer,
     ByteArray,
     DirectoryEntry,
+    FileStatus,
     FileSystem,
     OsFile,
     OsFileSystem,
@@ -308,15 +309,23 @@ class OverlayFileSystem(FileSystem):
                     entries[name] = entry
             return sorted(entries.values())
 
+    def status(self, path: Path) -> FileStatus:
+        """Return the size, and of what is as in the base all that changes there."""
+        path = _absolute(path)
+        with self._guard:
+            if not self.exists(path):
+                raise FileNotFoundError(f"{path} does not exist")
+            content = self._changed.get(path)
+            if content is not None or path in self._directories:
+                return FileStatus(_size_of(content), 0, 0)
+            return self._base.status(path)
+
     def _changes_in(self, directory: Path) -> Iterator[tuple[str, DirectoryEntry | None]]:
         for path, content in self._changed.items():
             if path.parent != directory:
                 continue
-            if content is None:
-                yield path.name, None
-            else:
-                size = content.stat().st_size if isinstance(content, Path) else content.size
-                yield path.name, DirectoryEntry(path.name, False, size)
+            there = content is not None
+            yield path.name, DirectoryEntry(path.name, False, _size_of(content)) if there else None
         for path, present in self._directories.items():
             if path.parent == directory:
                 yield path.name, DirectoryEntry(path.name, True, 0) if present else None
@@ -378,6 +387,12 @@ class OverlayFileSystem(FileSystem):
                 f"{path} is outside {self._base_directory}: nothing may change there"
             )
         return path
+
+
+def _size_of(content: _PrivateCopy | Path | None) -> int:
+    if isinstance(content, Path):
+        return content.stat().st_size
+    return 0 if content is None else content.size
 
 
 def _absolute(path: Path) -> Path:

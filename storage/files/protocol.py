@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+NS_PER_MS: Final = 1_000_000
+SETTLED_NS: Final = 1_000_000_000  # the coarsest clock of a file system that is in use
 
 ByteArray: TypeAlias = npt.NDArray[np.uint8]
 Buffer: TypeAlias = bytes | bytearray | memoryview | ByteArray
@@ -30,6 +32,22 @@ class DirectoryEntry(NamedTuple):
     name: str
     is_directory: bool
     size: int
+
+
+class FileStatus(NamedTuple):
+    """What of a file or directory changes with it; compare it with what it was.
+
+    ``modified_ns`` is Unix time, of a directory when a name in it last came or went. Two changes within
+    a moment may leave the same: see ``has_settled``. ``inode`` is another where the name was replaced.
+    """
+
+    size: int
+    modified_ns: int
+    inode: int
+
+    def has_settled(self, now_ms: int) -> bool:
+        """Return whether the last change is long enough ago for another one to be seen by its time."""
+        return now_ms * NS_PER_MS - self.modified_ns > SETTLED_NS
 
 
 class Region(Protocol):
@@ -146,6 +164,10 @@ class ReadFileSystem(Protocol):
 
     def list_directory(self, path: Path) -> list[DirectoryEntry]:
         """List a directory sorted by name; a missing directory is an empty one."""
+        ...
+
+    def status(self, path: Path) -> FileStatus:
+        """Return what changes with a file or directory; FileNotFoundError if there is none."""
         ...
 
     def read_bytes(self, path: Path) -> bytes:

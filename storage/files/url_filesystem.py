@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from storage.errors import NotAStore, StoreChanged
-from storage.files.protocol import ByteArray, DirectoryEntry, Positions, ReadFileSystem
+from storage.files.protocol import ByteArray, DirectoryEntry, FileStatus, Positions, ReadFileSystem
 from storage.files.ranges import Range, grouped, joined
 
 BLOCK_SIZE: Final = 64 << 10
@@ -123,6 +123,11 @@ class UrlFileSystem(ReadFileSystem):
     def list_directory(self, path: Path) -> list[DirectoryEntry]:
         """List a directory sorted by name, as it was at the first look."""
         return sorted(self._tree().get(path, {}).values())
+
+    def status(self, path: Path) -> FileStatus:
+        """Return the size: a copy does not change."""
+        is_directory = path in self._tree()
+        return FileStatus(0 if is_directory else self.size(path), 0, 0)
 
     def read_bytes(self, path: Path) -> bytes:
         """Return a whole small file; FileNotFoundError, without a request if the listing says so."""

@@ -7,13 +7,11 @@ of its own kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.format.config_json import MALFORMED, decode_config, integer_keyed
 from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.record_layout import MAGIC_BLANK
@@ -23,12 +21,12 @@ from storage.offline import broker_pull
 from storage.offline.extension import QueueExtension
 from storage.offline.lines import Line, java_order, record_fields
 from storage.offline.opened import OfflineStore, open_offline
+from storage.view.config_tables import read_config_tables
 from storage.view.index.index_file import list_index_files
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.tag_filter import MATCH_ALL
 
-Key = TypeVar("Key", int, str)
 DELAY_QUEUES: Final = 18
 PULL_BYTES: Final = 128 << 20
 SYSTEM_GROUPS: Final = frozenset(
@@ -74,26 +72,13 @@ def _config(store: OfflineStore) -> Iterator[Line]:
         },
     }
     yield {"type": "delayOffsets", "table": _delay_offsets(store)}
-    groups = _read_config(
-        store, "subscriptionGroup.json", lambda file: {**(file.get("subscriptionGroupTable") or {})}
-    )
+    groups = read_config_tables(store.filesystem, store.paths.config).groups
     yield {"type": "groups", "names": sorted({*SYSTEM_GROUPS, *map(str, groups)}, key=java_order)}
-
-
-def _read_config(
-    store: OfflineStore, name: str, read: Callable[[dict[str, Any]], dict[Key, Any]]
-) -> dict[Key, Any]:
-    for candidate in (name, name + ".bak"):
-        with suppress(FileNotFoundError, *MALFORMED):
-            return read(decode_config(store.filesystem.read_bytes(store.paths.config / candidate)))
-    return {}
 
 
 def _delay_offsets(store: OfflineStore) -> Line:
     """Progress of each delay level, clamped into its queue as at a broker's start."""
-    table = _read_config(
-        store, "delayOffset.json", lambda file: integer_keyed(file.get("offsetTable") or {})
-    )
+    table = read_config_tables(store.filesystem, store.paths.config).delays
     clamped = {}
     for level, offset in sorted(table.items()):
         queue = store.reader.queue_view(SCHEDULE_TOPIC, level - 1)

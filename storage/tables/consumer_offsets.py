@@ -16,15 +16,51 @@ from storage.clock import Clock
 from storage.errors import InvalidMessage
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import FileSystem
-from storage.format.config_json import MALFORMED, decode_config, encode_config, integer_keyed
+from storage.format.config_json import encode_config, integer_keyed
 from storage.format.names import group_name_problem
+from storage.tables.table_files import (
+    LIGHT_OFFSETS_FILE,
+    OFFSETS_FILE,
+    data_version,
+    read_table,
+    table_in,
+)
 
-OFFSETS_FILE: Final = "consumerOffset.json"
-LIGHT_OFFSETS_FILE: Final = "lmqConsumerOffset.json"  # of a broker with light queues, instead
 SEPARATOR: Final = "@"
+OFFSET_MAP: Final = "offsetTable"
 COMMITS_OF_A_VERSION: Final = 500
 
 Table = dict[str, dict[int, int]]  # "topic@group" -> queue id -> queue offset
+
+
+def offset_key(topic: str, group: str) -> str:
+    """Return what a group's progress in a topic is kept under."""
+    return f"{topic}{SEPARATOR}{group}"
+
+
+def topic_and_group(key: str) -> tuple[str, str]:
+    """Return the topic and the group of a key."""
+    topic, _, group = key.rpartition(SEPARATOR)
+    return topic, group
+
+
+def offsets_in(document: Mapping[str, Any]) -> Table:
+    """Return the offsets of a ``consumerOffset.json``. Raises ``MALFORMED``."""
+    table = table_in(document, OFFSET_MAP)
+    return {str(key): integer_keyed(offsets) for key, offsets in table.items()}
+
+
+def offset_fields(table: Table, version: Mapping[str, int]) -> dict[str, Any]:
+    """Return the fields of a ``consumerOffset.json``."""
+    topics_of_group: dict[str, list[str]] = {}
+    for key in table:
+        topic, group = topic_and_group(key)
+        topics_of_group.setdefault(group, []).append(topic)
+    return {
+        "dataVersion": version,
+        "groupTopicMap": topics_of_group,
+        OFFSET_MAP: {key: dict(sorted(offsets.items())) for key, offsets in table.items()},
+    }
 
 
 class ConsumerOffsets:
@@ -50,19 +86,16 @@ class ConsumerOffsets:
                 return
             self._document, self._table = {}, {}
             for name in (OFFSETS_FILE, LIGHT_OFFSETS_FILE):
-                if self._load(name) or self._load(name + ".bak"):
+                if read_table(self._filesystem, self._directory, name, self._load):
                     self._name = name
                     break
 
-    def _load(self, name: str) -> bool:
-        try:
-            document = decode_config(self._filesystem.read_bytes(self._directory / name))
-            table = document.get("offsetTable") or {}
-            self._table = {str(key): integer_keyed(offsets) for key, offsets in table.items()}
-        except (FileNotFoundError, *MALFORMED):
-            return False
+    def _load(self, document: dict[str, Any]) -> bool:
+        if not document:
+            raise ValueError("an empty document: its .bak may hold more")
+        self._table = offsets_in(document)
         self._document = document
-        return bool(document)
+        return True
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set progress in memory. Raises InvalidMessage, and StoreLocked if another commits here."""
@@ -71,7 +104,7 @@ class ConsumerOffsets:
             raise InvalidMessage("group", problem)
         with self._guard:
             self._own()
-            self._table.setdefault(f"{topic}{SEPARATOR}{group}", {})[queue_id] = queue_offset
+            self._table.setdefault(offset_key(topic, group), {})[queue_id] = queue_offset
             self._commits += 1
 
     def _own(self) -> None:
@@ -86,7 +119,7 @@ class ConsumerOffsets:
         """Return progress in one queue, None if there is none."""
         with self._guard:
             self.reload()
-            return self._table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id)
+            return self._table.get(offset_key(topic, group), {}).get(queue_id)
 
     def fetch_group(self, group: str) -> dict[str, dict[int, int]]:
         """Return a group's progress by topic and queue id."""
@@ -94,7 +127,7 @@ class ConsumerOffsets:
             self.reload()
             found: dict[str, dict[int, int]] = {}
             for key, offsets in self._table.items():
-                topic, _, of_group = key.rpartition(SEPARATOR)
+                topic, of_group = topic_and_group(key)
                 if of_group == group:
                     found[topic] = dict(offsets)
             return found
@@ -103,7 +136,7 @@ class ConsumerOffsets:
         """Return the names of all groups that have progress, sorted."""
         with self._guard:
             self.reload()
-            return sorted({key.rpartition(SEPARATOR)[2] for key in self._table})
+            return sorted({topic_and_group(key)[1] for key in self._table})
 
     @property
     def table(self) -> Mapping[str, Mapping[int, int]]:
@@ -126,23 +159,14 @@ class ConsumerOffsets:
             return True
 
     def _to_document(self) -> dict[str, Any]:
-        topics_of_group: dict[str, list[str]] = {}
-        for key in self._table:
-            topic, _, group = key.rpartition(SEPARATOR)
-            topics_of_group.setdefault(group, []).append(topic)
         version = self._document.get("dataVersion") or {}
         since = self._commits // COMMITS_OF_A_VERSION - self._saved_commits // COMMITS_OF_A_VERSION
-        counter = int(version.get("counter", 0)) + since
-        self._document = {
-            **self._document,
-            "dataVersion": {
-                "counter": counter,
-                "stateVersion": int(version.get("stateVersion", 0)),
-                "timestamp": self._clock.now_ms(),
-            },
-            "groupTopicMap": topics_of_group,
-            "offsetTable": {key: dict(sorted(o.items())) for key, o in self._table.items()},
-        }
+        now = data_version(
+            int(version.get("counter", 0)) + since,
+            int(version.get("stateVersion", 0)),
+            self._clock.now_ms(),
+        )
+        self._document = {**self._document, **offset_fields(self._table, now)}
         return dict(sorted(self._document.items()))
 
     def close(self) -> None:

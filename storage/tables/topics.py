@@ -7,16 +7,16 @@ code does not know are kept as they were read. Saving is atomic and durable on r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import InvalidMessage, TopicExists, TopicNotFound
-from storage.format.config_json import MALFORMED, decode_config, encode_config
+from storage.format.config_json import encode_config
 from storage.format.limits import NOT_SENT_TO
 from storage.format.names import topic_name_problem
+from storage.tables.table_files import TOPICS_FILE, data_version, read_table, table_in
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -25,10 +25,10 @@ PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 QUEUE_COUNT_MAX: Final = 65_536
 ATTRIBUTES_SIZE_MAX: Final = 32_767  # each change of a topic writes the whole table
-TOPICS_FILE: Final = "topics.json"
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUES: Final = "BatchCQ"
+TOPIC_MAP: Final = "topicConfigTable"
 
 _DEFAULT_FIELDS: Final[Mapping[str, object]] = MappingProxyType(
     {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
@@ -64,8 +64,8 @@ class TopicConfig:
         return self.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
 
     def to_json(self) -> dict[str, object]:
-        """Return the topic in a broker's shape."""
-        return {
+        """Return the topic in a broker's shape, and its order."""
+        fields = {
             **self.other_fields,
             "attributes": dict(self.attributes),
             "perm": self.perm,
@@ -73,6 +73,7 @@ class TopicConfig:
             "topicName": self.name,
             "writeQueueNums": self.write_queue_count,
         }
+        return dict(sorted(fields.items()))
 
     @classmethod
     def from_json(cls, name: str, fields: Mapping[str, Any]) -> TopicConfig:
@@ -86,6 +87,21 @@ class TopicConfig:
             attributes={str(k): str(v) for k, v in (fields.get("attributes") or {}).items()},
             other_fields={k: v for k, v in fields.items() if k not in known},
         )
+
+
+def topics_in(document: Mapping[str, Any]) -> dict[str, TopicConfig]:
+    """Return the topics of a ``topics.json``, by name. Raises ``MALFORMED``."""
+    table = table_in(document, TOPIC_MAP)
+    topics = [TopicConfig.from_json(name, fields) for name, fields in table.items()]
+    return {topic.name: topic for topic in topics}
+
+
+def topics_document(
+    topics: Mapping[str, TopicConfig], version: Mapping[str, int], other: Mapping[str, object]
+) -> bytes:
+    """Return a ``topics.json``, topics by name, after ``other`` fields that this code does not know."""
+    table = {name: topics[name].to_json() for name in sorted(topics)}
+    return encode_config({**other, "dataVersion": version, TOPIC_MAP: table})
 
 
 class TopicTable:
@@ -102,33 +118,18 @@ class TopicTable:
 
     def reload(self) -> None:
         """Read the file again, or its ``.bak``; with neither readable the table is empty."""
-        for path in (self._path, self._path.with_name(TOPICS_FILE + ".bak")):
-            document = self._read(path)
-            with suppress(*MALFORMED):
-                if document is not None:
-                    self._load(document)
-                    return
-        self._load({})
+        loaded = read_table(self._filesystem, self._path.parent, TOPICS_FILE, self._load)
+        if loaded is None:
+            self._load({})
 
-    def _load(self, document: dict[str, Any]) -> None:
-        table = document.get("topicConfigTable") or {}
-        topics = [TopicConfig.from_json(name, fields) for name, fields in table.items()]
+    def _load(self, document: dict[str, Any]) -> bool:
+        topics = topics_in(document)
         version = document.get("dataVersion") or {}
         self._version_counter = int(version.get("counter", 0))
         self._state_version = int(version.get("stateVersion", 0))
-        self._other = {
-            k: v for k, v in document.items() if k not in ("dataVersion", "topicConfigTable")
-        }
-        self._topics = {topic.name: topic for topic in topics}
-
-    def _read(self, path: Path) -> dict[str, Any] | None:
-        if not self._filesystem.exists(path):
-            return None
-        try:
-            document = decode_config(self._filesystem.read_bytes(path))
-        except ValueError:
-            return None
-        return document if isinstance(document, dict) else None
+        self._other = {k: v for k, v in document.items() if k not in ("dataVersion", TOPIC_MAP)}
+        self._topics = topics
+        return True
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -203,17 +204,10 @@ class TopicTable:
         topics = {k: v for k, v in self._topics.items() if k != name}
         if topic is not None:
             topics[name] = topic
-        document = {
-            **self._other,
-            "dataVersion": {
-                "counter": self._version_counter + 1,
-                "stateVersion": self._state_version,
-                "timestamp": now_ms,
-            },
-            "topicConfigTable": {k: topics[k].to_json() for k in sorted(topics)},
-        }
+        version = data_version(self._version_counter + 1, self._state_version, now_ms)
+        document = topics_document(topics, version, self._other)
         self._filesystem.make_directory(self._path.parent)
-        self._filesystem.write_atomically(self._path, encode_config(document), backup=True)
+        self._filesystem.write_atomically(self._path, document, backup=True)
         self._topics = topics
         self._version_counter += 1
 

@@ -39,10 +39,10 @@ def effective_config(
     """Return ``config`` with the sizes that this store was made with. Raises NotAStore."""
     if settings.present:
         return with_settled_sizes(filesystem, paths, config, settings)
-    log_size = _common_size(list_files(filesystem, paths.commit_log))
+    log_size = common_size(list_files(filesystem, paths.commit_log))
     if log_size:
         config = replace(config, commit_log_file_size=max(log_size, PAGE_SIZE))
-    queue_size = _common_size(_queue_files(filesystem, paths.consume_queue))
+    queue_size = common_size(_queue_files(filesystem, paths.consume_queue))
     if queue_size:
         config = replace(config, consume_queue_file_size=queue_size // UNIT_SIZE * UNIT_SIZE)
     return config
@@ -72,7 +72,7 @@ def _queue_files(filesystem: ReadFileSystem, directory: Path) -> Iterator[FileEn
         yield from list_files(filesystem, directory / topic / str(queue_id))
 
 
-def _common_size(files: Iterable[FileEntry]) -> int:
+def common_size(files: Iterable[FileEntry]) -> int:
     """Return the length most files have, 0 without any file.
 
     Among equals the one at whose multiples more files begin, and then the longer.

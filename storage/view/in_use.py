@@ -1,21 +1,10 @@
-"""Whether a store is in use, and holding its locks for as long as its files are changed."""
+"""Whether a store is in use: whether somebody holds a lock of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
 
-from storage.errors import StoreLocked
 from storage.files.directory_lock import DirectoryLock, LockRole
-from storage.files.filesystem import OsFileSystem
-
-_HOLDERS: Final = {
-    LockRole.WRITER: "a writer or a broker",
-    LockRole.INDEXER: "an indexer",
-    LockRole.CONSUMER_OFFSETS: "a reader",
-}
 
 
 def is_in_use(directory: Path) -> bool:
@@ -33,20 +22,3 @@ def _is_held(directory: Path, role: LockRole) -> bool:
         return DirectoryLock.is_held(directory, role)
     except OSError:
         return False
-
-
-@contextmanager
-def stopped_store(directory: Path) -> Iterator[None]:
-    """Hold a store so that neither a broker nor a service of ours opens it meanwhile.
-
-    Raises StoreLocked if one has it open; OSError if the directory cannot be written to.
-    """
-    with ExitStack() as held:
-        for role, holder in _HOLDERS.items():
-            try:
-                held.enter_context(DirectoryLock.acquire(OsFileSystem(), directory, role))
-            except StoreLocked:
-                raise StoreLocked(
-                    f"{directory} is in use by {holder}; stop it first, or work on a copy"
-                ) from None
-        yield

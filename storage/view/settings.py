@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import UnsupportedFormat
+from storage.files.kept_reads import KeptReads
 from storage.tables.checked_json import encode_checked
 from storage.tables.own_document import load_document, save_document, settle_document
 from storage.view.layout import StorePaths
@@ -117,6 +118,22 @@ def save_settings(
     document = _document(saved, flush_mode=config.flush_mode)
     save_document(filesystem, paths.settings, document, indent=1)
     return saved
+
+
+class SettingsFile:
+    """The settings of a store that may change meanwhile; the file is read again only when it did."""
+
+    def __init__(self, filesystem: ReadFileSystem, paths: StorePaths) -> None:
+        self._filesystem = filesystem
+        self._paths = paths
+        self._reads = KeptReads(filesystem, lambda _: load_settings(filesystem, paths))
+
+    def load(self) -> StoreSettings:
+        """Return what ``load_settings`` returns now."""
+        try:
+            return self._reads.get(self._paths.settings)
+        except (FileNotFoundError, NotADirectoryError):
+            return load_settings(self._filesystem, self._paths)  # of its .bak
 
 
 def new_store_id() -> bytes:

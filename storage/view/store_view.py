@@ -18,8 +18,8 @@ from storage.errors import NotAStore
 from storage.files.filesystem import DirectoryEntry as DirectoryEntry
 from storage.files.location import StoreLocation as StoreLocation
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
-from storage.format.config_json import MALFORMED, decode_config
 from storage.view.bounds import Bounds, CheckpointPage
+from storage.view.config_tables import ConfigTables, read_config_tables, topic_names
 from storage.view.file_sizes import FileSizes, effective_config
 from storage.view.incarnations import Incarnations
 from storage.view.index.entries import IndexEntries, open_index
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, Positions
 
 OPENED_AT_ONCE: Final = 16  # queues of a store that is not on this machine
-TOPIC_TABLES: Final = ("topics.json", "topics.json.bak")
 
 
 class StoreView:
@@ -240,10 +239,8 @@ class StoreView:
 
     def topic_names(self) -> set[str]:
         """Return the topics that the table, or its backup, names; empty if neither can be read."""
-        for name in TOPIC_TABLES:
-            try:
-                document = decode_config(self.filesystem.read_bytes(self.paths.config / name))
-                return set(document["topicConfigTable"])
-            except (FileNotFoundError, KeyError, *MALFORMED):
-                continue
-        return set()
+        return topic_names(self.filesystem, self.paths.config)
+
+    def config_tables(self) -> ConfigTables:
+        """Read what the tables in ``config/`` say now."""
+        return read_config_tables(self.filesystem, self.paths.config)

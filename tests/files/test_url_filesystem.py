@@ -48,6 +48,13 @@ def test_directories_are_listed_as_those_of_this_machine_are(
     assert files.exists(Path("/a/b/file")) and not files.exists(Path("/a/b/other"))
 
 
+def test_a_file_of_a_copy_does_not_change(files: UrlFileSystem) -> None:
+    assert files.status(Path("/a/b/file")) == (len(CONTENT), 0, 0)
+    assert files.status(Path("/a/b")) == (0, 0, 0)
+    with pytest.raises(FileNotFoundError):
+        files.status(Path("/a/b/other"))
+
+
 def test_reads_give_the_bytes_of_the_file(files: UrlFileSystem) -> None:
     file = files.open(Path("/a/b/file"), writable=False)
 

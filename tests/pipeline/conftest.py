@@ -7,11 +7,9 @@ JVM: a session that they ask for is refused.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -37,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark() -> Iterator[Any]:
     """The worker's session: two slots, little memory, a JVM that starts quickly."""
     from pipeline import build_session
     from pipeline.session.session import JAVA_OPTIONS as DEFAULTS
@@ -52,28 +50,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.log.level": "ERROR",
         },
     )
-    session.sparkContext.pythonExec = str(quick_python(tmp_path_factory.mktemp("python")))
     register(session)
     yield session
     session.stop()
-
-
-def quick_python(directory: Path) -> Path:
-    """Return a Python whose daemons have the kernels loaded before they fork.
-
-    Spark forks one worker after the other to plan a query, and each would import them anew. The
-    daemon of tasks is the session's own already; for those of planning Spark has no setting.
-    """
-    script = directory / "python"
-    script.write_text(
-        dedent(f"""\
-            #!/bin/sh
-            [ "$2" = pyspark.daemon ] && shift 2 && set -- -m pipeline.session.daemon "$@"
-            exec {sys.executable} "$@"
-        """)
-    )
-    script.chmod(0o755)
-    return script
 
 
 @pytest.fixture(autouse=True)

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.jobs.audit.findings import Finding, damaged_range
 from pipeline.jobs.work import lost_files
 from storage.format.checkpoint import BROKER_SIZE, BrokerFields
-from storage.format.config_json import decode_config
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import parse_file_name
 from storage.kernels.columns import CHECK_ALL, STOP_BLANK, STOP_END, STOP_ZERO, new_rows, stop_text
 from storage.kernels.scan import scan_records
+from storage.view.config_tables import has_topic_table, unreadable_tables
+from storage.view.file_sizes import common_size
+from storage.view.log.files import FileEntry
 
 if TYPE_CHECKING:
-    from storage.view.store_view import DirectoryEntry, StoreView
+    from storage.view.store_view import StoreView
 
 CLOCK_SLACK_MS: Final = 60_000
-TABLES: Final = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")
 
 
 def audit_log_files(store: StoreView, *, in_use: bool) -> Iterator[Finding]:
     """Name log files of a wrong length and ranges whose file is gone."""
     files = _numbered(store, store.paths.commit_log)
-    sizes = [entry.size for _, entry in files]
-    likely = store.settings.sizes.get("commit_log_file_size") or _common(sizes)
-    for number, (start, entry) in enumerate(files):
-        if entry.size != likely and not (in_use and number >= len(files) - 2):
-            yield _file(entry, _length(entry.size, likely), physicalOffset=start)
+    likely = store.settings.sizes.get("commit_log_file_size") or common_size(files)
+    for number, file in enumerate(files):
+        if file.size != likely and not (in_use and number >= len(files) - 2):
+            yield _file(file, likely, physicalOffset=file.start_offset)
     yield from map(damaged_range, lost_files(store))
 
 
@@ -40,18 +39,13 @@ def audit_queue_files(store: StoreView, *, in_use: bool) -> Iterator[Finding]:
         (topic, queue_id, _numbered(store, directory))
         for topic, queue_id, directory in store.queue_directories()
     ]
-    sizes = [entry.size for _, _, files in queues for _, entry in files]
-    likely = store.settings.sizes.get("consume_queue_file_size") or _common(sizes)
+    all_files = [file for _, _, files in queues for file in files]
+    likely = store.settings.sizes.get("consume_queue_file_size") or common_size(all_files)
     for topic, queue_id, files in queues:
-        for number, (start, entry) in enumerate(files):
-            if entry.size != likely and not (in_use and number == len(files) - 1):
-                yield _file(
-                    entry,
-                    _length(entry.size, likely),
-                    topic=topic,
-                    queueId=queue_id,
-                    queueOffset=start // UNIT_SIZE,
-                )
+        for number, file in enumerate(files):
+            if file.size != likely and not (in_use and number == len(files) - 1):
+                place = file.start_offset // UNIT_SIZE
+                yield _file(file, likely, topic=topic, queueId=queue_id, queueOffset=place)
 
 
 def audit_end(store: StoreView, end_offset: int) -> Iterator[Finding]:
@@ -97,43 +91,23 @@ def audit_checkpoint(store: StoreView, newest_timestamp_ms: int) -> Iterator[Fin
 
 def audit_config(store: StoreView) -> Iterator[Finding]:
     """Name configuration files that cannot be read, and a topic table that is not there."""
-    directory = store.paths.config
-    names = {entry.name for entry in store.entries(directory)}
-    if not names & {TABLES[0], f"{TABLES[0]}.bak"}:
-        yield {"kind": "config", "file": f"config/{TABLES[0]}", "problem": "missing"}
-    for name in TABLES:
-        if name in names and not _is_readable(store, directory / name):
-            kept = f"{name}.bak" in names and _is_readable(store, directory / f"{name}.bak")
-            yield {
-                "kind": "config",
-                "file": f"config/{name}",
-                "problem": "cannot be read; its .bak can" if kept else "cannot be read",
-            }
+    if not has_topic_table(store.filesystem, store.paths.config):
+        yield {"kind": "config", "file": "config/topics.json", "problem": "missing"}
+    tables = unreadable_tables(store.filesystem, store.paths.config)
+    for name, has_backup in tables.items():
+        problem = "cannot be read; its .bak can" if has_backup else "cannot be read"
+        yield {"kind": "config", "file": f"config/{name}", "problem": problem}
 
 
-def _is_readable(store: StoreView, path: Path) -> bool:
-    try:
-        decode_config(store.filesystem.read_bytes(path))
-    except (OSError, ValueError, TypeError):
-        return False
-    return True
-
-
-def _numbered(store: StoreView, directory: Path) -> list[tuple[int, DirectoryEntry]]:
-    found = [(parse_file_name(entry.name), entry) for entry in store.entries(directory)]
+def _numbered(store: StoreView, directory: Path) -> list[FileEntry]:
+    """Return every file whose name is an offset, also one that lies inside another."""
     return sorted(
-        (start, entry) for start, entry in found if start is not None and not entry.is_directory
+        FileEntry(start, entry.size, directory / entry.name)
+        for entry in store.entries(directory)
+        if not entry.is_directory and (start := parse_file_name(entry.name)) is not None
     )
 
 
-def _common(sizes: Sequence[int]) -> int:
-    counts = Counter(size for size in sizes if size)
-    return max(counts, key=lambda size: (counts[size], size), default=0)
-
-
-def _length(size: int, likely: int) -> str:
-    return f"{size} bytes long, not {likely}" if size else "empty"
-
-
-def _file(entry: DirectoryEntry, problem: str, **where: Any) -> Finding:
-    return {"kind": "file", "file": entry.name, **where, "problem": problem}
+def _file(file: FileEntry, likely: int, **where: Any) -> Finding:
+    problem = f"{file.size} bytes long, not {likely}" if file.size else "empty"
+    return {"kind": "file", "file": file.path.name, **where, "problem": problem}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.errors import InvalidOption
 from pipeline.jobs.compact.latest import Latest, find_latest
 from pipeline.jobs.new_directory import new_directory
+from pipeline.jobs.new_store.joined_tables import watched_places
 from pipeline.jobs.new_store.log_layout import RecordChange
 from pipeline.jobs.new_store.log_slices import LogSlice, cut_slices
 from pipeline.jobs.new_store.new_logs import write_logs
@@ -27,7 +28,6 @@ from pipeline.jobs.new_store.new_store import (
     finish_store,
     make_queues_and_index,
 )
-from pipeline.jobs.new_store.store_config import watched_places
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.work import PIECE_BYTES
 from storage.view.log.walk import DamagedRange

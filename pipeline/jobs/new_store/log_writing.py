@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,10 @@ from pipeline.jobs.new_store.log_slices import (
     read_slice,
 )
 from pipeline.jobs.new_store.new_queues import SourceQueue
-from storage.format.names import file_name
 from storage.format.record import encode_blank
-from storage.kernels.columns import QUEUE_OFFSET
+from storage.kernels.columns import QUEUE_OFFSET, ByteArray
 from storage.kernels.placing import place_at
-from storage.view.layout import LOG_DIRECTORY
+from storage.stopped.files import write_log
 from storage.view.queues.record_queues import QueueKey
 
 Watched = Mapping[SourceQueue, Sequence[int]]
@@ -123,7 +121,7 @@ def _write_log(
         begin, end = int(layout.offsets[mine].min()), int(ends[mine].max())
         # Otherwise the file before has no room for the record that is first in this one.
         if begin != position:
-            _write_blank(target, position, begin - position)
+            _write_at(target, position, encode_blank(begin - position))
         buffer = np.empty(end - begin, np.uint8)
         for part, (extra, starts), low, high in zip(
             layout.taken, marks, bounds, bounds[1:], strict=False
@@ -141,24 +139,9 @@ def _write_log(
             )  # fmt: skip
             if placed < 0:
                 raise PipelineError("a record would be written outside its slice: a bug")
-        _write_at(target, begin, buffer.data)
+        _write_at(target, begin, buffer)
         position = end
 
 
-def _write_blank(target: SliceTarget, position: int, left: int) -> None:
-    _write_at(target, position, memoryview(encode_blank(left)))
-
-
-def _write_at(target: SliceTarget, position: int, data: memoryview) -> None:
-    start = position - position % target.file_size
-    path = Path(target.directory, LOG_DIRECTORY, file_name(start))
-    descriptor = os.open(path, os.O_WRONLY)
-    try:
-        position -= start
-        while data:
-            written = os.pwrite(descriptor, data, position)
-            data, position = data[written:], position + written
-        # The driver syncs last, and may do so on another machine.
-        os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
+def _write_at(target: SliceTarget, commit_offset: int, data: bytes | ByteArray) -> None:
+    write_log(Path(target.directory), commit_offset, data, target.file_size)

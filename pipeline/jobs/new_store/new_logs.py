@@ -34,10 +34,9 @@ from pipeline.jobs.new_store.new_queues import (
     refuse_moved_light_queues,
 )
 from pipeline.jobs.work import run_each
-from storage.format.names import file_name
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import FEATURES, HAS_MULTI_DISPATCH, QUEUE_OFFSET, STORE_TIMESTAMP
-from storage.view.layout import LOG_DIRECTORY
+from storage.stopped.files import make_log_files
 from storage.view.log.walk import DamagedRange
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def write_logs(
                 str(directory), file_size, end, plan.advance(given.queues)
             )
             end = _end_of(slices[number], output, given, end, file_size, selection, change)
-        _make_files(directory, end, file_size)
+        make_log_files(directory, end, file_size)
         last = max((given.last_timestamp_ms for _, given in mine), default=0)
         records = sum(given.records for _, given in mine)
         logs.append(NewLog(records, end, last, plan, tuple(sorted(light)), {}))
@@ -174,11 +173,3 @@ def _end_of(
     if given.size + BLANK_SIZE <= left:
         return begin + given.size
     return LogLayout(read_slice(log_slice, selection).outputs[output], change, begin, file_size).end
-
-
-def _make_files(directory: Path, end: int, file_size: int) -> None:
-    log = directory / LOG_DIRECTORY
-    log.mkdir(parents=True)
-    for start in range(0, end, file_size):
-        with (log / file_name(start)).open("xb") as file:
-            file.truncate(file_size)

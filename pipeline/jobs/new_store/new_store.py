@@ -6,28 +6,27 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import InvalidOption
-from pipeline.jobs.new_store.store_config import (
-    LOG_PAGE,
+from pipeline.jobs.new_store.joined_tables import (
     Offsets,
-    StoreConfigs,
     carry_offsets,
+    join_groups,
     join_topics,
     new_topic,
-    sizes_for,
-    write_checkpoint,
-    write_configs,
 )
 from pipeline.jobs.rebuild.job import rebuild_stores
 from pipeline.jobs.work import open_stores
+from storage.clock import SystemClock
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.stopped.checkpoint import write_checkpoint
+from storage.stopped.config_tables import write_configuration
+from storage.view.config_tables import ConfigTables, TopicConfig
 from storage.view.file_sizes import FileSizes
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
 from storage.view.queues.record_queues import QueueKey
-from storage.view.settings import new_store_id
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.progress import JobProgress
 
 MADE: Final = ".made"
+LOG_PAGE: Final = 4096
 INTERNAL_PREFIXES: Final = (
     SCHEDULE_TOPIC, "RMQ_SYS_TRANS_", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_",
 )  # fmt: skip
@@ -70,7 +70,7 @@ class Sources:
     """The stores that a job reads, looked at once."""
 
     plans: tuple[StorePlan, ...]
-    configs: tuple[StoreConfigs, ...]
+    configs: tuple[ConfigTables, ...]
     sizes: FileSizes
 
     @classmethod
@@ -80,7 +80,7 @@ class Sources:
         Raises NotAStore, and PipelineError where one is named twice.
         """
         files = open_stores(stores)
-        sizes = sizes_for(files[0])
+        sizes = _sizes_for(files[0])
         if log_file_size is not None:
             if log_file_size < LOG_PAGE or log_file_size % LOG_PAGE:
                 raise InvalidOption(
@@ -89,7 +89,7 @@ class Sources:
             sizes = sizes._replace(commit_log_file_size=log_file_size)
         return cls(
             tuple(StorePlan(store) for store in files),
-            tuple(StoreConfigs.of(store) for store in files),
+            tuple(store.config_tables() for store in files),
             sizes,
         )
 
@@ -109,6 +109,13 @@ class Sources:
             if name not in known:
                 some = ", ".join(sorted(known)[:10]) or "none"
                 raise InvalidOption(option, f"no store has a topic {name!r}; topics: {some}")
+
+
+def _sizes_for(store: StoreView) -> FileSizes:
+    """Return the sizes for files like those of a store: whole pages of log, whole units."""
+    sizes = store.sizes
+    pages = -(-sizes.commit_log_file_size // LOG_PAGE)
+    return sizes._replace(commit_log_file_size=pages * LOG_PAGE)
 
 
 def make_queues_and_index(
@@ -136,7 +143,7 @@ def finish_store(
     sources: Sources,
     chosen: Callable[[str], bool],
     *,
-    topics: Mapping[str, Mapping[str, Any]] | None = None,
+    topics: Mapping[str, TopicConfig] | None = None,
     carry: bool = True,
 ) -> NewStore:
     """Give a log with queues and index its configuration and checkpoint; nothing is synced.
@@ -154,23 +161,19 @@ def finish_store(
     dropped: list[str] = []
     if carry:
         offsets, dropped = carry_offsets(sources.configs, written, chosen)
-    store_id = new_store_id()
-    write_configs(
-        root,
-        sizes=sources.sizes,
-        store_id=store_id,
+    tables = ConfigTables(
         topics=table,
-        groups=_groups(sources.configs) if carry else {},
+        groups=join_groups(sources.configs) if carry else {},
         offsets=offsets,
         delays=_delays(sources.configs, written) if carry else {},
         light=any(store.light for store in sources.configs),
     )
+    store_id = write_configuration(root, sources.sizes, tables, now_ms=SystemClock().now_ms())
     write_checkpoint(
         root,
         store_id=store_id,
         end_offset=written.size,
         last_timestamp_ms=written.last_timestamp_ms,
-        sizes=sources.sizes,
     )
     return NewStore(
         path=str(root),
@@ -183,15 +186,7 @@ def finish_store(
     )
 
 
-def _groups(stores: Sequence[StoreConfigs]) -> dict[str, Mapping[str, Any]]:
-    joined: dict[str, Mapping[str, Any]] = {}
-    for store in stores:
-        for name, fields in store.groups.items():
-            joined.setdefault(name, fields)
-    return joined
-
-
-def _delays(stores: Sequence[StoreConfigs], written: NewLog) -> Mapping[int, int]:
+def _delays(stores: Sequence[ConfigTables], written: NewLog) -> Mapping[int, int]:
     """Return how far delayed messages were delivered, where their queues are as they were."""
     sources = {
         source.store

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.jobs.new_store.store_config import StoreConfigs
 from storage.view.store_plan import Queue, StorePlan
 
 
@@ -30,7 +29,7 @@ class GroupLag:
 
 def lags_of(plan: StorePlan) -> Iterator[GroupLag]:
     """Yield the lag of every group in every topic of a store, from the offsets on disk."""
-    for (topic, group), offsets in sorted(StoreConfigs.of(plan.store).offsets.items()):
+    for (topic, group), offsets in sorted(plan.store.config_tables().offsets.items()):
         lag = lost = worst = 0
         worst_queue = -1
         oldest: int | None = None

@@ -7,8 +7,6 @@ log from there, in order, and puts key after key as a broker does.
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +16,11 @@ import numpy as np
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.work import walk_piece
-from storage.format.index import HEADER_SIZE, IndexHeader, entry_position
+from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name
 from storage.kernels.columns import POSITION
 from storage.kernels.index.entries import put_keys
+from storage.stopped.files import new_index_file
 from storage.view.index.index_file import IndexShape
 from storage.view.index.keys import KeyHasher
 from storage.view.log.walk import DamagedRange, RecordRun
@@ -150,23 +149,8 @@ def _seed_at_end(counts: Sequence[KeyCount]) -> Seed | None:
 
 def write_index_file(task: IndexTask) -> int:
     """Make one file; return its keys. What is written is in the page cache on return."""
-    slot_count, entry_count = task.shape
-    size = task.shape.file_size
-    Path(task.path).parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        os.ftruncate(descriptor, size)
-        # A store to a mapped hole on a full disk would be a signal, not an error.
-        used = entry_position(slot_count, min(task.key_count + 1, entry_count))
-        os.posix_fallocate(descriptor, 0, used)
-        with mmap.mmap(descriptor, size) as space:
-            array = np.frombuffer(space, np.uint8)
-            try:
-                return _fill(array, task)
-            finally:
-                del array
-    finally:
-        os.close(descriptor)
+    with new_index_file(Path(task.path), task.shape, task.key_count) as array:
+        return _fill(array, task)
 
 
 def _fill(array: Any, task: IndexTask) -> int:

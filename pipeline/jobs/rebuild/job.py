@@ -21,7 +21,6 @@ from pipeline.jobs.new_directory import new_directory
 from pipeline.jobs.progress import job_progress
 from pipeline.jobs.rebuild.in_place import beside, check_exchange, put_in_place
 from pipeline.jobs.rebuild.index import index_shape
-from pipeline.jobs.rebuild.index_checkpoint import checkpoint_index
 from pipeline.jobs.rebuild.passes import StoreWork, finish_queues, first_pass, make_index_files
 from pipeline.jobs.work import (
     PIECE_BYTES,
@@ -31,7 +30,8 @@ from pipeline.jobs.work import (
     pieces_of,
 )
 from storage.format.consume_entry import UNIT_SIZE
-from storage.view.in_use import stopped_store
+from storage.stopped.checkpoint import checkpoint_index
+from storage.stopped.locks import stopped_store
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
 from storage.view.log.walk import DamagedRange
 from storage.view.queues.record_queues import QueueKey

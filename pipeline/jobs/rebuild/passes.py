@@ -32,6 +32,7 @@ from pipeline.jobs.rebuild.queues import (
 )
 from pipeline.jobs.runs import PieceResult, QueueRun, by_queue, units_of_piece
 from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
+from storage.stopped.files import remove_files
 from storage.view.index.index_file import IndexShape
 from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece
@@ -149,8 +150,7 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
     again = dict(misplaced(store.plans))
     if again:
         for key in {key for key, _ in again}:
-            for file in (store.queues / key[0] / str(key[1])).iterdir():
-                file.unlink()
+            remove_files(store.queues / key[0] / str(key[1]))
         output = Output(str(store.queues), store.file_size, False, store.deleted)
         run = partial(
             walk_pieces, outputs={str(store.files): output}, count=_uncounted, places=again

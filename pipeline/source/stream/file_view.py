@@ -13,29 +13,29 @@ from pipeline.source.options import Selection, open_store
 from pipeline.source.pieces import Piece
 from pipeline.source.selecting import check_topics
 from pipeline.source.stream.log_view import WHOLE_LOG, Look, Span
-from pipeline.source.stream.queue_directories import QueueDirectories
-from pipeline.source.stream.store_watch import StoreWatch
 from storage.format.store_time import NO_TIME
 from storage.kernels.columns import COMMIT_OFFSET, SIZE
 from storage.view.incarnations import Incarnations
 from storage.view.log.boundary import next_record
 from storage.view.log.walk import DamagedRange, walk_range
+from storage.view.queues.queue_directories import QueueDirectories
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.settled import settled
 from storage.view.queues.time_search import search
 from storage.view.store_plan import PlannedRange, Queue, StorePlan
 from storage.view.store_view import StoreLocation, StoreView
+from storage.view.store_watch import StoreWatch
 
 
 class FileView:
     """A LogView of a directory on this machine, or one that all machines share."""
 
     def __init__(self, store: StoreLocation | Path | str, selection: Selection) -> None:
-        store = open_store(store).location
-        self.root = store.root
+        view = open_store(store)
+        self.root = view.paths.root
         self._selection = selection
-        self._watch = StoreWatch(store)
+        self._watch = StoreWatch(view.location)
         self._files: StoreView | None = None
         self._look: Look | None = None
         self._plan: StorePlan
@@ -43,7 +43,7 @@ class FileView:
         self._incarnations = Incarnations()
         self._queues: dict[QueueKey, Queue] = {}
         self._directories = {
-            foreign: QueueDirectories(self.root, wants)
+            foreign: QueueDirectories(view.filesystem, view.paths.consume_queue, wants)
             for foreign, wants in ((False, self._wants), (True, lambda _: True))
         }
 

@@ -24,7 +24,8 @@ from pipeline import audit, rebuild, rebuild_stores
 from pipeline.errors import InvalidOption, PipelineError, StoreLocked
 from storage import Message, MessageStore, StoreConfig
 from storage.format.record_layout import QUEUE_OFFSET_POSITION
-from storage.view.in_use import is_in_use, stopped_store
+from storage.stopped.locks import stopped_store
+from storage.view.in_use import is_in_use
 
 SMALL = 1 << 17  # several pieces of each small store
 

@@ -38,7 +38,6 @@ from pipeline.source.plan import plan_messages
 from pipeline.source.read import Reader
 from pipeline.source.schemas import MESSAGE_COLUMNS
 from pipeline.source.source import wanted_columns
-from pipeline.source.stream.store_watch import SETTLE_TRIES, StoreWatch
 from pipeline.source.stream.stream import StreamReader, make_stream_reader
 from storage import Message, MessageStore
 from storage.files.directory_lock import DirectoryLock, LockRole
@@ -47,6 +46,7 @@ from storage.format import checkpoint
 from storage.format.checkpoint import WRITER_LIVE_WORDS as WRITER_WORDS
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
+from storage.view.store_watch import SETTLE_TRIES, StoreWatch
 
 TYPES = {
     "string": StringType(),
@@ -549,7 +549,7 @@ def test_a_broker_after_our_writer_is_waited_for_at_most_once(
     with (path / "checkpoint").open("r+b") as page:
         page.write((1).to_bytes(8, "big"))  # as a broker does
     waits: list[float] = []
-    monkeypatch.setattr("pipeline.source.stream.store_watch.time.sleep", waits.append)
+    monkeypatch.setattr("storage.view.store_watch.time.sleep", waits.append)
     with ExitStack() as held:
         if is_running:
             held.enter_context(DirectoryLock.acquire(OsFileSystem(), path, LockRole.WRITER))

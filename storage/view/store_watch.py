@@ -1,23 +1,24 @@
 """Looking at a store again and again: cheap while nothing changes, and never past its end.
 
-A look at an idle store is two ``stat`` calls and one comparison of a mapped page. Of a store whose
+A look at an idle store is the status of two files and one comparison of a mapped page. Of a store whose
 writer is ours the page says how far it may be read; the log of any other is walked on from where it
 ended before.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pipeline.errors import NotAStore
+from storage.errors import NotAStore
 from storage.format.checkpoint import PAGE_SIZE
-from storage.kernels.columns import ByteArray
 from storage.view.bounds import Bounds, CheckpointPage
 from storage.view.in_use import has_writer
 from storage.view.log.end import end_after, end_of_log
 from storage.view.store_view import StoreLocation, StoreView
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import ByteArray
 
 HEAD_SIZE: Final = 8
 SETTLE_TRIES: Final = 100
@@ -29,9 +30,10 @@ class StoreWatch:
 
     def __init__(self, store: StoreLocation) -> None:
         self.store = store
-        self._paths = StoreView(store).paths
+        view = StoreView(store)
+        self._paths, self._filesystem = view.paths, view.filesystem
         self._map: ByteArray | None = None
-        self._inode: tuple[int, int] | None = None
+        self._mapped: tuple[int, int] | None = None  # inode and size
         self._seen: tuple[object, ...] | None = None
         self._files: StoreView | None = None
         self._foreign = False
@@ -70,7 +72,7 @@ class StoreWatch:
 
     def _signature(self) -> tuple[object, ...]:
         try:
-            log_changed = os.stat(self._paths.commit_log).st_mtime_ns  # noqa: PTH116
+            log_changed = self._filesystem.status(self._paths.commit_log).modified_ns
         except FileNotFoundError:
             raise NotAStore(
                 f"{self.store}: the store has disappeared: there is no directory"
@@ -78,28 +80,29 @@ class StoreWatch:
                 " put it back and start the query again"
             ) from None
         self._open_page()
-        return log_changed, self._inode, self._page()
+        return log_changed, self._mapped, self._page()
 
     def _open_page(self) -> None:
         try:
-            about = os.stat(self._paths.checkpoint)  # noqa: PTH116
+            about = self._filesystem.status(self._paths.checkpoint)
         except FileNotFoundError:
             self.close()
-            self._inode = None
+            self._mapped = None
             return
-        if (about.st_ino, about.st_size) == self._inode:
+        if (about.inode, about.size) == self._mapped:
             return
         self.close()
-        self._inode = (about.st_ino, about.st_size)
-        if about.st_size >= PAGE_SIZE:
-            self._map = StoreView(self.store).map(self._paths.checkpoint, 0, PAGE_SIZE)
+        self._mapped = (about.inode, about.size)
+        if about.size >= PAGE_SIZE:
+            self._map = self._filesystem.map_ranges(self._paths.checkpoint, 0, PAGE_SIZE)
 
     def _page(self) -> bytes:
         return self._map[:PAGE_SIZE].tobytes() if self._map is not None else b""
 
     def _checkpoint(self) -> CheckpointPage:
-        boot_id = StoreView(self.store).filesystem.boot_id()
-        return CheckpointPage(self._page(), name=str(self.store), boot_id=boot_id)
+        return CheckpointPage(
+            self._page(), name=str(self.store), boot_id=self._filesystem.boot_id()
+        )
 
     def _settle(self) -> StoreView:
         """Look until the end is not before the last one, or stays there.

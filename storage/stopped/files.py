@@ -1,0 +1,74 @@
+"""The files of a store that a job makes: written in parallel, each part at its place.
+
+Tasks may run again, or twice at once, and then write the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storage.files.filesystem import OsFileSystem
+from storage.format.index import entry_position
+from storage.format.names import file_name
+from storage.view.layout import StorePaths
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import Buffer, ByteArray
+    from storage.view.index.index_file import IndexShape
+
+
+def make_log_files(root: Path, end_offset: int, file_size: int) -> None:
+    """Create the log files of a new store up to ``end_offset``, of zeros; nothing is durable."""
+    filesystem, log = OsFileSystem(), StorePaths(root).commit_log
+    filesystem.make_directory(log)
+    for start in range(0, end_offset, file_size):
+        filesystem.create(log / file_name(start), file_size, allocate=False).close()
+
+
+def write_log(root: Path, commit_offset: int, data: Buffer, file_size: int) -> None:
+    """Write bytes at a commit offset, all within one file; durable on return.
+
+    Whoever makes the store syncs its directories last, and may do so on another machine.
+    """
+    position = commit_offset % file_size
+    path = StorePaths(root).commit_log / file_name(commit_offset - position)
+    file = OsFileSystem().open(path, writable=True)
+    try:
+        file.pwrite(data, position)
+        file.sync()
+    finally:
+        file.close()
+
+
+@contextmanager
+def new_index_file(path: Path, shape: IndexShape, entry_count: int) -> Iterator[ByteArray]:
+    """Yield the bytes of a new index file, zeros, to be filled with up to ``entry_count`` entries.
+
+    A file of that name is replaced. What is stored is in the page cache when the block ends.
+    """
+    filesystem = OsFileSystem()
+    filesystem.make_directory(path.parent)
+    with suppress(FileNotFoundError):
+        filesystem.unlink(path)
+    file = filesystem.create(path, shape.file_size, allocate=False)
+    try:
+        # A store to a mapped hole on a full disk would be a signal, not an error.
+        used = entry_position(shape.slot_count, min(entry_count + 1, shape.entry_count))
+        file.allocate(0, used)
+        region = file.map(writable=True)
+        try:
+            yield region.array
+        finally:
+            region.close()
+    finally:
+        file.close()
+
+
+def remove_files(directory: Path) -> None:
+    """Remove the files in a directory, which stays; nothing is durable."""
+    filesystem = OsFileSystem()
+    for entry in filesystem.list_directory(directory):
+        filesystem.unlink(directory / entry.name)
