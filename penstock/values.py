@@ -126,6 +126,11 @@ class WriterStatus:
     problem: str
     flush_mode: str
     transient_pool: bool
+    scrub_position: int
+    scrub_end: int
+    scrub_completed_ms: int
+    scrub_finding_count: int
+    scrub_mended_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,6 +189,14 @@ class EngineSettings(ProcessSettings):
         ge=1,
         description="Staged records that nobody commits are removed after this.",
     )
+    scrub_interval_ms: int = Field(
+        _ENGINE.scrub_interval_ms,
+        ge=0,
+        description="Time between two readings of all of the store in search of damage; 0: none.",
+    )
+    scrub_bytes_per_s: ByteSize = Field(
+        ByteSize(_ENGINE.scrub_bytes_per_s), ge=1, description="What such a reading reads at most."
+    )
     mapped_files_max: int = Field(
         _ENGINE.mapped_files_max, ge=1, description="Files of a kind kept mapped."
     )

@@ -41,6 +41,8 @@ class StoreConfig:
         64  # lazily mapped files per directory kind before the oldest is unmapped
     )
     warm_ahead_bytes: int = 64 << 20  # pages touched ahead of the writer
+    scrub_interval_ms: int = 7 * 86_400_000  # between two readings of all of the store; 0: none
+    scrub_bytes_per_s: int = 16 << 20  # of such a reading
     warm_cache_bytes_max: int = 0  # this log file and the next are warmed whole if both fit in it
 
     def __post_init__(self) -> None:
@@ -49,7 +51,7 @@ class StoreConfig:
             "commit_log_file_size", "consume_queue_file_size", "index_slot_count", "index_entry_count",
             "flush_interval_ms", "transient_pool_size", "commit_interval_ms", "body_size_max",
             "unflushed_bytes_max", "queue_flush_interval_ms", "queue_flush_bytes", "mapped_files_max",
-            "stage_timeout_ms",
+            "stage_timeout_ms", "scrub_bytes_per_s",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -31,6 +31,7 @@ from storage.errors import StoreError
 from storage.files.filesystem import OsFileSystem
 from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult
+from storage.scrub.worker import ScrubStatus
 from storage.staged.log_access import LogAccess
 from storage.staged.staged_commits import StagedCommits
 from storage.staged.upkeep import StagedCommitUpkeep
@@ -50,7 +51,7 @@ class WriterStatus:
     """How far the writer is. All offsets are ends; ``problem`` says why it is not writable.
 
     ``followers`` has from which offset on each follower still needs the log; what is before
-    ``needed_commit_offset`` is needed by none of them.
+    ``needed_commit_offset`` is needed by none of them. ``scrub`` is the search for damage.
     """
 
     min_commit_offset: int
@@ -64,6 +65,7 @@ class WriterStatus:
     problem: str
     flush_mode: str
     transient_pool: bool
+    scrub: ScrubStatus
 
 
 class StoreWriter:
@@ -304,6 +306,7 @@ class StoreWriter:
             problem=problem,
             flush_mode=self._config.flush_mode,
             transient_pool=self._config.transient_pool,
+            scrub=self._engine.scrub.status,
         )
 
     def close(self) -> None:

@@ -163,7 +163,7 @@ class GetWriterStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class WriterStatus(_message.Message):
-    __slots__ = ("min_commit_offset", "appended_offset", "committed_offset", "flushed_offset", "dispatched_offset", "writable", "problem", "flush_mode", "transient_pool")
+    __slots__ = ("min_commit_offset", "appended_offset", "committed_offset", "flushed_offset", "dispatched_offset", "writable", "problem", "flush_mode", "transient_pool", "scrub_position", "scrub_end", "scrub_completed_ms", "scrub_finding_count", "scrub_mended_count")
     MIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     APPENDED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -173,6 +173,11 @@ class WriterStatus(_message.Message):
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     FLUSH_MODE_FIELD_NUMBER: _ClassVar[int]
     TRANSIENT_POOL_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_POSITION_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_END_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_COMPLETED_MS_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_FINDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_MENDED_COUNT_FIELD_NUMBER: _ClassVar[int]
     min_commit_offset: int
     appended_offset: int
     committed_offset: int
@@ -182,4 +187,9 @@ class WriterStatus(_message.Message):
     problem: str
     flush_mode: str
     transient_pool: bool
-    def __init__(self, min_commit_offset: _Optional[int] = ..., appended_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., writable: _Optional[bool] = ..., problem: _Optional[str] = ..., flush_mode: _Optional[str] = ..., transient_pool: _Optional[bool] = ...) -> None: ...
+    scrub_position: int
+    scrub_end: int
+    scrub_completed_ms: int
+    scrub_finding_count: int
+    scrub_mended_count: int
+    def __init__(self, min_commit_offset: _Optional[int] = ..., appended_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., writable: _Optional[bool] = ..., problem: _Optional[str] = ..., flush_mode: _Optional[str] = ..., transient_pool: _Optional[bool] = ..., scrub_position: _Optional[int] = ..., scrub_end: _Optional[int] = ..., scrub_completed_ms: _Optional[int] = ..., scrub_finding_count: _Optional[int] = ..., scrub_mended_count: _Optional[int] = ...) -> None: ...

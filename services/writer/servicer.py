@@ -110,6 +110,11 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             problem=now.problem,
             flush_mode=now.flush_mode,
             transient_pool=now.transient_pool,
+            scrub_position=now.scrub.position,
+            scrub_end=now.scrub.end,
+            scrub_completed_ms=now.scrub.completed_ms,
+            scrub_finding_count=now.scrub.finding_count,
+            scrub_mended_count=now.scrub.mended_count,
         )
 
     def _put_plain(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:

@@ -30,6 +30,7 @@ from storage.log.followers import Followers
 from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import Recovered
+from storage.scrub.worker import ScrubWorker
 from storage.tables.topics import TopicTable
 from storage.view.layout import StorePaths
 from storage.view.settings import StoreSettings
@@ -127,6 +128,16 @@ class Engine:
             progress=self._progress,
             workers=workers,
         )
+        self.scrub = ScrubWorker(
+            filesystem,
+            paths,
+            clock,
+            interval_ms=config.scrub_interval_ms,
+            bytes_per_s=config.scrub_bytes_per_s,
+            min_offset=lambda: self.log.min_offset,
+            durable_offset=lambda: self.checkpointer.durable_offset,
+            workers=workers,
+        )
         self.flusher.add_listener(positions.publish_flushed)
         if self.committer is not None:
             self.committer.add_listener(self._committed)
@@ -195,6 +206,7 @@ class Engine:
             self.committer.start_at(end_offset)
         self.dispatch.start()
         self.checkpointer.start()
+        self.scrub.start()
 
     # ---- events, each handled in the thread that made it happen
 
@@ -313,6 +325,8 @@ class Engine:
     def _stop_workers(self) -> bool:
         """Stop each worker after its part; return whether all did theirs."""
         complete = True
+        with suppress(StoreError):
+            self.scrub.stop()
         for worker in self._in_order_of_bytes():
             try:
                 worker.stop()

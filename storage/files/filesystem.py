@@ -27,6 +27,7 @@ from storage.files.protocol import (
 )
 from storage.files.ranges import Range, joined
 from storage.files.record_locks import RecordLock
+from storage.files.uncached import read_uncached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -151,6 +152,10 @@ class OsFile:
             parts.append(data)
             done += len(data)
         return b"".join(parts)
+
+    def read_uncached(self, into: ByteArray, position: int) -> int:
+        """Fill an array from a position, leaving the page cache as it is."""
+        return read_uncached(self._descriptor, into, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data``."""

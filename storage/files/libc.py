@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import platform
 from typing import Final
@@ -20,10 +21,14 @@ FALLOC_PUNCH_HOLE: Final = 2
 _SYS_FUTEX: Final = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 202)
 _FUTEX_WAIT: Final = 0
 _FUTEX_WAKE: Final = 1
+_SYS_IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}.get(platform.machine(), -1)
+_IOPRIO_WHO_PROCESS: Final = 1
+_IOPRIO_IDLE: Final = 3 << 13
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _libc.syscall.restype = ctypes.c_long
 _pwrite = ctypes.PyDLL(None).pwrite
 _pwrite.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
@@ -83,6 +88,21 @@ def _populate(address: int, length: int, advice: int) -> bool:
         if ctypes.get_errno() not in (errno.EINTR, errno.EAGAIN):
             return False
     return True
+
+
+def resident_pages(address: int, length: int) -> bytes | None:
+    """Return a byte for each page of mapped memory, odd where it is in memory; None if unknown."""
+    pages = ctypes.create_string_buffer(-(-length // mmap.PAGESIZE))
+    return pages.raw if _libc.mincore(address, length, pages) == 0 else None
+
+
+def read_only_when_idle() -> bool:
+    """Have the device serve this thread after all others, where its scheduler can; False if unknown."""
+    if _SYS_IOPRIO_SET < 0:
+        return False
+    this_thread = ctypes.c_int(0)
+    arguments = ctypes.c_int(_IOPRIO_WHO_PROCESS), this_thread, ctypes.c_int(_IOPRIO_IDLE)
+    return bool(_libc.syscall(ctypes.c_long(_SYS_IOPRIO_SET), *arguments) == 0)
 
 
 def futex_wait(address: int, expected: int, timeout_s: float | None) -> bool:

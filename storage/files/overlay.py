@@ -136,6 +136,12 @@ class OverlayFile:
         """Read up to ``length`` bytes."""
         return self._content.pread(length, position)
 
+    def read_uncached(self, into: ByteArray, position: int) -> int:
+        """Fill an array from a position, as the view has it."""
+        data = self._content.pread(len(into), position)
+        into[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data``, in this process alone."""
         self._before_change()

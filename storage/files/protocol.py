@@ -130,6 +130,14 @@ class File(ReadFile, Protocol):
         """
         ...
 
+    def read_uncached(self, into: ByteArray, position: int) -> int:
+        """Fill an array from a position, GIL released; return how many bytes there were.
+
+        What is in the page cache stays as it was. Of whole pages, into an array of ``aligned_array``, the
+        device itself is read where the file system can do that.
+        """
+        ...
+
     def sync(self) -> None:
         """Make the bytes, and a length they need, durable (``fdatasync``), GIL released.
 

@@ -229,7 +229,9 @@ def test_each_background_part_of_a_store_is_a_worker(tmp_path: Path) -> None:
     before = {thread.ident for thread in threading.enumerate()}
     with MessageStore.open(tmp_path / "store", config):
         names = {each.name for each in threading.enumerate() if each.ident not in before}
-    parts = ("allocate", "warm", "commit", "flush", "dispatch", "checkpoint", "staged", "index")
+    parts = (
+        "allocate", "warm", "commit", "flush", "dispatch", "checkpoint", "staged", "scrub", "index",
+    )  # fmt: skip
     assert names == {f"penstock-{part}" for part in parts}
 
 

@@ -1,0 +1,224 @@
+"""The worker that reads all of a running store, slowly, again and again.
+
+A pass goes over the log from its first record to where log and queues were durable when the pass began, and
+compares every unit of the queues with its record on the way; then it looks at the small files. What it
+finds is an event in the log, once, and counted in the status. Wrong units are mended at once, if
+there is somebody to do it. A pass that was interrupted goes on at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from storage import findings as kinds
+from storage.errors import StoreError
+from storage.files.libc import read_only_when_idle
+from storage.findings import DAMAGE, Finding
+from storage.format.names import file_name
+from storage.scrub.log_windows import LogWindows
+from storage.scrub.progress import load_progress, save_progress
+from storage.scrub.units import UnitComparison, WrongUnits
+from storage.view.log.files import ListedLog
+from storage.view.log.walk import DamagedRange
+from storage.view.settings import load_settings
+from storage.workers import Worker
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.files.filesystem import FileSystem
+    from storage.view.layout import StorePaths
+    from storage.workers import Workers
+
+_LOG: Final = logging.getLogger(__name__)
+
+BEGIN_S: Final = 10.0  # after the start, which has better things to do
+LOOK_S: Final = 600.0  # between looks at the clock when no pass is due
+SAVE_BYTES: Final = 1 << 30  # read between two notes of how far it is
+FINDINGS_MAX: Final = 1_000  # kept to say each but once
+
+Mend = Callable[[WrongUnits], int]
+"""Makes units right again; returns how many were wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubStatus:
+    """How far the scrub is. ``position`` and ``end`` are commit offsets, 0 between passes.
+
+    ``completed_ms`` is when the last pass ended, 0 if none has; ``finding_count`` counts what was found
+    since the start, ``mended_count`` the units that were made right.
+    """
+
+    position: int
+    end: int
+    completed_ms: int
+    finding_count: int
+    mended_count: int
+
+
+class ScrubWorker(Worker):
+    """Makes passes over a store, the next one ``interval_ms`` after the last began; 0: none.
+
+    A store that was never read is due ``interval_ms`` after its oldest record was stored. ``min_offset`` says
+    where the log begins, ``durable_offset`` up to where log and queues are durable, ``small_files`` what
+    is wrong with the tables.
+    """
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        paths: StorePaths,
+        clock: Clock,
+        *,
+        interval_ms: int,
+        bytes_per_s: int,
+        min_offset: Callable[[], int],
+        durable_offset: Callable[[], int],
+        small_files: Callable[[], Iterable[Finding]] = lambda: (),
+        mend: Mend | None = None,
+        workers: Workers | None = None,
+    ) -> None:
+        super().__init__("scrub", workers=workers)
+        self.status = ScrubStatus(
+            position=0, end=0, completed_ms=0, finding_count=0, mended_count=0
+        )
+        self._filesystem = filesystem
+        self._paths = paths
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._bytes_per_s = bytes_per_s
+        self._min_offset = min_offset
+        self._durable_offset = durable_offset
+        self._small_files = small_files
+        self._mend = mend
+        self._log = LogWindows(filesystem, paths.commit_log)
+        self._units = UnitComparison(filesystem, paths.consume_queue)
+        self._progress = load_progress(filesystem, paths.config)
+        self._log.rewind(self._progress.position)
+        self._saved_bytes = 0
+        self._known: set[tuple[str, str, int | None, int | None]] = set()
+        self._finding_count = self._mended_count = 0
+        self._is_set_up = False
+
+    def idle_s(self) -> float:
+        """Return the time before the first step."""
+        return BEGIN_S
+
+    def work(self) -> float:
+        """Read one window, or look whether a pass is due; return how long to rest."""
+        if not self._is_set_up:
+            self._is_set_up = True
+            read_only_when_idle()
+        if not self._progress.is_under_way and not self._begin():
+            return LOOK_S
+        began, before = time.monotonic(), self._log.read_bytes
+        self._read()
+        if self._log.position >= self._progress.end:
+            self._complete()
+        elif self._log.read_bytes - self._saved_bytes >= SAVE_BYTES:
+            self._save()
+        self._publish()
+        wanted_s = (self._log.read_bytes - before) / self._bytes_per_s
+        return max(wanted_s - (time.monotonic() - began), 0.0)
+
+    def finish(self) -> None:
+        """Note how far it is."""
+        if self._progress.is_under_way:
+            self._save()
+        self._log.release()
+
+    def _first_time_ms(self) -> int:
+        """Return when the oldest record was stored, at most 0 where there is none."""
+        log = ListedLog(self._filesystem, self._paths.commit_log)
+        return log.record_time_ms(self._min_offset())
+
+    def _deleted_topics(self) -> Mapping[str, int]:
+        """Return from which commit offset on the records of topics count."""
+        return load_settings(self._filesystem, self._paths).deleted_topics
+
+    def _begin(self) -> bool:
+        """Begin a pass if one is due."""
+        progress, now_ms, end = self._progress, self._clock.now_ms(), self._durable_offset()
+        last_ms = progress.began_ms if progress.completed_ms else self._first_time_ms()
+        if not self._interval_ms or last_ms <= 0 or now_ms < last_ms + self._interval_ms:
+            return False
+        progress.began_ms, progress.position, progress.end = now_ms, self._min_offset(), end
+        self._log.rewind(progress.position)
+        self._units.forget()
+        return progress.is_under_way
+
+    def _read(self) -> None:
+        met = self._log.step(self._progress.end)
+        if isinstance(met, DamagedRange):
+            self._found(_damage(met, self._paths, self._filesystem))
+        elif met is not None and any(self._units.wrong(met, self._deleted_topics())):
+            # Again: a topic that was deleted meanwhile is among the deleted ones by now.
+            for wrong in list(self._units.wrong(met, self._deleted_topics())):
+                self._found_units(wrong)
+        self._progress.position = min(self._log.resume_position, self._progress.end)
+
+    def _found_units(self, wrong: WrongUnits) -> None:
+        outcome = ""
+        if self._mend is not None:
+            mended = self._mend(wrong)
+            if not mended:
+                return  # they are right: the record is not where it belongs
+            self._mended_count += mended
+            outcome = f"; {mended} mended"
+        file = f"consumequeue/{wrong.topic}/{wrong.queue_id}"
+        message = f"units from queue offset {wrong.begin} on were not what the log says{outcome}"
+        self._found(
+            Finding(
+                severity=DAMAGE, kind=kinds.QUEUE_UNIT, file=file, message=message,
+                begin=wrong.begin, end=wrong.end,
+            )
+        )  # fmt: skip
+
+    def _found(self, finding: Finding) -> None:
+        key = finding.kind.name, finding.file, finding.begin, finding.end
+        if key in self._known:
+            return
+        if len(self._known) < FINDINGS_MAX:
+            self._known.add(key)
+        self._finding_count += 1
+        _LOG.warning(
+            "scrub: %s: %s: %s; cost: %s", finding.kind.name, finding.file, finding.message,
+            finding.kind.cost,
+        )  # fmt: skip
+
+    def _complete(self) -> None:
+        for finding in self._small_files():
+            if finding.is_wrong:
+                self._found(finding)
+        self._log.release()
+        self._progress.completed_ms = self._clock.now_ms()
+        self._progress.position = self._progress.end = 0
+        self._save()
+
+    def _save(self) -> None:
+        self._saved_bytes = self._log.read_bytes
+        try:
+            save_progress(self._filesystem, self._paths.config, self._progress)
+        except (OSError, StoreError) as error:
+            _LOG.warning("scrub: how far it is cannot be noted: %s", error)
+
+    def _publish(self) -> None:
+        progress = self._progress
+        self.status = ScrubStatus(
+            position=progress.position, end=progress.end, completed_ms=progress.completed_ms,
+            finding_count=self._finding_count, mended_count=self._mended_count,
+        )  # fmt: skip
+
+
+def _damage(damage: DamagedRange, paths: StorePaths, filesystem: FileSystem) -> Finding:
+    begin, end = damage.begin_offset, damage.end_offset
+    names = [each.name for each in filesystem.list_directory(paths.commit_log)]
+    holding = max((name for name in names if name <= file_name(begin)), default="")
+    return Finding(
+        severity=DAMAGE, kind=kinds.LOG_RECORD, file=f"commitlog/{holding}",
+        message=f"{end - begin} bytes at commit offset {begin}: {damage.reason}",
+        begin=begin, end=end,
+    )  # fmt: skip

@@ -1,0 +1,232 @@
+"""A running store reads itself: what it finds is said once, a pass goes on where it was."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from storage import MessageStore, StoreConfig
+from storage.format.consume_entry import UNIT_SIZE
+from storage.message import Message
+from storage.scrub.progress import ScrubProgress, load_progress, save_progress
+from storage.scrub.worker import ScrubStatus
+from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers, every_stop
+
+DAY_S = 86_400
+CONFIG = StoreConfig(
+    commit_log_file_size=8 << 20, consume_queue_file_size=400, index_slot_count=7,
+    index_entry_count=500, scrub_interval_ms=DAY_S * 1000, scrub_bytes_per_s=1 << 20,
+)  # fmt: skip
+BODY = 1 << 20
+MESSAGES = 30
+QUEUE_FILE = Path("consumequeue/t/0") / f"{400:020d}"
+
+
+class Scrubbed:
+    """A store of some files whose scrub makes a step when it is told to."""
+
+    def __init__(self, directory: Path, config: StoreConfig = CONFIG) -> None:
+        self.directory = directory
+        self.clock = SteppedClock()
+        self.workers = SteppedWorkers()
+        self.store = MessageStore.open(directory, config, clock=self.clock, workers=self.workers)
+
+    @property
+    def status(self) -> ScrubStatus:
+        return self.store.status().scrub
+
+    def fill(self, count: int = MESSAGES) -> None:
+        self.store.create_topic("t", 1)
+        for number in range(count):
+            self.store.put(Message(topic="t", body=bytes([number]) * BODY))
+        self.workers.settle()
+
+    def step(self) -> float | None:
+        return self.store.writer._engine.scrub.step()
+
+    def next_pass(self) -> int:
+        """Let a day pass, and make one pass; return how many steps it took."""
+        self.clock.advance(DAY_S)
+        self.step()
+        count = 1
+        while self.status.end:
+            self.step()
+            count += 1
+        return count
+
+
+@pytest.fixture
+def scrubbed(tmp_path: Path) -> Iterator[Scrubbed]:
+    opened = Scrubbed(tmp_path)
+    opened.fill()
+    with opened.store:
+        yield opened
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name.startswith("storage.scrub")]
+
+
+def log_byte(directory: Path, position: int) -> None:
+    path = min((directory / "commitlog").iterdir())
+    with path.open("r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ 1]))
+
+
+def test_a_sound_store_is_read_in_windows_and_nothing_is_said(
+    scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert scrubbed.next_pass() > MESSAGES * BODY / (4 << 20)
+    assert scrubbed.status.finding_count == 0
+    assert scrubbed.status.completed_ms > 0
+    assert events(caplog) == []
+
+
+def test_no_pass_is_made_before_its_time(scrubbed: Scrubbed) -> None:
+    scrubbed.step()
+    assert scrubbed.status.end == 0
+    scrubbed.next_pass()
+    completed_ms = scrubbed.status.completed_ms
+    scrubbed.step()
+    assert (scrubbed.status.end, scrubbed.status.completed_ms) == (0, completed_ms)
+
+
+def test_without_an_interval_there_is_no_pass(tmp_path: Path) -> None:
+    opened = Scrubbed(tmp_path, replace(CONFIG, scrub_interval_ms=0))
+    with opened.store:
+        opened.fill(2)
+        opened.next_pass()
+        assert opened.status.completed_ms == 0
+
+
+def test_a_step_rests_for_as_long_as_its_bytes_may_take(scrubbed: Scrubbed) -> None:
+    scrubbed.clock.advance(DAY_S)
+    rest_s = scrubbed.step()
+
+    assert rest_s is not None
+    assert 3.0 < rest_s <= 4.1  # four mebibytes at one a second
+
+
+def test_a_damaged_record_is_said_once_with_its_place(
+    scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    second = scrubbed.store.pull("t", 0, queue_offset=1, max_messages=1)
+    assert second.record_count == 1
+    log_byte(scrubbed.directory, BODY + 10_000)  # within the second record
+
+    scrubbed.next_pass()
+    scrubbed.next_pass()
+
+    [event] = events(caplog)
+    assert "log-record: commitlog/00000000000000000000" in event
+    assert "the body does not match its CRC" in event
+    assert scrubbed.status.finding_count == 1
+
+
+def test_a_lost_log_file_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture) -> None:
+    sorted((scrubbed.directory / "commitlog").iterdir())[1].unlink()
+
+    scrubbed.next_pass()
+
+    assert "the file is missing" in events(caplog)[0]
+
+
+def test_a_wrong_unit_is_said_and_a_lost_queue_file_too(
+    scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (scrubbed.directory / QUEUE_FILE).open("r+b") as file:
+        file.seek(3 * UNIT_SIZE + 1)
+        file.write(b"\x55")
+
+    scrubbed.next_pass()
+
+    [event] = events(caplog)
+    assert "queue-unit: consumequeue/t/0" in event
+    assert "23" in event
+
+
+def test_records_of_a_deleted_topic_lack_no_units(
+    scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    scrubbed.store.delete_topic("t")
+    scrubbed.fill(2)
+
+    scrubbed.next_pass()
+
+    assert events(caplog) == []
+    assert scrubbed.status.completed_ms > 0
+
+
+def test_a_pass_goes_on_after_a_restart(scrubbed: Scrubbed) -> None:
+    scrubbed.clock.advance(DAY_S)
+    scrubbed.step()
+    scrubbed.step()
+    position, end = scrubbed.status.position, scrubbed.status.end
+    scrubbed.store.close()
+
+    again = Scrubbed(scrubbed.directory)
+    with again.store:
+        again.step()
+        assert (again.status.end, position < again.status.position) == (end, True)
+
+
+def test_a_position_is_noted_while_a_pass_is_long(
+    scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.scrub.worker.SAVE_BYTES", 5 << 20)
+    scrubbed.clock.advance(DAY_S)
+    for _ in range(4):
+        scrubbed.step()
+
+    noted = load_progress(scrubbed.store.writer._engine.filesystem, scrubbed.directory / "config")
+    assert 0 < noted.position < noted.end
+
+
+@pytest.mark.parametrize("kills", [True, False])
+def test_a_note_that_is_stopped_at_any_step_is_the_old_or_the_new_one(
+    tmp_path: Path, kills: bool
+) -> None:
+    old = ScrubProgress(position=5, end=9, began_ms=1, completed_ms=0)
+    new = ScrubProgress(position=7, end=9, began_ms=1, completed_ms=0)
+
+    def work(disk: SimulatedDisk) -> None:
+        disk.make_directory(disk.root / "config")
+        save_progress(disk, disk.root / "config", old)
+        save_progress(disk, disk.root / "config", new)
+
+    found = []
+    for run in every_stop(tmp_path / "runs", work, kills=kills):
+        left = load_progress(run.disk, run.disk.root / "config")
+        assert left in (ScrubProgress(), old, new)
+        found.append(left)
+    assert found[-1] == new
+    assert old in found
+
+
+def test_a_flipped_bit_of_the_note_makes_it_unknown(tmp_path: Path) -> None:
+    disk = SimulatedDisk(tmp_path / "disk")
+    disk.make_directory(disk.root / "config")
+    save_progress(disk, disk.root / "config", ScrubProgress(position=5, end=9, began_ms=1))
+    path = disk.root / "config" / "scrub.json"
+    good = path.read_bytes()
+    for position in range(len(good)):
+        for bit in range(8):
+            bad = bytearray(good)
+            bad[position] ^= 1 << bit
+            path.write_bytes(bad)
+            assert load_progress(disk, path.parent).position in (0, 5)
+
+
+def test_events_are_warnings(scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture) -> None:
+    log_byte(scrubbed.directory, BODY + 10_000)
+    scrubbed.next_pass()
+    assert {record.levelno for record in caplog.records if "scrub" in record.name} == {
+        logging.WARNING
+    }
