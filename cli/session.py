@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from penstock.addresses import (
+    DEFAULT_INDEXER,
+    DEFAULT_READER,
+    DEFAULT_WRITER,
+    address_problem,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -139,11 +144,9 @@ def progress_bar(console: Console) -> Progress:
 
 def check_address(name: str, address: str) -> None:
     """Raise CommandFailed if an address is not HOST:PORT; gRPC judges its other schemes."""
-    _, colon, port = address.rpartition(":")
-    if not (colon and port.isdecimal()) and not address.startswith(("unix:", "unix-abstract:")):
-        raise CommandFailed(
-            f"{name}: {address!r} is not HOST:PORT, for instance {DEFAULT_WRITER}", ExitCode.USAGE
-        )
+    fix = address_problem(address)
+    if fix and not address.startswith(("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:")):
+        raise CommandFailed(f"{name}: {address!r} is not HOST:PORT; {fix}", ExitCode.USAGE)
 
 
 def session_of(context: typer.Context) -> Session:

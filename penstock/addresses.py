@@ -1,8 +1,10 @@
-"""Where the services are when nobody says otherwise: one place for those who serve and who call."""
+"""Where the services are by default, and what an address is: for those who serve and who call."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv6Address
 from typing import Final, Literal
 
 Service = Literal["writer", "reader", "indexer"]
@@ -11,6 +13,10 @@ ALL_SERVICES: Final[tuple[Service, ...]] = ("writer", "reader", "indexer")
 DEFAULT_WRITER: Final = "127.0.0.1:5801"
 DEFAULT_READER: Final = "127.0.0.1:5802"
 DEFAULT_INDEXER: Final = "127.0.0.1:5803"
+
+PORT_MAX: Final = (1 << 16) - 1
+_HOST: Final = re.compile(r"[^\s:/\[\]]+")
+_PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +30,34 @@ class Addresses:
     def of(self, service: Service) -> str:
         """Return the address of one service."""
         return {"writer": self.writer, "reader": self.reader, "indexer": self.indexer}[service]
+
+
+def address_problem(address: str, *, port_min: int = 1) -> str:
+    """Return what to change for it to be HOST:PORT, "" where nothing has to be.
+
+    HOST is a name, an IPv4 address, or an IPv6 address in brackets. Port 0 is one to listen on.
+    """
+    if any(sign.isspace() for sign in address):
+        return "take the blank out"
+    if "/" in address:
+        return f"give it without a scheme or path, like {DEFAULT_WRITER}"
+    if _is_v6(address) or _is_v6(address.rpartition(":")[0]):
+        return "put the IPv6 address in brackets, like [::1]:5801"
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        return f"add the port, like {DEFAULT_WRITER}"
+    if host.startswith("[") and host.endswith("]"):
+        if not _is_v6(host[1:-1]):
+            return "in brackets stands an IPv6 address, like [::1]:5801"
+    elif not _HOST.fullmatch(host):
+        return "the host is a name, an IPv4 address, or an IPv6 address in brackets"
+    if not _PORT.fullmatch(port) or not port_min <= int(port) <= PORT_MAX:
+        return f"the port is a number from {port_min} to {PORT_MAX}"
+    return ""
+
+
+def _is_v6(text: str) -> bool:
+    try:
+        return IPv6Address(text).scope_id is None
+    except AddressValueError:
+        return False

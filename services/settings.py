@@ -26,7 +26,12 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
+from penstock.addresses import (
+    DEFAULT_INDEXER,
+    DEFAULT_READER,
+    DEFAULT_WRITER,
+    address_problem,
+)
 from services import memory
 from storage.config import FlushMode, StoreConfig
 
@@ -275,10 +280,9 @@ class ServeSettings(EngineSettings):
 
 
 def check_address(value: str) -> str:
-    """Return ``HOST:PORT`` as it is, or raise ValueError saying what is wrong with it."""
-    host, separator, port = value.rpartition(":")
-    if not separator or not host or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f"{value!r} is not HOST:PORT, for instance 127.0.0.1:5801")
+    """Return ``HOST:PORT`` to listen on as it is. Raises ValueError with what to change."""
+    if fix := address_problem(value, port_min=0):
+        raise ValueError(f"{value!r} is not HOST:PORT; {fix}")
     return value
 
 

@@ -33,7 +33,11 @@ def ends(*arguments: str, **options: object) -> tuple[int, str]:
 
 def as_any_user() -> None:
     """In a child before its program starts: give up root's right to read what it has no permission for."""
-    drop_from_bounding_set, dac_override, dac_read_search = 24, 1, 2  # of linux/prctl.h, capability.h
+    drop_from_bounding_set, dac_override, dac_read_search = (
+        24,
+        1,
+        2,
+    )  # of linux/prctl.h, capability.h
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in (dac_override, dac_read_search):
         if libc.prctl(drop_from_bounding_set, capability, 0, 0, 0):
