@@ -65,10 +65,10 @@ class ProducerBatch:
             return None
         return self.error or ServiceFailed("the batch ended without an answer")
 
-    def outcome(self, index: int) -> Stored | PenstockError:
-        """Return what became of one record of a batch that is done."""
+    def result(self, index: int) -> Stored:
+        """Return where one record of a batch that is done is stored, or raise why it is not."""
         if (error := self.failure(index)) is not None:
-            return error
+            raise error
         assert self.stored is not None
         first = self.stored.commit_offset
         contiguous = self.stored.end_commit_offset - first == self.size

@@ -8,6 +8,9 @@ from typing import Final
 from penstock.requests import FRAME_OVERHEAD_MAX, REQUEST_BYTES_MAX
 
 FRAME_BYTES_MAX: Final = 1 << 20
+CONNECT_ATTEMPT_S: Final = 1.0
+OVERDUE_CHECK_S: Final = 0.25  # between looks whether the writer still answers
+STREAM_END_S: Final = 5.0  # what a close gives the stream to end by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ BACKLOG_MAX: Final = 1  # sealed frames that wait for the stream
 DROPPED_MAX: Final = 16  # records at fault in one batch before the rest of it is given up too
 
 
-def ends_waiting(error: PenstockError) -> bool:
+def _ends_waiting(error: PenstockError) -> bool:
     """Whether what was not sent yet has nothing to wait for after a stream ended so."""
     return isinstance(error, ClientClosed | FailedPrecondition | Unimplemented)
 
@@ -259,8 +259,18 @@ class ProducerState:
         self._pending[batch.queue] = None
         return []
 
-    def broken(self, error: PenstockError) -> list[ProducerBatch]:
-        """Fail every frame that was sent and not answered; return the batches that are done now."""
+    def settle(self, error: PenstockError, now: float) -> list[ProducerBatch]:
+        """Decide what a stream that ended with ``error`` leaves; return the batches that are done now.
+
+        What was sent and not answered has failed, and so has what has waited too long to be sent, or has
+        nothing more to wait for.
+        """
+        limit = now - self.options.delivery_timeout_s
+        return self._fail_sent(error) + self._fail_unsent(
+            error, born_before=float("inf") if _ends_waiting(error) else limit
+        )
+
+    def _fail_sent(self, error: PenstockError) -> list[ProducerBatch]:
         done: list[ProducerBatch] = []
         while self._in_flight:
             batch = self._in_flight.popleft()
@@ -272,8 +282,7 @@ class ProducerState:
             done += self._fail(batch, unknown)
         return done
 
-    def fail_unsent(self, error: PenstockError, *, born_before: float) -> list[ProducerBatch]:
-        """Fail batches never sent that are older than that; return the batches that are done now."""
+    def _fail_unsent(self, error: PenstockError, *, born_before: float) -> list[ProducerBatch]:
         done: list[ProducerBatch] = []
         for queue in list(self._pending):
             if queue.open is not None and queue.open.born_at <= born_before:

@@ -21,15 +21,16 @@ from penstock.errors import (
     from_rpc_error,
 )
 from penstock.producing.batches import ProducerBatch
-from penstock.producing.options import ProducerOptions
-from penstock.producing.state import ProducerState, ends_waiting
+from penstock.producing.options import (
+    CONNECT_ATTEMPT_S,
+    OVERDUE_CHECK_S,
+    STREAM_END_S,
+    ProducerOptions,
+)
+from penstock.producing.state import ProducerState
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock
-
-_CONNECT_ATTEMPT_S = 1.0
-_OVERDUE_CHECK_S = 0.25
-_STREAM_END_S = 5.0
 
 
 class AsyncProducerConnection(Protocol):
@@ -62,7 +63,7 @@ class AsyncHandle:
             waiter = asyncio.get_running_loop().create_future()
             self._batch.waiters.append(waiter)
             yield from waiter
-        return self._stored()
+        return self._batch.result(self._index)
 
     async def result(self, timeout_s: float | None = None) -> Stored:
         """Wait for the outcome as ``await`` on the handle does, but for ``timeout_s`` at most.
@@ -71,7 +72,7 @@ class AsyncHandle:
         than ``timeout_s`` (the message is still on its way then).
         """
         await self._wait(timeout_s)
-        return self._stored()
+        return self._batch.result(self._index)
 
     async def exception(self, timeout_s: float | None = None) -> PenstockError | None:
         """Wait for the outcome: return the error, None if the message is stored."""
@@ -88,12 +89,6 @@ class AsyncHandle:
                 await waiter
         except TimeoutError:
             raise DeadlineExceeded(f"no outcome within {timeout_s} s") from None
-
-    def _stored(self) -> Stored:
-        outcome = self._batch.outcome(self._index)
-        if isinstance(outcome, Stored):
-            return outcome
-        raise outcome
 
 
 class AsyncProducer:
@@ -201,7 +196,7 @@ class AsyncProducer:
             self._wake_sender.set()
             if self._task is not None:
                 if self._state.is_idle:
-                    await asyncio.wait({self._task}, timeout=_STREAM_END_S)
+                    await asyncio.wait({self._task}, timeout=STREAM_END_S)
                 self._task.cancel()
                 with suppress(asyncio.CancelledError):
                     await self._task
@@ -214,7 +209,7 @@ class AsyncProducer:
             if self._closing:
                 return
             try:
-                if await self._client.wait_connected("writer", _CONNECT_ATTEMPT_S):
+                if await self._client.wait_connected("writer", CONNECT_ATTEMPT_S):
                     error = await self._talk()
                     attempt = 0
                 else:
@@ -260,7 +255,7 @@ class AsyncProducer:
     async def _watch(self, stream: Any) -> None:
         """Cancel a stream whose writer stopped answering."""
         while not self._state.is_overdue(self._client.clock.monotonic()):
-            await asyncio.sleep(_OVERDUE_CHECK_S)
+            await asyncio.sleep(OVERDUE_CHECK_S)
         stream.cancel()
 
     async def _send_frames(self, stream: Any) -> None:
@@ -289,12 +284,7 @@ class AsyncProducer:
             self._changed.notify_all()
 
     async def _settle(self, error: PenstockError) -> None:
-        now = self._client.clock.monotonic()
-        done = self._state.broken(error)
-        limit = now - self._options.delivery_timeout_s
-        done += self._state.fail_unsent(
-            error, born_before=float("inf") if ends_waiting(error) else limit
-        )
+        done = self._state.settle(error, self._client.clock.monotonic())
         if isinstance(error, ClientClosed):
             self._refusing = self._closing = True
         await self._announce(done)

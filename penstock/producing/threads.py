@@ -25,16 +25,16 @@ from penstock.errors import (
     from_rpc_error,
 )
 from penstock.producing.batches import ProducerBatch
-from penstock.producing.options import ProducerOptions
-from penstock.producing.state import ProducerState, ends_waiting
+from penstock.producing.options import (
+    CONNECT_ATTEMPT_S,
+    OVERDUE_CHECK_S,
+    STREAM_END_S,
+    ProducerOptions,
+)
+from penstock.producing.state import ProducerState
 from penstock.retry import RetryPolicy
 from penstock.values import Stored
 from storage.clock import Clock
-
-_CONNECT_ATTEMPT_S = 1.0
-_OVERDUE_CHECK_S = 0.25
-_STREAM_END_S = 5.0
-
 
 WaitDone = Callable[[ProducerBatch, float | None], bool]
 """Waits until a batch has its outcome; False after a number of seconds."""
@@ -73,10 +73,7 @@ class Handle:
         than ``timeout_s`` (the message is still on its way then).
         """
         self._wait(timeout_s)
-        outcome = self._batch.outcome(self._index)
-        if isinstance(outcome, Stored):
-            return outcome
-        raise outcome
+        return self._batch.result(self._index)
 
     def exception(self, timeout_s: float | None = None) -> PenstockError | None:
         """Wait for the outcome: return the error, None if the message is stored."""
@@ -196,7 +193,7 @@ class Producer:
                 stream, idle = self._stream, self._state.is_idle
                 self._changed.notify_all()
             if idle:
-                self._thread.join(_STREAM_END_S)
+                self._thread.join(STREAM_END_S)
             if stream is not None:
                 stream.cancel()
             self._thread.join()
@@ -214,7 +211,7 @@ class Producer:
             left = deadline - clock.monotonic()
             if left <= 0:
                 return False
-            if not self._changed.wait(min(left, _OVERDUE_CHECK_S)):
+            if not self._changed.wait(min(left, OVERDUE_CHECK_S)):
                 stream = self._stream
                 if stream is not None and self._state.is_overdue(clock.monotonic()):
                     stream.cancel()
@@ -228,7 +225,7 @@ class Producer:
                 if self._closing:
                     break
             try:
-                connected = self._client.wait_connected("writer", _CONNECT_ATTEMPT_S)
+                connected = self._client.wait_connected("writer", CONNECT_ATTEMPT_S)
                 error: PenstockError = Unavailable("the writer is not reachable")
                 if connected:
                     error = self._talk()
@@ -245,9 +242,8 @@ class Producer:
                     lambda: self._closing, self._client.retry.backoff_ms(attempt) / 1000
                 )
         with self._changed:
-            self._state.broken(ClientClosed("the producer was closed"))
-            self._state.fail_unsent(
-                ClientClosed("the producer was closed before sending"), born_before=float("inf")
+            self._state.settle(
+                ClientClosed("the producer was closed"), self._client.clock.monotonic()
             )
             self._changed.notify_all()
 
@@ -258,11 +254,7 @@ class Producer:
         with self._changed:
             self._stream = None
             self._generation += 1
-            self._state.broken(error)
-            limit = now - self._options.delivery_timeout_s
-            self._state.fail_unsent(
-                error, born_before=float("inf") if ends_waiting(error) else limit
-            )
+            self._state.settle(error, now)
             if final:
                 self._refusing = self._closing = True
             self._changed.notify_all()
