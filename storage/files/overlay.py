@@ -12,11 +12,9 @@ found missing and makes again would be there already.
 from __future__ import annotations
 
 import functools
-import itertools
-import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -29,89 +27,17 @@ from storage.files.filesystem import (
     FileSystem,
     OsFile,
     OsFileSystem,
-    OsRegion,
 )
+from storage.files.private_copies import PrivateCopy, Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-_COPY_STEP: Final = 1 << 20
-
-
-class _Scratch:
-    """Where the bytes of new files go; gone with the object."""
-
-    def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="penstock-overlay-")
-        self._filesystem = OsFileSystem()
-        self._count = itertools.count()
-
-    def create(self, size: int, *, allocate: bool) -> OsFile:
-        path = Path(self._directory.name) / str(next(self._count))
-        return self._filesystem.create(path, size, allocate=allocate)
-
-
-class _PrivateCopy:
-    """A file of the base as this process sees it, shared by every opening of it.
-
-    It needs no descriptor once it is mapped, and no memory for what is not changed.
-    """
-
-    def __init__(self, source: OsFile, scratch: _Scratch) -> None:
-        self._source = source
-        self._scratch = scratch
-        self._lengthened = False
-        self._region: OsRegion | None = None
-        self._guard = threading.RLock()
-
-    @property
-    def size(self) -> int:
-        with self._guard:
-            return self._source.size if self._region is None else len(self._region.array)
-
-    def region(self) -> OsRegion:
-        """Return the one map of the file, so that all see each other's stores."""
-        with self._guard:
-            if self._region is None and self._lengthened:
-                self._region = self._source.map(writable=True)
-            elif self._region is None:
-                self._region = self._source.map_private()
-                self._source.close()
-            return self._region
-
-    def pread(self, length: int, position: int) -> bytes:
-        with self._guard:
-            if self._region is None:
-                return self._source.pread(length, position)
-            return self._region.array[position : position + length].tobytes()
-
-    def pwrite(self, data: Buffer, position: int) -> None:
-        source = np.frombuffer(data, np.uint8)
-        with self._guard:
-            self.extend(position + len(source))
-            if len(source):
-                self.region().array[position : position + len(source)] = source
-
-    def extend(self, size: int) -> None:
-        """Lengthen the file; maps from before keep the old length, and their stores stay theirs."""
-        with self._guard:
-            if size <= self.size:
-                return
-            before = self.region().array
-            longer = self._scratch.create(size, allocate=False)
-            for start in range(0, len(before), _COPY_STEP):
-                piece = before[start : start + _COPY_STEP]
-                if piece.any():
-                    longer.pwrite(piece, start)
-            self._source = longer
-            self._lengthened = True
-            self._region = None
 
 
 class OverlayFile:
     """An open file of the view."""
 
-    def __init__(self, path: Path, content: _PrivateCopy, keep: Callable[[], None] | None) -> None:
+    def __init__(self, path: Path, content: PrivateCopy, keep: Callable[[], None] | None) -> None:
         self._path = path
         self._content = content
         self._keep = keep
@@ -184,7 +110,7 @@ class OverlayFile:
 class OverlayRegion:
     """A map of a file of the view."""
 
-    def __init__(self, content: _PrivateCopy, *, writable: bool) -> None:
+    def __init__(self, content: PrivateCopy, *, writable: bool) -> None:
         self._content = content
         view = content.region().array[:]
         view.flags.writeable = writable
@@ -218,12 +144,12 @@ class OverlayFileSystem(FileSystem):
     def __init__(self, base_directory: Path) -> None:
         self._base_directory = _absolute(base_directory)
         self._base = OsFileSystem()
-        self._scratch = _Scratch()
+        self._scratch = Scratch()
         self._guard = threading.RLock()
         # What differs from the base: None for a removed file, a path for one in the scratch
         # directory. Unchanged files of the base are kept only while somebody has them open.
-        self._changed: dict[Path, _PrivateCopy | Path | None] = {}
-        self._unchanged: WeakValueDictionary[Path, _PrivateCopy] = WeakValueDictionary()
+        self._changed: dict[Path, PrivateCopy | Path | None] = {}
+        self._unchanged: WeakValueDictionary[Path, PrivateCopy] = WeakValueDictionary()
         self._directories: dict[Path, bool] = {}  # False: removed
         self._listed: dict[Path, dict[str, DirectoryEntry]] = {}
 
@@ -253,16 +179,16 @@ class OverlayFileSystem(FileSystem):
             keep = functools.partial(self._keep, path, content) if writable else None
             return OverlayFile(path, content, keep)
 
-    def _content(self, path: Path) -> _PrivateCopy | Path:
+    def _content(self, path: Path) -> PrivateCopy | Path:
         content = self._changed[path] if path in self._changed else self._unchanged.get(path)
         if path in self._changed and content is None:
             raise FileNotFoundError(f"{path} was removed")
         if content is None:
-            content = _PrivateCopy(self._base.open(path, writable=False), self._scratch)
+            content = PrivateCopy(self._base.open(path, writable=False), self._scratch)
             self._unchanged[path] = content
         return content
 
-    def _keep(self, path: Path, content: _PrivateCopy) -> None:
+    def _keep(self, path: Path, content: PrivateCopy) -> None:
         """Hold on to a file of the base that is about to change."""
         with self._guard:
             if self._unchanged.get(path) is content:
@@ -395,7 +321,7 @@ class OverlayFileSystem(FileSystem):
         return path
 
 
-def _size_of(content: _PrivateCopy | Path | None) -> int:
+def _size_of(content: PrivateCopy | Path | None) -> int:
     if isinstance(content, Path):
         return content.stat().st_size
     return 0 if content is None else content.size
