@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.jobs.work import walk_piece
+from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun
 from storage.view.pieces import LogPiece
 from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.runs import QueueRun, runs_of
 from storage.view.queues.units import UnitBuilder, as_units
 
 Units = tuple[npt.NDArray[Any], npt.NDArray[np.int64]]
 """Units in the order of the log, and the queue offset of each as its record says."""
-
-
-class QueueRun(NamedTuple):
-    """Queue offsets ``[begin, end)`` of one queue follow each other in the log."""
-
-    key: QueueKey
-    begin: int
-    end: int
-    commit_offset: int
-    last_commit_offset: int
 
 
 @dataclass
@@ -53,17 +45,17 @@ class PieceUnits:
             parts = self._parts.setdefault((topic, queue_id), [])
             parts.append((units.tobytes(), queue_offsets.copy()))
 
-    def joined(self, deleted: Mapping[str, int]) -> Iterator[tuple[QueueKey, Units]]:
-        """Yield each queue that has units.
-
-        ``deleted`` gives the commit offset from which on a topic's records count.
-        """
+    def joined(self, topics: LiveTopics) -> Iterator[tuple[QueueKey, Units]]:
+        """Yield each queue that has units of records that count."""
         for key, parts in self._parts.items():
+            if not topics.has_queue(*key):
+                continue
             # Not np.concatenate: it would turn the big-endian fields into native ones.
             units = as_units(b"".join(part for part, _ in parts))
             offsets = np.concatenate([part for _, part in parts])
-            if key[0] in deleted:
-                alive = units["offset"] >= deleted[key[0]]
+            since = topics.since(key[0])
+            if since:
+                alive = units["offset"] >= since
                 units, offsets = units[alive], offsets[alive]
             if len(units):
                 yield key, (units, offsets)
@@ -73,13 +65,12 @@ def units_of_piece(
     piece: LogPiece,
     result: PieceResult,
     *,
-    deleted: Mapping[str, int],
+    topics: LiveTopics,
     take: Callable[[RecordRun], None] | None = None,
 ) -> dict[QueueKey, Units]:
     """Return all units of a piece by queue, and note records, damage and runs in ``result``.
 
-    ``deleted`` gives the commit offset from which on a topic's records count; ``take`` gets every run
-    of records.
+    ``topics`` says whose records count; ``take`` gets every run of records.
     """
     built = PieceUnits()
     for step in walk_piece(piece):
@@ -90,26 +81,10 @@ def units_of_piece(
         if take is not None:
             take(step)
         built.take(step)
-    joined = dict(built.joined(deleted))
+    joined = dict(built.joined(topics))
     for key, (units, offsets) in joined.items():
         result.runs += runs_of(key, units, offsets)
     return joined
-
-
-def runs_of(
-    key: QueueKey, units: npt.NDArray[Any], offsets: npt.NDArray[np.int64]
-) -> Iterator[QueueRun]:
-    """Yield the runs of one queue in a piece."""
-    for begin, end in consecutive(offsets):
-        first = int(offsets[begin])
-        places = int(units["offset"][begin]), int(units["offset"][end - 1])
-        yield QueueRun(key, first, first + end - begin, *places)
-
-
-def consecutive(offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of places whose numbers go up by one."""
-    breaks = (np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()
-    yield from zip([0, *breaks], [*breaks, len(offsets)], strict=True)
 
 
 def by_queue(runs: Iterable[QueueRun]) -> dict[QueueKey, list[QueueRun]]:

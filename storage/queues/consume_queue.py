@@ -14,27 +14,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from storage.files.mapped_file_queue import file_path, list_files
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
-from storage.view.queues.units import UNIT_DTYPE, as_units
+from storage.view.queues.units import as_units, prefill_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import File
     from storage.queues.queue_files import OpenQueueFiles
-
-
-def placeholder_units(damage: tuple[int, int], count: int) -> bytes:
-    """Return units for queue offsets whose records lie somewhere in a damaged region of the log.
-
-    Pulling one meets the damage and says so; the queue offsets after it stay where they were.
-    """
-    begin, end = damage
-    units = np.zeros(count, UNIT_DTYPE)
-    units["offset"] = begin
-    units["size"] = min(max(end - begin, 1), PREFILL_SIZE - 1)
-    return units.tobytes()
 
 
 class ConsumeQueue:
@@ -163,10 +149,8 @@ class ConsumeQueue:
         begin = queue_offset - queue_offset % self.units_per_file
         start = begin * UNIT_SIZE
         if start not in self._starts and queue_offset > begin:
-            units = np.zeros(queue_offset - begin, UNIT_DTYPE)
-            units["size"] = PREFILL_SIZE
             try:
-                self.write(begin, units.tobytes())
+                self.write(begin, prefill_units(queue_offset - begin).tobytes())
             except BaseException:
                 if start in self._starts:
                     self._files.remove(file_path(self.directory, start))

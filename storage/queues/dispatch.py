@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from storage.format.consume_entry import UNIT_SIZE
-from storage.queues.consume_queue import ConsumeQueue, placeholder_units
+from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_table import QueueTable
 from storage.view.log.follower import ROWS_MAX, LogFollower
-from storage.view.queues.units import Scanned, UnitBuilder
+from storage.view.queues.units import Scanned, UnitBuilder, placeholder_units
 from storage.workers import Worker
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class Dispatcher(LogFollower):
         try:
             if first > queue.next_offset:
                 if queue.exists:
-                    queue.append(placeholder_units(self._damage, first - queue.next_offset))
+                    missing = first - queue.next_offset
+                    queue.append(placeholder_units(self._damage, missing).tobytes())
                 else:
                     queue.next_offset = first
             built = (queue.next_offset - first) * UNIT_SIZE

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_files import OpenQueueFiles
 from storage.view.layout import queues_of_topic, queues_on_disk
+from storage.view.queues.queue_files import QueueFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +40,10 @@ class QueueTable:
                     queue.next_offset = queue.find_end(self.end_commit_offset)
                 queue = self._queues.setdefault((topic, queue_id), queue)
         return queue
+
+    def held(self, key: tuple[str, int]) -> QueueFiles:
+        """List the files of a queue, to read any unit of them."""
+        return QueueFiles.whole(self._filesystem, self.directory / key[0] / str(key[1]))
 
     def count_units(self, limit_commit_offset: int) -> int:
         """Return how many units all queues' files hold before a commit offset; -1 for a lost file."""

@@ -11,14 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
-from storage.queues.queue_repair import NOTHING_DELETED, QueueRepair, RepairWatch
+from storage.queues.queue_repair import QueueRepair, RepairWatch
 from storage.queues.queue_table import QueueTable
+from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 BLOCK_SIZE: Final = 1 << 20
+NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,18 +118,20 @@ def recover(
         if complete
         else min(files.end_offset, durable.flushed_offset + 2 * unflushed_bytes_max)
     )
+    known = (
+        topics_there_are((topic for topic, _ in queues.on_disk()), known_topics)
+        if complete and not abort_found
+        else None
+    )
     repair = QueueRepair(
-        queues, begin_offset=begin, complete=complete, log=files, deleted_topics=deleted_topics,
-        known_topics=_topics_there_are(queues, known_topics) if complete and not abort_found else None,
+        queues,
+        begin_offset=begin,
+        complete=complete,
+        log=files,
+        topics=LiveTopics(deleted_topics, known),
         watch=watch,
-    )  # fmt: skip
+    )
     return _walk(files, queues, repair, start, begin, search_limit, durable)
-
-
-def _topics_there_are(queues: QueueTable, known: Collection[str]) -> frozenset[str] | None:
-    """Return the topics that the table or the disk has, None where one of them is lost."""
-    on_disk = frozenset(topic for topic, _ in queues.on_disk())
-    return on_disk.union(known) if on_disk and known else None
 
 
 def _nothing(start: Start, end_offset: int, min_offset: int = 0, unit_count: int = 0) -> Recovered:

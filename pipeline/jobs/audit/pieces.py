@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,17 @@ from pipeline.jobs.audit.index_entries import (
     PieceKeys,
     audit_entries,
 )
-from pipeline.jobs.runs import PieceResult, consecutive, units_of_piece
+from pipeline.jobs.runs import PieceResult, units_of_piece
 from storage.kernels.columns import STORE_TIMESTAMP
+from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import RecordRun
 from storage.view.pieces import LogPiece
+from storage.view.queues.held_units import QUEUE_OFFSET_LIMIT
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.runs import consecutive
 from storage.view.queues.units import same_units
 from storage.view.store_view import StoreView
-
-QUEUE_OFFSET_MAX: Final = 1 << 58  # times the size of a unit, it is still a position
 
 Units = npt.NDArray[Any]
 Longs = npt.NDArray[np.int64]
@@ -77,7 +78,9 @@ def audit_piece(
         if store.index is not None:
             keys.take(records)
 
-    units_of = units_of_piece(piece, audit.result, deleted=store.deleted_topics, take=take)
+    units_of = units_of_piece(
+        piece, audit.result, topics=LiveTopics(store.deleted_topics), take=take
+    )
     damage = audit.result.damage
     findings.add(map(damaged_range, damage))
     for key, (units, offsets) in units_of.items():
@@ -95,7 +98,7 @@ def _compare_queue(
     for begin, end in consecutive(offsets) if len(offsets) else ():
         first = int(offsets[begin])
         held = np.zeros(end - begin, units.dtype)
-        if 0 <= first < QUEUE_OFFSET_MAX:
+        if 0 <= first < QUEUE_OFFSET_LIMIT:
             found = queue.units(first, end - begin)
             held[: len(found)] = found
         bad = np.flatnonzero(~same_units(held, units[begin:end]))

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.jobs.audit.findings import Finding, Findings
-from pipeline.jobs.runs import QueueRun
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 
 if TYPE_CHECKING:
     from storage.view.log.walk import DamagedRange
     from storage.view.queues.record_queues import QueueKey
+    from storage.view.queues.runs import QueueRun
     from storage.view.store_plan import Queue, StorePlan
 
 CHUNK: Final = 1 << 20

@@ -33,6 +33,7 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.stopped.checkpoint import checkpoint_index
 from storage.stopped.locks import stopped_store
 from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
+from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.walk import DamagedRange
 from storage.view.queues.record_queues import QueueKey
 from storage.view.store_plan import StorePlan
@@ -219,9 +220,18 @@ def _open(
         index,
         size,
         shape,
-        files.settings.deleted_topics,
+        _live_topics(files),
         pieces,
     )
+
+
+def _live_topics(files: StoreView) -> LiveTopics:
+    """Return whose records get units: those which recovery would give some."""
+    known = None
+    if not files.filesystem.exists(files.paths.abort):
+        on_disk = (topic for topic, _, _ in files.queue_directories())
+        known = topics_there_are(on_disk, files.topic_names())
+    return LiveTopics(files.settings.deleted_topics, known)
 
 
 def _made(directory: Path) -> Path:
@@ -230,29 +240,17 @@ def _made(directory: Path) -> Path:
 
 
 def _report(store: StoreWork, seconds: float) -> RebuildReport:
-    with_queues = store.queues is not None
-    plans = store.plans if with_queues else []
     return RebuildReport(
         store=str(store.files),
         target=str(store.target),
         log_bytes=sum(piece.cost for piece in store.pieces),
         records=sum(done.result.records for done in store.results),
-        units=sum(_placed(store)) if with_queues else 0,
-        queues=len(plans),
+        units=sum(plan.unit_count for plan in store.plans),
+        queues=len(store.plans),
         keys=sum(done.keys.count for done in store.results),
         index_files=store.index_files,
         damage=tuple(store.damage),
-        gaps=tuple((gap.key, gap.begin, gap.end) for plan in plans for gap in plan.gaps),
-        moved=sum(_placed(store, only_moved=True)) if with_queues else 0,
+        gaps=tuple((plan.key, gap.begin, gap.end) for plan in store.plans for gap in plan.gaps),
+        moved=sum(plan.moved_count for plan in store.plans),
         seconds=seconds,
     )
-
-
-def _placed(store: StoreWork, *, only_moved: bool = False) -> Iterator[int]:
-    """Yield the lengths of the runs that are in their queues, or of those that are elsewhere."""
-    places = {plan.key: plan.places for plan in store.plans}
-    for done in store.results:
-        for run in done.result.runs:
-            place = places[run.key][run.commit_offset]
-            if place >= 0 and (not only_moved or place != run.begin):
-                yield run.end - run.begin

@@ -8,7 +8,7 @@ again. The last pass makes index files.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,18 +25,22 @@ from pipeline.jobs.rebuild.queues import (
     Places,
     QueuePlan,
     finish_queue,
-    held_queue,
     misplaced,
-    plan_queue,
+    plan_queues,
     write_units,
 )
-from pipeline.jobs.runs import PieceResult, QueueRun, by_queue, units_of_piece
+from pipeline.jobs.runs import PieceResult, by_queue, units_of_piece
 from pipeline.jobs.work import TASK_BYTES, in_tasks, lost_files, run_tasks
 from storage.stopped.files import remove_files
 from storage.view.index.index_file import IndexShape
+from storage.view.live_topics import LiveTopics
 from storage.view.log.walk import DamagedRange
 from storage.view.pieces import LogPiece
+from storage.view.queues.held_units import HeldUnits
+from storage.view.queues.placing import joined_damage
+from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.runs import QueueRun
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreView
 
@@ -57,7 +61,7 @@ class StoreWork:
     index: Path | None
     file_size: int
     shape: IndexShape
-    deleted: Mapping[str, int]
+    topics: LiveTopics
     pieces: list[LogPiece] = field(default_factory=list)
     results: list[PieceDone] = field(default_factory=list)
     plans: list[QueuePlan] = field(default_factory=list)
@@ -69,6 +73,10 @@ class StoreWork:
         found = [each for done in self.results for each in done.result.damage]
         return sorted([*found, *lost_files(self.files)], key=lambda each: each.begin_offset)
 
+    def held_queue(self, key: QueueKey) -> QueueFiles:
+        """Return a queue of the store as it is, every unit of it."""
+        return self.files.queue(*key)
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -77,7 +85,7 @@ class Output:
     queues: str | None
     file_size: int
     with_keys: bool
-    deleted: Mapping[str, int]
+    topics: LiveTopics
 
 
 @dataclass
@@ -96,7 +104,7 @@ def first_pass(spark: SparkSession, stores: Sequence[StoreWork], progress: JobPr
             None if store.queues is None else str(store.queues),
             store.file_size,
             store.index is not None,
-            store.deleted,
+            store.topics,
         )
         for store in stores
     }
@@ -124,7 +132,7 @@ def walk_pieces(
         counter = KeyCounter() if output.with_keys else None
         result = PieceResult()
         units = units_of_piece(
-            piece, result, deleted=output.deleted, take=None if counter is None else counter.take
+            piece, result, topics=output.topics, take=None if counter is None else counter.take
         )
         if output.queues is not None:
             write_units(Path(output.queues), units, output.file_size, places)
@@ -136,29 +144,24 @@ def walk_pieces(
 
 def finish_queues(spark: SparkSession, store: StoreWork) -> None:
     """Lay out every queue; write those again that are not as their records say, fill gaps."""
+    if store.queues is None:
+        return
     runs: dict[QueueKey, list[QueueRun]] = by_queue(
         run for done in store.results for run in done.result.runs
     )
-    damage = store.damage
-    low = store.plan.bounds.min_offset
-    store.plans = [
-        plan_queue(key, mine, damage, low, partial(held_queue, store.files, key))
-        for key, mine in runs.items()
-    ]
-    if store.queues is None:
-        return
+    held = HeldUnits(store.files.log, store.held_queue)
+    store.plans = plan_queues(runs, joined_damage(store.damage), store.plan.bounds.min_offset, held)
     again = dict(misplaced(store.plans))
     if again:
-        for key in {key for key, _ in again}:
+        for key in again:
             remove_files(store.queues / key[0] / str(key[1]))
-        output = Output(str(store.queues), store.file_size, False, store.deleted)
+        output = Output(str(store.queues), store.file_size, False, store.topics)
         run = partial(
             walk_pieces, outputs={str(store.files): output}, count=_uncounted, places=again
         )
         run_tasks(spark, in_tasks(spark, store.pieces, TASK_BYTES), run)
     for plan in store.plans:
-        held = held_queue(store.files, plan.key) if plan.gaps else None
-        finish_queue(store.queues, plan, held, store.file_size)
+        finish_queue(store.queues, plan, partial(held.queue, plan.key), store.file_size)
 
 
 def _uncounted(_bytes: int) -> None:

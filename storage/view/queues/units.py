@@ -7,13 +7,14 @@ queues (``%LMQ%``), which get an equal unit in queue 0 of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.format.consume_entry import (
+    PREFILL_SIZE,
     SCHEDULE_TOPIC,
     UNIT_SIZE,
     light_queues,
@@ -72,6 +73,36 @@ def same_units(held: Units, built: Units) -> npt.NDArray[np.bool_]:
     )
     same &= (held["tag"] == built["tag"]) | (held["tag"] <= EXTENSION_ADDRESS_MAX)
     return same
+
+
+def placeholder_units(damage: tuple[int, int], count: int) -> Units:
+    """Return units for queue offsets whose records lie somewhere in a damaged range of the log.
+
+    Pulling one meets the damage and says so; the queue offsets after it stay where they were.
+    """
+    begin, end = damage
+    units = np.zeros(count, UNIT_DTYPE)
+    units["offset"] = begin
+    units["size"] = min(max(end - begin, 1), PREFILL_SIZE - 1)
+    return units
+
+
+def prefill_units(count: int) -> Units:
+    """Return units for queue offsets before a queue's first record."""
+    units = np.zeros(count, UNIT_DTYPE)
+    units["size"] = PREFILL_SIZE
+    return units
+
+
+def gap_units(held: Units, ranges: Sequence[tuple[int, int]]) -> Units:
+    """Return units for a gap: those held that point into one of the ranges, else placeholders."""
+    inside = np.zeros(len(held), np.bool_)
+    for begin, end in ranges:
+        inside |= (held["offset"] >= begin) & (held["offset"] < end)
+    inside &= held["size"] > 0
+    units = placeholder_units(ranges[-1], len(held))
+    units[inside] = held[inside]
+    return units
 
 
 class QueueUnits(NamedTuple):

@@ -1,0 +1,337 @@
+"""Where the records of a log belong in their consume queue: the one rule, for recovery and for rebuilding.
+
+A record says its queue offset, and that is its place if the records around it agree. No checksum of a
+broker's covers the offset, the queue id or the topic, so a flipped bit in one of them must cost that
+record alone. What the runs of a queue do not say, the units that it held before may (``HeldUnits``).
+With ``next`` as the queue offset after the last record placed, a run belongs:
+
+* *at next*, if it claims that.
+* *nowhere*, if it is one record, and the record after it claims next: it has the name of another queue.
+* *at next*, if it is one record, and the record after it claims next + 1: its offset is wrong.
+* *where it claims, ahead of next*, if a damaged range lies between that has room for what is missing, or
+  if the claim is sure: its unit stands there, or the next record goes on from it. The units between stand
+  for damaged records, or for records that have the name of another queue now.
+* *at 0 again*, if it claims that, and goes on from there or has its unit there; and ahead of 0, if damaged
+  records before it have room for what is missing. The topic was deleted and made again.
+* *at next without its first record*, if that one claims the place of the last record placed. One of the
+  two has the name of another queue: the one whose unit does not stand there, or the second.
+* *at next*, in the order of the log, otherwise.
+
+At the end of a queue, a record that names another queue, while its unit stands where this queue goes on,
+keeps its place here as a damaged one, and gets none there (``settle_ends``).
+
+A decision looks at no more than the next two records of the queue, however the log was cut into runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from storage.format.record_layout import RECORD_SIZE_MIN
+from storage.view.log.walk import DamagedRange
+from storage.view.queues.held_units import QUEUE_OFFSET_LIMIT, HeldUnits, RenamedRecord
+from storage.view.queues.record_queues import QueueKey
+from storage.view.queues.runs import QueueRun
+
+NOT_PLACED: Final = -1
+RECORDS_SEEN: Final = 3  # a record and the two after it decide where it belongs
+RENAMED_MAX: Final = 1_024  # looked for in one gap
+
+
+class Begins(NamedTuple):
+    """The queue begins at a queue offset; what was placed before has left it."""
+
+    queue_offset: int
+
+
+class Placed(NamedTuple):
+    """The records of a run stand from ``place`` on, or nowhere (``NOT_PLACED``)."""
+
+    run: QueueRun
+    place: int
+
+
+class Withdrawn(NamedTuple):
+    """The record that was placed last, at ``place``, does not belong there."""
+
+    commit_offset: int
+    place: int
+
+
+class Gap(NamedTuple):
+    """Queue offsets ``[begin, end)`` stand for records somewhere in the ranges of the log."""
+
+    begin: int
+    end: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+Step = Begins | Placed | Withdrawn | Gap
+
+
+class QueuePlacer:
+    """Places the records of one queue, whose runs it takes in the order of the log.
+
+    ``damage`` are the log's damaged ranges in order; those before a run must be in when it is taken. A
+    placer that is given ``next_offset`` goes on from there; otherwise the queue's first record decides,
+    and what is damaged before it counts if ``log_begin`` is 0: it was not removed.
+    """
+
+    def __init__(
+        self,
+        key: QueueKey,
+        held: HeldUnits,
+        damage: Sequence[DamagedRange],
+        *,
+        next_offset: int | None = None,
+        log_begin: int = 0,
+    ) -> None:
+        self.key = key
+        self.begin_offset = next_offset
+        self.renamed: list[RenamedRecord] = []  # records of other names whose units stand in gaps
+        self._next_offset = next_offset
+        self._held = held
+        self._damage = damage
+        self._log_begin = log_begin
+        self._waiting: deque[QueueRun] = deque()
+        self._last_commit_offset = -1  # of the record placed last
+        self._last_place = self._last_claim = -1
+
+    @property
+    def next_offset(self) -> int:
+        """The queue offset after the last record placed, 0 while there is none."""
+        return self._next_offset or 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing stands in the queue from where it begins on."""
+        return self._next_offset is None or self._next_offset == self.begin_offset
+
+    def take(self, run: QueueRun) -> None:
+        """Take the next run of the queue."""
+        self._waiting.append(run)
+
+    def settle(self, *, at_end: bool = False) -> Iterator[Step]:
+        """Yield what is decided, in order; every record taken is ``Placed`` once.
+
+        A run may be parted. Without ``at_end`` up to two records wait for those after them.
+        """
+        while self._waiting:
+            run = self._waiting[0]
+            if run.begin == self._next_offset:
+                yield self._put(self._waiting.popleft())
+                continue
+            claims = self._claims_ahead()
+            if len(claims) < RECORDS_SEEN and not at_end:
+                return
+            self._waiting.popleft()
+            yield from self._place(run, claims)
+
+    def _claims_ahead(self) -> list[int]:
+        """Return the queue offsets which the next records claim."""
+        claims: list[int] = []
+        for run in self._waiting:
+            claims += range(run.begin, min(run.end, run.begin + RECORDS_SEEN - len(claims)))
+            if len(claims) == RECORDS_SEEN:
+                break
+        return claims
+
+    def _place(self, run: QueueRun, claims: list[int]) -> Iterator[Step]:
+        next_offset = self._next_offset
+        if next_offset is None:
+            next_offset = self._first_offset(run, claims)
+            yield from self._begin_first(next_offset, run.commit_offset)
+        goes_on = _goes_on(claims)
+        following = claims[1] if len(claims) > 1 and not goes_on else None
+        if run.begin == next_offset or following == next_offset + 1:
+            yield self._put(run)
+        elif following == next_offset:
+            yield Placed(run, NOT_PLACED)
+        elif run.begin > next_offset:
+            gap = self._gap(run, next_offset, goes_on=goes_on)
+            if gap is not None:
+                yield gap
+            yield self._put(run)
+        else:
+            yield from self._place_back(run, goes_on=goes_on)
+
+    def _place_back(self, run: QueueRun, *, goes_on: bool) -> Iterator[Step]:
+        """Place a run that claims less than what comes next."""
+        held, damage = self._held, self._damage_before(run)
+        last_offset = self._last_commit_offset
+        if run.begin == self._last_place == self._last_claim and not damage:
+            if held.holds(self.key, run.begin, run.commit_offset):
+                self._next_offset = run.begin
+                yield Withdrawn(last_offset, run.begin)
+                yield self._put(run)
+                return
+            if goes_on and (run.begin > 0 or held.holds(self.key, run.begin, last_offset)):
+                yield from self._put_without_first(run)
+                return
+        if run.begin == 0 and (goes_on or held.holds(self.key, 0, run.commit_offset)):
+            yield self._begin_at(0)
+        elif goes_on and 0 < run.begin * RECORD_SIZE_MIN <= _size_of(damage):
+            yield self._begin_at(0)
+            yield Gap(0, run.begin, damage)
+            self._next_offset = run.begin
+        yield self._put(run)
+
+    def _put(self, run: QueueRun) -> Placed:
+        place, last = self.next_offset, run.end - run.begin - 1
+        self._next_offset = place + last + 1
+        self._last_commit_offset = run.last_commit_offset
+        self._last_place, self._last_claim = place + last, run.end - 1
+        return Placed(run, place)
+
+    def _put_without_first(self, run: QueueRun) -> Iterator[Placed]:
+        yield Placed(
+            run._replace(end=run.begin + 1, last_commit_offset=run.commit_offset), NOT_PLACED
+        )
+        if run.end - run.begin > 1:
+            # No other record of the queue is between the first and the second.
+            yield self._put(run._replace(begin=run.begin + 1, commit_offset=run.commit_offset + 1))
+
+    def _begin_at(self, queue_offset: int) -> Begins:
+        self.begin_offset = self._next_offset = queue_offset
+        self.renamed.clear()
+        return Begins(queue_offset)
+
+    def _begin_first(self, next_offset: int, commit_offset: int) -> Iterator[Step]:
+        """Begin the queue where its first record says, or before, where a renamed one has its unit."""
+        begin = next_offset
+        while begin > 0 and len(self.renamed) < RENAMED_MAX:
+            found = self._held.renamed(self.key, begin - 1)
+            if found is None or found.commit_offset >= commit_offset:
+                break
+            begin, commit_offset = begin - 1, found.commit_offset
+            self.renamed.append(found)
+        renamed, self.renamed = self.renamed, []
+        yield self._begin_at(begin)
+        if renamed:
+            self.renamed = renamed
+            yield Gap(
+                begin,
+                next_offset,
+                tuple(
+                    (each.commit_offset, each.commit_offset + each.size)
+                    for each in reversed(renamed)
+                ),
+            )
+            self._next_offset = next_offset
+
+    def _first_offset(self, run: QueueRun, claims: list[int]) -> int:
+        """Return where the queue begins."""
+        if self._log_begin == 0 and self._damage_before(run):
+            return 0  # what came before was damaged, not removed
+        likely = run.begin if 0 <= run.begin < QUEUE_OFFSET_LIMIT else 0
+        if _goes_on(claims):
+            return likely
+        # One record's word alone: where its unit stands already counts for more, and so does what
+        # the two records after it agree on.
+        place = self._held.place_of(self.key, run.commit_offset, likely)
+        if place is not None:
+            return place
+        return claims[1] - 1 if _goes_on(claims[1:]) and claims[1] > 0 else likely
+
+    def _gap(self, run: QueueRun, next_offset: int, *, goes_on: bool) -> Gap | None:
+        """Return what is missing before a run ahead of next, and make its claim come next.
+
+        None if the claim is wrong.
+        """
+        missing = run.begin - next_offset
+        ranges = self._damage_before(run)
+        in_damage = missing * RECORD_SIZE_MIN <= _size_of(ranges)
+        if not in_damage:
+            ranges = ((self._last_commit_offset + RECORD_SIZE_MIN, run.commit_offset),)
+            if missing * RECORD_SIZE_MIN > _size_of(ranges) or not self._is_sure(
+                run, next_offset, goes_on=goes_on
+            ):
+                return None
+        self._next_offset = run.begin
+        if not in_damage:
+            offsets = range(next_offset, min(run.begin, next_offset + RENAMED_MAX))
+            found = (self._held.renamed(self.key, each) for each in offsets)
+            self.renamed += [each for each in found if each is not None]
+        return Gap(next_offset, run.begin, ranges)
+
+    def _is_sure(self, run: QueueRun, next_offset: int, *, goes_on: bool) -> bool:
+        if self._held.holds(self.key, run.begin, run.commit_offset):
+            return True
+        return goes_on and not self._held.holds(self.key, next_offset, run.commit_offset)
+
+    def _damage_before(self, run: QueueRun) -> tuple[tuple[int, int], ...]:
+        """Return the damaged ranges between the record placed last and a run."""
+        first = bisect_left(self._damage, self._last_commit_offset, key=_begin_of)
+        end = bisect_left(self._damage, run.commit_offset, lo=first, key=_begin_of)
+        return tuple((each.begin_offset, each.end_offset) for each in self._damage[first:end])
+
+    def keep_renamed_end(self) -> Gap | None:
+        """After the last run, keep the place of a record that has the name of another queue now."""
+        next_offset = self.next_offset
+        found = self._held.renamed(self.key, next_offset)
+        if found is None or found.commit_offset <= self._last_commit_offset:
+            return None
+        self.renamed.append(found)
+        self._next_offset = next_offset + 1
+        return Gap(
+            next_offset,
+            next_offset + 1,
+            ((found.commit_offset, found.commit_offset + found.size),),
+        )
+
+    def withdraw(self, record: RenamedRecord) -> Withdrawn | None:
+        """Take the last record out again, if it is this one and its unit did not stand here before."""
+        place = self._last_place
+        if (
+            self._last_commit_offset != record.commit_offset
+            or place != self.next_offset - 1
+            or self._held.holds(self.key, place, record.commit_offset)
+        ):
+            return None
+        self._next_offset = place
+        return Withdrawn(record.commit_offset, place)
+
+
+def settle_ends(placers: Mapping[QueueKey, QueuePlacer]) -> Iterator[tuple[QueueKey, Step]]:
+    """Yield the last steps of every queue, once all runs are taken."""
+    renamed: list[RenamedRecord] = []
+    for key, placer in placers.items():
+        for step in placer.settle(at_end=True):
+            yield key, step
+        gap = placer.keep_renamed_end()
+        if gap is not None:
+            yield key, gap
+        renamed += placer.renamed
+    for record in renamed:
+        other = placers.get(record.key)
+        withdrawn = None if other is None else other.withdraw(record)
+        if withdrawn is not None:
+            yield record.key, withdrawn
+
+
+def joined_damage(damage: Sequence[DamagedRange]) -> list[DamagedRange]:
+    """Return damaged ranges, given in order, with those that touch made one."""
+    found: list[DamagedRange] = []
+    for each in damage:
+        if found and each.begin_offset <= found[-1].end_offset:
+            last = found.pop()
+            end = max(last.end_offset, each.end_offset)
+            each = DamagedRange(last.begin_offset, end, last.reason)
+        found.append(each)
+    return found
+
+
+def _goes_on(claims: Sequence[int]) -> bool:
+    """Whether the record after the first claims the queue offset after it."""
+    return len(claims) > 1 and claims[1] == claims[0] + 1
+
+
+def _begin_of(damage: DamagedRange) -> int:
+    return damage.begin_offset
+
+
+def _size_of(ranges: Sequence[tuple[int, int]]) -> int:
+    return sum(end - begin for begin, end in ranges)
