@@ -92,7 +92,7 @@ class QueuePlan:
             self.gaps.append(step)
             self.end = step.end
         elif isinstance(step, Begins):
-            self._places = [(*begin, NOT_PLACED) for *begin, _ in self._places]
+            self._places = [(at, claim, NOT_PLACED) for at, claim, _ in self._places]
             self.gaps.clear()
             self.unit_count = self.moved_count = 0
             self.begin = self.end = step.queue_offset
