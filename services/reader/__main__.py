@@ -49,7 +49,7 @@ async def serve(
         servicer = ReaderServicer(
             source,
             Pulls(
-                source,
+                source.reader,
                 arrivals,
                 catch_up,
                 executor,

@@ -7,17 +7,18 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.v1 import reader_pb2
 from services import wire
-from services.arrivals import Announcing, Arrivals
+from services.arrivals import Arrivals
 from services.reader.budget import Budget
 from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.records import Decoded, ask_decoded
 from services.rpc.servicer import Context, Draining
 from services.rpc.status import InvalidArgument
 from storage.message import PullResult, PullStatus
+from storage.reader import StoreReader
 
 MAX_MESSAGES_DEFAULT: Final = 32
 MAX_BYTES_DEFAULT: Final = 1 << 20
@@ -29,22 +30,6 @@ _MORE_MAY_COME: Final = frozenset(
     {PullStatus.OFFSET_OVERFLOW_ONE, PullStatus.NO_MESSAGE_IN_QUEUE, PullStatus.NO_MATCHED_MESSAGE}
 )
 _T = TypeVar("_T")
-
-
-class Pulling(Announcing, Protocol):
-    """What pulls need of the engine."""
-
-    def pull(
-        self,
-        topic: str,
-        queue_id: int,
-        *,
-        queue_offset: int,
-        max_messages: int,
-        max_bytes: int,
-        tag_expression: str,
-        end_offset: int,
-    ) -> PullResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +116,14 @@ class Pulls:
 
     def __init__(
         self,
-        store: Pulling,
+        reader: StoreReader,
         arrivals: Arrivals,
         catch_up: CatchUp,
         executor: Executor,
         draining: asyncio.Event,
         budget: Budget,
     ) -> None:
-        self._store = store
+        self._reader = reader
         self._arrivals = arrivals
         self._catch_up = catch_up
         self._executor = executor
@@ -256,7 +241,7 @@ class Pulls:
 
     def _ask(self, question: PullQuestion) -> Answer:
         def ask(max_messages: int) -> PullResult:
-            return self._store.pull(
+            return self._reader.pull(
                 question.topic,
                 question.queue_id,
                 queue_offset=question.queue_offset,

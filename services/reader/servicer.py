@@ -2,60 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal
 
 from penstock.v1 import reader_pb2
 from services import wire
 from services.reader.catching_up import CatchUp
-from services.reader.group_commits import Commit, Committing, GroupCommits
-from services.reader.pulls import Pulling, PullQuestion, Pulls
+from services.reader.group_commits import Commit, GroupCommits
+from services.reader.pulls import PullQuestion, Pulls
 from services.reader.records import ask_decoded, record_message
+from services.reader.source import Source
 from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from storage.errors import TopicNotFound
 from storage.format.record import decode_record
 from storage.message import KeyQueryResult
-from storage.view.queues.extent import QueueExtent
 
 QUERY_MESSAGES_DEFAULT: Final = 32
 QUERY_MESSAGES_MAX: Final = 64
-
-
-class ReaderStore(Pulling, Committing, Protocol):
-    """What the reader service needs of the engine; ``services.reader.source`` has it."""
-
-    def max_offset(self, topic: str, queue_id: int) -> int: ...
-    def min_offset(self, topic: str, queue_id: int) -> int: ...
-    def offset_by_time(
-        self,
-        topic: str,
-        queue_id: int,
-        *,
-        timestamp_ms: int,
-        boundary: Literal["lower", "upper"],
-    ) -> int: ...
-    def queue_extents(
-        self, topics: Container[str] | None, *, estimate_bytes: bool
-    ) -> Sequence[QueueExtent]: ...
-    def topics(self) -> set[str]: ...
-    def store_id(self) -> str: ...
-    def message(self, commit_offset: int) -> memoryview: ...
-    def message_by_id(self, message_id: str) -> memoryview: ...
-    def query_by_key(
-        self,
-        topic: str,
-        key: str,
-        *,
-        unique: bool,
-        begin_timestamp_ms: int,
-        end_timestamp_ms: int | None,
-        max_messages: int,
-        page_token: str,
-    ) -> KeyQueryResult: ...
-    def group_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]: ...
-    def groups(self) -> Sequence[str]: ...
-    def status(self) -> Mapping[str, Any]: ...
 
 
 class ReaderServicer:
@@ -63,17 +26,18 @@ class ReaderServicer:
 
     def __init__(
         self,
-        store: ReaderStore,
+        source: Source,
         pulls: Pulls,
         catch_up: CatchUp,
         *,
         pull_bytes_max: int,
         wait_ms_max: int,
     ) -> None:
-        self._store = store
+        self._source = source
+        self._reader = source.reader
         self._pulls = pulls
         self._catch_up = catch_up
-        self._commits = GroupCommits(store)
+        self._commits = GroupCommits(source)
         self._pull_bytes_max = pull_bytes_max
         self._wait_ms_max = wait_ms_max
 
@@ -142,17 +106,17 @@ class ReaderServicer:
         self, _request: reader_pb2.ListGroupsRequest, _context: Context
     ) -> reader_pb2.ListGroupsResponse:
         """Return the names of all groups with progress."""
-        return reader_pb2.ListGroupsResponse(groups=await self._pulls.run(self._store.groups))
+        return reader_pb2.ListGroupsResponse(groups=await self._pulls.run(self._source.groups))
 
     async def get_reader_status(
         self, _request: reader_pb2.GetReaderStatusRequest, _context: Context
     ) -> reader_pb2.ReaderStatus:
         """Return what can be read now."""
-        return reader_pb2.ReaderStatus(**self._store.status())
+        return reader_pb2.ReaderStatus(**self._source.status())
 
     def _query(self, request: reader_pb2.QueryByKeyRequest) -> bytes:
         def ask(max_messages: int) -> KeyQueryResult:
-            return self._store.query_by_key(
+            return self._reader.query_by_key(
                 request.topic,
                 request.key,
                 unique=request.unique,
@@ -189,7 +153,7 @@ class ReaderServicer:
             raise InvalidArgument("id", "give a message_id or a commit_offset")
         if which == "message_id":
             try:
-                record = self._store.message_by_id(request.message_id)
+                record = self._reader.message_by_id(request.message_id)
             except ValueError as error:
                 raise InvalidArgument("message_id", str(error)) from error
         elif request.commit_offset < 0:
@@ -197,19 +161,19 @@ class ReaderServicer:
                 "commit_offset", f"must not be negative, and is {request.commit_offset}"
             )
         else:
-            record = self._store.message(request.commit_offset)
+            record = self._reader.message(request.commit_offset)
         return reader_pb2.GetMessageResponse(record=record_message(decode_record(record)))
 
     def _queues(self, request: reader_pb2.ListQueuesRequest) -> reader_pb2.ListQueuesResponse:
-        status = self._store.status()  # first: what the queues say is then at least that much
+        status = self._source.status()  # first: what the queues say is then at least that much
         response = reader_pb2.ListQueuesResponse(
-            topics=sorted(self._store.topics()),
+            topics=sorted(self._source.topics()),
             min_commit_offset=status["min_commit_offset"],
             visible_offset=status["visible_offset"],
-            store_id=self._store.store_id(),
+            store_id=self._reader.store_id,
         )
         chosen = frozenset(request.topics) or None
-        for extent in self._store.queue_extents(chosen, estimate_bytes=request.estimate_bytes):
+        for extent in self._reader.queue_extents(chosen, estimate_bytes=request.estimate_bytes):
             begin, end = extent.commit_range or (None, None)
             response.queues.add(
                 topic=extent.topic,
@@ -225,8 +189,8 @@ class ReaderServicer:
 
     def _offset(self, request: reader_pb2.QueryOffsetRequest) -> reader_pb2.QueryOffsetResponse:
         topic, queue_id, position = request.topic, request.queue_id, request.position
-        low = self._store.min_offset(topic, queue_id)
-        high = self._store.max_offset(topic, queue_id)
+        low = self._reader.min_offset(topic, queue_id)
+        high = self._reader.max_offset(topic, queue_id)
         if position == reader_pb2.EARLIEST:
             found = low
         elif position == reader_pb2.LATEST:
@@ -235,7 +199,7 @@ class ReaderServicer:
             boundary: Literal["lower", "upper"] = (
                 "lower" if position == reader_pb2.TIME_LOWER else "upper"
             )
-            found = self._store.offset_by_time(
+            found = self._reader.offset_by_time(
                 topic, queue_id, timestamp_ms=request.timestamp_ms, boundary=boundary
             )
         else:
@@ -246,13 +210,13 @@ class ReaderServicer:
 
     def _progress(self, request: reader_pb2.FetchOffsetsRequest) -> reader_pb2.FetchOffsetsResponse:
         response = reader_pb2.FetchOffsetsResponse()
-        for topic, offsets in sorted(self._store.group_offsets(request.group).items()):
+        for topic, offsets in sorted(self._source.group_offsets(request.group).items()):
             if request.topic not in ("", topic):
                 continue
             for queue_id, queue_offset in sorted(offsets.items()):
                 try:
-                    low = self._store.min_offset(topic, queue_id)
-                    high = self._store.max_offset(topic, queue_id)
+                    low = self._reader.min_offset(topic, queue_id)
+                    high = self._reader.max_offset(topic, queue_id)
                 except TopicNotFound:
                     low = high = queue_offset
                 response.offsets.add(

@@ -1,19 +1,17 @@
-"""The engine's reader as the service uses it: with waits, and offsets saved when answered."""
+"""What the service adds to the engine's reader: waits, checked and saved offsets, its status."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from services.reader.group_commits import Commit
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreError
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.format.names import group_name_problem
-from storage.message import KeyQueryResult, PullResult
 from storage.reader import StoreReader
-from storage.view.queues.extent import QueueExtent
 
 _LOOK_SECONDS: Final = 0.05
 _INDEX_LAG_BYTES_MAX: Final = 64 << 20  # an indexer further behind is not waited for
@@ -41,40 +39,40 @@ class IndexProgress:
 
 
 class Source:
-    """A ``StoreReader`` with the few things that only a service needs."""
+    """A ``StoreReader``, and around it the few things that only a service needs."""
 
     def __init__(self, reader: StoreReader) -> None:
-        self._reader = reader
+        self.reader = reader
 
     @property
     def change_word(self) -> int:
         """Differs after every change that the writer publishes."""
-        positions = self._reader.positions
+        positions = self.reader.positions
         return 0 if positions is None else positions.writer_word
 
     def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
         """Sleep until the writer publishes something; without one look at the files again."""
-        positions = self._reader.positions
+        positions = self.reader.positions
         if positions is not None:
             return positions.wait_for_writer(seen_word, timeout_s)
         time.sleep(_LOOK_SECONDS)
-        self._reader.refresh()
+        self.reader.refresh()
         return self.change_word
 
     @property
     def index_progress(self) -> IndexProgress:
         """What tells of the indexer's steps."""
-        return IndexProgress(self._reader)
+        return IndexProgress(self.reader)
 
     @property
     def visible_offset(self) -> int:
         """See ``StoreReader.visible_offset``."""
-        return self._reader.visible_offset
+        return self.reader.visible_offset
 
     @property
     def indexed_offset(self) -> int:
         """See ``StoreReader.indexed_offset``."""
-        return self._reader.indexed_offset
+        return self.reader.indexed_offset
 
     def pending_offset(self) -> int:
         """Return the end of what was appended if it is to become visible soon, else 0."""
@@ -84,7 +82,7 @@ class Source:
     def pending_index_offset(self) -> int:
         """Return the end of what was appended if it is to be indexed soon, else 0."""
         end, indexed_offset = self._appended_offset(), self.indexed_offset
-        positions = self._reader.positions
+        positions = self.reader.positions
         if positions is None or not indexed_offset < end <= indexed_offset + _INDEX_LAG_BYTES_MAX:
             return 0
         # Its lock and not its word in the page: it has said nothing yet while it only starts.
@@ -92,93 +90,15 @@ class Source:
 
     def _appended_offset(self) -> int:
         """Return how far a writer of ours that works has come, 0 if there is none."""
-        positions = self._reader.positions
+        positions = self.reader.positions
         if positions is None or not positions.writer_is_current:
             return 0
         return positions.appended_offset if positions.writer_is_writable else 0
 
-    def pull(
-        self,
-        topic: str,
-        queue_id: int,
-        *,
-        queue_offset: int,
-        max_messages: int,
-        max_bytes: int,
-        tag_expression: str,
-        end_offset: int,
-    ) -> PullResult:
-        """See ``StoreReader.pull``."""
-        return self._reader.pull(
-            topic,
-            queue_id,
-            queue_offset=queue_offset,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            tag_expression=tag_expression,
-            end_offset=end_offset,
-        )
-
-    def queue_extents(
-        self, topics: Container[str] | None, *, estimate_bytes: bool
-    ) -> Sequence[QueueExtent]:
-        """See ``StoreReader.queue_extents``."""
-        return self._reader.queue_extents(topics, estimate_bytes=estimate_bytes)
-
     def topics(self) -> set[str]:
         """Return every topic that the table or a queue names."""
-        queues = self._reader.queues_on_disk()
-        return {topic for topic, _ in queues} | {topic.name for topic in self._reader.topics}
-
-    def store_id(self) -> str:
-        """See ``StoreReader.store_id``."""
-        return self._reader.store_id
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """See ``StoreReader.max_offset``."""
-        return self._reader.max_offset(topic, queue_id)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """See ``StoreReader.min_offset``."""
-        return self._reader.min_offset(topic, queue_id)
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, *, timestamp_ms: int, boundary: Literal["lower", "upper"]
-    ) -> int:
-        """See ``StoreReader.offset_by_time``."""
-        return self._reader.offset_by_time(
-            topic, queue_id, timestamp_ms=timestamp_ms, boundary=boundary
-        )
-
-    def message(self, commit_offset: int) -> memoryview:
-        """See ``StoreReader.message``."""
-        return self._reader.message(commit_offset)
-
-    def message_by_id(self, message_id: str) -> memoryview:
-        """See ``StoreReader.message_by_id``."""
-        return self._reader.message_by_id(message_id)
-
-    def query_by_key(
-        self,
-        topic: str,
-        key: str,
-        *,
-        unique: bool,
-        begin_timestamp_ms: int,
-        end_timestamp_ms: int | None,
-        max_messages: int,
-        page_token: str,
-    ) -> KeyQueryResult:
-        """See ``StoreReader.query_by_key``."""
-        return self._reader.query_by_key(
-            topic,
-            key,
-            unique=unique,
-            begin_timestamp_ms=begin_timestamp_ms,
-            end_timestamp_ms=end_timestamp_ms,
-            max_messages=max_messages,
-            page_token=page_token,
-        )
+        queues = self.reader.queues_on_disk()
+        return {topic for topic, _ in queues} | {topic.name for topic in self.reader.topics}
 
     def commit_offsets(self, commits: Sequence[Commit]) -> list[StoreError | None]:
         """Commit and save; progress outside the queue's range is refused, not clamped."""
@@ -186,16 +106,16 @@ class Source:
         for commit in commits:
             try:
                 self._check_range(commit)
-                self._reader.consumer_offsets.commit(*commit)
+                self.reader.consumer_offsets.commit(*commit)
                 outcomes.append(None)
             except StoreError as error:
                 outcomes.append(error)
-        self._reader.consumer_offsets.save()
+        self.reader.consumer_offsets.save()
         return outcomes
 
     def _check_range(self, commit: Commit) -> None:
         _, topic, queue_id, queue_offset = commit
-        high = self._reader.max_offset(topic, queue_id)
+        high = self.reader.max_offset(topic, queue_id)
         if queue_offset > high:
             raise InvalidArgument(
                 "queue_offset", f"is {queue_offset}, and the queue ends at {high}"
@@ -206,18 +126,18 @@ class Source:
         problem = group_name_problem(group)
         if problem:
             raise InvalidArgument("group", problem)
-        return self._reader.consumer_offsets.fetch_group(group)
+        return self.reader.consumer_offsets.fetch_group(group)
 
     def groups(self) -> Sequence[str]:
         """Return the names of all groups with progress."""
-        return self._reader.consumer_offsets.groups()
+        return self.reader.consumer_offsets.groups()
 
     def status(self) -> Mapping[str, Any]:
         """Return the fields of ReaderStatus."""
         return {
-            "min_commit_offset": self._reader.min_commit_offset,
-            "visible_offset": self._reader.visible_offset,
-            "indexed_offset": self._reader.indexed_offset,
+            "min_commit_offset": self.reader.min_commit_offset,
+            "visible_offset": self.reader.visible_offset,
+            "indexed_offset": self.reader.indexed_offset,
             "writer_alive": self._writer_is_alive(),
         }
 
@@ -226,10 +146,10 @@ class Source:
 
     def _is_held(self, role: LockRole) -> bool:
         try:
-            return DirectoryLock.is_held(self._reader.directory, role)
+            return DirectoryLock.is_held(self.reader.directory, role)
         except OSError:
             return False
 
     def close(self) -> None:
         """Let go of the store's files."""
-        self._reader.close()
+        self.reader.close()
