@@ -1,7 +1,7 @@
 """Records as a client reads them: views of the bytes that came, decoded field by field when asked.
 
-Iterating `Records` only steps over the sizes; a record decodes its head at the first access and its
-body, topic and properties each at their own. The reader has verified checksums and framing, so
+Iterating `Records` reads the fields of fixed places; a record reads its body, topic and properties when
+they are asked for. The reader has verified checksums and framing, so
 nothing is verified twice here.
 """
 
@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, overload
 
 from penstock.v1 import common_pb2
-from storage.format.compression import decompress
+from storage.format.compression import COMPRESSED, decompress
 from storage.format.hosts import decode_host, host_size
 from storage.format.message_id import encode_message_id
 from storage.format.properties import CRC32, KEYS, TAGS, UNIQ_KEY, decode_properties, split_keys
 from storage.format.record_layout import (
     AFTER_HOSTS,
     BORN_HOST_POSITION,
-    HEAD,
     MAGIC_V2,
     PROPERTIES_LENGTH,
     STORE_TIMESTAMP,
@@ -26,10 +25,33 @@ from storage.format.record_layout import (
     SYS_FLAG_STORE_HOST_V6,
     TOPIC_LENGTH_V1,
     TOPIC_LENGTH_V2,
+    UNTIL_BODY,
 )
 
-_SIZE_FIELD: Final = 4
-_QUEUE_OFFSET, _COMMIT_OFFSET, _SYS_FLAG, _BORN_TIMESTAMP = 5, 6, 7, 8  # of HEAD's fields
+_V6_HOSTS: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+# Of UNTIL_BODY's fields:
+_QUEUE_OFFSET, _COMMIT_OFFSET, _SYS_FLAG, _BORN_TIMESTAMP, _STORE_TIMESTAMP = 5, 6, 7, 8, 10
+_RECONSUME_TIMES, _PREPARED_OFFSET, _BODY_LENGTH = 12, 13, 14
+
+
+def _wider_by(sys_flag: int) -> int:
+    """Return how many more bytes a record's hosts take than two of IPv4."""
+    born, store = sys_flag & SYS_FLAG_BORN_HOST_V6, sys_flag & SYS_FLAG_STORE_HOST_V6
+    return host_size(ipv6=bool(born)) + host_size(ipv6=bool(store)) - 2 * host_size(ipv6=False)
+
+
+def _head_of(data: memoryview, position: int) -> tuple[Any, ...]:
+    """Return the fields of the record at ``position`` as of UNTIL_BODY; its hosts are to be read elsewhere."""
+    head = UNTIL_BODY.unpack_from(data, position)
+    if not head[_SYS_FLAG] & _V6_HOSTS:
+        return head
+    after = position + UNTIL_BODY.size + _wider_by(head[_SYS_FLAG]) - AFTER_HOSTS.size
+    born_ipv6 = bool(head[_SYS_FLAG] & SYS_FLAG_BORN_HOST_V6)
+    stored_at = position + BORN_HOST_POSITION + host_size(ipv6=born_ipv6)
+    return (
+        *head[:9], b"", *STORE_TIMESTAMP.unpack_from(data, stored_at), b"",
+        *AFTER_HOSTS.unpack_from(data, after),
+    )  # fmt: skip
 
 
 class Record:
@@ -38,12 +60,13 @@ class Record:
     Valid as long as it is referenced; it keeps the response it came in alive.
     """
 
-    __slots__ = ("_body", "_body_at", "_data", "_head", "_position", "_properties", "_topic_at")
+    __slots__ = ("_body", "_data", "_head", "_position", "_properties")
 
-    def __init__(self, data: memoryview, position: int) -> None:
+    def __init__(self, data: memoryview, position: int, head: tuple[Any, ...]) -> None:
+        """Take the record at ``position``, whose first fields are ``head``, as of UNTIL_BODY."""
         self._data = data
         self._position = position
-        self._head: tuple[Any, ...] | None = None
+        self._head = head
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
 
@@ -52,24 +75,17 @@ class Record:
         """Return a record that the service decoded."""
         return DecodedRecord(record)
 
-    def _load(self) -> tuple[Any, ...]:
-        at = self._position
-        head = self._head = HEAD.unpack_from(self._data, at)
-        hosts = host_size(ipv6=bool(head[_SYS_FLAG] & SYS_FLAG_BORN_HOST_V6)) + host_size(
-            ipv6=bool(head[_SYS_FLAG] & SYS_FLAG_STORE_HOST_V6)
-        )
-        self._body_at = at + BORN_HOST_POSITION + hosts + STORE_TIMESTAMP.size + AFTER_HOSTS.size
-        self._topic_at = self._body_at + self._after_hosts()[2]
-        return head
-
-    def _after_hosts(self) -> tuple[Any, ...]:
-        return AFTER_HOSTS.unpack_from(self._data, self._body_at - AFTER_HOSTS.size)
+    def _body_begin(self) -> int:
+        begin = self._position + UNTIL_BODY.size
+        sys_flag = self._head[_SYS_FLAG]
+        return begin + _wider_by(sys_flag) if sys_flag & _V6_HOSTS else begin
 
     def _topic_range(self) -> tuple[int, int]:
-        head = self._head or self._load()
+        head = self._head
         length = TOPIC_LENGTH_V2 if head[1] == MAGIC_V2 else TOPIC_LENGTH_V1
-        begin = self._topic_at + length.size
-        return begin, begin + length.unpack_from(self._data, self._topic_at)[0]
+        at = self._body_begin() + head[_BODY_LENGTH]
+        begin = at + length.size
+        return begin, begin + length.unpack_from(self._data, at)[0]
 
     @property
     def raw(self) -> memoryview:
@@ -79,42 +95,42 @@ class Record:
     @property
     def size(self) -> int:
         """Bytes of the whole record in the commit log."""
-        return int((self._head or self._load())[0])
+        return int(self._head[0])
 
     @property
     def queue_id(self) -> int:
         """The queue it is in."""
-        return int((self._head or self._load())[3])
+        return int(self._head[3])
 
     @property
     def flag(self) -> int:
         """The application's flag."""
-        return int((self._head or self._load())[4])
+        return int(self._head[4])
 
     @property
     def queue_offset(self) -> int:
         """Its number in its queue."""
-        return int((self._head or self._load())[_QUEUE_OFFSET])
+        return int(self._head[_QUEUE_OFFSET])
 
     @property
     def commit_offset(self) -> int:
         """Where it starts in the commit log."""
-        return int((self._head or self._load())[_COMMIT_OFFSET])
+        return int(self._head[_COMMIT_OFFSET])
 
     @property
     def sys_flag(self) -> int:
         """The store's flag bits."""
-        return int((self._head or self._load())[_SYS_FLAG])
+        return int(self._head[_SYS_FLAG])
 
     @property
     def born_timestamp_ms(self) -> int:
         """When the producer made it."""
-        return int((self._head or self._load())[_BORN_TIMESTAMP])
+        return int(self._head[_BORN_TIMESTAMP])
 
     @property
     def store_timestamp_ms(self) -> int:
         """When the store took it."""
-        return int(STORE_TIMESTAMP.unpack_from(self._data, self._hosts_at()[1])[0])
+        return int(self._head[_STORE_TIMESTAMP])
 
     @property
     def born_host(self) -> str:
@@ -129,30 +145,29 @@ class Record:
         return decode_host(self._data[born_end + STORE_TIMESTAMP.size : end])
 
     def _hosts_at(self) -> tuple[int, int, int]:
-        head = self._head or self._load()
         begin = self._position + BORN_HOST_POSITION
-        born_end = begin + host_size(ipv6=bool(head[_SYS_FLAG] & SYS_FLAG_BORN_HOST_V6))
-        return begin, born_end, self._body_at - AFTER_HOSTS.size
+        ipv6 = bool(self._head[_SYS_FLAG] & SYS_FLAG_BORN_HOST_V6)
+        return begin, begin + host_size(ipv6=ipv6), self._body_begin() - AFTER_HOSTS.size
 
     @property
     def reconsume_times(self) -> int:
         """How often it was consumed again."""
-        self._head or self._load()
-        return int(self._after_hosts()[0])
+        return int(self._head[_RECONSUME_TIMES])
 
     @property
     def prepared_transaction_offset(self) -> int:
         """Commit offset of the half message of a committed transaction."""
-        self._head or self._load()
-        return int(self._after_hosts()[1])
+        return int(self._head[_PREPARED_OFFSET])
 
     @property
     def body(self) -> bytes:
         """The body as the producer gave it, decompressed if need be."""
         if self._body is None:
-            sys_flag = (self._head or self._load())[_SYS_FLAG]
-            body = bytes(self._data[self._body_at : self._topic_at])
-            self._body = decompress(body, sys_flag) if sys_flag & 1 else body
+            head = self._head
+            begin = self._body_begin()
+            body = bytes(self._data[begin : begin + head[_BODY_LENGTH]])
+            sys_flag = head[_SYS_FLAG]
+            self._body = decompress(body, sys_flag) if sys_flag & COMPRESSED else body
         return self._body
 
     @property
@@ -205,24 +220,21 @@ class DecodedRecord(Record):
     __slots__ = ("_record",)
 
     def __init__(self, record: common_pb2.Record) -> None:
-        super().__init__(memoryview(b""), 0)
+        head = (
+            record.size, 0, 0, record.queue_id, record.flag, record.queue_offset,
+            record.commit_offset, record.sys_flag, record.born_timestamp_ms,
+            b"", record.store_timestamp_ms, b"",
+            record.reconsume_times, record.prepared_transaction_offset, len(record.body),
+        )  # fmt: skip
+        super().__init__(memoryview(b""), 0, head)
         self._record = record
         self._body = record.body
         self._properties = {k: v for k, v in record.properties.items() if k != CRC32}
-        self._head = (
-            record.size, 0, 0, record.queue_id, record.flag, record.queue_offset,
-            record.commit_offset, record.sys_flag, record.born_timestamp_ms,
-        )  # fmt: skip
 
     @property
     def topic(self) -> str:
         """The topic."""
         return self._record.topic
-
-    @property
-    def store_timestamp_ms(self) -> int:
-        """When the store took it."""
-        return self._record.store_timestamp_ms
 
     @property
     def born_host(self) -> str:
@@ -233,16 +245,6 @@ class DecodedRecord(Record):
     def store_host(self) -> str:
         """``address:port`` of the store."""
         return self._record.store_host
-
-    @property
-    def reconsume_times(self) -> int:
-        """How often it was consumed again."""
-        return self._record.reconsume_times
-
-    @property
-    def prepared_transaction_offset(self) -> int:
-        """Commit offset of the half message of a committed transaction."""
-        return self._record.prepared_transaction_offset
 
     @property
     def message_id(self) -> str:
@@ -267,8 +269,9 @@ class Records(Sequence[Record]):
         raw = self.raw
         position, end = 0, len(raw)
         while position < end:
-            yield Record(raw, position)
-            position += int.from_bytes(raw[position : position + _SIZE_FIELD])
+            head = _head_of(raw, position)
+            yield Record(raw, position, head)
+            position += head[0]
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -278,8 +281,11 @@ class Records(Sequence[Record]):
         if self._positions is None:
             self._positions = [record._position for record in self]
         if isinstance(index, slice):
-            return [Record(self.raw, position) for position in self._positions[index]]
-        return Record(self.raw, self._positions[index])
+            return [self._at(position) for position in self._positions[index]]
+        return self._at(self._positions[index])
+
+    def _at(self, position: int) -> Record:
+        return Record(self.raw, position, _head_of(self.raw, position))
 
     def __repr__(self) -> str:
         return f"<{self._count} records, {len(self.raw)} bytes>"

@@ -34,7 +34,9 @@ class AsyncConsumer(AsyncIterator[Record]):
         self._options = options
         self._core: Consumption | None = None
         self._pulls = AsyncInFlightPulls()
-        self._commit_at = client.clock.monotonic() + options.commit_interval_ms / 1000
+        self._auto_commits = options.auto_commit
+        self._monotonic = client.clock.monotonic
+        self._commit_at = self._monotonic() + options.commit_interval_ms / 1000
         self._closed = False
         open_when_awaited(self._opened)
 
@@ -49,13 +51,13 @@ class AsyncConsumer(AsyncIterator[Record]):
             raise ClientClosed("the consumer is closed")
         core = self._core or await self._opened()
         while True:
-            if self._options.auto_commit:
-                await self._commit_now_and_then()
+            if self._auto_commits and self._monotonic() >= self._commit_at:
+                await self._commit_in_its_turn()
             record = core.next_record()
             if record is not None:
                 return record
             if core.is_finished:
-                if self._options.auto_commit:
+                if self._auto_commits:
                     await self._commit(with_current=True)
                 raise StopAsyncIteration
             await self._wait(core)
@@ -75,7 +77,7 @@ class AsyncConsumer(AsyncIterator[Record]):
             return
         self._closed = True
         await self._pulls.cancel()
-        if self._options.auto_commit:
+        if self._auto_commits:
             await self._commit(with_current=False)
 
     async def _opened(self) -> Consumption:
@@ -85,16 +87,16 @@ class AsyncConsumer(AsyncIterator[Record]):
         return self._core
 
     async def _wait(self, core: Consumption) -> None:
-        now = self._client.clock.monotonic()
+        now = self._monotonic()
         self._start_due(core, now)
         waits = [] if (due_s := core.next_due_s(now)) is None else [due_s]
-        if self._options.auto_commit:
+        if self._auto_commits:
             waits.append(self._commit_at - now)
         answered = await self._pulls.next(max(_WAIT_MIN_S, min(waits)) if waits else None)
         if answered is None:
             return
         queue, call, outcome = answered
-        now = self._client.clock.monotonic()
+        now = self._monotonic()
         try:
             if isinstance(outcome, PenstockError):
                 raise outcome
@@ -110,14 +112,12 @@ class AsyncConsumer(AsyncIterator[Record]):
             timeout_s = self._options.timeout_s + call.wait_ms / 1000
             self._pulls.start(self._client.stub(call.method), queue, call, timeout_s)
 
-    async def _commit_now_and_then(self) -> None:
-        now = self._client.clock.monotonic()
-        if now >= self._commit_at:
-            self._commit_at = now + self._options.commit_interval_ms / 1000
-            try:
-                await self._commit(with_current=True)  # the next record is being asked for
-            except (Unavailable, DeadlineExceeded) as error:
-                _log.warning("offsets of group %s: %s", self._options.group, error)
+    async def _commit_in_its_turn(self) -> None:
+        self._commit_at = self._monotonic() + self._options.commit_interval_ms / 1000
+        try:
+            await self._commit(with_current=True)  # the next record is being asked for
+        except (Unavailable, DeadlineExceeded) as error:
+            _log.warning("offsets of group %s: %s", self._options.group, error)
 
     async def _commit(self, *, with_current: bool) -> None:
         if self._core is None:

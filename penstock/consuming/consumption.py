@@ -74,6 +74,11 @@ class QueueProgress:
         self.attempts = 0
         self.failing_since: float | None = None
 
+    @property
+    def may_pull(self) -> bool:
+        """Whether a pull may start: beside it one response at most waits to be handed out."""
+        return not self.pulling and not self.ended and self.waiting_batches < 2
+
 
 class Consumption:
     """Several queues of one topic as one sequence of records; order is kept within a queue."""
@@ -110,7 +115,7 @@ class Consumption:
                 break
             queue = self._turn[0]
             self._turn.rotate(-1)
-            if queue.pulling or queue.ended or queue.waiting_batches or now < queue.not_before:
+            if not queue.may_pull or now < queue.not_before:
                 continue
             queue.pulling = True
             queue.launched_at = now
@@ -131,11 +136,7 @@ class Consumption:
         """Return the seconds until another pull may start by itself, None if none waits for time."""
         if sum(queue.pulling for queue in self.queues.values()) >= _PARALLEL_PULLS_MAX:
             return None
-        waits = [
-            queue.not_before - now
-            for queue in self.queues.values()
-            if not queue.pulling and not queue.ended and not queue.waiting_batches
-        ]
+        waits = [queue.not_before - now for queue in self.queues.values() if queue.may_pull]
         return max(0.0, min(waits)) if waits else None
 
     def on_result(self, queue: QueueProgress, result: PullResult, now: float) -> None:

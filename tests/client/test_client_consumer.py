@@ -31,6 +31,21 @@ def test_a_topic_is_read_whole_and_each_queue_in_order(client: Client, fake: Fak
         assert own == [b"%d-%d" % (queue_id, n) for n in range(30)]
 
 
+def test_the_next_response_is_on_its_way_while_records_are_handed_out(
+    client: Client, fake: FakePenstock
+) -> None:
+    """One queue, and nobody asks for more than the first record."""
+    fake.store.pull_records_max = 7
+    fill(client, 30)
+    with client.consume("orders", queues=[0], follow=False) as consumer:
+        next(consumer)
+        end = time.monotonic() + 30
+        while fake.store.calls["Pull"] < 2:
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        assert [record.body for record in consumer] == [b"0-%d" % n for n in range(1, 30)]
+
+
 def test_a_group_goes_on_where_it_stopped(client: Client, fake: FakePenstock) -> None:
     """Half is consumed and committed; the next consumer gets the other half, nothing twice."""
     fill(client, 10, 0)

@@ -1,0 +1,63 @@
+"""Records as a client sees them, against the store's own decoder."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from penstock.record import Records
+from storage.format.compression import compress
+from storage.format.properties import encode_properties
+from storage.format.record import decode_record, encode_record
+
+V4, V6 = "10.1.2.3:10911", "[2001:db8::7]:8081"
+SAME = (
+    "queue_id", "flag", "queue_offset", "commit_offset", "sys_flag", "born_timestamp_ms",
+    "store_timestamp_ms", "born_host", "store_host", "reconsume_times",
+    "prepared_transaction_offset", "topic", "body",
+)  # fmt: skip
+
+
+def encoded(number: int, *, born_host: str, store_host: str, topic: str = "orders") -> bytes:
+    return encode_record(
+        topic=topic,
+        queue_id=3,
+        body=b"body %d" % number,
+        properties_block=encode_properties({"KEYS": "a b", "TAGS": "new", "UNIQ_KEY": "u"}),
+        flag=7,
+        queue_offset=number,
+        commit_offset=1000 + number,
+        born_timestamp_ms=1_700_000_000_001,
+        born_host=born_host,
+        store_timestamp_ms=1_700_000_000_002,
+        store_host=store_host,
+        reconsume_times=4,
+        prepared_transaction_offset=5,
+    )
+
+
+@pytest.mark.parametrize("topic", ["orders", "long" * 40])
+def test_every_field_is_the_store_s_for_hosts_of_both_families(topic: str) -> None:
+    """Records of IPv4 and IPv6 hosts follow each other in one response."""
+    stored = [
+        encoded(number, born_host=born, store_host=store, topic=topic)
+        for number, (born, store) in enumerate(product((V4, V6), repeat=2))
+    ]
+    records = Records(memoryview(b"".join(stored)), len(stored))
+    for number, (record, data) in enumerate(zip(records, stored, strict=True)):
+        for found in (record, records[number], records[number : number + 1][0]):
+            expected = decode_record(data)
+            for name in SAME:
+                assert getattr(found, name) == getattr(expected, name), name
+            assert found.size == expected.total_size
+            assert found.raw == data
+            assert (found.keys, found.tag, found.unique_key) == (("a", "b"), "new", "u")
+
+
+def test_a_compressed_body_is_given_as_the_producer_knew_it() -> None:
+    body = b"much of the same " * 100
+    packed, sys_flag = compress(body, "zlib")
+    data = encode_record(topic="orders", queue_id=0, body=packed, sys_flag=sys_flag)
+    (record,) = Records(memoryview(data), 1)
+    assert record.body == body
