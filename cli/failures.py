@@ -49,7 +49,7 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
 
 
 def nobody_answers(address: str) -> str:
-    """Say that nothing listens there, and what would."""
+    """Return the line for an address where nothing listens, with the command that starts a service."""
     return (
         f"no answer from {address}: is the service running?"
         " penstock serve --store DIRECTORY starts all three"

@@ -74,9 +74,9 @@ def request_id(metadata: Any) -> str:
 
 
 def _callers_are_there(record: logging.LogRecord) -> bool:
-    """Drop what gRPC says, with a traceback, of an answer that found its caller gone.
+    """Drop what gRPC logs, with a traceback, of an answer whose caller is gone.
 
-    No error of a method is among it: ``services.rpc`` lets none through.
+    Errors of methods are not among it: ``services.rpc`` lets none through.
     """
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, grpc.aio.InternalError)

@@ -1,6 +1,6 @@
 """How a service process keeps memory, and how much there is.
 
-Buffers are used again, what start-up made is not searched for garbage.
+Buffers are used again, and what start-up made is not searched for garbage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OWN_CONTROL_GROUPS: Final = Path("/proc/self/cgroup")
 def keep_buffers() -> None:
     """Let malloc take buffers of up to 8 MiB from its heaps and keep 16 MiB free at each one's end.
 
-    By default glibc maps every buffer above 128 KiB anew, at a page fault for each 4 KiB of it: for
+    By default glibc maps every buffer above 128 KiB again, at a page fault for each 4 KiB of it: for
     an answer of 1 MiB more than checking and copying the records. Other C libraries are left alone.
     """
     with suppress(AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""How a service process starts and ends: one line and an exit code if it cannot, a drain if told to.
+"""How a service process starts and ends: one line and an exit code if it cannot, a drain when it is stopped.
 
 Exit codes: 0 drained, 1 failed while running, 2 settings, 3 store locked, 4 not a store,
 5 newer format, 6 address taken.
@@ -68,7 +68,7 @@ def leave(code: int) -> NoReturn:
     """End the process of a service that has let go of its store; runs no clean-up of Python's.
 
     Daemon threads, gRPC's poller among them, may be inside C++ while the interpreter is taken down
-    around them, and then now and then abort a process that had stopped in order.
+    around them, which sometimes aborts a process that had stopped in order.
     """
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
@@ -78,7 +78,7 @@ def leave(code: int) -> NoReturn:
 
 
 def announce(service: str, address: str) -> None:
-    """Tell whoever started the process, on stdout, where it serves."""
+    """Print the address that it serves on to stdout, for the process that started it."""
     memory.settle()
     sys.stdout.write(SERVING_LINE.format(service=service, address=address) + "\n")
     sys.stdout.flush()

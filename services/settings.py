@@ -192,7 +192,7 @@ class EngineSettings(ProcessSettings):
     stage_timeout_ms: int = Field(
         _ENGINE.stage_timeout_ms,
         ge=1,
-        description="Staged records that nobody commits are removed after this.",
+        description="Staged records that are not committed are removed after this.",
     )
     scrub_interval_ms: int = Field(
         _ENGINE.scrub_interval_ms,
@@ -380,7 +380,7 @@ def _complete_help(source: CliSettingsSource[Any], kind: type[ProcessSettings]) 
 
 
 def size_text(size: int) -> str:
-    """Return bytes as one would type them: in the largest unit that divides them."""
+    """Return bytes as they are typed: in the largest unit that divides them."""
     unit, factor = next((u for u in UNITS if size % u[1] == 0), ("", 1))
     return f"{size // factor}{unit}"
 

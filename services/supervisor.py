@@ -1,6 +1,6 @@
 """``penstock serve``: the three services as child processes, restarted when they die.
 
-The children are new programs, never forks of a process that has loaded gRPC. They tell their
+The children are new programs, never forks of a process that has loaded gRPC. They print their
 addresses on their stdout, log to the stderr they inherit, and stop when this process does, however
 it ends.
 """
@@ -38,7 +38,7 @@ _KILL_AFTER_SECONDS: Final = 15.0  # beyond the drain grace
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until told to stop, or until a service cannot start; return the exit code."""
+    """Run until a signal to stop, or until a service cannot start; return the exit code."""
     settings = load(ServeSettings, argv, prog="penstock serve")
     try:
         settings.store_config()
@@ -92,7 +92,7 @@ class Child:
             started = asyncio.get_running_loop().time()
             code = await self._run()
             if self._stopping:
-                if code == -signal.SIGTERM:  # told to stop before it could hear of it: as good
+                if code == -signal.SIGTERM:  # stopped before it could handle the signal
                     return 0
                 if code:
                     _say(f"the {self.service} ended with {_how(code)}", error=True)

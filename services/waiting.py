@@ -23,9 +23,9 @@ async def wait_for_store(
     timeout_seconds: float,
     wanted: Sequence[str] = (),
 ) -> bool:
-    """Return True once there is a store with all files ``wanted``; False if told to stop.
+    """Return True once there is a store with all files ``wanted``; False once ``stop`` is set.
 
-    Raises NotAStore if the directory holds something else, or nothing in time.
+    Raises NotAStore if the directory holds something else, or no store in time.
     """
     until = time.monotonic() + timeout_seconds
     said = False

@@ -25,7 +25,7 @@ _QUERY_TAG: Final = bytes(
 _STORED_TAG: Final = bytes(
     [(writer_pb2.ProduceStreamResponse.STORED_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
 )
-Parts = tuple[bytes | memoryview, ...]  # of one serialized message, one behind the other
+Parts = tuple[bytes | memoryview, ...]  # of one serialized message, in order
 
 PULL_STATUS_OF: Final[dict[PullStatus, Any]] = {
     status: reader_pb2.PullStatus.Value(status.name) for status in PullStatus
@@ -35,7 +35,7 @@ PULL_STATUS_OF: Final[dict[PullStatus, Any]] = {
 def batch_records(request: bytes) -> memoryview:
     """Return the records of a serialized ProduceBatchRequest as a view of it.
 
-    Raises protobuf's DecodeError if the bytes are no such request.
+    Raises protobuf's DecodeError if the bytes are not such a request.
     """
     size = len(request)
     if size == 0:
@@ -57,7 +57,7 @@ def batch_records(request: bytes) -> memoryview:
 def count_fields(message: bytes, most: int) -> int:
     """Return how many fields a serialized message has, at the top; ``most`` if there may be more.
 
-    Parsing makes an object of each, so this is asked before. What is malformed is the parser's.
+    Parsing makes an object of each, so this is asked before. The parser refuses what is malformed.
     """
     count = at = 0
     try:
@@ -69,7 +69,7 @@ def count_fields(message: bytes, most: int) -> int:
                 at += value if kind == _LENGTH_DELIMITED else 0
             elif kind in _FIXED_SIZES:
                 at += _FIXED_SIZES[kind]
-            else:  # a group, which nobody sends
+            else:  # a group, which no client sends
                 return most
             count += 1
     except IndexError:

@@ -192,7 +192,7 @@ def pull_all(client: Client, queue_id: int, *, tag: str = "") -> Iterator[list[R
 
 
 def is_row(record: Record, flights: Flights, row: int) -> bool:
-    """Tell whether a record is what was made of a row."""
+    """Return whether a record is what was made of a row."""
     return (
         record.body == flights.bodies[row]
         and record.keys == flights.keys[row]

@@ -20,7 +20,7 @@ CAP: Final = 100_000  # records in a batch of the stream, so that it has several
 
 
 def is_set_up() -> bool:
-    """Tell whether Spark is installed."""
+    """Return whether Spark is installed."""
     return importlib.util.find_spec("pyspark") is not None
 
 

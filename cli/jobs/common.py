@@ -25,7 +25,7 @@ _RAISED_IN_A_TASK: Final = re.compile(
 
 
 def shows_progress(session: Session, quiet: bool) -> bool:
-    """Tell whether a job is to show how far it is."""
+    """Return whether a job is to show its progress."""
     return not quiet and not session.as_json
 
 

@@ -9,7 +9,7 @@ import typer
 
 from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
 from cli.jobs.merge import LogFileSize
-from cli.jobs.stores import tell_damage, tell_stores
+from cli.jobs.stores import print_damage, print_stores
 from cli.session import session_of
 
 
@@ -60,5 +60,5 @@ def compact(
             "seconds": round(report.seconds, 3),
         },
     )  # fmt: skip
-    tell_stores(session, [report.store] if report.store else [])
-    tell_damage(session, [(str(directory), damage) for damage in report.damage])
+    print_stores(session, [report.store] if report.store else [])
+    print_damage(session, [(str(directory), damage) for damage in report.damage])

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
-from cli.jobs.stores import tell_damage, tell_stores
+from cli.jobs.stores import print_damage, print_stores
 from cli.session import session_of
 
 LogFileSize = Annotated[
@@ -39,5 +39,5 @@ def merge(
             start_spark(session, master), directories, target, without=without or [],
             log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
         )  # fmt: skip
-    tell_stores(session, [report.store])
-    tell_damage(session, report.damage)
+    print_stores(session, [report.store])
+    print_damage(session, report.damage)

@@ -9,7 +9,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode
 from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
-from cli.jobs.stores import tell_stores
+from cli.jobs.stores import print_stores
 from cli.session import session_of
 from cli.times import parse_time_ms
 
@@ -61,7 +61,7 @@ def replay(
             show_progress=shows_progress(session, quiet),
         )  # fmt: skip
     if report.store is not None:
-        tell_stores(session, [report.store])
+        print_stores(session, [report.store])
         return
     line = f"{report.messages:,} messages in {to_topic} as {report.replay_id}"
     if report.already:

@@ -9,7 +9,7 @@ import typer
 
 from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
 from cli.jobs.merge import LogFileSize
-from cli.jobs.stores import tell_damage, tell_stores
+from cli.jobs.stores import print_damage, print_stores
 from cli.session import session_of
 
 
@@ -41,5 +41,5 @@ def split(
             start_spark(session, master), directory, target, topics=topics or [], rest=rest,
             log_file_size=log_file_size, show_progress=shows_progress(session, quiet),
         )  # fmt: skip
-    tell_stores(session, report.stores)
-    tell_damage(session, [(str(directory), damage) for damage in report.damage])
+    print_stores(session, report.stores)
+    print_damage(session, [(str(directory), damage) for damage in report.damage])

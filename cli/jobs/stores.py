@@ -34,7 +34,7 @@ def store_line(store: NewStore) -> str:
     )
 
 
-def tell_stores(session: Session, stores: Iterable[NewStore]) -> None:
+def print_stores(session: Session, stores: Iterable[NewStore]) -> None:
     """Print each store, and which places of consumers went."""
     for store in stores:
         if session.as_json:
@@ -51,11 +51,11 @@ def damage_value(damage: DamagedRange) -> dict[str, Any]:
     return {"begin": damage.begin_offset, "end": damage.end_offset, "reason": damage.reason}
 
 
-def tell_damage(session: Session, found: Iterable[tuple[str, DamagedRange]]) -> None:
+def print_damage(session: Session, found: Iterable[tuple[str, DamagedRange]]) -> None:
     """Print what was damaged and left out, and end with the exit code for it if anything was."""
-    told = False
+    found_any = False
     for store, damage in found:
-        told = True
+        found_any = True
         if session.as_json:
             print_json({"store": store, **damage_value(damage)})
         else:
@@ -65,5 +65,5 @@ def tell_damage(session: Session, found: Iterable[tuple[str, DamagedRange]]) -> 
                 markup=False,
                 style="red",
             )
-    if told:
+    if found_any:
         raise typer.Exit(ExitCode.DAMAGED)

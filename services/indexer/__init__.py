@@ -1,1 +1,1 @@
-"""The indexer service: builds the index files behind the writer."""
+"""The indexer service: builds index files from the log that the writer has confirmed."""

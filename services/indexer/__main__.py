@@ -43,7 +43,7 @@ class IndexerSteps:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until told to stop; return the exit code."""
+    """Run until a signal to stop; return the exit code."""
     settings = load(IndexerSettings, argv, prog=f"penstock {SERVICE}")
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 

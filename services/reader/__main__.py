@@ -25,7 +25,7 @@ _THREADS: Final = 4
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until told to stop; return the exit code."""
+    """Run until a signal to stop; return the exit code."""
     settings = load(ReaderSettings, argv, prog=f"penstock {SERVICE}")
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
@@ -37,7 +37,7 @@ def _announce(address: str) -> None:
 async def serve(
     settings: ReaderSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
 ) -> None:
-    """Wait for the store, serve it until ``stop`` is set, drain, let go of it."""
+    """Wait for the store, serve it until ``stop`` is set, drain, close it."""
     if not await wait_for_store(settings.store, stop, timeout_seconds=settings.store_wait_seconds):
         return
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))

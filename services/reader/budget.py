@@ -1,7 +1,7 @@
 """How much memory the answers of all streams may take together.
 
 A caller that does not read keeps the answer that is being written to it, and one that was prepared
-behind it. Nothing but a bound over all of them keeps such callers from taking the whole memory.
+after it. Only a bound over all of them keeps such callers from taking the whole memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Budget:
         return self._taken
 
     def try_take(self, count: int) -> bool:
-        """Take bytes if they are to be had at once. Whoever is alone gets any number."""
+        """Take bytes if they are free now; return whether they were. The only taker gets any number."""
         if self._waiting or not self._fits(count):
             return False
         self._taken += count

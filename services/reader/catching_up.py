@@ -1,10 +1,10 @@
-"""Reads that see what was acknowledged before they were asked, whoever stored it.
+"""Reads that see what was acknowledged before they began, whichever process stored it.
 
 In async mode an acknowledgement follows the append at once, and the record becomes visible a moment
-later, when dispatch has put it into its queue; the index follows behind that. A read which finds the
+later, when dispatch has put it into its queue; the index follows after that. A read which finds the
 end of what is visible therefore asks the checkpoint page whether more had been appended when it
 came in, and waits for that much, never longer than `SECONDS_MAX` or the caller's deadline. It waits
-for nothing while there is nothing pending, and for nobody who is not at work.
+for nothing while nothing is pending, and never for a process that does not run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from services.rpc.servicer import Context
 
 SECONDS_MAX: Final = 3.0
 DEADLINE_MARGIN_SECONDS: Final = 0.05  # of a caller's deadline, kept for the answer's way back
-_LOOK_SECONDS: Final = 0.1  # whoever is waited for may have died meanwhile
+_LOOK_SECONDS: Final = 0.1  # the process that is waited for may have died
 
 
 class Pending(Protocol):
@@ -55,7 +55,7 @@ class CatchUp:
         self._draining = draining
 
     def pending(self) -> int:
-        """Return what to wait for before the end of a queue is believed; 0: nothing."""
+        """Return what to wait for before the end of a queue is reported; 0: nothing."""
         return self._store.pending_offset()
 
     async def visible(self, end_commit_offset: int, context: Context) -> None:

@@ -84,7 +84,7 @@ class PullQuestion:
 
     @property
     def is_answered(self) -> bool:
-        """Whether everything before the end that was named has been given."""
+        """Whether everything before ``end_offset`` has been returned."""
         return self.queue_offset >= self.end_offset
 
 
@@ -134,7 +134,7 @@ class Pulls:
     async def one(self, question: PullQuestion, context: Context, *, wait_ms: int) -> bytes:
         """Answer one pull, after at most ``wait_ms`` and before the caller's deadline.
 
-        The end of the queue is told only when everything acknowledged before the call is visible.
+        The end of the queue is reported only when everything acknowledged before the call is visible.
         """
         pending = self._catch_up.pending()
         until = self._loop.time() + wait_ms / 1e3
@@ -184,7 +184,7 @@ class Pulls:
                 except BaseException:
                     if ahead is not None:
                         if not ahead.cancel() and not ahead.cancelled():
-                            ahead.exception()  # nobody else asks for it
+                            ahead.exception()  # no other caller awaits it
                         self._budget.give(question.max_bytes)
                     raise
                 finally:
@@ -220,7 +220,7 @@ class Pulls:
         return await self._settled(self.run(self._ask, question), question)
 
     async def _joined(self, answer: Answer) -> bytes:
-        """Return a response, joined where a page that is not in memory any more stops nobody."""
+        """Return a response, joined in a thread where a page of it may have to be read from disk."""
         if time.monotonic() - answer.read_at > _WARM_SECONDS:
             return await self.run(answer.joined)
         return answer.joined()

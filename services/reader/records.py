@@ -12,7 +12,7 @@ from storage.format.message_id import encode_message_id
 from storage.format.record import Record, decode_record
 from storage.message import KeyQueryResult, PullResult
 
-BODY_SIZE_MAX: Final = 32 << 20  # decompressed; a caller that wants more of it takes the record raw
+BODY_SIZE_MAX: Final = 32 << 20  # decompressed; a caller that wants more takes the record raw
 
 
 def record_message(record: Record) -> common_pb2.Record:

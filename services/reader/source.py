@@ -14,7 +14,7 @@ from storage.format.names import group_name_problem
 from storage.reader import StoreReader
 
 _LOOK_SECONDS: Final = 0.05
-_INDEX_LAG_BYTES_MAX: Final = 64 << 20  # an indexer further behind is not waited for
+_INDEX_LAG_BYTES_MAX: Final = 64 << 20  # an indexer that lags more is not waited for
 
 
 class IndexProgress:
@@ -61,7 +61,7 @@ class Source:
 
     @property
     def index_progress(self) -> IndexProgress:
-        """What tells of the indexer's steps."""
+        """What announces the indexer's steps."""
         return IndexProgress(self.reader)
 
     @property
@@ -89,7 +89,7 @@ class Source:
         return end if self._writer_is_alive() and self._is_held(LockRole.INDEXER) else 0
 
     def _appended_offset(self) -> int:
-        """Return how far a writer of ours that works has come, 0 if there is none."""
+        """Return the end of what a running writer of ours has appended, 0 without one."""
         positions = self.reader.positions
         if positions is None or not positions.writer_is_current:
             return 0
@@ -151,5 +151,5 @@ class Source:
             return False
 
     def close(self) -> None:
-        """Let go of the store's files."""
+        """Close the store's files."""
         self.reader.close()

@@ -7,14 +7,14 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-_UNKNOWN: Final = "127.0.0.1:0"  # no internet address: a socket of this machine
+_UNKNOWN: Final = "127.0.0.1:0"  # a socket of this machine has no address
 
 
 @lru_cache(maxsize=4096)  # a peer sends many messages
 def host_of_peer(peer: str) -> str:
     """Return ``address:port`` for gRPC's name of a peer, such as ``ipv4:10.0.0.7:51234``.
 
-    An IPv4 address inside an IPv6 one is given as what it is.
+    An IPv4 address inside an IPv6 one is returned as IPv4.
     """
     kind, _, name = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):

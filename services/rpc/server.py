@@ -105,7 +105,7 @@ class _ByName:
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
-        """Do without."""
+        """Register nothing."""
 
 
 def _is_loopback(host: str) -> bool:

@@ -11,7 +11,7 @@ from storage.errors import StoreError, StoreFailed
 
 
 class Acknowledging(Protocol):
-    """What of a store's writer these waits rely on."""
+    """What these waits need of a store's writer."""
 
     @property
     def acknowledged_offset(self) -> int:
@@ -59,7 +59,7 @@ class Acks:
         await future
 
     def wake(self) -> None:
-        """Wake who may go on; after a failure of the store everybody."""
+        """Wake the waiters that may go on; after a failure of the store all of them."""
         self._wake_scheduled = False
         waiting = self._waiting
         acknowledged = self._store.acknowledged_offset
@@ -76,7 +76,7 @@ class Acks:
 
     def _on_ack(self, _offset: int) -> None:
         # Called by the flush thread. A stale False only costs one more wake-up; a stale True means
-        # that a wake-up is still to come, and it reads the offset afresh.
+        # that a wake-up is still to come, and it reads the offset again.
         if self._wake_scheduled or not self._waiting:
             return
         self._wake_scheduled = True

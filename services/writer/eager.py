@@ -1,7 +1,7 @@
 """A coroutine that starts eagerly: its first step is made at once, its end is awaited later.
 
-An operation of gRPC starts in the first step of the coroutine that stands for it. EagerCoroutine like this it
-goes on beside what its owner does meanwhile, at the cost of no task.
+An operation of gRPC starts in the first step of the coroutine that stands for it. Started like this it
+goes on beside what its owner does meanwhile, without a task of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class EagerCoroutine(Generic[T]):
         return result
 
     def cancel(self) -> None:
-        """Cancel it, unless it has ended. Whoever awaits it is cancelled."""
+        """Cancel it, unless it has ended. A task that awaits it is cancelled."""
         if self._future is not None:
             self._future.cancel()
         if not self._is_awaited:
@@ -53,7 +53,7 @@ class EagerCoroutine(Generic[T]):
 
 
 def _ended(resume: Callable[[], Any]) -> Any:
-    """Return what a coroutine ends with that is resumed for the last time."""
+    """Return what a coroutine returns that is resumed for the last time."""
     try:
         resume()
     except StopIteration as end:

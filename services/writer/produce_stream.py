@@ -71,7 +71,7 @@ class ProduceStream:
     async def _receive(self) -> None:
         """Append frames as they come; too many unanswered ones stop reading, and so the client.
 
-        What is safe at once, with nothing before it unanswered, is answered here: no hand-over.
+        What is safe at once, with nothing before it unanswered, is answered here, without the other task.
         """
         append, acks, draining = self._append, self._acks, self._draining
         reading = self._begin_read()

@@ -60,7 +60,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
 
     @raw
     async def produce(self, request: bytes, context: Context) -> bytes:
-        """Store messages; the answer follows once they are as safe as the flush mode says."""
+        """Store messages; the answer follows once they are as durable as the flush mode says."""
         born_host = host_of_peer(context.peer())
         stored = self._put_plain(request, born_host)
         if stored is None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from storage.view.layout import StorePaths
 
 _LOG: Final = logging.getLogger(__name__)
-LOOK_S: Final = 1.0  # between looks whether somebody has deleted files
+LOOK_S: Final = 1.0  # between looks whether files were deleted
 CATCH_UP_S: Final = 5.0  # the end gives the rest of the log this long, as a broker's does
 LOG_FLUSH_S: Final = 1.0  # and the writer this long to make it durable
 LOG_FLUSH_LOOK_S: Final = 0.01

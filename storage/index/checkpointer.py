@@ -46,7 +46,7 @@ class IndexCheckpointer:
         self._interval_ms = interval_ms
         self._store_id = b""
         self._full_timestamp_ms: int | None = (
-            None  # end of a full file, which the mark has yet to get
+            None  # end of a full file, which the mark does not have yet
         )
         self._synced: _Synced | None = None
         self._durable_offset = -1

@@ -1,1 +1,1 @@
-"""What a start makes of what the last session left."""
+"""What a start does with what the last session left."""

@@ -17,7 +17,9 @@ class LogAccess(NamedTuple):
     check_size: Callable[[int], None]
     check_queue: Callable[[QueueKey], None]
     check_open: Callable[[], None]
-    append: Callable[[Prepared], int]  # returns the commit offset; whatever the topic's limits now
+    append: Callable[
+        [Prepared], int
+    ]  # returns the commit offset; whatever limits the topic has now
     appended_offset: Callable[[], int]
     wait_flushed: Callable[[int, float], bool]
     fail: Callable[[StoreFailed], None]

@@ -161,7 +161,7 @@ def _without_topic(prepared: Prepared, topic: bytes) -> bytes:
 
 
 def load_open(filesystem: FileSystem, directory: Path, version: int) -> OpenCommit | None:
-    """Read a staged commit's directory; what was never sealed is removed, and all of it if that is all.
+    """Read a staged commit's directory; what was never sealed is removed, and the directory with it if that is all it holds.
 
     Raises DamagedLedger for a decision that cannot be read.
     """

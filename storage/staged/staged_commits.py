@@ -215,14 +215,16 @@ class StagedCommits:
     def commit(
         self, app_id: str, version: int, attempts: Sequence[str], *, one_off: bool = False
     ) -> tuple[Outcome | None, bool]:
-        """Append the attempts' records in the order named; return the outcome, and whether it is that of an earlier call.
+        """Append the attempts' records in the order named; return the outcome, and whether an earlier
+        call's.
 
         On return they are durable, whatever the flush mode. Of a version that is committed already
-        nothing is looked at: the outcome is the first commit's, None where it is no longer known. One that is decided and not completed is completed, as it was decided.
+        nothing is looked at: the outcome is the first commit's, None where it is no longer known. One
+        that is decided and not completed is completed as it was decided.
 
         Raises InvalidMessage, StageNotFound, TopicNotFound, QueueNotFound, DamagedStage,
-        VersionTooOld, DamagedLedger and StoreFull with nothing decided; StoreFull and StoreClosed also after the
-        decision, when a repeated commit, or the next start, completes it; StoreFailed.
+        VersionTooOld, DamagedLedger and StoreFull with nothing decided; StoreFull and StoreClosed also
+        after the decision, when a repeated commit, or the next start, completes it; StoreFailed.
         """
         _check_ids(app_id, version, attempts)
         self._check_open()

@@ -35,7 +35,7 @@ class Failing:
 
 
 class Owner(Protocol):
-    """Who keeps account of what is being staged."""
+    """What an attempt reports its end to."""
 
     log: LogAccess
 

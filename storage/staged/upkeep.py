@@ -1,4 +1,4 @@
-"""The worker that staged commits have: it finishes what was stopped, and removes what was given up."""
+"""The worker of staged commits: it completes what was stopped, and removes what was not committed in time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UPKEEP_INTERVAL_S: Final = 5.0
 
 
 class Kept(Protocol):
-    """What upkeep is done for; ``StagedCommits`` has it."""
+    """What upkeep needs; ``StagedCommits`` has it."""
 
     def resume(self) -> None: ...
     def expire(self) -> None: ...
