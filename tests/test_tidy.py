@@ -41,7 +41,6 @@ FILES_OF_THE_PIPELINE = {
     "pipeline/jobs/new_store/new_store.py": "directories of queues and index move into a new store",
     "pipeline/jobs/rebuild/in_place.py": "directories change places",
     "pipeline/jobs/rebuild/job.py": "directories that are built in are made, and removed after a failure",
-    "pipeline/jobs/rebuild/queues.py": "units of a queue that is being made go to their places",
     "pipeline/jobs/profile/job.py": "a pattern of directories",
     "pipeline/jobs/audit/findings.py": "the findings' own file",
     "pipeline/jobs/audit/job.py": "the directory of the findings",

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.files.filesystem import OsFileSystem
+from storage.format.consume_entry import UNIT_SIZE
 from storage.format.index import entry_position
 from storage.format.names import file_name
 from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import Buffer, ByteArray
+    from storage.files.filesystem import Buffer, ByteArray, File
     from storage.view.index.index_file import IndexShape
 
 
@@ -41,6 +42,34 @@ def write_log(root: Path, commit_offset: int, data: Buffer, file_size: int) -> N
         file.sync()
     finally:
         file.close()
+
+
+def write_queue(directory: Path, queue_offset: int, units: bytes, file_size: int) -> None:
+    """Write units of 20 bytes from a queue offset on to the files of a queue; nothing is durable.
+
+    Files that are not there are made, of zeros.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    data, position = memoryview(units), queue_offset * UNIT_SIZE
+    while data:
+        start = position - position % file_size
+        room = min(len(data), start + file_size - position)
+        file = _opened(directory / file_name(start), file_size)
+        try:
+            file.pwrite(data[:room], position - start)
+        finally:
+            file.close()
+        data, position = data[room:], position + room
+
+
+def _opened(path: Path, size: int) -> File:
+    """Open a file for writing that other tasks may be making at the same time."""
+    filesystem = OsFileSystem()
+    with suppress(FileNotFoundError):
+        return filesystem.open(path, writable=True)
+    with suppress(FileExistsError):
+        return filesystem.create(path, size, allocate=False)
+    return filesystem.open(path, writable=True)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ the driver places the runs of every queue by the rule of recovery (``storage.vie
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.names import file_name
+from storage.stopped.files import write_queue
 from storage.view.log.walk import DamagedRange
 from storage.view.queues.held_units import QUEUE_OFFSET_LIMIT, HeldUnits
 from storage.view.queues.placing import (
@@ -149,20 +148,7 @@ def write_units(
 
 def write_run(directory: Path, key: QueueKey, first: int, units: Any, file_size: int) -> None:
     """Write units from queue offset ``first`` on; files that are not there are made, zeros inside."""
-    place = directory / key[0] / str(key[1])
-    place.mkdir(parents=True, exist_ok=True)
-    data = memoryview(units.tobytes())
-    position = first * UNIT_SIZE
-    while data:
-        start = position - position % file_size
-        room = min(len(data), start + file_size - position)
-        descriptor = os.open(place / file_name(start), os.O_CREAT | os.O_WRONLY, 0o644)
-        try:
-            os.ftruncate(descriptor, file_size)
-            os.pwrite(descriptor, data[:room], position - start)
-        finally:
-            os.close(descriptor)
-        data, position = data[room:], position + room
+    write_queue(directory / key[0] / str(key[1]), first, units.tobytes(), file_size)
 
 
 def finish_queue(
