@@ -124,7 +124,7 @@ def test_a_store_is_left_as_it_was(tmp_path: Path, command: str) -> None:
 @pytest.mark.parametrize(
     "command", [("dump",), ("doctor",), ("ask", GOLDEN / "slow.questions.json")]
 )
-def test_what_is_no_store_is_one_line_and_exit_code_4(
+def test_what_is_not_a_store_is_one_line_and_exit_code_4(
     tmp_path: Path, command: tuple[object, ...]
 ) -> None:
     """A missing directory, a file and an empty directory are refused alike."""

@@ -161,7 +161,7 @@ def test_a_bad_json_line_is_named(run: Penstock, topic: str, line: str, problem:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_reading_starts_where_it_is_told(run: Penstock, topic: str) -> None:
+def test_reading_starts_where_from_says(run: Penstock, topic: str) -> None:
     """--from earliest, an offset, a time ago and latest; --max stops early."""
     run("pub", topic, "--lines", "-", "--queue", 0, stdin="a\nb\nc")
 
@@ -305,21 +305,21 @@ def test_nobody_waits_ten_seconds_for_services_that_do_not_run(command: tuple[st
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_a_missing_topic_is_told_before_anybody_is_asked_to_confirm(run: Penstock) -> None:
+def test_a_missing_topic_is_reported_before_the_question_to_confirm(run: Penstock) -> None:
     missing = run("topic", "delete", "no-such-topic", stdin="")
 
     assert missing.exit_code == ExitCode.NOT_FOUND
     assert "Delete" not in missing.stdout
 
 
-def test_only_who_sends_to_a_missing_topic_is_told_to_create_it(run: Penstock) -> None:
+def test_only_pub_to_a_missing_topic_suggests_to_create_it(run: Penstock) -> None:
     for command in (("delete", "--yes"), ("describe",), ("update", "--queues", "2")):
         missing = run("topic", command[0], "no-such-topic", *command[1:])
         assert missing.stderr == "penstock: there is no topic 'no-such-topic'\n"
     assert "create it first" in run("pub", "no-such-topic", "text").stderr
 
 
-def test_one_is_no_plural(run: Penstock, topic: str) -> None:
+def test_one_is_singular(run: Penstock, topic: str) -> None:
     assert "stored 1 message in" in run("pub", topic, "--lines", "-", stdin="a\n").stdout
     described = run("topic", "describe", topic).stdout
     assert "; 1 message" in described and "1 messages" not in described
@@ -327,7 +327,7 @@ def test_one_is_no_plural(run: Penstock, topic: str) -> None:
     assert run("topic", "create", f"{topic}-one", "--queues", 1).stdout.endswith("with 1 queue\n")
 
 
-def test_bytes_that_are_no_text_are_stored_as_they_are(
+def test_bytes_that_are_not_text_are_stored_as_they_are(
     run: Penstock, topic: str, tmp_path: Path
 ) -> None:
     """A line of a file or of stdin is a body, whatever it holds; only its end is left out."""

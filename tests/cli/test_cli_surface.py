@@ -142,7 +142,7 @@ def test_every_error_has_one_line_and_a_code(error: Exception, code: ExitCode) -
     assert "\n" not in line
 
 
-def test_a_bug_is_no_traceback_unless_debug_is_asked_for() -> None:
+def test_a_bug_is_one_line_unless_debug_is_asked_for() -> None:
     """An unexpected error is one line that names --debug; with --debug it is raised."""
 
     def fail() -> None:
@@ -206,7 +206,7 @@ def test_a_service_that_cannot_open_says_why_in_one_line(tmp_path: Path, command
 
 
 @pytest.mark.parametrize("path", ["/proc/nowhere/store", "/proc", "/sys/store"])
-def test_a_store_that_cannot_be_made_is_told_once_and_not_tried_again(path: str) -> None:
+def test_a_store_that_cannot_be_made_is_reported_once_and_not_tried_again(path: str) -> None:
     """The writer's exit code 4 ends ``serve``; with another one it would be started for ever."""
     listen = [f"--{service}-listen=127.0.0.1:0" for service in ("writer", "reader", "indexer")]
     result = run_process("serve", "--store", path, *listen)

@@ -30,7 +30,7 @@ def test_the_rows_are_all_there_with_keys_tag_and_queue() -> None:
     assert len(flights.rows_with_key("N14228")) == 111
 
 
-def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
     """Ctrl-C stops the services, removes their files and is exit code 130, without a traceback."""
     demo = subprocess.Popen(
         [sys.executable, "-m", "cli.demo", "--no-spark"],

@@ -40,7 +40,9 @@ def test_each_error_has_its_exit_code(error: Exception, code: ExitCode) -> None:
         ("OSError: [Errno 28] full", "OSError: [Errno 28] full", ExitCode.FAILED),
     ],
 )
-def test_what_spark_wraps_is_told_as_it_was_raised(text: str, line: str, code: ExitCode) -> None:
+def test_what_spark_wraps_is_reported_as_it_was_raised(
+    text: str, line: str, code: ExitCode
+) -> None:
     """By a query of Spark's, whose own error has the worker's and Java's tracebacks in it."""
     traceback = (
         f'Traceback (most recent call last):\n  File "x.py", line 1, in f\n    g()\n{text}\n'

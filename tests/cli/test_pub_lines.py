@@ -109,7 +109,7 @@ def test_lines_named_as_ranges_are_those_lines(numbers: set[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "0", "5-3", "3,2", "1-,5", "1,,2", "-5", "１"])
-def test_what_is_no_list_of_lines_is_refused(text: str) -> None:
+def test_what_is_not_a_list_of_lines_is_refused(text: str) -> None:
     result = penstock("pub", "orders", "--lines", "-", f"--only={text}", stdin="a")
 
     assert result.exit_code == ExitCode.USAGE

@@ -51,7 +51,7 @@ def test_a_start_is_silent_and_what_comes_later_is_not(capfd: pytest.CaptureFixt
     assert stderr_with(capfd, "an error\n") == "an error\n"
 
 
-def test_a_start_that_fails_tells_all(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_start_that_fails_prints_all_output(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyError), quiet_start():
         start_java().communicate("go on\n", timeout=20)
         raise KeyError

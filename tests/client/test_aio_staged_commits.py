@@ -83,7 +83,7 @@ async def test_stages_run_beside_each_other_and_can_be_removed(aclient: AsyncCli
 
 
 @pytest.mark.parametrize("good", [0, 1, 10])
-async def test_a_refusal_before_the_last_batch_is_told_as_it_is(
+async def test_a_refusal_before_the_last_batch_is_raised_as_it_is(
     aclient: AsyncClient, good: int
 ) -> None:
     """Also while flow control holds what is being sent, which grpc.aio calls an internal error."""

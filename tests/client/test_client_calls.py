@@ -159,7 +159,7 @@ def test_topics_are_administered(client: Client) -> None:
         client.describe_topic("t")
 
 
-def test_the_services_tell_their_state(client: Client) -> None:
+def test_the_services_report_their_state(client: Client) -> None:
     """Each status call reaches its service."""
     client.produce("orders", b"x", queue_id=0)
     end = client.writer_status().appended_offset
@@ -267,7 +267,7 @@ def test_an_unknown_outcome_chains_the_cause(client: Client, fake: FakePenstock)
     assert isinstance(cause.__cause__, grpc.RpcError)
 
 
-def test_a_produce_of_unknown_outcome_is_repeated_only_if_told_to(fake: FakePenstock) -> None:
+def test_a_produce_of_unknown_outcome_is_repeated_only_if_allowed(fake: FakePenstock) -> None:
     """``retry_unknown`` is the consent to duplicates."""
     fake.store.fail_next("Produce", UNAVAILABLE)
     with Client(**fake.addresses, retry=RetryPolicy(retry_unknown=True)) as client:

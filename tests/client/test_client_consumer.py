@@ -227,7 +227,7 @@ def test_a_pull_reports_damage_beside_the_records(client: Client, fake: FakePens
     assert [damage.queue_offset for damage in result.damaged] == [1]
 
 
-def test_an_offset_beyond_the_end_is_told(client: Client) -> None:
+def test_an_offset_beyond_the_end_is_reported(client: Client) -> None:
     """As after the loss of a log's tail; going on starts at the end."""
     fill(client, 3)
     client.commit_offset("g", "orders", 0, 50)
@@ -284,7 +284,7 @@ def test_a_consumer_that_does_not_follow_gives_up_in_the_end(
             next(consumer)
 
 
-def test_an_unknown_topic_is_told_at_once(client: Client) -> None:
+def test_an_unknown_topic_is_reported_at_once(client: Client) -> None:
     """Where the consumer is made, not where it is first read."""
     with pytest.raises(TopicNotFound):
         client.consume("nowhere")

@@ -47,7 +47,7 @@ def bad_record(index: int) -> common_pb2.Failure:
     )
 
 
-def test_handles_tell_where_each_message_is(client: Client, fake: FakePenstock) -> None:
+def test_handles_return_where_each_message_is(client: Client, fake: FakePenstock) -> None:
     """Queue offsets count up, and the commit offset finds the message."""
     with client.producer(linger_ms=50) as producer:
         handles = [producer.send("orders", b"%d" % n, queue_id=1, keys=["k"]) for n in range(50)]

@@ -116,14 +116,14 @@ async def test_asyncio_refuses_the_same(aclient: AsyncClient, fake: FakePenstock
             await producer.send("orders", TOO_LARGE, queue_id=0)
 
 
-def test_a_service_with_another_limit_is_told_to_the_client(fake: FakePenstock) -> None:
+def test_a_client_of_a_service_with_another_limit_takes_that_limit(fake: FakePenstock) -> None:
     with Client(**fake.addresses, request_bytes_max=100) as client:
         with pytest.raises(InvalidArgument, match="most is 100"):
             client.produce("orders", b"x" * 100)
         assert client.produce("orders", b"x" * 10).queue_offset == 0
 
 
-def test_a_produce_that_never_left_is_no_unknown_outcome(fake: FakePenstock) -> None:
+def test_a_produce_that_was_never_sent_is_not_of_unknown_outcome(fake: FakePenstock) -> None:
     reader = fake.addresses["reader"]
     with socket.socket() as unused:  # bound and not listening: connections are refused
         unused.bind(("127.0.0.1", 0))

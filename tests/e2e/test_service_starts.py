@@ -54,7 +54,9 @@ def test_a_locked_store_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("service", ["writer", "reader", "indexer"])
-def test_a_directory_that_is_no_store_is_refused_in_one_line(tmp_path: Path, service: str) -> None:
+def test_a_directory_that_is_not_a_store_is_refused_in_one_line(
+    tmp_path: Path, service: str
+) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     code, line = ends(f"services.{service}", "--store", str(tmp_path))
     assert code == 4
@@ -63,7 +65,7 @@ def test_a_directory_that_is_no_store_is_refused_in_one_line(tmp_path: Path, ser
 
 
 @pytest.mark.parametrize("service", ["writer", "reader"])
-def test_a_file_is_no_store(tmp_path: Path, service: str) -> None:
+def test_a_file_is_not_a_store(tmp_path: Path, service: str) -> None:
     path = tmp_path / "file"
     path.write_text("x")
     code, _ = ends(f"services.{service}", "--store", str(path))

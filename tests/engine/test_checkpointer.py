@@ -65,7 +65,7 @@ def test_units_of_records_that_are_not_flushed_are_not_said_to_be_durable(store:
     assert store.checkpoint(appended=15, flushed=15, dispatched=15) == (15, 15, 150)
 
 
-def test_brokers_are_told_no_later_time_than_that_of_a_durable_record(store: Store) -> None:
+def test_the_brokers_time_is_not_later_than_that_of_a_durable_record(store: Store) -> None:
     store.checkpoint(appended=5, flushed=5, dispatched=5)
     store.checkpoint(appended=9, flushed=6, dispatched=9)
     assert store.positions.durable.broker_fields.physic_timestamp_ms == 5

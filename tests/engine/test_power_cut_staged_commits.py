@@ -71,7 +71,7 @@ class Driver:
 
 @pytest.mark.parametrize("flush_mode", ["async", "sync"])
 @pytest.mark.parametrize("kills", [True, False])
-def test_a_stop_at_any_step_and_a_cut_behind_it(
+def test_a_stop_at_any_step_and_a_cut_after_it(
     tmp_path: Path, flush_mode: str, kills: bool
 ) -> None:
     dice = random.Random(7)

@@ -56,7 +56,7 @@ def test_a_start_killed_at_any_step_leaves_nothing_that_a_later_cut_takes(tmp_pa
 
 
 @pytest.mark.parametrize("kills", [True, False])
-def test_a_deletion_stopped_at_any_step_is_done_or_was_never_begun(
+def test_a_deletion_stopped_at_any_step_is_done_or_has_not_begun(
     tmp_path: Path, kills: bool
 ) -> None:
     outcomes = []

@@ -19,7 +19,7 @@ MODES = [("sync", False), ("async", False), ("sync", True), ("async", True)]
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_nothing_that_was_promised_is_lost_and_nothing_is_invented(
+def test_nothing_acknowledged_or_shown_is_lost_and_nothing_is_invented(
     tmp_path: Path, share: int
 ) -> None:
     cuts, seed = 0, share

@@ -186,7 +186,7 @@ def test_on_an_event_loop_a_file_is_refused_while_it_is_made(asked, filesystem, 
     assert take_in_the_end(asked, SIZE).start_offset == SIZE
 
 
-def test_on_an_event_loop_a_full_disk_is_told_until_there_is_room(asked, filesystem):
+def test_on_an_event_loop_a_full_disk_is_reported_until_there_is_room(asked, filesystem):
     filesystem.full = True
     with pytest.raises(StoreBusy):
         asked.take(0)

@@ -95,7 +95,7 @@ def test_allocation_without_fallocate_writes_whole_blocks_and_keeps_what_is_ther
     assert (tmp_path / "f").stat().st_blocks * 512 >= 3 << 20
 
 
-def test_no_space_is_store_full_and_leaves_nothing_behind(tmp_path):
+def test_no_space_is_store_full_and_leaves_nothing(tmp_path):
     """A file-size limit stands for a full disk; a failed creation must not leave a short file."""
     program = f"""
         import os, resource, sys

@@ -78,7 +78,7 @@ def test_one_sync_serves_everybody_who_came_while_another_ran(log, worker):
     assert worker.offset == 51
 
 
-def test_listeners_hear_once_a_sync_and_only_of_durable_offsets(log, worker):
+def test_listeners_are_called_once_a_sync_and_only_with_durable_offsets(log, worker):
     heard = []
     worker.add_listener(lambda offset: heard.append((offset, list(log.syncs))))
     worker.start_at(0)

@@ -49,7 +49,7 @@ def store(writer, offset, *, clean=False):
     )
 
 
-def test_a_new_page_promises_nothing(writer, path):
+def test_a_new_page_states_no_position(writer, path):
     assert path.stat().st_size == 4096
     assert writer.durable.load() == (False, False, b"", 0, 0, 0)
     assert not writer.durable.load_index().present
@@ -298,7 +298,7 @@ def test_live_positions_cross_processes_and_hold_until_a_reboot(writer, path):
     assert not open_page(path, Role.READER, b"another boot id!").writer_is_current
 
 
-def test_sessions_tell_restarts_apart(writer, path):
+def test_each_restart_is_another_session(writer, path):
     sessions = set()
     for _ in range(3):
         writer.start_writer(

@@ -135,7 +135,7 @@ def test_after_a_reboot_nothing_is_replayed_and_all_is_removed(directory, mapped
     assert list(directory.iterdir()) == []
 
 
-def test_a_buffer_assigned_anew_replays_nothing_of_the_file_before(directory, mapped):
+def test_a_buffer_assigned_again_replays_nothing_of_the_file_before(directory, mapped):
     kill_a_writer(
         directory,
         mapped.path,

@@ -131,7 +131,7 @@ def test_an_unknown_scheme_is_named() -> None:
         UrlFileSystem("nosuch://url").list_directory(Path("/"))
 
 
-def test_places_are_told_apart_by_their_scheme(tmp_path: Path) -> None:
+def test_urls_are_recognized_by_their_scheme(tmp_path: Path) -> None:
     assert StoreLocation.of(f"file://{tmp_path}").root == tmp_path
     assert not StoreLocation.of("some/store/").is_url and str(StoreLocation.of("a//b/")) == "a/b"
     assert StoreLocation.of("s3://bucket/store").is_url

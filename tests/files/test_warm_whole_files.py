@@ -116,7 +116,7 @@ def test_files_of_which_two_do_not_fit_are_not_filled(tmp_path, filled):
     allocator.close()
 
 
-def test_it_begins_where_the_appends_are_and_does_nothing_behind_them(allocator, filled):
+def test_it_begins_where_the_appends_are_and_warms_nothing_before_them(allocator, filled):
     mapped = allocator.take(0)
     mapped.set_positions(SIZE - WARM_STEP - 5)
     work_off(allocator)

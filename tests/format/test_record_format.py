@@ -214,7 +214,7 @@ def test_position_in_a_larger_buffer() -> None:
         assert check_record(buffer, 33, 4096) is Verdict.GOOD
 
 
-def test_topic_that_is_no_text_is_malformed() -> None:
+def test_a_topic_that_is_not_text_is_malformed() -> None:
     """Bytes that are no UTF-8 where the topic stands are an error of their own."""
     damaged = bytearray(VECTOR)
     damaged[95] = 0xFF

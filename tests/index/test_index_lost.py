@@ -88,7 +88,7 @@ LOSSES: dict[str, Callable[[list[Path]], None]] = {
 
 
 @pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
-def test_lost_files_are_told_and_made_again_while_the_indexer_works(
+def test_lost_files_are_reported_and_made_again_while_the_indexer_works(
     tmp_path: Path,
     writer: StoreWriter,
     indexer: StoreIndexer,
@@ -136,7 +136,7 @@ def test_a_file_lost_in_the_middle_of_a_step_ends_no_indexer(
 
 
 @pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
-def test_files_lost_between_the_opening_and_the_first_step_are_told_and_made_again(
+def test_files_lost_between_the_opening_and_the_first_step_are_reported_and_made_again(
     tmp_path: Path,
     indexer: StoreIndexer,
     caplog: pytest.LogCaptureFixture,

@@ -211,7 +211,7 @@ def test_a_log_that_lost_its_end_loses_and_doubles_no_key_of_the_rest(
     assert contents(left) == wanted
 
 
-def test_the_promise_follows_when_the_log_is_flushed(tmp_path: Path) -> None:
+def test_the_slot_follows_when_the_log_is_flushed(tmp_path: Path) -> None:
     directory = tmp_path / "store"
     with StoreWriter.open(directory, ASYNC) as writer:
         writer.create_topic("t", 1)
@@ -231,7 +231,7 @@ def test_the_promise_follows_when_the_log_is_flushed(tmp_path: Path) -> None:
     assert slot_of(directory).clean
 
 
-def test_full_files_that_are_gone_back_behind_raise_no_mark_for_brokers(tmp_path: Path) -> None:
+def test_full_files_that_are_taken_back_raise_no_time_for_brokers(tmp_path: Path) -> None:
     """They were full and not promised yet, and are made again."""
     directory = tmp_path / "store"
     with StoreWriter.open(directory, ASYNC) as writer:

@@ -118,7 +118,7 @@ def test_what_is_waited_for_is_published(writer, directory, monkeypatch):
         assert indexer.indexed_offset == end
 
 
-def test_a_clean_stop_indexes_the_rest_and_the_next_start_goes_on_behind_it(writer, directory):
+def test_a_clean_stop_indexes_the_rest_and_the_next_start_goes_on_after_it(writer, directory):
     put(writer, 100)
     open_indexer(directory).close()
     before = index_bytes(directory)

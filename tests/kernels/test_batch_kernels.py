@@ -103,7 +103,7 @@ def test_version_2_is_for_long_topics_only() -> None:
     assert verdict(bytes(short)) is Stop.VERSION
 
 
-def test_more_records_than_rows_is_told() -> None:
+def test_more_records_than_rows_is_reported() -> None:
     rows = new_rows(2)
 
     assert client_records.validate_batch(as_array(client_record() * 3), rows) == (
@@ -223,7 +223,7 @@ def test_properties_without_room_for_the_trailer_are_named() -> None:
     assert batch.placed_size(data, rows, 2, 8, False, sizes) == len(data)
 
 
-def test_ten_thousand_queues_are_told_apart() -> None:
+def test_ten_thousand_queues_are_grouped_apart() -> None:
     queues = [(f"t{n % 100}", n // 100) for n in range(10_000)] * 2
     data = as_array(b"".join(client_record(topic=t, queue_id=q, body=b"") for t, q in queues))
     rows = new_rows(20_000)
@@ -257,7 +257,7 @@ def test_units_stand_by_queue_and_skip_what_is_not_delivered() -> None:
 
 
 @pytest.mark.parametrize("store_host_size", [8, 20])
-def test_check_batch_tells_what_the_three_loops_tell(store_host_size: int) -> None:
+def test_check_batch_returns_what_the_three_loops_return(store_host_size: int) -> None:
     data = as_array(
         client_record(topic="a", queue_id=1)
         + client_record(topic="b", queue_id=1, body=b"longer than the others", reserve=False)

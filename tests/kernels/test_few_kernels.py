@@ -59,7 +59,7 @@ def test_few_rows_are_scanned_and_built_as_many_are():
         assert (many == expected).all()
 
 
-def test_too_small_arrays_are_told_and_not_written_past():
+def test_too_small_arrays_are_reported_and_not_written_past():
     data = log_of(COUNT)
     rows = new_rows(COUNT)
     scan_few(data, 0, data.size, 0, 0, rows)

@@ -94,7 +94,7 @@ def stop_of(data: bytes) -> Stop:
 
 @given(BLOCKS)
 @settings(max_examples=500, deadline=None)
-def test_a_row_tells_what_a_block_of_any_shape_holds(block: bytes) -> None:
+def test_a_row_has_what_a_block_of_any_shape_holds(block: bytes) -> None:
     data = encode_record(topic="t", queue_id=0, body=b"b", properties_block=block)
     rows = new_rows(1)
 
@@ -105,7 +105,7 @@ def test_a_row_tells_what_a_block_of_any_shape_holds(block: bytes) -> None:
 
 @given(st.one_of(BLOCKS, TAMES, st.tuples(TAMES, BLOCKS).map(b"".join)), st.booleans())
 @settings(max_examples=1_000, deadline=None)
-def test_a_clients_block_of_any_shape_is_judged_and_told(block: bytes, reserve: bool) -> None:
+def test_a_clients_block_of_any_shape_is_judged_and_read(block: bytes, reserve: bool) -> None:
     data = encode_for_batch("t", 0, b"b", block, 0, 0, 1_700_000_000_000, "1.2.3.4:5", reserve)
     whole = decode_record(data).properties_block
     rows = np.zeros((1, columns.COLUMN_COUNT), np.int64)

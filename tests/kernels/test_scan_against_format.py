@@ -45,7 +45,7 @@ def test_a_scan_goes_as_far_as_the_decoder_finds_records_good(data: bytes) -> No
 
 @given(stored_records(BASE))
 @settings(max_examples=200, deadline=None)
-def test_a_row_tells_what_the_decoder_tells(data: bytes) -> None:
+def test_a_row_has_what_the_decoder_returns(data: bytes) -> None:
     [row], _, _ = walk(data)
     record = decode_record(data)
     properties = decode_properties(record.properties_block)

@@ -52,7 +52,7 @@ def test_all_values_of_each_half_of_the_digits_are_written_right() -> None:
 
 
 @given(st.integers(0, CRC_MASK), st.integers(0, 9), st.integers(0, 255))
-def test_a_trailer_tells_its_own_crc_and_no_other(crc: int, digit: int, byte: int) -> None:
+def test_a_trailer_matches_its_own_crc_and_no_other(crc: int, digit: int, byte: int) -> None:
     data = np.frombuffer(property_crc_trailer(crc), np.uint8).copy()
     other = random.Random(crc).randrange(CRC_MASK)
     for tells in (tells_at, tells_at.py_func):

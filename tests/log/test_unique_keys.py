@@ -21,7 +21,7 @@ class SetClock(SystemClock):
         return self.at_ms
 
 
-def test_the_moment_begins_anew_with_each_month() -> None:
+def test_the_moment_begins_again_with_each_month() -> None:
     clock = SetClock(FEBRUARY_MS - 1)
     keys = UniqueKeys("127.0.0.1:0", clock)
     assert int(keys.make()[MONTH_PART], 16) == 31 * 86_400_000 - 1

@@ -54,7 +54,7 @@ def test_a_directory_without_write_permission_is_fine(tmp_path: Path) -> None:
     assert len(messages) == 3636
 
 
-def test_what_is_no_store_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_what_is_not_a_store_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "readme.txt").write_text("no store")
     (tmp_path / "file").write_text("")
@@ -85,7 +85,7 @@ def test_a_spec_file_may_lie_anywhere(tmp_path: Path) -> None:
         assert opened.config.index_slot_count == 3
 
 
-def test_index_sizes_are_told_by_the_files() -> None:
+def test_index_sizes_are_found_from_the_files() -> None:
     with offline.open_offline(golden_store("basic"), {}) as opened:
         assert (opened.config.index_slot_count, opened.config.index_entry_count) == (500, 2000)
 

@@ -142,7 +142,7 @@ def test_a_torn_tail_is_cut(name: str) -> None:
     assert end_of_log(ours) == end_of_log(torn_dumps()[name])
 
 
-def test_an_old_record_behind_the_end_is_not_taken_for_the_end() -> None:
+def test_an_old_record_after_the_end_is_not_taken_for_the_end() -> None:
     """A broker accepts it: it does not compare a record's own commit offset with its place."""
     ours = end_of_log(our_dump("stale-tail"))
     assert (ours, end_of_log(torn_dumps()["stale-tail"])) == (1_530_691, 1_530_994)

@@ -114,7 +114,7 @@ def test_units_find_their_file_again_when_it_was_closed_between(tmp_path, log, m
     assert offsets(table.get("t", 1)) == places[1::2]
 
 
-def test_a_topic_removed_between_begins_anew(tmp_path, log):
+def test_a_topic_removed_between_begins_again(tmp_path, log):
     files, places, end = log
     table = new_table(tmp_path)
     dispatcher = Dispatcher(files, table, 0, unit_count=0)
@@ -243,7 +243,7 @@ def test_a_disk_that_fills_while_a_late_queue_is_filled_up_costs_no_unit(tmp_pat
         assert [queue.unit(i)[0] for i in range(2, 5)] == places[4 + queue_id :: 2]
 
 
-def test_a_disk_that_fills_behind_placeholders_of_damage_costs_no_unit(tmp_path, log):
+def test_a_disk_that_fills_after_placeholders_of_damage_costs_no_unit(tmp_path, log):
     files, places, end = log
     files.find(0).array[places[4] + 4] ^= 1
     table = new_table(tmp_path)

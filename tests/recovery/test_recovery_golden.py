@@ -172,7 +172,7 @@ def test_queue_offsets_of_damaged_records_without_queues_get_placeholders_at_the
     assert pointing == 1
 
 
-def test_nothing_is_left_behind_the_end(tmp_path):
+def test_nothing_is_left_after_the_end(tmp_path):
     """An old record behind the end would be met again when the log has grown up to it."""
     store = golden_copy("torn/stale-tail", tmp_path)
 

@@ -90,13 +90,13 @@ def test_a_host_that_no_client_decodes_is_damage(stored, tmp_path, bit):
 
 
 @pytest.mark.parametrize("name", ["5", f"{1 << 12:020d}", "9" * 20, "8" * 19])
-def test_a_file_that_is_none_of_the_logs_hides_nothing(stored, tmp_path, name):
+def test_a_file_that_is_not_the_logs_hides_nothing(stored, tmp_path, name):
     directory = copy_with(stored, tmp_path, TOPIC, 0)
     (directory / "commitlog" / name).write_bytes(b"\xff" * 50)
     assert places(directory) == {offset: n for n, offset in enumerate(stored[1])}
 
 
-def test_files_that_begin_inside_others_are_told_by_the_common_length():
+def test_files_that_begin_inside_others_are_found_by_the_common_length():
     assert without_intruders([]) == []
     assert without_intruders([(0, 10), (10, 10), (30, 4)]) == [0, 1, 2]
     assert without_intruders([(0, 10), (5, 3), (10, 10), (20, 10)]) == [0, 2, 3]

@@ -51,7 +51,7 @@ def healthy_store() -> None:
 ONE = writer_pb2.ProduceRequest(messages=[common_pb2.Message(topic="t", body=b"x")])
 
 
-def test_health_is_told_for_the_service_and_for_the_whole(
+def test_health_is_reported_for_the_service_and_for_the_whole(
     grpc_channel: grpc.Channel, grpc_server: RpcServer, background: BackgroundLoop
 ) -> None:
     stub = health_pb2_grpc.HealthStub(grpc_channel)
@@ -74,7 +74,7 @@ def test_health_is_told_for_the_service_and_for_the_whole(
     assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_watch_tells_each_change_of_the_health(
+def test_a_watch_reports_each_change_of_the_health(
     grpc_channel: grpc.Channel, grpc_server: RpcServer, background: BackgroundLoop
 ) -> None:
     watch = health_pb2_grpc.HealthStub(grpc_channel).Watch(
@@ -141,7 +141,7 @@ def test_an_unexpected_error_shows_no_internals(grpc_stub: Any, refusal: Any) ->
 
 
 @pytest.mark.parametrize("method", ["Produce", "ProduceBatch", "CreateTopic"])
-def test_bytes_that_are_no_request_are_an_invalid_argument(
+def test_bytes_that_are_not_a_request_are_an_invalid_argument(
     grpc_channel: grpc.Channel, refusal: Any, method: str
 ) -> None:
     call = grpc_channel.unary_unary(f"/penstock.v1.Writer/{method}")

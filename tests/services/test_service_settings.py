@@ -60,7 +60,7 @@ def test_the_file_may_be_named_by_a_variable(
         (("--listen",), "argument --listen: expected one argument; see penstock writer --help"),
     ],
 )
-def test_wrong_flags_are_told_in_one_line(
+def test_wrong_flags_are_reported_in_one_line(
     flags: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -69,7 +69,7 @@ def test_wrong_flags_are_told_in_one_line(
     assert capsys.readouterr().err == f"penstock writer: {problem}\n"
 
 
-def test_a_wrong_value_is_told_by_what_gave_it(
+def test_a_wrong_value_is_reported_with_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "penstock.toml"
@@ -128,7 +128,7 @@ def test_defaults_of_the_engine_are_the_engines() -> None:
     assert settings("--warm-cache-bytes-max", "0").store_config() == StoreConfig()
 
 
-def test_page_cache_filled_ahead_is_an_eighth_of_the_memory_unless_told_otherwise(
+def test_page_cache_filled_ahead_is_an_eighth_of_the_memory_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(memory, "limit_bytes", lambda: 16 << 30)

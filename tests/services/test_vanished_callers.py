@@ -114,7 +114,7 @@ def events_of(seen: list[Any], caplog: pytest.LogCaptureFixture) -> list[str]:
     return loud + [event["event"] for event in seen if event["log_level"] != "debug"]
 
 
-def test_a_write_that_fails_because_the_caller_went_is_not_told(
+def test_a_write_that_fails_because_the_caller_went_is_not_logged(
     call: Callable[[], Any], refusals: _Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
     with structlog.testing.capture_logs() as seen:
@@ -138,7 +138,7 @@ def test_a_write_that_fails_for_a_caller_who_is_there_is_an_error(
 
 
 @pytest.mark.parametrize("method", ["Writer/ListTopics"], indirect=True)
-def test_a_refusal_that_finds_nobody_is_not_told(
+def test_a_refusal_whose_caller_is_gone_is_not_logged(
     call: Callable[[], Any], failing: _Failing, caplog: pytest.LogCaptureFixture
 ) -> None:
     """gRPC would log it, as it does for whatever a method raises."""

@@ -193,7 +193,7 @@ def test_a_damaged_stage_is_refused_with_nothing_decided(writer, tmp_path):
     assert writer.staged.abort("app", 0, ["a"]) == 1
 
 
-def test_a_stage_that_is_lost_after_the_decision_is_told_and_nothing_else_stops(
+def test_a_stage_that_is_lost_after_the_decision_is_reported_and_nothing_else_stops(
     writer, filesystem, tmp_path
 ):
     stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])

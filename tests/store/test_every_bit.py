@@ -59,7 +59,7 @@ def flipped(victim: Victim, position: int, bit: int) -> Iterator[None]:
             file.write(bytes([old]))
 
 
-def test_a_pull_and_a_look_up_tell_every_flipped_bit(victim: Victim) -> None:
+def test_a_pull_and_a_look_up_report_every_flipped_bit(victim: Victim) -> None:
     with StoreReader.open(victim.file.parent.parent) as reader:
         assert reader.pull("t", 0, queue_offset=0).record_count == 3
         for position in range(victim.size):
@@ -73,7 +73,7 @@ def test_a_pull_and_a_look_up_tell_every_flipped_bit(victim: Victim) -> None:
                 assert result.queue_offsets == (0, 2)
 
 
-def test_the_doctor_tells_a_flipped_bit_of_every_byte_and_all_of_the_trailer(
+def test_the_doctor_reports_a_flipped_bit_of_every_byte_and_all_of_the_trailer(
     victim: Victim,
 ) -> None:
     directory = victim.file.parent.parent

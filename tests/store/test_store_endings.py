@@ -116,7 +116,7 @@ def test_a_failed_sync_while_a_topic_is_deleted_fails_the_store(tmp_path, monkey
     assert list((directory / "consumequeue").iterdir()) == [directory / "consumequeue" / "t"]
 
 
-def test_a_queue_directory_that_goes_during_a_sync_is_no_failure(tmp_path):
+def test_a_queue_directory_that_goes_during_a_sync_is_not_a_failure(tmp_path):
     class Deleting(OsFileSystem):
         def sync_directory(self, path):
             if path.name == "0" and path.exists():

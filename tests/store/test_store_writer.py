@@ -221,7 +221,7 @@ def test_topics_are_created_changed_and_deleted_durably(tmp_path):
             writer.describe_topic("t")
 
 
-def test_a_deleted_topic_starts_anew_and_stays_gone_after_full_verification(tmp_path):
+def test_a_deleted_topic_starts_again_and_stays_gone_after_full_verification(tmp_path):
     directory = tmp_path / "store"
     with StoreWriter.open(directory, small_config()) as writer:
         writer.create_topic("t", 1)
@@ -244,7 +244,7 @@ def test_the_directory_is_locked_until_close(tmp_path):
     StoreWriter.open(tmp_path / "store", small_config()).close()
 
 
-def test_directories_that_are_no_stores_are_refused_untouched(tmp_path):
+def test_directories_that_are_not_stores_are_refused_untouched(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(NotAStore, match="not a store"):
         StoreWriter.open(tmp_path)

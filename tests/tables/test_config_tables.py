@@ -41,7 +41,7 @@ def topics(*names: str) -> bytes:
         b'{"topicConfigTable":{"a":{"perm":"none"}}}',
     ],
 )
-def test_whoever_reads_topics_takes_the_backup_of_a_table_that_cannot_be_read(
+def test_topics_are_read_from_the_backup_of_a_table_that_cannot_be_read(
     tmp_path: Path, content: bytes | None
 ) -> None:
     if content is not None:

@@ -85,7 +85,7 @@ def test_made_again_it_has_its_new_records_though_the_first_is_damaged(
         assert pulled.max_offset == 3
 
 
-def test_made_again_its_first_record_counts_though_one_of_another_queue_behind_it_is_damaged(
+def test_made_again_its_first_record_counts_though_a_later_one_of_another_queue_is_damaged(
     tmp_path: Path,
 ) -> None:
     with MessageStore.open(tmp_path, small_config()) as store:

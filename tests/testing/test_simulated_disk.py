@@ -93,7 +93,7 @@ def test_renames_that_no_directory_sync_covered_may_be_undone(tmp_path: Path) ->
     assert (read(after, "old"), read(after, "new")) == (b"1", None)
 
 
-def test_faults_come_where_and_as_often_as_they_are_told_to(tmp_path: Path) -> None:
+def test_faults_come_where_and_as_often_as_asked_for(tmp_path: Path) -> None:
     disk = new_disk(tmp_path)
     disk.fault, disk.faults_left, disk.fault_at = (errno.ENOSPC, 0), 1, "full"
     write(disk, "other", b"x", syncs=True)

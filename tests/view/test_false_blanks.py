@@ -39,7 +39,7 @@ def put_blank(directory: Path, commit_offset: int, size: int) -> None:
 @pytest.mark.parametrize(
     ("hit", "size"), [(3, 300), (3, (1 << 31) - 1), (COUNT - 5, 8), (COUNT - 5, (1 << 31) - 1)]
 )
-def test_records_behind_what_is_no_blank_are_served(store: Path, hit: int, size: int) -> None:
+def test_records_after_a_false_blank_are_served(store: Path, hit: int, size: int) -> None:
     with MessageStore.open(store, small_config()) as opened:
         records = opened.pull("t", 0, queue_offset=hit, max_messages=1).slices
         commit_offset = int.from_bytes(records[0][28:36], "big")

@@ -202,7 +202,7 @@ def test_a_single_message_by_offset_and_by_id(store: MessageStore, tmp_path: Pat
         store.message_by_id("no id")
 
 
-def test_a_reader_sees_growth_without_being_told(store: MessageStore, tmp_path: Path) -> None:
+def test_a_reader_sees_growth_without_a_refresh(store: MessageStore, tmp_path: Path) -> None:
     with StoreReader.open(tmp_path) as reader:
         for expected in range(1, 60):
             store.put(Message(topic="t", body=bytes(2000), queue_id=0))

@@ -86,7 +86,7 @@ def test_a_start_makes_damaged_settings_whole_and_the_store_stays_the_same(tmp_p
     assert "penstock.json is damaged: its checksum does not match" in caplog.text
 
 
-def test_a_directory_of_other_things_is_no_store(tmp_path):
+def test_a_directory_of_other_things_is_not_a_store(tmp_path):
     check_is_store(OsFileSystem(), tmp_path)
     check_is_store(OsFileSystem(), tmp_path / "missing")
     (tmp_path / "photo.jpg").touch()

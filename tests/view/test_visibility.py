@@ -85,7 +85,7 @@ def test_what_could_not_be_read_is_read_by_the_next_who_looks(
         assert forgotten
 
 
-def test_the_durable_position_is_there_for_whoever_finds_the_checkpoint(
+def test_the_durable_position_is_loaded_before_the_checkpoint_is_shared(
     tmp_path: Path, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it everything would be visible, durable or not."""
@@ -141,7 +141,7 @@ def test_a_queue_of_a_deleted_topic_is_not_served_from_what_a_reader_kept(
         assert (reader.min_offset("t", 0), reader.max_offset("t", 0)) == (0, 1)
 
 
-def test_nor_after_the_writer_has_begun_anew_meanwhile(tmp_path: Path) -> None:
+def test_nor_after_the_writer_has_started_again(tmp_path: Path) -> None:
     directory = tmp_path / "store"
     with StoreWriter.open(directory, small_config()) as writer:
         writer.create_topic("t", 1)

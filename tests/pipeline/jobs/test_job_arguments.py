@@ -91,7 +91,7 @@ def run(arguments: str, tmp_path: Path) -> Result:
         ("profile STORE --html NONE/page.html", USAGE, "no such directory"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_without_spark(
+def test_what_is_wrong_is_reported_without_spark(
     arguments: str, code: ExitCode, words: str, tmp_path: Path, starts: list[str]
 ) -> None:
     result = run(arguments, tmp_path)

@@ -133,7 +133,7 @@ def test_a_message_without_room_for_a_mark_is_named_by_its_place() -> None:
         sizes_of(taken, Marked())
 
 
-def test_what_fits_nowhere_is_told_by_its_number() -> None:
+def test_what_fits_nowhere_is_reported_by_its_number() -> None:
     data, rows = scanned([encoded("t", b"x" * n, {}, True, False) for n in (1, 500, 1)])
     sizes, offsets = np.empty((2, 3), np.int64)
     placed_sizes(data, rows, 0, NONE, sizes)

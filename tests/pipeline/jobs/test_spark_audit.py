@@ -339,7 +339,7 @@ def test_keys_of_lost_newest_index_files_are_one_finding_and_come_back(keyed: Pa
                 file.unlink()
 
 
-def test_an_indexer_that_is_behind_or_never_ran_is_no_finding(keyed: Path, tmp_path: Path) -> None:
+def test_an_indexer_that_lags_or_never_ran_is_not_a_finding(keyed: Path, tmp_path: Path) -> None:
     with StoreWriter.open(keyed, KEYED) as writer:
         put_keyed(writer, 50)
     with StoreWriter.open(tmp_path / "never", KEYED) as writer:
@@ -392,7 +392,7 @@ def test_a_store_of_one_message_has_an_index(tmp_path: Path) -> None:
     assert report.findings == () and report.keys == 2
 
 
-def test_what_is_no_store_or_named_twice_is_refused(spark: Any, tmp_path: Path) -> None:
+def test_what_is_not_a_store_or_named_twice_is_refused(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(NotAStore, match="commitlog"):
         audit(spark, tmp_path)
     with pytest.raises(PipelineError, match="name it once"):
@@ -449,7 +449,7 @@ def test_chains_are_followed_as_a_plain_loop_does(tmp_path: Path) -> None:
     assert follow_chains(data, slots, 1 << 40, table, bad) == (-1, -1)
 
 
-def test_what_a_task_raised_is_told_in_one_line(spark: Any) -> None:
+def test_what_a_task_raised_is_reported_in_one_line(spark: Any) -> None:
     """Of a traceback inside Java's only the reason is left."""
 
     def full_disk(_item: int) -> int:

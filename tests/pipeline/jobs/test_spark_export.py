@@ -157,7 +157,7 @@ def test_spark_reads_the_directory_as_a_table(spark: Any, tmp_path: Path) -> Non
     assert export(spark, store, tmp_path / "light", topics=[topic]).rows > 0
 
 
-def test_files_are_as_large_as_told_and_sorted(tmp_path: Path) -> None:
+def test_files_are_as_large_as_asked_for_and_sorted(tmp_path: Path) -> None:
     """A topic smaller than one file gives one, a larger one as many as it takes."""
     report = export(SPARK, golden_store("basic"), tmp_path / "out", file_bytes=100_000)
     sizes: dict[str, list[int]] = {}

@@ -222,7 +222,7 @@ def test_light_queues_go_with_the_messages_that_are_in_them(spark: Any, tmp_path
         merge(spark, [store, twin], tmp_path / "twice")
 
 
-def test_records_of_a_deleted_topic_stay_behind(spark: Any, tmp_path: Path) -> None:
+def test_records_of_a_deleted_topic_are_left_out(spark: Any, tmp_path: Path) -> None:
     """Of one that was made again, what came before its deletion too: no queue serves it."""
     with MessageStore.open(tmp_path / "store") as store:
         for name in ("gone", "again"):

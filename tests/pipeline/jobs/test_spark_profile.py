@@ -71,7 +71,7 @@ def test_a_profile_of_two_stores_counts_what_their_dumps_have(spark: Any, exact:
         assert true <= found.size_quantiles[name] <= true * 1.1
 
 
-def test_rates_are_told_by_interval_of_store_time(spark: Any) -> None:
+def test_rates_are_by_interval_of_store_time(spark: Any) -> None:
     found = profile(spark, golden_store("slow"))
     counts = Counter(
         (line["topic"], line["storeTimestamp"] // found.interval_ms * found.interval_ms)
@@ -80,7 +80,7 @@ def test_rates_are_told_by_interval_of_store_time(spark: Any) -> None:
     assert {(rate.topic, rate.time_ms): rate.messages for rate in found.rates} == counts
 
 
-def test_the_lag_of_groups_is_what_lies_behind_their_offsets(spark: Any, tmp_path: Path) -> None:
+def test_the_lag_of_groups_is_what_follows_their_offsets(spark: Any, tmp_path: Path) -> None:
     """Messages not yet had, since when, and those that retention removed before they were had."""
     store = golden_copy("cleaned", tmp_path)
     queues: dict[tuple[str, int], list[dict[str, Any]]] = {}
@@ -146,7 +146,7 @@ def test_the_command_prints_tables_json_and_a_page(spark: Any, tmp_path: Path) -
     assert nowhere.exit_code == 2
 
 
-def test_what_is_no_store_is_refused(spark: Any, tmp_path: Path) -> None:
+def test_what_is_not_a_store_is_refused(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(NotAStore):
         profile(spark, tmp_path)
     with pytest.raises(InvalidOption, match="no directory matches"):

@@ -43,7 +43,7 @@ def test_merge_and_split_there_and_back(spark: Any, tmp_path: Path) -> None:
     assert again.exit_code == 2 and "exists" in again.output
 
 
-def test_damage_is_told_and_ends_with_7(spark: Any, tmp_path: Path) -> None:
+def test_damage_is_reported_and_ends_with_7(spark: Any, tmp_path: Path) -> None:
     store = golden_copy("basic", tmp_path)
     log = store / "commitlog" / "00000000000000000000"
     data = bytearray(log.read_bytes())

@@ -63,7 +63,7 @@ def test_where_a_service_can_be(
         ("a:b:5801", "the host is a name"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_way_out(
+def test_what_is_wrong_is_reported_with_what_to_change(
     parse: Callable[[str], str | None], service: str, endpoint: str, fix: str
 ) -> None:
     told = f"option 'endpoint': {endpoint!r} is not HOST:PORT of {service}; "

@@ -18,7 +18,7 @@ from pipeline.session.session import defaults_of
         ("yarn", False),
     ],
 )
-def test_only_executors_of_this_machine_are_told_of_loopback(
+def test_only_executors_of_this_machine_get_the_loopback_address(
     master: str, on_loopback: bool
 ) -> None:
     """Those on another machine would call themselves instead of the driver."""

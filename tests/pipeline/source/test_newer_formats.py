@@ -91,7 +91,7 @@ def test_a_store_of_a_newer_format_is_refused(
         read(str(store), tmp_path / "to")
 
 
-def test_a_store_of_a_newer_format_behind_a_url_is_refused(store: Path) -> None:
+def test_a_store_of_a_newer_format_at_a_url_is_refused(store: Path) -> None:
     with_newer_settings(store)
     with pytest.raises(UnsupportedFormat, match=f"local://{store}/config/penstock.json"):
         plan_messages(parse_options({"store": f"local://{store}"}))

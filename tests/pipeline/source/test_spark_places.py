@@ -160,7 +160,7 @@ def test_spark_reads_through_fsspec(spark: Any, name: str) -> None:
         assert df.count() == len(table(str(store), kind))
 
 
-def test_a_glob_and_a_list_of_urls_tell_which_store(spark: Any) -> None:
+def test_a_glob_and_a_list_of_urls_say_which_store(spark: Any) -> None:
     directory = golden_store("basic").parent
     for name in ("basic", "slow"):
         golden_store(name)
@@ -174,7 +174,7 @@ def test_a_glob_and_a_list_of_urls_tell_which_store(spark: Any) -> None:
     }  # fmt: skip
 
 
-def test_an_audit_reads_behind_a_url(spark: Any) -> None:
+def test_an_audit_reads_a_store_at_a_url(spark: Any) -> None:
     store = golden_store("basic")
     here, there = audit(spark, str(store)), audit(spark, f"local://{store}")
 
@@ -241,7 +241,7 @@ def test_records_that_no_queue_of_a_copy_knows_are_read(tmp_path: Path, in_memor
     assert read("memory://stores/live").equals(read(str(directory)))
 
 
-def test_damage_behind_a_url_is_told_alike(tmp_path: Path, in_memory: Any) -> None:
+def test_damage_at_a_url_is_reported_alike(tmp_path: Path, in_memory: Any) -> None:
     directory = tmp_path / "store"
     fill(directory, (("a", 50),))
     log = next((directory / "commitlog").iterdir())
@@ -297,7 +297,7 @@ def test_a_wrong_place_is_named(given: dict[str, str], problem: str) -> None:
         parse_options(given)
 
 
-def test_a_url_without_a_store_is_no_store() -> None:
+def test_a_url_without_a_store_is_not_a_store() -> None:
     with pytest.raises(NotAStore, match="memory://nothing"):
         plan_messages(parse_options({"store": "memory://nothing"}))
 

@@ -173,7 +173,7 @@ def test_the_table_of_queues_is_that_of_the_files(spark: Any, filled: Path, addr
 
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
-def test_damaged_records_are_told_alike(tmp_path: Path, mode: str) -> None:
+def test_damaged_records_are_reported_alike(tmp_path: Path, mode: str) -> None:
     """The reader finds the damage; the mode decides what a row of it is."""
     with MessageStore.open(tmp_path / "s", small_config(**FILES)) as store:
         store.create_topic("t", 1)
@@ -318,7 +318,7 @@ def test_spark_shows_a_wrong_endpoint_soon(spark: Any) -> None:
         load(spark, "somewhere").count()
 
 
-def test_another_service_is_no_reader(filled: Path) -> None:
+def test_another_service_is_not_a_reader(filled: Path) -> None:
     with one_service("writer", filled) as running:
         address = running.wait_serving("writer")[0]
         with pytest.raises(ReaderUnavailable, match="is not a reader service"):

@@ -230,7 +230,7 @@ def test_two_pyspark_packages_one_of_them_broken(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == wanted, done.stderr[-2000:]
 
 
-def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_told(
+def test_a_file_deleted_under_a_plan_fails_or_is_left_out_as_the_option_says(
     spark: Any, tmp_path: Path
 ) -> None:
     """failOnDataLoss says which; the error names the file."""
@@ -308,7 +308,7 @@ def test_an_unknown_column_in_a_users_schema(spark: Any, schema: str, problem: s
         reader.load(str(golden_store(BASIC))).count()
 
 
-def test_a_directory_that_is_no_store(spark: Any, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_store(spark: Any, tmp_path: Path) -> None:
     from pyspark.errors import AnalysisException
 
     with pytest.raises(AnalysisException, match="commitlog"):

@@ -335,7 +335,7 @@ def test_the_log_is_capped_in_records_over_the_ends_of_files(
     assert [len(batch) for batch in query.batches] == [37, 37, 37, 37, 37, 15]
 
 
-def test_a_batch_waits_for_its_least_and_not_longer_than_told(
+def test_a_batch_waits_for_its_least_and_not_longer_than_its_limit(
     live: MessageStore, path: Path
 ) -> None:
     reader = reader_of(
@@ -685,7 +685,7 @@ def first_file(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("chosen", [{}, {"subscribe": "t"}])
-def test_what_retention_removed_behind_the_offset(
+def test_what_retention_removed_after_the_offset(
     live: MessageStore, path: Path, chosen: dict[str, str]
 ) -> None:
     """An error that says what is lost and how to go on; or on from the oldest, as told."""
@@ -856,7 +856,7 @@ def test_a_store_that_disappears(live: MessageStore, path: Path) -> None:
 
 
 @pytest.mark.parametrize("chosen", [{}, {"subscribe": "t"}])
-def test_a_store_that_was_put_back_or_made_anew(tmp_path: Path, chosen: dict[str, str]) -> None:
+def test_a_store_that_was_put_back_or_made_again(tmp_path: Path, chosen: dict[str, str]) -> None:
     """Its offsets are not the checkpoint's any more: an error, whatever failOnDataLoss says."""
     path = tmp_path / "s"
 

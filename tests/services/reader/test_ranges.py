@@ -77,7 +77,7 @@ def test_bytes_are_estimated_on_request(services: ThreeServices) -> None:
     assert exact * 0.9 < queue.approximate_bytes < exact * 1.1
 
 
-def test_a_stream_ends_at_the_offset_it_was_told(services: ThreeServices) -> None:
+def test_a_stream_ends_at_its_end_offset(services: ThreeServices) -> None:
     answers = streamed(services, queue_offset=10, end_offset=200, max_bytes=2000)
     assert bodies(answers) == [b"m%d" % number for number in range(10, 200)]
     assert len(answers) > 5
@@ -86,7 +86,7 @@ def test_a_stream_ends_at_the_offset_it_was_told(services: ThreeServices) -> Non
     assert answers[-1].max_offset == COUNT
 
 
-def test_a_tag_filter_examines_nothing_behind_the_end(services: ThreeServices) -> None:
+def test_a_tag_filter_examines_nothing_after_the_end(services: ThreeServices) -> None:
     answers = streamed(services, queue_offset=10, end_offset=13, tag_expression="A")
     assert bodies(answers) == [b"m10", b"m12"]
     assert answers[-1].next_offset == 13
@@ -120,7 +120,7 @@ def test_a_follower_waits_until_its_end_is_there(services: ThreeServices) -> Non
 
 
 @pytest.mark.parametrize("end_offset", [-1, 0, 5])
-def test_an_end_that_is_not_behind_the_start_is_refused(
+def test_an_end_that_is_not_after_the_start_is_refused(
     services: ThreeServices, refusal: Callable[..., Any], end_offset: int
 ) -> None:
     refused = refusal(

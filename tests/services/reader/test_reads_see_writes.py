@@ -88,7 +88,7 @@ def test_a_pull_that_finds_some_does_not_end_before_the_last(
     assert response.max_offset == last.queue_offset + 1
 
 
-def test_a_stream_that_does_not_follow_ends_behind_the_last(
+def test_a_stream_that_does_not_follow_ends_after_the_last(
     services: ThreeServices, topic: str
 ) -> None:
     stored = [put(services, topic).queue_offset for _ in range(5)]

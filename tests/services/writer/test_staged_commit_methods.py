@@ -81,7 +81,7 @@ def test_stage_commit_and_commit_again(writer: Any, store: StoreWriter) -> None:
     assert (late.record_count, late.decided) == (0, True)
 
 
-def test_the_list_tells_what_is_open_and_what_was_last(writer: Any) -> None:
+def test_the_list_has_what_is_open_and_what_was_last(writer: Any) -> None:
     writer.StageRecords(iter(frames("listed", 7, "a", [b"1"])), timeout=20)
     commit(writer, "listed", 7, "a")
     writer.StageRecords(iter(frames("listed", 8, "b", [b"1", b"2"])), timeout=20)
