@@ -1,4 +1,4 @@
-"""For all tests: how long an example or a disk takes, on whatever machine, is no property."""
+"""For all tests: how long an example or a disk takes, on whatever machine, is not a property."""
 
 from collections.abc import Iterator
 

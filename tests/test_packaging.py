@@ -1,4 +1,4 @@
-"""What installing Penstock promises: its packages are ours, and the lock pins all that they need."""
+"""What installing Penstock gives: its packages are ours, and the lock pins all that they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dump, doctor and ask on directories that nobody serves."""
+"""dump, doctor and ask on directories that no service has open."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_doctor_finds_a_broker_s_clean_store_sound() -> None:
 
 
 def test_a_broker_s_settings_are_read_from_a_file(tmp_path: Path) -> None:
-    """--spec takes the golden stores' own files; one that is no JSON is a usage error."""
+    """--spec takes the golden stores' own files; one that is not JSON is a usage error."""
     bad = tmp_path / "spec.json"
     bad.write_text("{")
 

@@ -104,7 +104,7 @@ def test_lines_of_stdin_become_messages_in_their_order(run: Penstock, topic: str
 def test_json_lines_carry_keys_tag_properties_and_queue(
     run: Penstock, topic: str, tmp_path: Path
 ) -> None:
-    """pub --json-lines FILE takes one object a line; a body that is no text is stored as JSON."""
+    """pub --json-lines FILE takes one object a line; a body that is not text is stored as JSON."""
     messages = [
         {"body": "a", "keys": ["k"], "tag": "x", "properties": {"p": "1"}, "queue": 1},
         {"body": {"price": 3}, "keys": "single"},
@@ -273,7 +273,7 @@ def test_bench_measures_and_leaves_no_topic(run: Penstock) -> None:
 
 
 def test_no_service_is_exit_code_9() -> None:
-    """An address where nobody listens is one line and exit code 9, for status and health too."""
+    """An address where nothing listens is one line and exit code 9, for status and health too."""
     nobody = ("--writer", "127.0.0.1:1", "--reader", "127.0.0.1:1", "--indexer", "127.0.0.1:1")
 
     health = penstock("health", "127.0.0.1:1", "--timeout", 2)

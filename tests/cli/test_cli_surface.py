@@ -100,7 +100,7 @@ def test_help_loads_neither_grpc_nor_the_engine() -> None:
     ],
 )
 def test_global_options_may_stand_anywhere(given: list[str], expected: list[str]) -> None:
-    """They move to the front, except behind -- and of the services, which have options of their own."""
+    """They move to the front, except after -- and of the services, which have options of their own."""
     assert hoisted(given) == expected
 
 
@@ -175,7 +175,7 @@ def test_a_bug_is_one_line_unless_debug_is_asked_for() -> None:
     ],
 )
 def test_wrong_usage_is_one_line_that_says_what(arguments: tuple[str, ...], line: str) -> None:
-    """What the arguments have wrong is told like every other error, and where to look."""
+    """What is wrong with the arguments is reported like every other error, with where to look."""
     result = penstock(*arguments)
 
     assert result.exit_code == ExitCode.USAGE
@@ -196,7 +196,7 @@ def test_a_group_without_a_command_shows_its_help(command: tuple[str, ...]) -> N
 
 @pytest.mark.parametrize("command", ["writer", "reader", "indexer"])
 def test_a_service_that_cannot_open_says_why_in_one_line(tmp_path: Path, command: str) -> None:
-    """A path that is a file is no store: exit code 4 and one line on stderr."""
+    """A path that is a file is not a store: exit code 4 and one line on stderr."""
     path = tmp_path / "file"
     path.write_text("no store")
     result = run_process(command, "--store", str(path), "--listen", "127.0.0.1:0")

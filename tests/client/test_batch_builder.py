@@ -127,7 +127,7 @@ def test_a_message_that_breaks_a_rule_is_refused_naming_the_field(
 
 
 def test_a_full_batch_takes_no_more_and_can_be_filled_again() -> None:
-    """``add`` raises, ``add_many`` tells how many it took."""
+    """``add`` raises, ``add_many`` returns how many it took."""
     batch = RecordBatch("orders", size_max=1000)
     taken = batch.add_many([b"x" * 100] * 20)
     assert 0 < taken < 20

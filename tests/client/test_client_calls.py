@@ -134,7 +134,7 @@ def test_offsets_by_position_and_time(client: Client) -> None:
 
 
 def test_group_offsets_are_kept_and_listed(client: Client) -> None:
-    """A committed offset is told with its lag."""
+    """A committed offset comes with its lag."""
     for _ in range(5):
         client.produce("orders", b"x", queue_id=1)
     client.commit_offset("billing", "orders", 1, 3)
@@ -356,7 +356,7 @@ def test_a_deadline_that_passes_is_an_error_of_its_own(client: Client, fake: Fak
 
 
 def test_a_long_poll_gets_its_wait_on_top_of_the_timeout(client: Client) -> None:
-    """Waiting for longer than ``timeout_s`` is no failure."""
+    """Waiting for longer than ``timeout_s`` is not a failure."""
     client.wait_ready(30)
     result = client.pull("orders", 0, 0, wait_ms=1_200, timeout_s=1)
 

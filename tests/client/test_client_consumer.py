@@ -34,7 +34,7 @@ def test_a_topic_is_read_whole_and_each_queue_in_order(client: Client, fake: Fak
 def test_the_next_response_is_on_its_way_while_records_are_handed_out(
     client: Client, fake: FakePenstock
 ) -> None:
-    """One queue, and nobody asks for more than the first record."""
+    """One queue, and no more than the first record is asked for."""
     fake.store.pull_records_max = 7
     fill(client, 30)
     with client.consume("orders", queues=[0], follow=False) as consumer:
@@ -164,7 +164,7 @@ def test_following_gives_records_as_they_come(client: Client, fake: FakePenstock
 def test_a_damaged_record_is_raised_and_can_be_gone_past(
     client: Client, fake: FakePenstock
 ) -> None:
-    """The error stands in the record's place, tells where to go on, and iterating on does so."""
+    """The error stands in the record's place, says where to go on, and iterating on does so."""
     fill(client, 6)
     fake.store.damaged["orders", 0, 2] = "body CRC"
     consumer = client.consume("orders", group="g", queues=[0], follow=False)
@@ -201,7 +201,7 @@ def test_a_consumer_that_stops_at_damage_does_not_commit_past_it(
 def test_damaged_records_are_skipped_through_the_callback(
     client: Client, fake: FakePenstock
 ) -> None:
-    """Each is told once, in its place, and the others are given."""
+    """Each is reported once, in its place, and the others are returned."""
     fill(client, 5)
     fake.store.damaged["orders", 0, 0] = "magic"
     fake.store.damaged["orders", 0, 4] = "body CRC"

@@ -163,7 +163,7 @@ def test_a_refused_frame_is_not_overtaken_by_the_next_one_of_its_queue(
 def test_a_frame_that_stays_refused_fails_after_the_delivery_timeout(
     client: Client, fake: FakePenstock
 ) -> None:
-    """The handle raises what the writer said; flush tells it too."""
+    """The handle raises what the writer said; flush raises it too."""
     fake.store.frame_faults.extend([BUSY] * 1000)
     for delivery_timeout_s in PATIENCE_S:
         producer = client.producer(delivery_timeout_s=delivery_timeout_s)

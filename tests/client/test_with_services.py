@@ -98,7 +98,7 @@ def test_a_message_comes_back_by_pull_key_and_id(client: Client, topic: str) -> 
 
 
 def test_a_batch_is_stored_whole_and_found(client: Client, topic: str) -> None:
-    """Ranges tell the queue offsets; keys of batched records are indexed."""
+    """Ranges have the queue offsets; keys of batched records are indexed."""
     batch = RecordBatch(topic)
     for n in range(100):
         batch.add(b"%d" % n, keys=[f"k{n}"], tag="even" if n % 2 == 0 else "odd", queue_id=n % 4)
@@ -146,7 +146,7 @@ def test_a_producer_keeps_the_order_of_each_queue(
 
 
 def test_a_stream_of_pulls_catches_up(client: Client, topic: str) -> None:
-    """All records in order, over several responses, then the end; an unknown topic is told."""
+    """All records in order, over several responses, then the end; an unknown topic is reported."""
     batch = RecordBatch(topic, queue_id=1)
     batch.add_many([b"%d" % n for n in range(3000)])
     client.produce_batch(batch)

@@ -1,4 +1,4 @@
-"""A real broker opens a store with staged and half-committed staged commits and minds none of it."""
+"""A real broker opens a store with staged and half-committed staged commits and ignores them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real broker opens stores whose queues and index a job has made anew, in place."""
+"""A real broker opens stores whose queues and index a job has made again, in place."""
 
 from __future__ import annotations
 

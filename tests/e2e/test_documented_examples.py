@@ -189,7 +189,7 @@ def makefile_targets() -> set[str]:
 
 
 def unknown_part(words: list[str]) -> str:
-    """Return the first word that is no command, or the first option that the command does not have."""
+    """Return the first word that is not a command, or the first option that the command does not have."""
     command: Any = typer.main.get_command(app)
     options = {option for each in command.params for option in each.opts}
     rest = list(words)

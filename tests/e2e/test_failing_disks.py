@@ -1,4 +1,4 @@
-"""Full disks and failed syncs under the real service processes: what callers are told."""
+"""Full disks and failed syncs under the real service processes: what callers get."""
 
 from __future__ import annotations
 

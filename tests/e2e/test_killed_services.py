@@ -162,7 +162,7 @@ def test_services_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Also of one that nobody has waited for: in a container that may be for ever."""
+    """Also of one that has not been waited for: in a container that may be for ever."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -40,7 +40,7 @@ class Checkpoint:
 
 
 class Driver(threading.Thread):
-    """Stages and commits version after version until it is told to die, or to stop."""
+    """Stages and commits version after version until it is killed or stopped."""
 
     def __init__(self, address: str, checkpoint: Checkpoint, dice: random.Random) -> None:
         super().__init__(daemon=True)
@@ -53,7 +53,7 @@ class Driver(threading.Thread):
         self.start()
 
     def die(self) -> None:
-        """Break every call under way; nothing is told to the writer."""
+        """Break every call under way; the writer is not informed."""
         self._dead.set()
         self._client.close()
         self.join(60)

@@ -13,7 +13,7 @@ from storage.files.filesystem import OsFileSystem
 
 
 class Queues:
-    """Consume queues that count their syncs, and fail them when told to."""
+    """Consume queues that count their syncs, and fail them on request."""
 
     def __init__(self) -> None:
         self.sync_count = 0

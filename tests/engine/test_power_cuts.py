@@ -1,4 +1,4 @@
-"""Power cuts, kills and failing disks at any step of a whole store: what it has promised is there.
+"""Power cuts, kills and failing disks at any step of a whole store: what it has acknowledged or shown is there.
 
 Each seed is a store with a life of its own: what it is asked to do, where it is stopped and what that
 leaves of its files is all taken from the seed. ``CUTS=20000`` makes more of them (``make power-cuts``).

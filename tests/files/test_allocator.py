@@ -16,7 +16,7 @@ SIZE = 1 << 16
 
 
 class CountingFileSystem(OsFileSystem):
-    """Tells when files were created and by whom, and fails when told to."""
+    """Records when files were created and by which thread, and fails on request."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the operating-system file system promises."""
+"""What the operating-system file system guarantees."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Stores:
 
 @pytest.mark.parametrize("role", [Role.WRITER, Role.INDEXER])
 def test_a_session_is_valid_only_while_all_of_its_positions_are_in_place(writer, path, role):
-    """Its magic goes first and comes back last, for whoever looks meanwhile."""
+    """Its magic goes first and comes back last, for a reader that looks meanwhile."""
     page = writer if role is Role.WRITER else open_page(path, role)
     for _ in range(2):
         page._words = stores = Stores(page._words)
@@ -116,7 +116,7 @@ def test_durable_positions_come_back_newest_first(writer, path):
 
 
 def test_the_slot_is_durable_before_it_counts(writer, path, monkeypatch):
-    """A store whose sync fails must raise, so that nobody relies on it."""
+    """A store whose sync fails must raise, so that it is not relied on."""
     store(writer, 100)
 
     def fail():
@@ -183,7 +183,7 @@ def test_a_broker_touches_only_its_fields(writer, path):
 
 
 def test_every_flipped_bit_of_the_page_is_harmless(path):
-    """All 32,768: the promise is the last or the one before, and damage costs trust, not truth."""
+    """All 32,768: the slot is the last or the one before, and damage costs trust, not truth."""
     writer = open_page(path)
     indexer = open_page(path, Role.INDEXER)
     indexes = []
@@ -226,7 +226,7 @@ def sectors(before: bytes, after: bytes):
 
 
 def test_no_power_cut_makes_our_own_page_look_like_a_broker_s(path, tmp_path):
-    """At every sync any mix of old and new sectors may survive: one of the promises always does."""
+    """At every sync any mix of old and new sectors may survive: one whole slot always does."""
     writer = open_page(path)
     on_disk = [path.read_bytes()]
     sync = writer._file.sync

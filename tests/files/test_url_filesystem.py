@@ -1,4 +1,4 @@
-"""Files behind a URL: what a listing, a read and a map give, and what is fetched for it."""
+"""Files at a URL: what a listing, a read and a map give, and what is fetched for it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_units_both_ways(offset: int, size: int, code: int) -> None:
 
 @pytest.mark.parametrize("position", [-1, 1, 20])
 def test_units_do_not_leave_the_buffer(position: int) -> None:
-    """Fewer than 20 bytes are no unit, nor is a negative position."""
+    """Fewer than 20 bytes are not a unit, nor is a negative position."""
     with pytest.raises(ValueError, match="20 bytes"):
         decode_unit(bytes(20), position)
 
@@ -124,7 +124,7 @@ def test_extension_entries_both_ways(code: int, timestamp: int, bitmap: bytes) -
 
 
 def test_extension_end_and_contradictions() -> None:
-    """The end mark and unused space are no entry; contradicting lengths are an error."""
+    """The end mark and unused space are not an entry; contradicting lengths are an error."""
     assert decode_extension(b"\xff\xff") is None
     assert decode_extension(bytes(40)) is None
     bad = bytearray(ExtensionEntry(1, 2, b"ab").encode())

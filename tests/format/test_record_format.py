@@ -215,7 +215,7 @@ def test_position_in_a_larger_buffer() -> None:
 
 
 def test_a_topic_that_is_not_text_is_malformed() -> None:
-    """Bytes that are no UTF-8 where the topic stands are an error of their own."""
+    """Bytes that are not UTF-8 where the topic stands are an error of their own."""
     damaged = bytearray(VECTOR)
     damaged[95] = 0xFF
     with pytest.raises(MalformedRecord) as refused:

@@ -65,7 +65,7 @@ def test_hosts_both_ways(text: str, encoded: str, canonical: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "1.2.3.4", "1.2.3:4", "::1:5", "[::1]", "h:1", "1.2.3.4:-1", "1.2.3.4:²", "1.2.3.4:9999999999"])  # fmt: skip
 def test_no_host(text: str) -> None:
-    """What is no address and port is refused."""
+    """What is not an address and a port is refused."""
     with pytest.raises(ValueError):
         encode_host(text)
 

@@ -161,7 +161,7 @@ class TestKeysThatABrokerWouldLose:
         assert list(index_files(directory).values()) == wanted
 
     def test_a_file_that_was_never_written_makes_no_key_come_twice(self, tmp_path: Path) -> None:
-        """Whoever was killed making it left zeros; a broker puts the whole log in behind it."""
+        """A kill while it was made left zeros; a broker puts the whole log in after it."""
         directory = golden_copy("killed", tmp_path)
         last = max((directory / "index").iterdir())
         blank = last.with_name(f"{int(last.name) + 1:017d}")

@@ -1,4 +1,4 @@
-"""Index files that somebody deletes under a running store: told, made again, and never passed over."""
+"""Index files that are deleted under a running store: reported, made again, and never passed over."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def test_the_slot_follows_when_the_log_is_flushed(tmp_path: Path) -> None:
 
 
 def test_full_files_that_are_taken_back_raise_no_time_for_brokers(tmp_path: Path) -> None:
-    """They were full and not promised yet, and are made again."""
+    """They were full and not in the slot yet, and are made again."""
     directory = tmp_path / "store"
     with StoreWriter.open(directory, ASYNC) as writer:
         writer.create_topic("t", 1)

@@ -72,7 +72,7 @@ def copy_of(directory: Path, target: Path) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path) -> tuple[Path, list[int]]:
-    """A store that nobody has indexed yet, and where its records are."""
+    """A store that is not indexed yet, and where its records are."""
     directory = tmp_path / "store"
     offsets = []
     with StoreWriter.open(directory, CONFIG) as writer:

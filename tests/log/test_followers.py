@@ -1,4 +1,4 @@
-"""Who follows the log, and how much of it somebody still needs."""
+"""Who follows the log, and how much of it is still needed."""
 
 from __future__ import annotations
 

@@ -66,6 +66,6 @@ def test_dump_of_a_killed_store_is_what_the_broker_recovers(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["basic", "slow", "cleaned", "features"])
 def test_dump_needs_no_spec(name: str) -> None:
-    """The number of slots and entries of small index files is told by the files."""
+    """The number of slots and entries of small index files is found from the files."""
     ours = our_lines(name, {})
     assert [in_order(line) for line in ours] == [in_order(line) for line in broker_lines(name)]

@@ -1,4 +1,4 @@
-"""Damaged stores: all that is intact on disk is served, and nothing that can be told to be damaged."""
+"""Damaged stores: all that is intact on disk is served, and nothing that can be seen to be damaged."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_every_intact_record_is_served_and_damage_reported(name: str) -> None:
 
 
 def check_served(name: str, ours: list[dict[str, Any]]) -> None:
-    """All that is intact on disk, and no other but where no checksum can tell."""
+    """All that is intact on disk, and no other except where no checksum covers it."""
     intact = intact_on_disk(golden_store("torn") / name)
     assert intact.items() <= served(ours).items()
     others = served(ours).items() - intact.items()
@@ -118,7 +118,7 @@ def check_differences(name: str, ours: list[dict[str, Any]]) -> None:
 
 
 def check_damage(name: str, damaged: list[dict[str, Any]]) -> None:
-    """Damage with intact records behind it has a line of its own, in its place."""
+    """Damage with intact records after it has a line of its own, in its place."""
     if name in DAMAGED_IN_QUEUE:
         (line,) = damaged
         assert (line["topic"], line["queueId"], line["queueOffset"], line["reason"]) == (

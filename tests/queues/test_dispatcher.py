@@ -213,7 +213,7 @@ def test_a_queue_file_of_wrong_length_gets_the_right_one(tmp_path):
 
 @contextmanager
 def full_from(position):
-    """Have a disk without room for units at or behind this place of a queue's file."""
+    """Have a disk without room for units at or after this place of a queue's file."""
     write = OsFile.pwrite
 
     def pwrite(file, data, at):

@@ -1,4 +1,4 @@
-"""Queue files that went missing behind the writer's back are noticed at the next start and rebuilt."""
+"""Queue files that went missing while the writer ran are noticed at the next start and rebuilt."""
 
 import shutil
 

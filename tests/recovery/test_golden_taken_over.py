@@ -44,7 +44,7 @@ def pull_all(store: MessageStore, topic: str, queue_id: int) -> list[Record]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_brokers_store_is_taken_over(name: str, tmp_path: Path) -> None:
-    """All messages are pulled as the broker serves them; new ones go behind; all survive a restart."""
+    """All messages are pulled as the broker serves them; new ones follow; all survive a restart."""
     directory = golden_copy(name, tmp_path)
     lines = [line for line in golden_dump(name) if line["type"] == "message"]
     queues = [(q["topic"], q["queueId"]) for q in golden_dump(name) if q["type"] == "queue" and q["maxOffset"]]  # fmt: skip
@@ -83,7 +83,7 @@ def test_a_brokers_store_is_taken_over(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted({*NAMES, "defaults", "pool", "syncflush", "ext"}))
 def test_every_acknowledged_message_is_there(name: str, tmp_path: Path) -> None:
-    """What the broker's producer was told had been stored is served, unless cleaned since."""
+    """What was acknowledged to the broker's producer is served, unless cleaned since."""
     lines = [line for line in dump(golden_copy(name, tmp_path), golden_spec(name)) if "offsetMsgId" in line]  # fmt: skip
     places = {line["offsetMsgId"] for line in lines}
     begin = min(line["commitLogOffset"] for line in lines)

@@ -173,7 +173,7 @@ def test_queue_offsets_of_damaged_records_without_queues_get_placeholders_at_the
 
 
 def test_nothing_is_left_after_the_end(tmp_path):
-    """An old record behind the end would be met again when the log has grown up to it."""
+    """An old record after the end would be met again when the log has grown up to it."""
     store = golden_copy("torn/stale-tail", tmp_path)
 
     files, _, recovered = open_and_recover(store, golden_spec("torn")["store"])

@@ -1,4 +1,4 @@
-"""Bits that flip in a record's name or host, and files that are none of the log's: nothing else moves."""
+"""Bits that flip in a record's name or host, and files that are not the log's: nothing else moves."""
 
 import json
 import shutil
@@ -81,7 +81,7 @@ def test_a_record_that_took_another_name_moves_no_other(
 
 @pytest.mark.parametrize("bit", [0x80, 0x01])
 def test_a_host_that_no_client_decodes_is_damage(stored, tmp_path, bit):
-    """A port below 0 or above 65535 is no good record's."""
+    """A port below 0 or above 65535 is not a good record's."""
     directory = copy_with(stored, tmp_path, STORE_PORT + (bit == 1), bit)
     lines = list(offline.dump(directory, {"store": {}}))
     damaged = [line for line in lines if line["type"] == "damaged"]
@@ -130,7 +130,7 @@ def test_settings_of_the_wrong_kind_are_as_good_as_none(stored, tmp_path, docume
 def test_a_record_that_took_the_name_of_another_queue_takes_no_place_there(
     tmp_path, ahead, file_size
 ):
-    """Whatever queue offset it brings along: the units that stood before tell whose the place is."""
+    """Whatever queue offset it brings along: the units that stood before say whose the place is."""
     directory = tmp_path / "store"
     with MessageStore.open(directory, replace(CONFIG, commit_log_file_size=file_size)) as store:
         store.create_topic("orders", 2)
@@ -159,7 +159,7 @@ def test_a_record_that_took_the_name_of_another_queue_takes_no_place_there(
 
 
 def test_a_zeroed_queue_whose_first_records_are_gone_begins_where_its_log_begins(tmp_path):
-    """What stands before the first record is filled up, as in a file that is made anew."""
+    """What stands before the first record is filled up, as in a file that is made again."""
     directory = tmp_path / "store"
     with MessageStore.open(directory, replace(CONFIG, commit_log_file_size=1 << 12)) as store:
         store.create_topic("orders", 1)

@@ -27,7 +27,7 @@ QUEUE_FILE = Path("consumequeue/t/0") / f"{400:020d}"
 
 
 class Scrubbed:
-    """A store of some files whose scrub makes a step when it is told to."""
+    """A store of some files whose scrub makes a step on request."""
 
     def __init__(self, directory: Path, config: StoreConfig = CONFIG) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""How much memory a process may use, told by the machine and by control groups of both versions."""
+"""How much memory a process may use, by the machine and by control groups of both versions."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_serve_makes_nothing_with_a_wrong_setting_of_one_service(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It is told in one line before any service starts, and the store is not made."""
+    """It is reported in one line before any service starts, and the store is not made."""
     monkeypatch.setenv(f"PENSTOCK_{variable}", "x")
     with pytest.raises(SystemExit) as caught:
         supervisor.main(["--store", str(tmp_path / "store")])

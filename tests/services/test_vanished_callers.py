@@ -1,4 +1,4 @@
-"""A caller that goes in the middle of a call is nobody's error; what is one is still told."""
+"""A caller that goes in the middle of a call is not an error; what is one is still logged."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def call(
 
 
 class _Refusals:
-    """How many calls are being refused, or wait to be told that their caller has gone."""
+    """How many calls are being refused, or wait to learn that their caller has gone."""
 
     def __init__(self) -> None:
         self.begun = self.ended = 0

@@ -74,7 +74,7 @@ class Driver:
             tell(f"committed:{version}:")
 
     def next_round(self) -> None:
-        """Forget attempts of which not all were staged: they are staged anew under other ids."""
+        """Forget attempts of which not all were staged: they are staged again under other ids."""
         self.round += 1
         for version, attempts in list(self.attempts.items()):
             if len(attempts) != 2:

@@ -1,4 +1,4 @@
-"""Staged commits: invisible until decided, then stored once, whoever repeats what."""
+"""Staged commits: invisible until decided, then stored once, whatever is repeated."""
 
 import pytest
 from engine_store import append, check_queues_match_log, record, records_on_disk, small_config

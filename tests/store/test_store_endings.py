@@ -50,7 +50,7 @@ def test_a_start_that_fails_leaves_no_thread_and_no_lock(tmp_path, monkeypatch):
 
 
 def test_a_recovery_that_fails_leaves_no_file_of_log_and_queues_open(tmp_path, monkeypatch):
-    """Not even while whoever opened the store still looks at the error."""
+    """Not even while the caller that opened the store still holds the error."""
     directory = tmp_path / "store"
     with StoreWriter.open(directory, small_config()) as writer:
         writer.create_topic("t", 1)

@@ -1,4 +1,4 @@
-"""Appending through both doors, in every mode: what is stored, what is promised, what is visible."""
+"""Appending through both doors, in every mode: what is stored, what is acknowledged, what is visible."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""One opening of a store on a disk that may go down, and what it has promised beside it."""
+"""One opening of a store on a disk that may go down, and what it has acknowledged or shown beside it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Kept:
 
 @dataclass
 class Model:
-    """What is stored, and what of it has been promised."""
+    """What is stored, and what of it must survive."""
 
     topics: dict[str, int] = field(default_factory=dict)  # name: queue count
     queues: dict[tuple[str, int], dict[int, Kept]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class Session:
             self.promise()
 
     def promise(self) -> None:
-        """Note what is promised now."""
+        """Note what must survive from now on."""
         if self.disk.successor is None and self.writer is not None:
             self.owner.acknowledged = self.writer.acknowledged_offset
             self.owner.flushed = self.writer.status().flushed_offset
@@ -341,7 +341,7 @@ class Session:
             offset = result.next_offset
 
     def check(self) -> None:
-        """After a recovery: all that was promised, nothing else, and it stays so."""
+        """After a recovery: all that must survive, nothing else, and it stays so."""
         assert self.writer and self.reader
         model = self.model
         settings = load_settings(self.disk, StorePaths(self.directory))

@@ -1,4 +1,4 @@
-"""A whole store whose machine goes down again and again, beside a model of what it has promised."""
+"""A whole store whose machine goes down again and again, beside a model of what must survive."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def run_dying(
 ) -> tuple[bool, list[str]]:  # fmt: skip
     """Open the store in a process of its own and ``work`` on it; dies at step ``fatal``.
 
-    ``work`` is given the writer and a function that tells the parent, at once, what was acknowledged.
-    Returns whether it came to its end, and what it told.
+    ``work`` is given the writer and a function that reports to the parent, at once, what was acknowledged.
+    Returns whether it came to its end, and what it reported.
     """
     read_end, write_end = os.pipe()
     process_id = os.fork()

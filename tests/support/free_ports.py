@@ -1,4 +1,4 @@
-"""Ports for a server that is to begin later, or anew: nobody else is given them meanwhile."""
+"""Ports for a server that is to begin later, or again: no other process gets them meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _next = itertools.cycle((*_own[_begin:], *_own[:_begin]))
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody uses, another one with every call."""
+    """Return a port of 127.0.0.1 that is not in use, another one with every call."""
     for port in itertools.islice(_next, len(_own)):
         with socket.socket() as trial:
             try:

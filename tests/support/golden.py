@@ -136,6 +136,6 @@ def golden_answers(name: str) -> list[dict[str, Any]]:
 
 
 def golden_acked(name: str) -> list[dict[str, Any]]:
-    """What the producer was told had been stored."""
+    """What was acknowledged to the producer."""
     with lzma.open(GOLDEN / f"{name}.acked.jsonl.xz", "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]

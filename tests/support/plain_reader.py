@@ -35,7 +35,7 @@ def records_of(store: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def in_dumps_shape(record: Record, raw: bytes) -> dict[str, Any]:
-    """The fields of a dump's message line that the record's bytes tell."""
+    """The fields of a dump's message line that come from the record's bytes."""
     return {
         "topic": record.topic,
         "queueId": record.queue_id,

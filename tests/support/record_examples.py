@@ -60,7 +60,7 @@ def stored_records(draw: st.DrawFn, commit_offset: int = 0) -> bytes:
 
 @st.composite
 def logs(draw: st.DrawFn, commit_offset: int = 0, records_max: int = 4) -> bytes:
-    """Records back to back, the first at ``commit_offset``, maybe with something behind them."""
+    """Records back to back, the first at ``commit_offset``, maybe with something after them."""
     log = b""
     for _ in range(draw(st.integers(0, records_max))):
         log += draw(stored_records(commit_offset + len(log)))

@@ -119,7 +119,7 @@ def test_a_pull_is_what_the_model_says(
 def test_any_flipped_byte_costs_its_record_alone(
     case: Case, victims: frozenset[int], where: float, flip: int
 ) -> None:
-    """The record's CRC, which ends every record we write, tells of any byte before it."""
+    """The record's CRC, which ends every record we write, shows a change of any byte before it."""
     hits = {}
     for victim in victims:
         message = case.messages[victim]

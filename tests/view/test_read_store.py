@@ -297,7 +297,7 @@ def test_a_lost_queue_file_is_stepped_over(tmp_path: Path) -> None:
 
 
 def test_after_a_reboot_only_what_was_durable_is_sure(tmp_path: Path) -> None:
-    """Live positions of another boot may promise bytes that the power cut took."""
+    """Live positions of another boot may name bytes that the power cut took."""
     with MessageStore.open(tmp_path / "live", CONFIG) as store:
         store.create_topic("t", 1)
         fill(store, 10)

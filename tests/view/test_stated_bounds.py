@@ -1,4 +1,4 @@
-"""How far a store may be read: a reader and a view of one directory answer alike, whoever wrote last."""
+"""How far a store may be read: a reader and a view of one directory answer alike, whichever wrote last."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_reader_follows_our_writer_again_after_a_broker(
 
 
 class StoresOfWords:
-    """The words of a mapped page; lets somebody look after each store to one."""
+    """The words of a mapped page; calls ``look`` after each store to one."""
 
     def __init__(self, words: memoryview, look: Callable[[], None]) -> None:
         self._words = words

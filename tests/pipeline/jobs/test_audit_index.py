@@ -1,4 +1,4 @@
-"""Audits of index files: every flipped bit that a query or the log can tell is named."""
+"""Audits of index files: every flipped bit that a query or the log can show is named."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_flipped_bit_in_an_index_slot_is_named(store: Path, file: str) -> None
 
 
 def test_a_flipped_bit_where_nothing_is_written_needs_no_name(store: Path) -> None:
-    """Entry 0 and the entries after the last are read by nobody, so they change no answer."""
+    """Entry 0 and the entries after the last are not read, so they change no answer."""
     assert audited(store).findings == ()
     path = index_of(store)[-1]
     header = IndexHeader.decode(path.read_bytes()[:HEADER_SIZE])

@@ -149,7 +149,7 @@ def test_the_last_record_has_nothing_after_it_that_would_tell(
 
 
 def test_one_new_record_of_a_topic_made_again_is_the_first_by_both_ways(tmp_path: Path) -> None:
-    """Its deletion is not known any more; its unit at queue offset 0 still tells."""
+    """Its deletion is not known any more; its unit at queue offset 0 still shows it."""
     recovered, rebuilt = tmp_path / "recovered", tmp_path / "rebuilt"
     with MessageStore.open(recovered, CONFIG) as store:
         store.create_topic("again", 1)

@@ -1,4 +1,4 @@
-"""Records given a new place, topic and property, compared with encoding them anew in plain Python."""
+"""Records given a new place, topic and property, compared with encoding them again in plain Python."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_placed_record_is_the_old_one_but_for_what_changes(
 
 @given(st.lists(st.integers(91, 300), min_size=1, max_size=40), st.integers(0, 700))
 def test_records_are_laid_out_as_an_appender_would(sizes: list[int], begin: int) -> None:
-    """One behind the other; into the next file where no blank of 8 bytes would fit behind."""
+    """One after the other; into the next file where no blank of 8 bytes would fit after it."""
     offsets = np.empty(len(sizes), np.int64)
     begin = begin if begin % 350 <= 342 else 0
     end = lay_out(np.array(sizes, np.int64), begin, 350, offsets)

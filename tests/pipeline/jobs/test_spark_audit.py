@@ -204,7 +204,7 @@ def test_a_flipped_bit_a_wrong_unit_and_a_wrong_index_entry_are_named(
 
 
 def test_all_findings_become_rows_however_few_are_named(spark: Any, tmp_path: Path) -> None:
-    """The count stays exact when few are named; rows tell which store they are about."""
+    """The count stays exact when few are named; rows say which store they are about."""
     names = ["lost-first-consumequeue-file", "no-checkpoint"]
     stores = [golden_store("torn") / name for name in names]
     reports = audit_stores(spark, stores, limit=2, findings_to=tmp_path / "rows", piece_bytes=SMALL)
@@ -244,7 +244,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_in_order(spark: Any, tmp_pat
 
 
 def test_a_store_that_is_written_to_is_in_order(tmp_path: Path) -> None:
-    """Dispatch and indexer lag behind, files roll, entries are half put: none of it is damage."""
+    """Dispatch and indexer lag, files roll, entries are half put: none of it is damage."""
     config = small_config(index_slot_count=100, index_entry_count=400)
     with MessageStore.open(tmp_path / "store", config) as store:
         store.create_topic("orders", 2)

@@ -1,4 +1,4 @@
-"""Compaction: what is left is the latest of each topic and key, told by plain Python from a dump."""
+"""Compaction: what is left is the latest of each topic and key, found by plain Python from a dump."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_parquet_table_has_the_same_messages(spark: Any, tmp_path: Path, store
 
 
 def test_a_brokers_store_is_compacted(spark: Any, tmp_path: Path) -> None:
-    """Its internal topics stay behind: what they hold refers to places that change."""
+    """Its internal topics are left out: what they hold refers to places that change."""
     compact(spark, golden_store("features"), tmp_path / "new")
     topics = {line["topic"] for line in messages_of(tmp_path / "new")}
     assert "tx" in topics and not any(topic.startswith("RMQ_SYS_TRANS") for topic in topics)

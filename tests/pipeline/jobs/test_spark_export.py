@@ -354,7 +354,7 @@ def test_two_jobs_do_not_export_to_one_directory(tmp_path: Path) -> None:
 
 
 def test_what_retention_took_before_it_was_exported_is_an_error(tmp_path: Path) -> None:
-    """Unless it is told not to matter."""
+    """Unless an option says that it does not matter."""
     store = golden_store("cleaned")
     everything = export(SPARK, store, tmp_path / "out").rows
     path = tmp_path / "out" / "_penstock" / "manifest.json"

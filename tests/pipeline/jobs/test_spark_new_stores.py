@@ -131,7 +131,7 @@ def test_queues_of_one_store_keep_their_offsets(
 def test_what_is_damaged_is_left_out_and_named(
     spark: Any, tmp_path: Path, pair: tuple[Path, Path]
 ) -> None:
-    """The rest stays; the queue closes up, and its consumers go on behind the gap."""
+    """The rest stays; the queue closes up, and its consumers go on after the gap."""
     store = Path(shutil.copytree(pair[0], tmp_path / "store"))
     group = by_queue(messages_of(store))["orders", 1]
     hit = group[3]

@@ -198,7 +198,7 @@ def test_a_wrong_queue_offset_is_settled_as_recovery_does(
 
 
 def test_our_indexer_goes_on_from_files_rebuilt_in_place(tmp_path: Path) -> None:
-    """It keeps them as they are, even where it is told that the store ended uncleanly."""
+    """It keeps them as they are, even where an option says that the store ended uncleanly."""
     config = small_config(index_slot_count=100, index_entry_count=40)
     with MessageStore.open(tmp_path / "store", config) as store:
         store.create_topic("orders", 1)
@@ -293,7 +293,7 @@ KILLED_AT = ("sync_tree", "_exchange", "sync_path", "rmtree")
 def test_a_job_killed_around_each_step_leaves_old_files_or_new(
     tmp_path: Path, call: int, when: str
 ) -> None:
-    """Each directory is whole at every step; the next run leaves nothing behind."""
+    """Each directory is whole at every step; the next run leaves nothing of it."""
     store = golden_copy("torn/flip-early-body", tmp_path)
     old = {name: contents(store / name) for name in ("consumequeue", "index")}
     pid = os.fork()

@@ -42,7 +42,7 @@ def test_a_job_says_nothing_but_what_it_has_to(store: str) -> None:
 
 
 def test_a_job_that_fails_says_why_in_one_line(store: str, tmp_path: Path) -> None:
-    """A task finds the disk full, as it were; Spark would tell it with two pages of tracebacks."""
+    """A task finds the disk full; Spark would report it with two pages of tracebacks."""
     sizes = ("--index-slots", "5000000", "--index-entries", "20000000")
     rebuild = ("job", "rebuild", store, "--to", str(tmp_path / "new"), "--quiet", *sizes)
     failed = penstock(*rebuild, limited=True)

@@ -1,4 +1,4 @@
-"""What is told of a task that failed, out of all that Spark says of it."""
+"""What is reported of a task that failed, out of all that Spark prints of it."""
 
 from __future__ import annotations
 

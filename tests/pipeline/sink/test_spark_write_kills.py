@@ -86,7 +86,7 @@ def test_a_stream_whose_driver_and_writer_are_killed(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_writer_killed_again_and_again_under_a_batch(spark: Any, tmp_path: Path) -> None:
-    """Tasks stage anew what the writer lost, the commit is repeated until it is answered."""
+    """Tasks stage again what the writer lost, the commit is repeated until it is answered."""
     with WriterProcess(tmp_path / "store", *BIG_LOG) as writer:
         with writer.client() as client:
             client.create_topic("lines", queues=2)

@@ -186,7 +186,7 @@ def test_an_attempt_that_fails_beside_its_copy_leaves_nothing(cluster: Cluster) 
 
 
 def test_a_named_write_that_is_given_up_leaves_nothing(cluster: Cluster) -> None:
-    """What its failed tasks staged goes too, of which Spark does not tell the sink."""
+    """What its failed tasks staged goes too, of which Spark does not inform the sink."""
     options = {"txnAppId": "given-up", "txnVersion": "0"}
     app_id, _, attempts = run(cluster, "given-up", {0: "fail"}, **options)
     wait_for_end_of(cluster.writer, attempts[0])

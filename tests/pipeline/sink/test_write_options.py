@@ -1,4 +1,4 @@
-"""What a write can ask for, and how it is told what is wrong before anything runs."""
+"""What a write can ask for, and that what is wrong is reported before anything runs."""
 
 from __future__ import annotations
 

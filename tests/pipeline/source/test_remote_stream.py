@@ -158,7 +158,7 @@ def test_the_checkpoint_of_a_stream_of_files_serves_here_and_back(
 
 
 def test_a_topic_that_was_deleted_and_made_again(tmp_path: Path, live: Live) -> None:
-    """The reader tells it from the one before, to streams that were fed by it and by files."""
+    """The reader distinguishes it from the one before, to streams that were fed by it and by files."""
     store, reader = live
     put(store, "t", 0, 10)
     options = {"subscribe": "t", "startingOffsets": "earliest"}

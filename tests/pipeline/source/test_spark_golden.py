@@ -59,7 +59,7 @@ def test_every_record_of_a_brokers_store_field_by_field(spark: Any, name: str) -
 
 @pytest.mark.parametrize("name", ["basic", "lmq", "cleaned", "syncflushkilled"])
 def test_each_topic_alone_is_what_its_queues_serve(spark: Any, name: str) -> None:
-    """By topic, through units or the log, also where queues of a killed store lag behind the log."""
+    """By topic, through units or the log, also where queues of a killed store lag the log."""
     counts = Counter(
         line.get("servedAs", line["topic"]).split("/")[0]
         for line in golden_dump(name)

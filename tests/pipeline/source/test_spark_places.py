@@ -1,4 +1,4 @@
-"""Stores behind a URL are read as those of this machine are, and little of them is fetched."""
+"""Stores at a URL are read as those of this machine are, and little of them is fetched."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_one_small_topic_fetches_little(tmp_path: Path, counted: Any) -> None:
 def test_a_copy_that_is_older_than_its_checkpoint_ends_at_its_last_record(
     tmp_path: Path, in_memory: Any
 ) -> None:
-    """Copied while in use, log first: checkpoint and queues tell of records that are not there."""
+    """Copied while in use, log first: checkpoint and queues name records that are not there."""
     directory = tmp_path / "store"
     fill(directory, (("a", 50),))
     in_memory.put(str(directory / "commitlog"), "/stores/live/commitlog", recursive=True)
@@ -229,7 +229,7 @@ def test_a_copy_that_is_older_than_its_checkpoint_ends_at_its_last_record(
 
 
 def test_records_that_no_queue_of_a_copy_knows_are_read(tmp_path: Path, in_memory: Any) -> None:
-    """Copied while in use, queues first: the log has more than they tell."""
+    """Copied while in use, queues first: the log has more than they name."""
     directory = tmp_path / "store"
     fill(directory, (("a", 50), ("b", 1)))
     in_memory.put(str(directory / "consumequeue"), "/stores/live/consumequeue", recursive=True)

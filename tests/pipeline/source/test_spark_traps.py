@@ -186,7 +186,7 @@ def test_blank_records_at_the_ends_of_files(spark: Any, tmp_path: Path) -> None:
 
 
 def test_ipv6_flags(spark: Any, tmp_path: Path) -> None:
-    """Hosts of twenty bytes move all fields behind them; records of both kinds lie side by side."""
+    """Hosts of twenty bytes move all fields after them; records of both kinds lie side by side."""
     v6, v4 = "[2001:db8::7]:5", "10.0.0.1:6"
     with MessageStore.open(tmp_path / "s", StoreConfig(store_host="[2001:db8::1]:10911")) as opened:
         opened.create_topic("t", 1)
@@ -386,7 +386,7 @@ def test_a_damaged_record_by_mode(spark: Any, store: Path, subscribed: bool) -> 
 
 
 def test_a_live_store_is_read_up_to_what_its_writer_confirmed(spark: Any, tmp_path: Path) -> None:
-    """Rows appended behind the confirmed offset do not show, and each plan sees what is new."""
+    """Rows appended after the confirmed offset do not show, and each plan sees what is new."""
     with MessageStore.open(tmp_path / "s") as opened:
         opened.create_topic("t", 2)
         for count in (1, 50, 200):

@@ -637,7 +637,7 @@ def test_an_idle_store_is_not_listed(
 
 
 def test_a_store_that_a_broker_writes_is_followed(tmp_path: Path) -> None:
-    """Its log is walked on from where it ended; what lies half written behind the end is left."""
+    """Its log is walked on from where it ended; what lies half written after the end is left."""
     whole = golden_store("basic")
     copy = golden_copy("basic", tmp_path)
     schema = schema_of("physicalOffset")
@@ -688,7 +688,7 @@ def first_file(path: Path) -> Path:
 def test_what_retention_removed_after_the_offset(
     live: MessageStore, path: Path, chosen: dict[str, str]
 ) -> None:
-    """An error that says what is lost and how to go on; or on from the oldest, as told."""
+    """An error that says what is lost and how to go on; or on from the oldest, as the option says."""
     put(live, "t", 0, 200, size=1000)
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 10, **chosen}
     query = Query(reader_of(path, **options))

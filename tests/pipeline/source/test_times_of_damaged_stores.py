@@ -1,4 +1,4 @@
-"""The first offset at or after a time: one answer, whoever asks, of whole stores and of damaged ones.
+"""The first offset at or after a time: one answer for every reader, of whole stores and of damaged ones.
 
 What is lost or damaged has no time. The answer is the offset after the newest readable record that is
 older, so that a read which starts there leaves out no intact message and comes upon the damage itself.

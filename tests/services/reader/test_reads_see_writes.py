@@ -25,7 +25,7 @@ INDEX_DELAY_S = 0.1
 def services(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[ThreeServices]:
-    """Services whose dispatch and index lag behind on purpose."""
+    """Services whose dispatch and index lag on purpose."""
     with pytest.MonkeyPatch.context() as patch:
         dispatch_round, index_step = DispatchWorker.work, IndexBuilder.step
 
@@ -65,7 +65,7 @@ def put(services: ThreeServices, topic: str, body: bytes = b"x") -> Any:
 
 
 def test_a_pull_finds_the_message_stored_just_before(services: ThreeServices, topic: str) -> None:
-    """The first of a queue, which has no file yet, and one behind others alike."""
+    """The first of a queue, which has no file yet, and one after others alike."""
     for _ in range(3):
         stored = put(services, topic)
         request = reader_pb2.PullRequest(topic=topic, queue_offset=stored.queue_offset, decode=True)

@@ -1,4 +1,4 @@
-"""Callers of streams that do not read are bounded all together, and nobody else suffers for long."""
+"""Callers of streams that do not read are bounded all together, and no other caller suffers for long."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Store:
 
 
 def test_who_waits_for_less_and_came_later_is_woken_first() -> None:
-    """A stream asks for its second batch when its first is answered, behind what came meanwhile."""
+    """A stream asks for its second batch when its first is answered, after what came meanwhile."""
 
     async def main() -> None:
         store = Store()

@@ -48,7 +48,7 @@ COMMAND_SECONDS = 240
 
 
 class Page:
-    """What the blocks before have left behind: names, and services with their addresses."""
+    """What the blocks before have left: names, and services with their addresses."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {"__name__": "__main__"}

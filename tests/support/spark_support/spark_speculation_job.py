@@ -1,4 +1,4 @@
-"""A Spark driver whose tasks of partition 0 stop at a gate behind their last row, when most are staged.
+"""A Spark driver whose tasks of partition 0 stop at a gate after their last row, when most are staged.
 
 ``python spark_speculation_job.py MASTER ENDPOINT DIRECTORY``: each line of input is the name of a write,
 which goes to the topic of that name, and then options of the format, as JSON; when it has ended, a line

@@ -1,4 +1,4 @@
-"""A Spark driver that streams a store into a ledger and can be killed where it is told.
+"""A Spark driver that streams a store into a ledger and can be killed at a named place.
 
 ``stream_driver.py JSON``: ``store``, ``checkpoint``, ``ledger``, ``options`` of the format, and ``die``:
 ``point`` and after how many batches of this run. Points: ``before`` the batch is read, ``read`` but not
