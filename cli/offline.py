@@ -17,6 +17,8 @@ from cli.session import Session, counted, print_json, session_of
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from storage.offline.repair import RepairReport
+
 PANEL: Final = "Offline, read only"
 SEVERITY_STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "damage": "red"}
 KIND_STYLES: Final = {"message": "green", "damaged": "bold red", "gap": "red", "unqueued": "yellow"}
@@ -62,26 +64,74 @@ def dump(context: typer.Context, directory: Directory, spec: Spec = None) -> Non
         console.print(_fields(line), markup=False, overflow="ellipsis", no_wrap=True, crop=True)
 
 
-def doctor(context: typer.Context, directory: Directory, spec: Spec = None) -> None:
+def doctor(
+    context: typer.Context,
+    directory: Directory,
+    spec: Spec = None,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Mend what is wrong of a stopped store; what changes is kept aside."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --repair: say what it would do, and do nothing.")
+    ] = False,
+) -> None:
     """Check every file of a store, running or not, and say what is wrong, what it costs and what mends it.
 
-    Nothing is changed. Exit code 7 if anything is damaged, else 0: what the next start repairs without
-    being asked, as after a crash, is a warning and no damage.
+    Nothing is changed without --repair. Exit code 7 if anything is damaged, else 0: what the next start
+    repairs without being asked, as after a crash, is a warning and no damage. A repair ends with 7 if
+    records are damaged for good.
     """
-    from storage.offline import doctor as examine
+    from storage.offline.doctor import doctor as examine
     from storage.offline.doctor import work_bytes
 
     session = session_of(context)
+    if dry_run and not repair:
+        raise CommandFailed("--dry-run goes with --repair", ExitCode.USAGE)
     given = existing(directory), read_spec(spec)
     with session.progress("checking, bytes", work_bytes(directory)) as advance:
-        findings = list(examine(*given, advance=advance))
-    if session.as_json:
+        if repair:
+            from storage.offline.repair import plan_repair
+            from storage.offline.repair import repair as mend
+
+            report = (plan_repair if dry_run else mend)(*given, advance=advance)
+        else:
+            findings = list(examine(*given, advance=advance))
+    if repair:
+        findings = _say_repair(session, directory, report)
+    elif session.as_json:
         for finding in findings:
             print_json(finding)
     else:
         _print_findings(session, findings)
     if any(finding["severity"] == "damage" for finding in findings):
         raise typer.Exit(ExitCode.DAMAGED)
+
+
+def _say_repair(session: Session, directory: Path, report: RepairReport) -> list[dict[str, Any]]:
+    """Print what was, or would be, mended; return what is damaged after it, or before a dry run."""
+    found = [each.as_line(str(directory)) for each in report.found if each.is_wrong]
+    losses = [each.as_line(str(directory)) for each in report.losses]
+    kept = [each.name for each in report.kept]
+    where = str(report.directory) if report.directory is not None else ""
+    if session.as_json:
+        print_json({"found": found, "kept": kept, "directory": where, "losses": losses})
+    elif not found:
+        session.console().print("nothing is wrong, and nothing was changed", markup=False)
+    else:
+        _print_findings(session, found if not where else losses)
+        verb = "are kept" if where else "would be kept"
+        lines = [
+            f"{counted(len(found), 'finding')}; as they were, {counted(len(kept), 'file')} {verb} aside"
+        ]
+        if where:
+            lines[0] += f" in {where}"
+            lines.append("what is damaged for good is above" if losses else "the store is whole")
+        for line in lines:
+            session.console().print(line, markup=False)
+    return losses if where else found
 
 
 def ask(

@@ -33,7 +33,7 @@ class FindingKind(NamedTuple):
 
 NOTHING_LOST: Final = "nothing: it is made again from the log"
 START: Final = "penstock serve --store {0}"
-REBUILD: Final = "penstock job rebuild {0} --in-place"
+REPAIR: Final = "penstock doctor --repair {0}"
 
 STATE: Final = FindingKind("state", "", "", "")
 
@@ -53,16 +53,12 @@ LOG_FILE_FOREIGN: Final = FindingKind(
     "log-file-foreign", "", "nothing to us; a broker does not start", "move the file away"
 )
 LOG_TAIL: Final = FindingKind("log-tail", "commit offsets", "nothing that was whole", START)
-QUEUE_UNIT: Final = FindingKind("queue-unit", "queue offsets", NOTHING_LOST, REBUILD)
-QUEUE_UNIT_MISSING: Final = FindingKind(
-    "queue-unit-missing", "queue offsets", NOTHING_LOST, REBUILD
-)
-QUEUE_FILE_MISSING: Final = FindingKind(
-    "queue-file-missing", "queue offsets", NOTHING_LOST, REBUILD
-)
+QUEUE_UNIT: Final = FindingKind("queue-unit", "queue offsets", NOTHING_LOST, REPAIR)
+QUEUE_UNIT_MISSING: Final = FindingKind("queue-unit-missing", "queue offsets", NOTHING_LOST, REPAIR)
+QUEUE_FILE_MISSING: Final = FindingKind("queue-file-missing", "queue offsets", NOTHING_LOST, REPAIR)
 QUEUE_FILE_LENGTH: Final = FindingKind("queue-file-length", "", NOTHING_LOST, START)
 QUEUE_END: Final = FindingKind(
-    "queue-end", "queue offsets", "nothing: no record of the log belongs there", REBUILD
+    "queue-end", "queue offsets", "nothing: no record of the log belongs there", REPAIR
 )
 QUEUE_RECORD: Final = FindingKind(
     "queue-record", "queue offsets", "that message: consumers get DATA_LOSS for its offset",
@@ -70,7 +66,7 @@ QUEUE_RECORD: Final = FindingKind(
 )  # fmt: skip
 INDEX_FILE: Final = FindingKind(
     "index-file", "", "keys that queries do not find, until it is made again",
-    "penstock job rebuild {0} --in-place --what index",
+    REPAIR,
 )  # fmt: skip
 INDEX_FILE_MISSING: Final = FindingKind(
     "index-file-missing", "commit offsets", "keys that queries do not find, until it is made again",

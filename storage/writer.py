@@ -92,13 +92,15 @@ class StoreWriter:
         clock: Clock | None = None,
         waits_for_files: bool = True,
         workers: Workers | None = None,
+        compares_all: bool = False,
     ) -> StoreWriter:
         """Open a store for writing, creating it in an empty directory, after its recovery.
 
         An append that needs a log file which is not at hand waits for it, up to 0.2 s or for as
         long as making it takes; without ``waits_for_files``, as an event loop needs it, it raises
         StoreBusy and the file is made meanwhile. ``workers`` makes the steps of all background work;
-        without one each part has a thread.
+        without one each part has a thread. With ``compares_all`` recovery reads the whole log and
+        compares every queue with it, whatever the checkpoint says.
 
         Raises StoreLocked, NotAStore, UnsupportedFormat, StoreFull.
         """
@@ -110,6 +112,7 @@ class StoreWriter:
             clock,
             waits_for_files=waits_for_files,
             workers=workers,
+            compares_all=compares_all,
         )
         writer = cls(engine, clock, workers=workers)
         try:

@@ -48,12 +48,13 @@ def open_engine(
     workers: Workers | None = None,
     policy: AckPolicy | None = None,
     more_positions: Mapping[str, LogPosition] | None = None,
+    compares_all: bool = False,
 ) -> Engine:
     """Lock, recover and start the store in ``directory``, creating it if it is empty.
 
     Without ``waits_for_files`` an append never waits for the next log file; see the allocator.
     ``policy`` replaces what the configuration says of acknowledgements; positions that it names beyond
-    the log's own are in ``more_positions``.
+    the log's own are in ``more_positions``. ``compares_all`` is as in ``recover``.
     """
     paths = StorePaths(directory)
     try:
@@ -78,7 +79,9 @@ def open_engine(
             policy=policy or policy_of(config),
             more_positions=more_positions or {},
         )
-        engine = _recover_and_wire(paths, config, filesystem, clock, wire, parts)
+        engine = _recover_and_wire(
+            paths, config, filesystem, clock, wire, parts, compares_all=compares_all
+        )
         parts.pop_all()
     engine.start()
     return engine
@@ -86,7 +89,7 @@ def open_engine(
 
 def _recover_and_wire(
     paths: StorePaths, config: StoreConfig, filesystem: FileSystem, clock: Clock,
-    wire: Callable[..., Engine], parts: ExitStack,
+    wire: Callable[..., Engine], parts: ExitStack, *, compares_all: bool,
 ) -> Engine:  # fmt: skip
     """Return the engine of a recovered store; what is opened for it goes on to ``parts``, too."""
     settings = load_settings(filesystem, paths)
@@ -137,6 +140,7 @@ def _recover_and_wire(
         leftovers=pool.leftover(),
         deleted_topics=settings.deleted_topics,
         known_topics=[topic.name for topic in topics],
+        compares_all=compares_all,
     )
     pool.discard_leftover()
     queues.end_commit_offset = recovered.end_offset

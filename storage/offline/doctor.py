@@ -8,13 +8,14 @@ up to where it was when the check began.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storage import findings as kinds
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import list_files
-from storage.findings import NOTE, OK, Finding, Line
+from storage.findings import DAMAGE, NOTE, OK, Finding, Line
 from storage.offline.checks.checkpoint import checkpoint
 from storage.offline.checks.index import index
 from storage.offline.checks.log import log_files, log_records, log_tail
@@ -25,8 +26,13 @@ from storage.offline.checks.queues import (
     queue_units,
 )
 from storage.offline.checks.tables import staged_commits, tables
+from storage.offline.kept_aside import known_losses
 from storage.offline.opened import open_offline, settled_offset_of
 from storage.view.layout import LOG_DIRECTORY
+from storage.view.log.commit_log import EVERYTHING
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import FileSystem
 
 Advance = Callable[[int], None]
 
@@ -65,10 +71,33 @@ def examine(
     spec: dict[str, Any] | Path | None = None,
     *,
     advance: Advance = lambda _: None,
+    is_locked: bool = False,
 ) -> Iterator[Finding]:
-    """Yield what is found in a store. Raises NotAStore."""
+    """Yield what is found in a store; losses that a repair has noted are notes.
+
+    With ``is_locked`` the caller sees to it that nobody works on the store. Raises NotAStore.
+    """
     disk = OsFileSystem()
-    settled_offset = settled_offset_of(Path(directory))
+    settled_offset = EVERYTHING if is_locked else settled_offset_of(Path(directory))
+    known = None
+    for finding in _examine(directory, spec, disk, settled_offset, advance):
+        if known is None:
+            known = known_losses(disk, Path(directory))
+        noted = known.get((finding.kind.name, finding.file, finding.begin, finding.end))
+        if noted is not None and finding.severity == DAMAGE:
+            message = f"{finding.message}; noted in {noted}"
+            yield replace(finding, severity=NOTE, message=message)
+        else:
+            yield finding
+
+
+def _examine(
+    directory: Path | str,
+    spec: dict[str, Any] | Path | None,
+    disk: FileSystem,
+    settled_offset: int,
+    advance: Advance,
+) -> Iterator[Finding]:
     differences = QueueDifferences(settled_offset, advance)
     with open_offline(
         directory, spec, compares_all=True, settled_offset=settled_offset, watch=differences

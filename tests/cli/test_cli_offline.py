@@ -111,6 +111,28 @@ def test_doctor_says_which_record_is_damaged(tmp_path: Path) -> None:
     assert penstock("doctor", store).exit_code == ExitCode.DAMAGED
 
 
+def test_a_repair_says_where_it_kept_what_it_changed(tmp_path: Path) -> None:
+    """A dry run names the files; the repair is exit code 0, and so is the doctor after it."""
+    store = golden_copy("torn/no-consumequeue", tmp_path)
+    before = snapshot(store)
+
+    dry = penstock("doctor", store, "--repair", "--dry-run", "--json")
+    assert snapshot(store) == before
+    [plan] = json_lines(dry)
+    assert "checkpoint" in plan["kept"] and plan["directory"] == ""
+    assert {finding["kind"] for finding in plan["found"]} >= {"queue-file-missing"}
+
+    result = penstock("doctor", store, "--repair")
+    assert result.exit_code == ExitCode.DONE, result.stderr
+    assert "the store is whole" in result.stdout
+    [kept] = store.glob("repair-*")
+    assert str(kept) in result.stdout
+    again = penstock("doctor", store, "--repair", "--json")
+    assert json_lines(again)[0]["found"] == []
+    assert "nothing was changed" in penstock("doctor", store, "--repair").stdout
+    assert penstock("doctor", store, "--dry-run").exit_code == ExitCode.USAGE
+
+
 @pytest.mark.parametrize("command", ["dump", "doctor"])
 def test_a_store_is_left_as_it_was(tmp_path: Path, command: str) -> None:
     """Offline commands change no file, not even of a store whose broker was killed."""

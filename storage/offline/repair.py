@@ -1,0 +1,114 @@
+"""Making a stopped store whole: what is wrong is kept aside, then mended as a start mends it.
+
+The repair is a start of writer and indexer in which every queue is compared with the whole log, whatever the
+checkpoint says; so there is no rule here that they do not have, and a repair that is killed leaves what a
+killed start leaves. No record that is whole is lost. What is damaged for good, records of the log, is
+noted beside what was kept aside, and is no finding from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from storage.clock import Clock, SystemClock
+from storage.errors import StoreFailed
+from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.files.filesystem import OsFileSystem
+from storage.findings import DAMAGE, Finding
+from storage.indexer import StoreIndexer
+from storage.offline.doctor import examine
+from storage.offline.kept_aside import KeptFile, files_to_keep, keep_aside, note_losses
+from storage.offline.opened import spec_config
+from storage.stopped.locks import stopped_store
+from storage.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import FileSystem
+    from storage.workers import Workers
+
+INDEX_TIMEOUT_S: Final = 24 * 3600.0
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairReport:
+    """``found`` before, ``kept`` aside in ``directory``, and what is damaged for good.
+
+    ``directory`` is None where nothing was wrong, and of a dry run.
+    """
+
+    found: tuple[Finding, ...]
+    kept: tuple[KeptFile, ...] = ()
+    directory: Path | None = None
+    losses: tuple[Finding, ...] = ()
+
+
+def plan_repair(
+    directory: Path | str,
+    spec: dict[str, Any] | Path | None = None,
+    *,
+    advance: Advance = lambda _: None,
+    is_locked: bool = False,
+) -> RepairReport:
+    """Return what a repair would keep aside and mend; nothing is changed. Raises NotAStore."""
+    found = tuple(examine(directory, spec, advance=advance, is_locked=is_locked))
+    return RepairReport(
+        found=found, kept=tuple(files_to_keep(OsFileSystem(), Path(directory), found))
+    )
+
+
+def repair(
+    directory: Path | str,
+    spec: dict[str, Any] | Path | None = None,
+    *,
+    filesystem: FileSystem | None = None,
+    clock: Clock | None = None,
+    workers: Callable[[], Workers] | None = None,
+    advance: Advance = lambda _: None,
+) -> RepairReport:
+    """Mend a stopped store; durable on return. Where nothing is wrong nothing is changed.
+
+    ``workers`` makes the steps of background work, as in ``StoreWriter.open``. Raises StoreLocked if the
+    store is in use, NotAStore, StoreFull, StoreFailed; it can then be repaired again.
+    """
+    root = Path(directory).absolute()
+    filesystem, clock = filesystem or OsFileSystem(), clock or SystemClock()
+    with ExitStack() as parts:
+        with stopped_store(root):
+            plan = plan_repair(root, spec, advance=advance, is_locked=True)
+            if not any(finding.is_wrong for finding in plan.found):
+                return plan
+            kept = keep_aside(filesystem, root, list(plan.found), list(plan.kept), clock.now_ms())
+        parts.callback(DirectoryLock.acquire(filesystem, root, LockRole.CONSUMER_OFFSETS).release)
+        _start_and_stop(root, spec, filesystem, clock, workers)
+        losses = tuple(
+            each for each in examine(root, spec, is_locked=True) if each.severity == DAMAGE
+        )
+        note_losses(filesystem, kept, losses)
+    return replace(plan, directory=kept, losses=losses)
+
+
+def _start_and_stop(
+    root: Path,
+    spec: dict[str, Any] | Path | None,
+    filesystem: FileSystem,
+    clock: Clock,
+    workers: Callable[[], Workers] | None,
+) -> None:
+    config = replace(spec_config(root, spec), scrub_interval_ms=0)
+    made = workers() if workers is not None else None
+    with StoreWriter.open(
+        root, config, filesystem=filesystem, clock=clock, workers=made, compares_all=True
+    ) as writer:
+        indexer = StoreIndexer.open(
+            root, writer.config, filesystem=filesystem, clock=clock,
+            unclean=writer.stopped_unclean, workers=made,
+        )  # fmt: skip
+        with indexer:
+            indexer.start()
+            if not indexer.wait_indexed(writer.appended_offset, INDEX_TIMEOUT_S):
+                raise StoreFailed(f"the index of {root} is not made: {indexer.problem}")
