@@ -33,7 +33,7 @@ def main() -> None:
     spark = build_session("local[2]", "penstock bench", {"spark.log.level": "ERROR"})
     target = given.store.with_name(f"{given.store.name}-made")
 
-    def anew(run: Callable[[], Any]) -> Callable[[], Any]:
+    def into_new_directory(run: Callable[[], Any]) -> Callable[[], Any]:
         def prepared() -> None:
             shutil.rmtree(target, ignore_errors=True)
             run()
@@ -44,23 +44,23 @@ def main() -> None:
         "control: scan kernel, 1 core": (lambda: bare_walk(store), 0),
         "audit": (lambda: audit(spark, given.store), 1024),
         "rebuild of consume queues": (
-            anew(lambda: rebuild(spark, given.store, target, what="queues")), 700,
+            into_new_directory(lambda: rebuild(spark, given.store, target, what="queues")), 700,
         ),
         "rebuild of index files": (
-            anew(lambda: rebuild(spark, given.store, target, what="index")), 0,
+            into_new_directory(lambda: rebuild(spark, given.store, target, what="index")), 0,
         ),
-        "export to Parquet": (anew(lambda: export(spark, given.store, target)), 0),
+        "export to Parquet": (into_new_directory(lambda: export(spark, given.store, target)), 0),
         "export to Parquet without bodies": (
-            anew(lambda: export(spark, given.store, target, body=False)), 0,
+            into_new_directory(lambda: export(spark, given.store, target, body=False)), 0,
         ),
         "profile": (lambda: profile(spark, given.store), 0),
         "profile, keys counted exactly": (
             lambda: profile(spark, given.store, exact_keys=True), 0,
         ),
-        "merge, of one store": (anew(lambda: merge(spark, [given.store], target)), 0),
-        "compact": (anew(lambda: compact(spark, given.store, target)), 0),
+        "merge, of one store": (into_new_directory(lambda: merge(spark, [given.store], target)), 0),
+        "compact": (into_new_directory(lambda: compact(spark, given.store, target)), 0),
         "compact to Parquet": (
-            anew(lambda: compact(spark, given.store, target, format="parquet")), 0,
+            into_new_directory(lambda: compact(spark, given.store, target, format="parquet")), 0,
         ),
     }  # fmt: skip
     for measure, (run, wanted) in measures.items():

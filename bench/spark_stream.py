@@ -88,17 +88,17 @@ class AppendingProcess:
             ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
-        self._tell()
+        self._answer()
 
-    def _tell(self) -> str:
+    def _answer(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
     def produce(self, seconds: float) -> dict[str, Any]:
         """Append for so long; return what was appended."""
         print(seconds, file=self.process.stdin, flush=True)
-        told: dict[str, Any] = json.loads(self._tell())
-        return told
+        produced: dict[str, Any] = json.loads(self._answer())
+        return produced
 
     def stop(self) -> None:
         """End, with the store closed."""

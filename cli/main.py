@@ -29,13 +29,13 @@ class PenstockGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move global options to the front, so that ``penstock topic list --json`` works too."""
-        with wrong_usage_told():
+        with wrong_usage_in_one_line():
             return super().parse_args(ctx, hoisted(args))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; never a traceback unless --debug asks for it."""
         try:
-            with wrong_usage_told():
+            with wrong_usage_in_one_line():
                 result = super().invoke(ctx)
             sys.stdout.flush()
         except KeyboardInterrupt:
@@ -129,7 +129,7 @@ def hoisted(args: Sequence[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def wrong_usage_told() -> Iterator[None]:
+def wrong_usage_in_one_line() -> Iterator[None]:
     """Tell what typer finds wrong with the arguments in one line, not in a frame of five."""
     try:
         yield

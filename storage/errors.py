@@ -19,7 +19,7 @@
     │   ├── StageNotFound       a commit names an attempt that nobody has staged
     │   ├── StageExists         an attempt of that id is staged already
     │   ├── CommitDecided       a staged commit is decided and cannot be aborted
-    │   └── VersionTooOld       whether a version was committed cannot be told any more
+    │   └── VersionTooOld       whether a version was committed is not known any more
     └── reading
         ├── IndexIncomplete     files of the index are gone and are being made again; retry
         ├── RecordNotFound      no record starts at that commit offset

@@ -89,7 +89,7 @@ class StoreReader:
         """Open a store for reading. Raises NotAStore if there is no store in ``directory``.
 
         ``config`` matters for the index alone, and only where neither the store's settings nor the
-        index files themselves tell how they were made; sizes of other files are told by the files.
+        index files themselves show how they were made; other files show their sizes.
         ``bounds`` (commit offsets) fix what is visible, instead of the writer's positions.
         """
         directory = Path(directory)

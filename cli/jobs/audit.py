@@ -12,7 +12,7 @@ from cli.jobs.common import (
     LOCAL,
     Master,
     Quiet,
-    failures_told,
+    failures_in_one_line,
     shows_progress,
     start_spark,
 )
@@ -37,7 +37,7 @@ def audit(
 ) -> None:
     """Compare log, queues and index of each store; exit code 7 if anything does not agree."""
     session = session_of(context)
-    with failures_told():
+    with failures_in_one_line():
         from pipeline import audit_stores
 
         reports = audit_stores(

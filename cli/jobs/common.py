@@ -55,7 +55,7 @@ class _LateSession:
 
 
 @contextlib.contextmanager
-def failures_told() -> Iterator[None]:
+def failures_in_one_line() -> Iterator[None]:
     """Turn what the pipeline raises into one line and an exit code."""
     try:
         yield

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
 from cli.jobs.merge import LogFileSize
 from cli.jobs.stores import print_damage, print_stores
 from cli.session import session_of
@@ -43,7 +43,7 @@ def compact(
     """Keep the latest message of each topic and key, in a new store or a Parquet table."""
     session = session_of(context)
     named = [name for text in topics or [] for name in text.split(",") if name]
-    with failures_told():
+    with failures_in_one_line():
         from pipeline import compact as run
 
         report = run(

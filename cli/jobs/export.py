@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import ExitCode
-from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
 from cli.session import session_of
 from cli.times import parse_time_ms
 
@@ -55,7 +55,7 @@ def export(
     session = session_of(context)
     since_ms = None if since is None else parse_time_ms(since)
     until_ms = None if until is None else parse_time_ms(until)
-    with failures_told():
+    with failures_in_one_line():
         from pipeline import export as run
 
         report = run(

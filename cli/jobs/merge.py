@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
 from cli.jobs.stores import print_damage, print_stores
 from cli.session import session_of
 
@@ -32,7 +32,7 @@ def merge(
 ) -> None:
     """Make one new store of several, in the order of their messages' store times."""
     session = session_of(context)
-    with failures_told():
+    with failures_in_one_line():
         from pipeline import merge as run
 
         report = run(

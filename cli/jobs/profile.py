@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
 from cli.session import Session, print_json, session_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def profile(
     session = session_of(context)
     if html is not None and not html.parent.is_dir():
         raise CommandFailed(f"--html {html}: no such directory: {html.parent}", ExitCode.USAGE)
-    with failures_told():
+    with failures_in_one_line():
         from pipeline import profile as run
 
         found = run(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
 from cli.jobs.stores import damage_value
 from cli.session import session_of
 
@@ -46,7 +46,7 @@ def rebuild(
             "give either --to, a new directory, or --in-place, for stores that are stopped",
             ExitCode.USAGE,
         )
-    with failures_told():
+    with failures_in_one_line():
         from pipeline import rebuild as run_one
         from pipeline import rebuild_stores
 

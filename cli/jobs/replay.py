@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
 from cli.jobs.stores import print_stores
 from cli.session import session_of
 from cli.times import parse_time_ms
@@ -51,7 +51,7 @@ def replay(
         raise CommandFailed("with --endpoint give --to-topic, a topic there", ExitCode.USAGE)
     begin_ms = None if since is None else parse_time_ms(since)
     end_ms = None if until is None else parse_time_ms(until)
-    with failures_told():
+    with failures_in_one_line():
         from pipeline import replay as run
 
         report = run(

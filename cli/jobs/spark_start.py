@@ -63,7 +63,7 @@ def quiet_start() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        relay.is_to_tell = True
+        relay.prints_all = True
         raise
     finally:
         sys.stderr.flush()
@@ -80,7 +80,7 @@ class _Relay:
     def __init__(self, source: int) -> None:
         self.mark: Final = secrets.token_bytes(16)
         self.all_read = threading.Event()
-        self.is_to_tell = False
+        self.prints_all = False
         self._source = source
         threading.Thread(target=self._run, name="penstock-spark-stderr", daemon=True).start()
 
@@ -88,18 +88,18 @@ class _Relay:
         held = b""
         while chunk := os.read(self._source, CHUNK_BYTES):
             if self.all_read.is_set():
-                _tell(chunk)
+                _print(chunk)
                 continue
             held += chunk
             before, mark, after = held.partition(self.mark)
             if mark:
-                _tell((before if self.is_to_tell else b"") + after)
+                _print((before if self.prints_all else b"") + after)
                 held = b""
                 self.all_read.set()
         os.close(self._source)
 
 
-def _tell(data: bytes) -> None:
+def _print(data: bytes) -> None:
     # A writer to the pipe would wait for ever if it were no longer read.
     with contextlib.suppress(OSError):
         while data:

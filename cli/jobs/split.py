@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.jobs.common import LOCAL, Master, Quiet, failures_told, shows_progress, start_spark
+from cli.jobs.common import LOCAL, Master, Quiet, failures_in_one_line, shows_progress, start_spark
 from cli.jobs.merge import LogFileSize
 from cli.jobs.stores import print_damage, print_stores
 from cli.session import session_of
@@ -34,7 +34,7 @@ def split(
 ) -> None:
     """Make a new store of each topic of a store, or of each group of topics."""
     session = session_of(context)
-    with failures_told():
+    with failures_in_one_line():
         from pipeline import split as run
 
         report = run(

@@ -1,7 +1,7 @@
 """A directory that has its name only when everything in it is durable.
 
 It is filled beside its final place, as ``NAME.partial``, and renamed at the end. What a killed job
-leaves there is removed by the next one; a lock on the directory tells the two from each other.
+leaves there is removed by the next one; a lock on the directory distinguishes the two.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Spark's daemon of Python workers, with the kernels loaded before it forks the first one.
 
-A worker then starts in milliseconds instead of importing numba anew. Two more costs go here, both
+A worker then starts in milliseconds instead of importing numba again. Two more costs go here, both
 of them paid by the task and not by the read: Spark's worker collects garbage after every task, which
 walks everything that was ever imported (70 ms with numba), so all of that is taken out of the
 collector's sight; and the allocator gives each batch's buffers back to the kernel, which then has to
-clear new pages for the next one, so it is told to keep them.
+clear new pages for the next one, so it keeps them.
 """
 
 from __future__ import annotations

@@ -53,13 +53,13 @@ class RecordTemplate:
             topic, queue_id, b"", b"", flag, sys_flag, born_timestamp_ms, born_host
         )
         topic_bytes = topic.encode()
-        behind_topic = len(empty) - len(TRAILER) - PROPERTIES_LENGTH.size
+        topic_end = len(empty) - len(TRAILER) - PROPERTIES_LENGTH.size
         topic_length_size = 1 if len(topic_bytes) <= 127 else 2
-        body_at = behind_topic - len(topic_bytes) - topic_length_size
+        body_at = topic_end - len(topic_bytes) - topic_length_size
         body_length_at = body_at - BLANK.size // 2
         self._magic = BLANK.unpack_from(empty)[1]
         self._shared = empty[QUEUE_ID_POSITION:body_length_at]
-        self._topic = empty[body_at:behind_topic]
+        self._topic = empty[body_at:topic_end]
         self._fixed_size = len(empty) - len(TRAILER)
         self._crc32 = crc
         self._pack = Struct(

@@ -46,7 +46,7 @@ def doctor(
     """Yield findings as lines, ``{"severity", "kind", "file", "message", ...}``; see ``Finding``.
 
     Every record's checksums are checked, and every unit of a queue is compared with its record.
-    ``advance`` is told bytes read, ``work_bytes`` in all. Raises NotAStore.
+    ``advance`` is called with bytes read, ``work_bytes`` in all. Raises NotAStore.
     """
     found = False
     for finding in examine(directory, spec, advance=advance):

@@ -42,7 +42,7 @@ def dump(directory: Path | str, spec: dict[str, Any] | Path | None = None) -> It
     """Yield the lines of a store directory; see ``open_offline`` for ``spec``. Raises NotAStore."""
     with open_offline(directory, spec) as store:
         yield from _config(store)
-        queued: set[int] = set()  # commit offsets that a queue's line, good or damaged, tells of
+        queued: set[int] = set()  # commit offsets that a queue's line, good or damaged, names
         for topic, queue_id in _queues(store):
             yield from _queue(store, topic, queue_id, queued)
         yield from _commit_log(store, queued)

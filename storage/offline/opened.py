@@ -44,7 +44,7 @@ SPEC_FIELDS: Final = {
     "maxHashSlotNum": "index_slot_count",
     "maxIndexNum": "index_entry_count",
 }
-"""A broker's names of what cannot always be told from its files."""
+"""A broker's names of what its files do not always show."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ A line of JSON, and the bytes of the table as they were written::
 ``checksum`` is the CRC-32 of the rest: ``generation``, a space, ``previous``, a line feed, the bytes.
 ``generation`` grows by one with each write. ``previous`` is the fingerprint (CRC-32 and length) of the
 table's file before, which is its ``.bak`` from then on; empty without one. So a table that a broker has
-replaced since, whose ``.bak`` is then what this file holds, is told from one that was damaged in its place.
+replaced since, whose ``.bak`` is then what this file holds, differs from one that was damaged in its place.
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ class CheckedCopy:
 
 
 def fingerprint(data: bytes | None) -> str:
-    """Return what tells the content of a file from any other; empty for no file."""
+    """Return a text that differs for each content of a file; empty for no file."""
     return "" if data is None else f"{crc32(data):08x}-{len(data)}"

@@ -54,7 +54,7 @@ class DiskFile:
             if live[page : page + PAGE] != self.durable[page : page + PAGE]
         }
 
-    def write_anew(self, position: int, length: int) -> None:
+    def write_again(self, position: int, length: int) -> None:
         """Take pages that are written to for dirty again, whatever they hold."""
         for page in [page for page in self.given_up if position - PAGE < page < position + length]:
             del self.given_up[page]

@@ -64,7 +64,7 @@ class _WatchedFile(OsFile):
         write = super().pwrite
         self._disk.step("write", self.path, lambda: write(torn, position))
         write(data, position)
-        self._node.write_anew(position, len(view))
+        self._node.write_again(position, len(view))
 
     def allocate(self, position: int, length: int) -> None:
         self._disk.step("space", self.path)
@@ -77,7 +77,7 @@ class _WatchedFile(OsFile):
     def zero(self, position: int, length: int) -> None:
         self._disk.step("write", self.path)
         super().zero(position, length)
-        self._node.write_anew(position, length)
+        self._node.write_again(position, length)
 
     def sync(self) -> None:
         self._disk.sync_file(self.path, self._node)

@@ -1,4 +1,4 @@
-"""The background parts of a store without threads: each makes a step when it is told to."""
+"""The background parts of a store without threads: each makes a step when a test asks for it."""
 
 from __future__ import annotations
 

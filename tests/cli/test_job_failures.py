@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.failures import CommandFailed, ExitCode
-from cli.jobs.common import failures_told
+from cli.jobs.common import failures_in_one_line
 from cli.main import app
 from pipeline import errors
 
@@ -27,7 +27,7 @@ from pipeline import errors
     ],
 )
 def test_each_error_has_its_exit_code(error: Exception, code: ExitCode) -> None:
-    with pytest.raises(CommandFailed) as told, failures_told():
+    with pytest.raises(CommandFailed) as told, failures_in_one_line():
         raise error
     assert (told.value.code, str(told.value)) == (code, str(error))
 
@@ -48,19 +48,19 @@ def test_what_spark_wraps_is_reported_as_it_was_raised(
         f'Traceback (most recent call last):\n  File "x.py", line 1, in f\n    g()\n{text}\n'
     )
     wrapped = type("PythonException", (Exception,), {"__module__": "pyspark.errors.captured"})
-    with pytest.raises(CommandFailed) as told, failures_told():
+    with pytest.raises(CommandFailed) as told, failures_in_one_line():
         raise wrapped(f"Job aborted: {traceback}\n\tat org.apache.spark.Java(X.scala:1)\n")
     assert (told.value.code, str(told.value)) == (code, line)
 
 
 def test_what_a_task_raised_keeps_its_exit_code() -> None:
-    with pytest.raises(CommandFailed) as told, failures_told():
+    with pytest.raises(CommandFailed) as told, failures_in_one_line():
         raise errors.TaskFailed("a task failed: storage.errors.NotAStore: no log: none")
     assert (told.value.code, str(told.value)) == (ExitCode.NOT_A_STORE, "no log: none")
 
 
 def test_what_is_not_the_pipelines_own_goes_through() -> None:
-    with pytest.raises(KeyError), failures_told():
+    with pytest.raises(KeyError), failures_in_one_line():
         raise KeyError("a bug")
 
 

@@ -40,7 +40,7 @@ def unaccounted_units(
                 bad = np.flatnonzero(~placed)
                 findings.add(_units(key, at, units, bad, begins, ends), len(bad))
         if at_rest and queue.files.files:
-            _behind_the_end(queue, findings)
+            _after_the_end(queue, findings)
 
 
 def _units(
@@ -65,7 +65,7 @@ def _units(
         }
 
 
-def _behind_the_end(queue: Queue, findings: Findings) -> None:
+def _after_the_end(queue: Queue, findings: Findings) -> None:
     end = queue.files.files[-1].end_offset // UNIT_SIZE
     for at in range(queue.files.end, end, CHUNK):
         units = queue.files.units(at, min(CHUNK, end - at))

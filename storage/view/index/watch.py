@@ -71,5 +71,5 @@ def published(positions: CheckpointFile | None) -> IndexState | None:
     """Return what an indexer has published; None where none of ours did since the machine started."""
     if positions is None or not positions.indexer_is_current:
         return None
-    session = positions.indexer_session  # first: who begins anew publishes it last
+    session = positions.indexer_session  # first: an indexer that begins again publishes it last
     return IndexState(session, positions.indexed_offset)
