@@ -1,8 +1,8 @@
 """The Python that Spark runs on the driver's machine.
 
-Spark has a setting for the daemon that forks workers of tasks, and none for the one of workers that plan a
-query: each of those would import the kernels again, for half a second. So the Python itself is a
-script that starts ``pipeline.session.daemon`` wherever Spark asks for its own.
+Spark ends workers that had nothing to do for a minute. It has a setting for the daemon that forks those of
+tasks, and none for the daemons of those that plan a query, which would import the kernels again. So
+the Python itself is a script that starts ``pipeline.session.daemon`` wherever Spark asks for its own.
 """
 
 from __future__ import annotations

@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from pipeline.source.options import open_store
 from pipeline.source.schemas import STORE
-from storage.format.checkpoint import BrokerFields
 from storage.format.consume_entry import UNIT_SIZE
 from storage.view.index.entries import IndexEntries
-from storage.view.queues.queue_files import units_in
+from storage.view.queues.units import as_units
 from storage.view.store_plan import StorePlan
 from storage.view.store_view import StoreLocation, StoreView
 
@@ -56,7 +55,7 @@ def batch_of(made: Table, store: str, columns: Columns) -> Any:
 def _consume_queue(store: StoreView, part: Any) -> Iterator[Table]:
     topic, queue_id = part
     for file in store.queue(topic, queue_id).files:
-        units = units_in(store.map(file.path)[: file.size])
+        units = as_units(store.map(file.path)[: file.size])
         written = np.flatnonzero(units["size"] != 0)
         for at in range(0, len(written), CHUNK):
             chosen = written[at : at + CHUNK]
@@ -91,7 +90,7 @@ def _index(_store: StoreView, part: IndexEntries) -> Iterator[Table]:
 
 
 def _checkpoint(store: StoreView, _part: Any) -> Iterator[Table]:
-    fields = BrokerFields.decode(store.checkpoint.page)
+    fields = store.checkpoint.broker_fields
     named = {
         "physicMsgTimestamp": (fields.physic_timestamp_ms, True),
         "logicsMsgTimestamp": (fields.logics_timestamp_ms, True),

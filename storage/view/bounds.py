@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage.checkpoint.durable_slots import DurablePositions, durable_positions
 from storage.errors import UnsupportedFormat
 from storage.format import checkpoint
-from storage.format.checkpoint import UnknownVersion
+from storage.format.checkpoint import BrokerFields, UnknownVersion
 
 
 class Bounds(NamedTuple):
@@ -56,6 +56,11 @@ class CheckpointPage:
             self._indexer_slots = checkpoint.indexer_slots(self.page)
         except (UnknownVersion, UnsupportedFormat) as error:
             raise UnsupportedFormat(f"{name}: {error}; use the Penstock that wrote it") from error
+
+    @property
+    def broker_fields(self) -> BrokerFields:
+        """Bytes 0 to 39; those of a shorter page read as zeros."""
+        return BrokerFields.decode(self.page)
 
     @property
     def is_trusted(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.jobs.audit.findings import Finding, damaged_range
 from pipeline.jobs.work import lost_files
-from storage.format.checkpoint import BROKER_SIZE, BrokerFields
+from storage.format.checkpoint import BROKER_SIZE
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import parse_file_name
 from storage.kernels.columns import CHECK_ALL, STOP_BLANK, STOP_END, STOP_ZERO, new_rows, stop_text
@@ -75,7 +75,7 @@ def audit_checkpoint(store: StoreView, newest_timestamp_ms: int) -> Iterator[Fin
         problem = f"{len(page)} bytes; {BROKER_SIZE} at least" if page else "missing or empty"
         yield {"kind": "checkpoint", "file": "checkpoint", "problem": problem}
         return
-    fields = BrokerFields.decode(page)
+    fields = store.checkpoint.broker_fields
     for name, time in (
         ("physicMsgTimestamp", fields.physic_timestamp_ms),
         ("logicsMsgTimestamp", fields.logics_timestamp_ms),

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from pipeline.jobs.audit.findings import Finding, Findings
 from storage.format.index import IndexHeader
-from storage.format.record import Verdict, check_record, decode_record
-from storage.format.record_layout import RECORD_SIZE_MIN
+from storage.format.record import decode_record
 from storage.kernels.index.chains import follow_chains
 from storage.view.index.entries import IndexEntries
 
@@ -107,13 +106,8 @@ def _place(
 
 def _store_time(store: StoreView, commit_offset: int) -> int | None:
     """Return the store time of the intact record at an offset, None if there is no such record."""
-    size = int.from_bytes(store.log.read(commit_offset, 4), "big", signed=True)
-    if commit_offset < 0 or size < RECORD_SIZE_MIN:
-        return None
-    record = store.log.read(commit_offset, size)
-    if check_record(record, 0, commit_offset) is not Verdict.GOOD:
-        return None
-    return decode_record(record).store_timestamp_ms
+    record = store.log.record(commit_offset)
+    return None if record is None else decode_record(record).store_timestamp_ms
 
 
 def audit_index_file(file: AuditedIndexFile, findings: Findings, *, live: bool = False) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from storage.format.record import Verdict, blank_end, check_record
+from storage.format.record import blank_end
 from storage.kernels.columns import (
     CHECK_ALL,
     STOP_BLANK,
@@ -73,10 +73,8 @@ def end_of_copy(log: ListedLog, newest_offset: int, newest_size: int) -> int:
     ``newest_offset`` and ``newest_size`` are those of the newest record that a queue points to; the size
     is 0 where no queue points to any.
     """
-    record = log.read(newest_offset, newest_size) if newest_size else b""
-    if len(record) < newest_size or not newest_size:
-        return end_of_log(log)
-    if check_record(record, 0, newest_offset) is not Verdict.GOOD:
+    record = log.record(newest_offset) if newest_size else None
+    if record is None or len(record) != newest_size:
         return end_of_log(log)
     end = newest_offset + newest_size
     for entry in log.entries:

@@ -14,6 +14,8 @@ import numpy as np
 
 from storage.files.mapped_file_queue import FileEntry as FileEntry
 from storage.files.mapped_file_queue import list_trimmed_files
+from storage.format.record import Verdict, check_record
+from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.format.store_time import HEAD_SIZE, store_time_of
 
 if TYPE_CHECKING:
@@ -102,6 +104,14 @@ class ListedLog:
         head = self.read(commit_offset, HEAD_SIZE)
         named = int.from_bytes(head[:4], "big") if size is None else size
         return store_time_of(head, commit_offset, named)
+
+    def record(self, commit_offset: int) -> bytes | None:
+        """Return the intact record at a commit offset, None if there is none."""
+        size = int.from_bytes(self.read(commit_offset, 4), "big", signed=True)
+        if commit_offset < 0 or size < RECORD_SIZE_MIN:
+            return None
+        record = self.read(commit_offset, size)
+        return record if check_record(record, 0, commit_offset) is Verdict.GOOD else None
 
     def next_there(self, commit_offset: int) -> int | None:
         """Return where the log has bytes from ``commit_offset`` on; None after its last file."""

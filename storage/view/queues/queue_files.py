@@ -25,10 +25,10 @@ from storage.view.queues.unit_search import (
     first_unit_at,
     mean_size,
 )
-from storage.view.queues.units import UNIT_DTYPE
+from storage.view.queues.units import as_units
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray, ReadFileSystem
+    from storage.files.filesystem import ReadFileSystem
 
 UnitArray = npt.NDArray[np.void]
 
@@ -109,7 +109,7 @@ class QueueFiles:
             data = self._read(file, position, min(left, file.end_offset - position))
             parts.append(data)
             position, left = position + len(data), left - len(data)
-        return units_in(b"".join(parts))
+        return as_units(b"".join(parts))
 
     def units_into(self, begin: int, end: int) -> Iterator[tuple[npt.NDArray[np.int64], UnitArray]]:
         """Yield the units that point into ``[begin, end)`` of the log, with their queue offsets.
@@ -165,9 +165,3 @@ class QueueFiles:
     def mean_size(self, begin: int, end: int) -> float:
         """Estimate the size of the records of ``[begin, end)`` from units spread over it."""
         return mean_size(self, begin, end, SAMPLES)
-
-
-def units_in(data: bytes | ByteArray) -> UnitArray:
-    """See bytes as units, whole ones: ``offset``, ``size``, ``tag``."""
-    whole = len(data) - len(data) % UNIT_SIZE
-    return np.frombuffer(data[:whole], UNIT_DTYPE)

@@ -59,8 +59,9 @@ EXTENSION_ADDRESS_MAX: Final = -(1 << 31) - 1  # a tag code at or below it is an
 
 
 def as_units(data: bytes | ByteArray) -> Units:
-    """See unit bytes as an array of ``(offset, size, tag)``."""
-    return np.frombuffer(data, UNIT_DTYPE)
+    """See unit bytes as an array of ``(offset, size, tag)``; what is cut at the end is left out."""
+    whole = len(data) - len(data) % UNIT_SIZE
+    return np.frombuffer(data[:whole] if whole < len(data) else data, UNIT_DTYPE)
 
 
 def same_units(held: Units, built: Units) -> npt.NDArray[np.bool_]:
