@@ -131,6 +131,7 @@ class WriterStatus:
     scrub_completed_ms: int
     scrub_finding_count: int
     scrub_mended_count: int
+    scrub_last_finding: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

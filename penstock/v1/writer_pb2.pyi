@@ -163,7 +163,7 @@ class GetWriterStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class WriterStatus(_message.Message):
-    __slots__ = ("min_commit_offset", "appended_offset", "committed_offset", "flushed_offset", "dispatched_offset", "writable", "problem", "flush_mode", "transient_pool", "scrub_position", "scrub_end", "scrub_completed_ms", "scrub_finding_count", "scrub_mended_count")
+    __slots__ = ("min_commit_offset", "appended_offset", "committed_offset", "flushed_offset", "dispatched_offset", "writable", "problem", "flush_mode", "transient_pool", "scrub_position", "scrub_end", "scrub_completed_ms", "scrub_finding_count", "scrub_mended_count", "scrub_last_finding")
     MIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     APPENDED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +178,7 @@ class WriterStatus(_message.Message):
     SCRUB_COMPLETED_MS_FIELD_NUMBER: _ClassVar[int]
     SCRUB_FINDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     SCRUB_MENDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_LAST_FINDING_FIELD_NUMBER: _ClassVar[int]
     min_commit_offset: int
     appended_offset: int
     committed_offset: int
@@ -192,4 +193,5 @@ class WriterStatus(_message.Message):
     scrub_completed_ms: int
     scrub_finding_count: int
     scrub_mended_count: int
-    def __init__(self, min_commit_offset: _Optional[int] = ..., appended_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., writable: _Optional[bool] = ..., problem: _Optional[str] = ..., flush_mode: _Optional[str] = ..., transient_pool: _Optional[bool] = ..., scrub_position: _Optional[int] = ..., scrub_end: _Optional[int] = ..., scrub_completed_ms: _Optional[int] = ..., scrub_finding_count: _Optional[int] = ..., scrub_mended_count: _Optional[int] = ...) -> None: ...
+    scrub_last_finding: str
+    def __init__(self, min_commit_offset: _Optional[int] = ..., appended_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., writable: _Optional[bool] = ..., problem: _Optional[str] = ..., flush_mode: _Optional[str] = ..., transient_pool: _Optional[bool] = ..., scrub_position: _Optional[int] = ..., scrub_end: _Optional[int] = ..., scrub_completed_ms: _Optional[int] = ..., scrub_finding_count: _Optional[int] = ..., scrub_mended_count: _Optional[int] = ..., scrub_last_finding: _Optional[str] = ...) -> None: ...

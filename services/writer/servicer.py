@@ -115,6 +115,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             scrub_completed_ms=now.scrub.completed_ms,
             scrub_finding_count=now.scrub.finding_count,
             scrub_mended_count=now.scrub.mended_count,
+            scrub_last_finding=now.scrub.last_finding,
         )
 
     def _put_plain(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:

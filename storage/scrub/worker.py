@@ -49,7 +49,7 @@ class ScrubStatus:
     """How far the scrub is. ``position`` and ``end`` are commit offsets, 0 between passes.
 
     ``completed_ms`` is when the last pass ended, 0 if none has; ``finding_count`` counts what was found
-    since the start, ``mended_count`` the units that were made right.
+    since the start, ``mended_count`` the units that were made right; ``last_finding`` is the newest in words.
     """
 
     position: int
@@ -57,6 +57,7 @@ class ScrubStatus:
     completed_ms: int
     finding_count: int
     mended_count: int
+    last_finding: str
 
 
 class ScrubWorker(Worker):
@@ -82,9 +83,7 @@ class ScrubWorker(Worker):
         workers: Workers | None = None,
     ) -> None:
         super().__init__("scrub", workers=workers)
-        self.status = ScrubStatus(
-            position=0, end=0, completed_ms=0, finding_count=0, mended_count=0
-        )
+        self.status: ScrubStatus  # replaced as one
         self._filesystem = filesystem
         self._paths = paths
         self._clock = clock
@@ -101,7 +100,13 @@ class ScrubWorker(Worker):
         self._saved_bytes = 0
         self._known: set[tuple[str, str, int | None, int | None]] = set()
         self._finding_count = self._mended_count = 0
-        self._is_set_up = False
+        self._last_finding = ""
+        self._publish()
+
+    def run(self) -> None:
+        """Make steps until the end, in a thread that the device serves after all others."""
+        read_only_when_idle()
+        super().run()
 
     def idle_s(self) -> float:
         """Return the time before the first step."""
@@ -109,9 +114,6 @@ class ScrubWorker(Worker):
 
     def work(self) -> float:
         """Read one window, or look whether a pass is due; return how long to rest."""
-        if not self._is_set_up:
-            self._is_set_up = True
-            read_only_when_idle()
         if not self._progress.is_under_way and not self._begin():
             return LOOK_S
         began, before = time.monotonic(), self._log.read_bytes
@@ -184,10 +186,8 @@ class ScrubWorker(Worker):
         if len(self._known) < FINDINGS_MAX:
             self._known.add(key)
         self._finding_count += 1
-        _LOG.warning(
-            "scrub: %s: %s: %s; cost: %s", finding.kind.name, finding.file, finding.message,
-            finding.kind.cost,
-        )  # fmt: skip
+        self._last_finding = f"{finding.kind.name}: {finding.file}: {finding.message}"
+        _LOG.warning("scrub: %s; cost: %s", self._last_finding, finding.kind.cost)
 
     def _complete(self) -> None:
         for finding in self._small_files():
@@ -210,6 +210,7 @@ class ScrubWorker(Worker):
         self.status = ScrubStatus(
             position=progress.position, end=progress.end, completed_ms=progress.completed_ms,
             finding_count=self._finding_count, mended_count=self._mended_count,
+            last_finding=self._last_finding,
         )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -260,3 +261,41 @@ def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
                 assert body(number) in bytes(pulled.slices[0])
         checked += 1
     assert checked > 5
+
+
+def any_damage(directory: Path, dice: random.Random) -> str:
+    """Damage one file that can be made again from the log; return which."""
+    files = [path for path in (directory / QUEUE).iterdir() if path.stat().st_size]
+    path = dice.choice([*files, directory / "checkpoint"])
+    content = bytearray(path.read_bytes())
+    written = len(content.rstrip(b"\0"))
+    how = dice.choice(("flip", "flip", "zero", "cut", "remove"))
+    if how == "flip":
+        content[dice.randrange(written)] ^= 1 << dice.randrange(8)
+    elif how == "zero":
+        begin = dice.randrange(written)
+        content[begin : begin + 100] = bytes(len(content[begin : begin + 100]))
+    elif how == "cut":
+        del content[dice.randrange(written) :]
+    path.write_bytes(content)
+    if how == "remove":
+        path.unlink()
+    return f"{how} {path.name}"
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_what_can_be_made_again_is_named_and_mended_whatever_it_is(
+    directory: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    good = {path: path.read_bytes() for path in (directory / QUEUE).iterdir()}
+    what = [any_damage(directory, dice) for _ in range(dice.choice((1, 2, 4)))]
+    changed = [path for path in good if not path.exists() or path.read_bytes() != good[path]]
+    named = {line["file"] for line in offline.doctor(directory) if "command" in line}
+
+    assert {str(path.relative_to(directory)) for path in changed} <= named, what
+    repair(directory)
+
+    assert wrong(directory) == [], what
+    assert {path: path.read_bytes() for path in good} == good, what
+    contents(directory)

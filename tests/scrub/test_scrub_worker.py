@@ -230,3 +230,9 @@ def test_events_are_warnings(scrubbed: Scrubbed, caplog: pytest.LogCaptureFixtur
     assert {record.levelno for record in caplog.records if "scrub" in record.name} == {
         logging.WARNING
     }
+
+
+def test_the_newest_finding_is_in_the_status(scrubbed: Scrubbed) -> None:
+    log_byte(scrubbed.directory, BODY + 10_000)
+    scrubbed.next_pass()
+    assert scrubbed.status.last_finding.startswith("log-record: commitlog/")
