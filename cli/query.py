@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,7 +16,7 @@ from cli.times import parse_time_ms
 
 if TYPE_CHECKING:
     from penstock import Record
-    from storage.message import Damage
+    from storage.message import Damage, UncoveredRange
 
 PANEL: Final = "Topics and messages"
 MESSAGE_ID_LENGTH_MIN: Final = 32  # hexadecimal digits; anything shorter is a commit offset
@@ -43,6 +44,7 @@ def query(
     begin_ms = parse_time_ms(since)
     end_ms = None if until is None else parse_time_ms(until)
     damaged: list[Damage] = []
+    uncovered: list[UncoveredRange] = []
     with session.client() as client:
         found = client.query_by_key(
             topic,
@@ -51,6 +53,7 @@ def query(
             begin=begin_ms,
             end=end_ms,
             on_damaged=lambda _topic, _queue, damage: damaged.append(damage),
+            on_uncovered=uncovered.append,
         )
         records: list[Record] = list(itertools.islice(found, most or None))
         if session.as_json:
@@ -58,6 +61,8 @@ def query(
                 print_json(record_json(record))
             for damage in damaged:
                 print_json(damage_json(damage, topic=topic))
+            for missing in uncovered:
+                print_json({"uncovered": asdict(missing)})
         else:
             if records:
                 session.show(record_rows(records))
@@ -65,7 +70,11 @@ def query(
                 session.console(sys.stderr).print(
                     f"[red]damaged[/] commit offset {damage.commit_offset}: {damage.reason}"
                 )
-    if damaged:
+            for missing in uncovered:
+                session.console(sys.stderr).print(
+                    f"[red]uncovered[/] {missing}; it is being made again, ask again later"
+                )
+    if damaged or uncovered:
         raise typer.Exit(ExitCode.DAMAGED)
     if not records:
         raise CommandFailed(f"no message of {topic} has the key {key}", ExitCode.NOT_FOUND)

@@ -20,6 +20,7 @@
     │   └── Cancelled            given up by either side
     ├── UnknownOutcome           a produce was sent and not answered: stored or not, nobody knows
     ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
+    ├── IndexDamaged             a query by key may lack records of a range, until the index is mended
     ├── BatchFull                the record does not fit into the batch any more
     ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
     ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.v1 import common_pb2
-    from storage.message import Damage
+    from storage.message import Damage, UncoveredRange
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _TURNED_AWAY: Final = ("DRAINING", "STORE_CLOSED")  # reasons of a service that stops
@@ -213,6 +214,19 @@ class DataLoss(PenstockError):
         self.queue_id = queue_id
         self.damage = damage
         self.next_offset = next_offset
+
+
+class IndexDamaged(PenstockError):
+    """An index file is damaged: records of a range may be missing in the answer to a query by key.
+
+    ``uncovered`` is the range. The indexer makes the file again; ask again later.
+    """
+
+    code = grpc.StatusCode.UNAVAILABLE
+
+    def __init__(self, uncovered: UncoveredRange) -> None:
+        super().__init__(f"{uncovered}; it is being made again")
+        self.uncovered = uncovered
 
 
 class BatchFull(PenstockError):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage.message import Damage, Message, PullStatus, QueueRange
+from storage.message import Damage, Message, PullStatus, QueueRange, UncoveredRange
 
 if TYPE_CHECKING:
     from penstock.record import Records
@@ -25,6 +25,7 @@ __all__ = [
     "StoredBatch",
     "Topic",
     "TopicDescription",
+    "UncoveredRange",
     "WriterStatus",
 ]
 

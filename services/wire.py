@@ -12,7 +12,15 @@ from typing import Any, Final
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services.rpc.status import NotServed, code_of, retry_delay_ms
 from storage.errors import InvalidBatch, StoreError
-from storage.message import NO_PROPERTIES, BatchResult, Damage, Message, PullStatus, PutResult
+from storage.message import (
+    NO_PROPERTIES,
+    BatchResult,
+    Damage,
+    Message,
+    PullStatus,
+    PutResult,
+    UncoveredRange,
+)
 
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
@@ -182,6 +190,16 @@ def failure_of(error: StoreError) -> common_pb2.Failure:
         message=str(error),
         retry_delay_ms=retry_delay_ms(error),
         record_index=error.record_index if isinstance(error, InvalidBatch) else -1,
+    )
+
+
+def uncovered_range(uncovered: UncoveredRange) -> reader_pb2.UncoveredRange:
+    """Return a range of which records may be missing."""
+    return reader_pb2.UncoveredRange(
+        begin_commit_offset=uncovered.begin_commit_offset,
+        end_commit_offset=uncovered.end_commit_offset,
+        file_name=uncovered.file_name,
+        reason=uncovered.reason,
     )
 
 

@@ -108,11 +108,35 @@ class PullResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UncoveredRange:
+    """Records that begin in ``[begin_commit_offset, end_commit_offset)`` may be missing in an answer.
+
+    ``file_name`` is the index file that is to blame, ``reason`` what is the matter with it.
+    """
+
+    begin_commit_offset: int
+    end_commit_offset: int
+    file_name: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Say it in a sentence."""
+        return (
+            f"keys between commit offsets {self.begin_commit_offset} and {self.end_commit_offset}"
+            f" are not covered: index file {self.file_name} {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyQueryResult:
-    """Answer to a query by key, by ascending commit offset within the page."""
+    """Answer to a query by key, by ascending commit offset within the page.
+
+    Records may be missing from the ranges ``uncovered`` until the indexer has made them again.
+    """
 
     record_count: int
     slices: tuple[memoryview, ...]
     damaged: tuple[Damage, ...]
     next_page_token: str
     indexed_offset: int
+    uncovered: tuple[UncoveredRange, ...] = ()

@@ -30,6 +30,7 @@ from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.topics import TopicTable
 from storage.view.file_sizes import with_settled_sizes
 from storage.view.incarnations import Incarnations
+from storage.view.index.checksums import report_damage
 from storage.view.index.index_file import IndexShape
 from storage.view.index.key_query import KeyIndex, query_by_key
 from storage.view.layout import StorePaths, check_is_store
@@ -71,9 +72,7 @@ class StoreReader:
         )  # fmt: skip
         self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock)
         shape = IndexShape(config.index_slot_count, config.index_entry_count)
-        self.index = KeyIndex(
-            filesystem, paths.index, shape, lambda: self._visibility.trusted_positions
-        )
+        self.index = KeyIndex(filesystem, paths, shape, lambda: self._visibility.trusted_positions)
         self._visibility.update()
 
     @classmethod
@@ -321,14 +320,15 @@ class StoreReader:
     ) -> KeyQueryResult:
         """Return the newest messages of a topic that carry a key, a page at a time.
 
-        Topic, key and store time are compared in the records themselves. Raises TopicNotFound, and
+        Topic, key and store time are compared in the records themselves. What an index file may
+        lack is named as ``uncovered``, and our indexer is asked to make the file again. Raises TopicNotFound, and
         InvalidMessage for an empty key or a foreign token; IndexIncomplete while the index lacks
         what it had.
         """
         self._visibility.update()
         if topic not in self.topics and not self._queues.has_topic(topic):
             raise TopicNotFound(topic)
-        return query_by_key(
+        found = query_by_key(
             self.log,
             self.index,
             topic=topic,
@@ -340,6 +340,11 @@ class StoreReader:
             page_token=page_token,
             indexed_offset=self.indexed_offset,
         )
+        positions = self._visibility.trusted_positions
+        if found.uncovered and positions is not None and positions.indexer_is_current:
+            for each in found.uncovered:
+                report_damage(self._filesystem, self._paths.index_checksums, each.file_name)
+        return found
 
     # ---- consumer groups
 

@@ -16,7 +16,7 @@ from penstock._async.topics import AsyncTopics
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import offsets, produce, records, staged_commits
 from penstock.consuming.damaged import OnDamaged
-from penstock.consuming.key_query import KeyQuery
+from penstock.consuming.key_query import KeyQuery, OnUncovered
 from penstock.consuming.options import ConsumeOptions
 from penstock.producing.options import ProducerOptions
 from penstock.producing.tasks import AsyncProducer
@@ -236,11 +236,15 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
         unique: bool = False,
         page_size: int = 64,
         on_damaged: OnDamaged | None = None,
+        on_uncovered: OnUncovered | None = None,
     ) -> AsyncKeyRecords:
         """Iterate over the records that carry a key, or with ``unique`` that unique id, newest first.
 
         ``begin`` and ``end`` bound the store time (Unix milliseconds or datetimes, both included).
         Pages are fetched as the iteration goes on.
+
+        Where the index is damaged, IndexDamaged is raised after the records that were found (the older
+        ones follow when iteration goes on) unless ``on_uncovered`` is given: it gets the range instead.
         """
         return AsyncKeyRecords(
             self,
@@ -252,6 +256,7 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
                 end_ms=None if end is None else offsets.timestamp_ms(end),
                 page_size=page_size,
                 on_damaged=on_damaged,
+                on_uncovered=on_uncovered,
             ),
         )
 

@@ -17,7 +17,7 @@ from penstock._sync.topics import Topics
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import offsets, produce, records, staged_commits
 from penstock.consuming.damaged import OnDamaged
-from penstock.consuming.key_query import KeyQuery
+from penstock.consuming.key_query import KeyQuery, OnUncovered
 from penstock.consuming.options import ConsumeOptions
 from penstock.producing.options import ProducerOptions
 from penstock.producing.threads import Producer
@@ -235,11 +235,15 @@ class Client(Topics, Offsets, Status):
         unique: bool = False,
         page_size: int = 64,
         on_damaged: OnDamaged | None = None,
+        on_uncovered: OnUncovered | None = None,
     ) -> KeyRecords:
         """Iterate over the records that carry a key, or with ``unique`` that unique id, newest first.
 
         ``begin`` and ``end`` bound the store time (Unix milliseconds or datetimes, both included).
         Pages are fetched as the iteration goes on.
+
+        Where the index is damaged, IndexDamaged is raised after the records that were found (the older
+        ones follow when iteration goes on) unless ``on_uncovered`` is given: it gets the range instead.
         """
         return KeyRecords(
             self,
@@ -251,6 +255,7 @@ class Client(Topics, Offsets, Status):
                 end_ms=None if end is None else offsets.timestamp_ms(end),
                 page_size=page_size,
                 on_damaged=on_damaged,
+                on_uncovered=on_uncovered,
             ),
         )
 

@@ -13,7 +13,7 @@ from penstock.record import Record, Records
 from penstock.requests import build
 from penstock.retry import Repeat
 from penstock.v1 import common_pb2, reader_pb2
-from penstock.values import Damage, PullResult, PullStatus
+from penstock.values import Damage, PullResult, PullStatus, UncoveredRange
 from penstock.wire import WithRecords
 
 _STATUSES: Final = {
@@ -73,6 +73,7 @@ class KeyPage:
     damaged: tuple[Damage, ...]
     next_page_token: str
     indexed_offset: int
+    uncovered: tuple[UncoveredRange, ...] = ()
 
 
 def by_key(
@@ -133,6 +134,15 @@ def _key_page(answer: WithRecords) -> KeyPage:
         damaged=_damaged(front.damaged),
         next_page_token=front.next_page_token,
         indexed_offset=front.indexed_offset,
+        uncovered=tuple(
+            UncoveredRange(
+                begin_commit_offset=each.begin_commit_offset,
+                end_commit_offset=each.end_commit_offset,
+                file_name=each.file_name,
+                reason=each.reason,
+            )
+            for each in front.uncovered
+        ),
     )
 
 

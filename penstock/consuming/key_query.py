@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from penstock.calls import records
 from penstock.calls.call import Call
 from penstock.calls.records import KeyPage
 from penstock.consuming.damaged import Item, OnDamaged, damage_error
+from penstock.errors import IndexDamaged
 from penstock.record import Record
+from penstock.values import UncoveredRange
+
+OnUncovered = Callable[[UncoveredRange], None]
+"""Called with each range of which records may be missing."""
 
 
 class KeyQuery:
@@ -24,6 +30,7 @@ class KeyQuery:
         end_ms: int | None,
         page_size: int,
         on_damaged: OnDamaged | None,
+        on_uncovered: OnUncovered | None,
     ) -> None:
         self._topic = topic
         self._key = key
@@ -32,6 +39,7 @@ class KeyQuery:
         self._end_ms = end_ms
         self._page_size = page_size
         self._on_damaged = on_damaged
+        self._on_uncovered = on_uncovered
         self._page_token: str | None = ""
         self._items: deque[Item] = deque()
         self.indexed_offset = 0
@@ -61,6 +69,11 @@ class KeyQuery:
                 self._on_damaged(self._topic, -1, damage)
             else:
                 self._items.append(damage_error(damage, topic=self._topic))
+        for uncovered in page.uncovered:
+            if self._on_uncovered is not None:
+                self._on_uncovered(uncovered)
+            else:
+                self._items.append(IndexDamaged(uncovered))
 
     def _matches(self, record: Record) -> bool:
         if self._unique:

@@ -125,20 +125,34 @@ class QueryByKeyRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., unique: _Optional[bool] = ..., begin_timestamp_ms: _Optional[int] = ..., end_timestamp_ms: _Optional[int] = ..., max_messages: _Optional[int] = ..., page_token: _Optional[str] = ..., decode: _Optional[bool] = ...) -> None: ...
 
 class QueryByKeyResponse(_message.Message):
-    __slots__ = ("record_count", "next_page_token", "indexed_offset", "damaged", "decoded", "records")
+    __slots__ = ("record_count", "next_page_token", "indexed_offset", "damaged", "decoded", "records", "uncovered")
     RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     INDEXED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
     DECODED_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    UNCOVERED_FIELD_NUMBER: _ClassVar[int]
     record_count: int
     next_page_token: str
     indexed_offset: int
     damaged: _containers.RepeatedCompositeFieldContainer[_common_pb2.DamagedRecord]
     decoded: _containers.RepeatedCompositeFieldContainer[_common_pb2.Record]
     records: bytes
-    def __init__(self, record_count: _Optional[int] = ..., next_page_token: _Optional[str] = ..., indexed_offset: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[_common_pb2.DamagedRecord, _Mapping]]] = ..., decoded: _Optional[_Iterable[_Union[_common_pb2.Record, _Mapping]]] = ..., records: _Optional[bytes] = ...) -> None: ...
+    uncovered: _containers.RepeatedCompositeFieldContainer[UncoveredRange]
+    def __init__(self, record_count: _Optional[int] = ..., next_page_token: _Optional[str] = ..., indexed_offset: _Optional[int] = ..., damaged: _Optional[_Iterable[_Union[_common_pb2.DamagedRecord, _Mapping]]] = ..., decoded: _Optional[_Iterable[_Union[_common_pb2.Record, _Mapping]]] = ..., records: _Optional[bytes] = ..., uncovered: _Optional[_Iterable[_Union[UncoveredRange, _Mapping]]] = ...) -> None: ...
+
+class UncoveredRange(_message.Message):
+    __slots__ = ("begin_commit_offset", "end_commit_offset", "file_name", "reason")
+    BEGIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FILE_NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    begin_commit_offset: int
+    end_commit_offset: int
+    file_name: str
+    reason: str
+    def __init__(self, begin_commit_offset: _Optional[int] = ..., end_commit_offset: _Optional[int] = ..., file_name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class GetMessageRequest(_message.Message):
     __slots__ = ("message_id", "commit_offset")

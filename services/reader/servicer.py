@@ -139,6 +139,7 @@ class ReaderServicer:
             next_page_token=result.next_page_token,
             indexed_offset=result.indexed_offset,
             damaged=map(wire.damaged_record, result.damaged),
+            uncovered=map(wire.uncovered_range, result.uncovered),
         )
         if decoded is None:
             return wire.query_response(head, result.slices)

@@ -4,9 +4,10 @@ What is durable of it is in ``checkpointer``; where it goes on after an unclean 
 of files that are not ours, is in ``recovery``. Restarts cost one interval, and nothing is lost or found
 twice.
 
-Files that somebody deletes meanwhile are missed within a second, with a warning, and what they held
-is indexed again. From a broker's run on the directory until our writer has started again, its log is the
-broker's to index: nothing is written, to index files or to the page.
+Files that somebody deletes meanwhile are missed within a second, with a warning, and so are those
+that a reader has found to be damaged; what they held is indexed again. From a broker's run on the
+directory until our writer has started again, its log is the broker's to index: nothing is written, to
+index files or to the page.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from storage.index.checkpointer import IndexCheckpointer
 from storage.index.consistency import agrees_with_log
 from storage.index.directory import IndexDirectory
 from storage.index.follower import IndexFollower, LogReader
+from storage.index.index_file import IndexFileDamaged
+from storage.index.mender import IndexMender
 from storage.index.recovery import recover_foreign, recover_from_slot, recover_without_slot
 from storage.view.index.index_file import IndexShape
 
@@ -55,6 +58,7 @@ class IndexBuilder:
         checkpoint: CheckpointFile,
         unclean: bool,
         durable_interval_ms: int,
+        scrub_interval_ms: int,
         new_name: Callable[[], str] | None,
     ) -> None:
         self._clock = clock
@@ -62,8 +66,9 @@ class IndexBuilder:
         self._unclean = unclean
         self._log = LogReader(filesystem, paths.commit_log)
         self._directory = IndexDirectory(
-            filesystem, paths.index, shape, now_ms=clock.now_ms, new_name=new_name
-        )
+            filesystem, paths.index, shape,
+            checksums=paths.index_checksums, now_ms=clock.now_ms, new_name=new_name,
+        )  # fmt: skip
         self._checkpointer = IndexCheckpointer(
             checkpoint, self._directory, clock=clock, interval_ms=durable_interval_ms
         )
@@ -73,6 +78,9 @@ class IndexBuilder:
         self._session = 0
         self._left: bytes | None = None  # of the last file: its header after our last put
         self._looked_at = clock.monotonic()
+        self._mender = IndexMender(
+            filesystem, self._directory, self._log, clock, scrub_interval_ms=scrub_interval_ms
+        )
 
     @property
     def position(self) -> int:
@@ -95,6 +103,16 @@ class IndexBuilder:
         return len(self._directory.paths)
 
     @property
+    def damaged_count(self) -> int:
+        """How many files were found to be damaged since the start."""
+        return self._mender.found_count
+
+    @property
+    def scrub_position(self) -> str:
+        """The file that is being checked and how far, empty between two."""
+        return self._mender.scrub_position
+
+    @property
     def key_count(self) -> int:
         """How many index entries there are in all files."""
         return sum(max(0, header.next_entry - 1) for header in self._directory.headers())
@@ -111,6 +129,10 @@ class IndexBuilder:
                 raise
             self._looked_at = -math.inf
             return True
+        except IndexFileDamaged:
+            self._looked_at = -math.inf
+            self._mender.suspect(self._directory.paths[-1:])
+            return True
 
     def _try_step(self) -> bool:
         trust = self._look_at_page()
@@ -120,7 +142,7 @@ class IndexBuilder:
             return False
         limit = self._checkpoint.confirm_offset
         if self._follower is not None and self._clock.monotonic() - self._looked_at >= LOOK_S:
-            self._replace_lost(limit)
+            self._replace_bad(limit)
         if self._follower is None or self._session != trust.session:
             try:
                 self._prepare(limit)
@@ -138,7 +160,7 @@ class IndexBuilder:
             self.sync()
         else:
             self._checkpointer.write_synced()
-        return moved
+        return self._mend() or moved
 
     def _look_at_page(self) -> Trust:
         """Return what of the checkpoint page holds now."""
@@ -147,17 +169,31 @@ class IndexBuilder:
             trust = self._trust = trust_in(self._checkpoint)
         return trust
 
-    def _replace_lost(self, end_commit_offset: int) -> None:
-        """Index again from the first file on that somebody has deleted."""
-        lost = self._give_up_lost()
+    def _mend(self) -> bool:
+        """Mend or check a little of the older files; return whether there is more to do at once."""
+        follower = self._follower
+        if follower is None or follower.is_interrupted:
+            return False
+        goes_on, replaced = self._mender.step(
+            min_commit_offset=self._min_commit_offset, position=follower.position
+        )
+        if replaced:  # readers open their files again with a new session
+            self._checkpoint.start_indexer(indexed_offset=self._published_offset)
+        elif goes_on:
+            self._looked_at = -math.inf
+        return goes_on
+
+    def _replace_bad(self, end_commit_offset: int) -> None:
+        """Index again from the first file on that is damaged, or that somebody has deleted."""
         self._looked_at = self._clock.monotonic()
-        if not lost:
+        bad = sorted({*self._give_up_lost(), *self._give_up_damaged()})
+        if not bad:
             return
         self._begin(
             recover_without_slot(
                 self._directory,
                 self._log,
-                file_name=int(lost[0].name),
+                file_name=int(bad[0].name),
                 min_commit_offset=self._min_commit_offset,
                 end_commit_offset=end_commit_offset,
             )
@@ -173,6 +209,14 @@ class IndexBuilder:
             self._directory.give_up(lost)
         return lost
 
+    def _give_up_damaged(self) -> list[Path]:
+        """Delete the newest file if it is damaged; older ones are answered from until replaced."""
+        newest = self._mender.find_damaged()
+        if newest:
+            self._follower = None  # until the files are right again
+            self._directory.give_up(newest)
+        return newest
+
     def _prepare(self, end_commit_offset: int) -> None:
         """Find out where to index from: at the start, and when a writer has recovered the log."""
         self._session = self._look_at_page().session
@@ -186,6 +230,7 @@ class IndexBuilder:
             return
         self._give_up_lost()
         self._directory.refresh()
+        self._mender.suspect(self._directory.unlike_noted())
         position = None
         slot = self._checkpointer.load()
         if slot is not None:
@@ -209,6 +254,8 @@ class IndexBuilder:
 
     def _begin(self, position: int) -> None:
         """Index from ``position`` on, which the files reach up to."""
+        self._mender.forget_work()
+        self._directory.drop_orphans()
         self._follower = IndexFollower(
             self._log, position, self._directory, on_filled=self._checkpointer.take_full
         )
@@ -271,5 +318,6 @@ class IndexBuilder:
 
     def close(self) -> None:
         """Close the files; nothing is synced."""
+        self._mender.close()
         self._directory.close()
         self._log.close()

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from storage.format import index as layout
 from storage.format.index import IndexHeader
+from storage.format.index_checksums import ChecksumRecord
 from storage.format.names import INDEX_NAME_LENGTH, index_file_name, parse_index_file_name
 from storage.index.index_file import IndexFile, Int64s
+from storage.view.index.checksums import DAMAGED_SUFFIX, IndexChecksums, report_damage
 from storage.view.index.index_file import IndexShape, list_index_files
 
 if TYPE_CHECKING:
@@ -27,14 +29,17 @@ class IndexDirectory:
         directory: Path,
         shape: IndexShape,
         *,
+        checksums: Path,
         now_ms: Callable[[], int],
         new_name: Callable[[], str] | None = None,
     ) -> None:
         """Open the files that are there; those of any other size are left out of ``files``.
 
+        ``checksums`` is the directory of their checksums.
         ``new_name`` gives new files their names instead of the clock.
         """
         self.directory = directory
+        self.checksums = checksums
         self.shape = shape
         self._filesystem = filesystem
         self._now_ms = now_ms
@@ -43,6 +48,7 @@ class IndexDirectory:
         self.misfits: list[Path] = []
         self.paths: list[Path] = []
         filesystem.make_directory(directory)
+        filesystem.make_directory(checksums)
         self.refresh()
 
     def refresh(self) -> None:
@@ -64,13 +70,50 @@ class IndexDirectory:
             self._last = self.open(self.paths[-1])
         return self._last
 
+    @property
+    def opened(self) -> IndexFile | None:
+        """The last file if it is open."""
+        return self._last
+
+    def file(self, path: Path) -> IndexFile:
+        """Return the last file, or open one of the others, which is the caller's to close."""
+        last = self.last
+        return last if last is not None and path == last.path else self.open(path)
+
     def open(self, path: Path) -> IndexFile:
         """Map one of the files for writing."""
-        return IndexFile.open(self._filesystem, path, self.shape, writable=True)
+        return IndexFile.open_for_puts(
+            self._filesystem, path, self.shape, checksum_path=self.checksums / path.name
+        )
 
     def headers(self) -> list[IndexHeader]:
         """Headers of all files, oldest first; a blank one of a file that is gone."""
         return [IndexHeader.decode(self._head(path)) for path in self.paths]
+
+    def noted_headers(self) -> list[IndexHeader]:
+        """Headers of all files, oldest first, those of sealed files as they were noted."""
+        found = []
+        for path in self.paths:
+            noted = self._noted(path)
+            head = noted.header if noted is not None and noted.sealed else self._head(path)
+            found.append(IndexHeader.decode(head))
+        return found
+
+    def noted(self) -> list[ChecksumRecord | None]:
+        """Return what was last noted of each file, oldest first."""
+        return [self._noted(path) for path in self.paths]
+
+    def _noted(self, path: Path) -> ChecksumRecord | None:
+        checksums = IndexChecksums.find(self._filesystem, self.checksums / path.name, self.shape)
+        return checksums.newest() if checksums is not None else None
+
+    def entries_at_end(self, place: int, commit_offset: int) -> int:
+        """Return how many entries at the end of a file are of the record at ``commit_offset``."""
+        file = self.open(self.paths[place])
+        try:
+            return file.entries_at_end(commit_offset)
+        finally:
+            file.close()
 
     def _head(self, path: Path) -> bytes:
         if self._last is not None and path == self._last.path:
@@ -113,6 +156,7 @@ class IndexDirectory:
             self._filesystem,
             path,
             self.shape,
+            checksum_path=self.checksums / path.name,
             seed_timestamp_ms=header.end_timestamp_ms,
             seed_commit_offset=header.end_commit_offset,
         )
@@ -157,18 +201,74 @@ class IndexDirectory:
             self._last = None
         for path in reversed(self.paths):
             if path not in paths:
+                self._unlink(path)
+        self.paths = [path for path in self.paths if path in paths]
+        self._filesystem.sync_directory(self.checksums)
+        self._filesystem.sync_directory(self.directory)
+
+    def _unlink(self, path: Path) -> None:
+        """Remove a file and its checksums, these first: without the file they say that it is lost."""
+        for each in (self.checksums / path.name, path):
+            with suppress(FileNotFoundError):
+                self._filesystem.unlink(each)
+
+    def drop(self, path: Path) -> None:
+        """Delete one file that is not the last; durable on return."""
+        self._unlink(path)
+        self.paths.remove(path)
+        self._filesystem.sync_directory(self.directory)
+
+    def drop_orphans(self) -> None:
+        """Delete the checksums of files that are not there."""
+        names = {path.name for path in self.paths}
+        for _, _, path in list_index_files(self._filesystem, self.checksums):
+            if path.name not in names:
                 with suppress(FileNotFoundError):
                     self._filesystem.unlink(path)
-        self.paths = [path for path in self.paths if path in paths]
-        self._filesystem.sync_directory(self.directory)
 
     def drop_misfits(self) -> None:
         """Delete the files whose size is not the shape's; durable on return."""
         for path in self.misfits:
-            with suppress(FileNotFoundError):
-                self._filesystem.unlink(path)
+            self._unlink(path)
         self.misfits.clear()
         self._filesystem.sync_directory(self.directory)
+
+    def reported(self) -> list[Path]:
+        """Return the files that readers have found to be damaged since the last call."""
+        found = []
+        for entry in self._filesystem.list_directory(self.checksums):
+            if entry.name.endswith(DAMAGED_SUFFIX):
+                with suppress(FileNotFoundError):
+                    self._filesystem.unlink(self.checksums / entry.name)
+                found.append(self.directory / entry.name.removesuffix(DAMAGED_SUFFIX))
+        return [path for path in self.paths if path in found]
+
+    def unlike_noted(self) -> list[Path]:
+        """Return the sealed files whose headers are not those that were noted, oldest first."""
+        found = []
+        for path in self.paths:
+            noted = self._noted(path)
+            if noted is not None and noted.sealed and noted.header != self._head(path):
+                found.append(path)
+        return found
+
+    def report(self, paths: Collection[Path]) -> None:
+        """Have files looked at again by who comes next."""
+        for path in paths:
+            report_damage(self._filesystem, self.checksums, path.name)
+
+    def is_damaged(self, path: Path) -> bool:
+        """Whether bytes of a file are known to be others than those that were put."""
+        if self._last is not None and path == self._last.path:
+            return self._last.is_damaged()
+        try:
+            file = self.open(path)
+        except FileNotFoundError:
+            return False  # which is for ``lost`` to say
+        try:
+            return file.is_damaged()
+        finally:
+            file.close()
 
     def lost(self) -> list[Path]:
         """Return the files that somebody has deleted, oldest first."""
@@ -178,12 +278,14 @@ class IndexDirectory:
     def give_up(self, lost: Collection[Path]) -> None:
         """Forget files that are gone."""
         self._filesystem.make_directory(self.directory)
+        self._filesystem.make_directory(self.checksums)
         self.keep([path for path in self.paths if path not in lost])
 
     def sync(self) -> None:
         """Make the last file and all names durable."""
         if self._last is not None:
             self._last.sync()
+        self._filesystem.sync_directory(self.checksums)
         self._filesystem.sync_directory(self.directory)
 
     def close(self) -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.index.directory import IndexDirectory
-from storage.index.index_file import IndexFile
+from storage.index.index_file import IndexFile, Int64s
 from storage.kernels.columns import CHECK_COMMIT_OFFSET, SIZE, STORE_TIMESTAMP, new_rows
 from storage.kernels.index.entries import KEYS_OF_A_RECORD_MAX, key_hashes
 from storage.kernels.scan import scan_records
@@ -70,6 +69,21 @@ class LogReader:
         self._files.close()
 
 
+class KeyTarget(Protocol):
+    """What keys are put into; ``IndexDirectory`` is one."""
+
+    def put(
+        self,
+        hashes: Int64s,
+        commit_offsets: Int64s,
+        store_timestamps: Int64s,
+        start: int,
+        count: int,
+    ) -> tuple[int, IndexFile | None]:
+        """Put keys from ``start`` on; return the first key not put, and a file that was found full."""
+        ...
+
+
 class IndexFollower(LogFollower):
     """Puts the keys of every record it meets; a failed step goes on where it failed."""
 
@@ -77,12 +91,12 @@ class IndexFollower(LogFollower):
         self,
         files: LogReader,
         position: int,
-        directory: IndexDirectory,
+        target: KeyTarget,
         *,
         on_filled: Callable[[IndexFile], None],
     ) -> None:
         super().__init__(files, position)
-        self._directory = directory
+        self._target = target
         self._on_filled = on_filled
         self._hashes = np.empty(KEYS_MAX, np.int64)
         self._commit_offsets = np.empty(KEYS_MAX, np.int64)
@@ -106,7 +120,7 @@ class IndexFollower(LogFollower):
             )  # fmt: skip
             while key < count:
                 self._resume = (records.begin_offset, row, key)
-                key, filled = self._directory.put(
+                key, filled = self._target.put(
                     self._hashes, self._commit_offsets, self._store_timestamps, key, count
                 )
                 self._resume = (records.begin_offset, row, key)

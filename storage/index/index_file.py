@@ -19,7 +19,9 @@ import numpy.typing as npt
 
 from storage.format import index as layout
 from storage.format.index import IndexEntry, IndexHeader
+from storage.index.checksum_file import ChecksumFile
 from storage.kernels.index.entries import put_keys, rebuild_slots
+from storage.view.index.checksums import block_count
 from storage.view.index.index_file import IndexFileView, IndexShape
 
 if TYPE_CHECKING:
@@ -32,12 +34,37 @@ ALLOCATE_ENTRIES: Final = 200_000  # blocks are reserved this far ahead of the p
 Int64s = npt.NDArray[np.int64]
 
 
-class IndexFile(IndexFileView):
-    """One file mapped for puts, by one process; any may read meanwhile."""
+class IndexFileDamaged(Exception):
+    """The header is not as the last put left it, so that the next would go astray."""
 
-    def __init__(self, file: File, shape: IndexShape, *, writable: bool = True) -> None:
-        super().__init__(file, shape, writable=writable)
+
+class IndexFile(IndexFileView):
+    """One file mapped for puts, by one process; any may read meanwhile.
+
+    ``checksum_path`` is where its checksums are, or are made before the first put.
+    """
+
+    def __init__(
+        self, file: File, shape: IndexShape, *, filesystem: FileSystem, checksum_path: Path
+    ) -> None:
+        super().__init__(file, shape, writable=True)
         self._allocated_entry = 0
+        self._filesystem = filesystem
+        self._checksum_path = checksum_path
+        self._kept = ChecksumFile.open(filesystem, checksum_path, shape)
+        self._left: bytes | None = None  # the header as it was left, once the sums fit the bytes
+
+    @classmethod
+    def open_for_puts(
+        cls, filesystem: FileSystem, path: Path, shape: IndexShape, *, checksum_path: Path
+    ) -> IndexFile:
+        """Map an existing file; ValueError if it is smaller than ``shape`` says."""
+        file = filesystem.open(path, writable=True)
+        try:
+            return cls(file, shape, filesystem=filesystem, checksum_path=checksum_path)
+        except BaseException:
+            file.close()
+            raise
 
     @classmethod
     def create(
@@ -46,6 +73,7 @@ class IndexFile(IndexFileView):
         path: Path,
         shape: IndexShape,
         *,
+        checksum_path: Path,
         seed_timestamp_ms: int = 0,
         seed_commit_offset: int = 0,
     ) -> IndexFile:
@@ -67,11 +95,14 @@ class IndexFile(IndexFileView):
         file = filesystem.create(path, shape.file_size, allocate=False, head=head.encode())
         try:
             file.allocate(0, layout.entry_position(shape.slot_count, 0))
+            ChecksumFile.create(filesystem, checksum_path, shape).close()
+            made = cls(file, shape, filesystem=filesystem, checksum_path=checksum_path)
+            made._note(proven=True)
         except BaseException:
             file.close()
             filesystem.unlink(path)
             raise
-        return cls(file, shape)
+        return made
 
     @property
     def is_full(self) -> bool:
@@ -91,11 +122,17 @@ class IndexFile(IndexFileView):
         Keys are as ``kernels.index.entries.key_hashes`` fills them. Raises StoreFull, and has put none
         then, when the disk has no room for the entries.
         """
+        checksums = self._summed()
+        if self.header_bytes != self._left:
+            raise IndexFileDamaged(f"{self.path}: the header is not as it was left")
         self._allocate(self.header.next_entry + count - start)
+        checksums.begin_put()
         accepted = put_keys(
             self._array, self.shape.slot_count, self.shape.entry_count, hashes, commit_offsets,
-            store_timestamps, start, count,
+            store_timestamps, start, count, checksums.sums,
         )  # fmt: skip
+        checksums.end_put()
+        self._left = self.header_bytes
         if accepted < 0:
             raise ValueError(f"keys [{start}, {count}) do not fit the arrays given")
         return int(accepted)
@@ -147,7 +184,70 @@ class IndexFile(IndexFileView):
         self._file.allocate(0, layout.entry_position(self.shape.slot_count, header.next_entry))
         self._array[: layout.HEADER_SIZE] = np.frombuffer(header.encode(), np.uint8)
         rebuild_slots(self._array, self.shape.slot_count, self.shape.entry_count, header.next_entry)
+        if self._kept is not None:
+            self._sum_all()
+
+    def entries_are_damaged(self, header: bytes) -> bool:
+        """Whether entries that ``header`` counts are known to be others than those that were put."""
+        return self._kept is not None and bool(self._kept.entries_are_damaged(self._array, header))
+
+    def is_damaged(self) -> bool:
+        """Whether bytes are known to be others than those that were put, or header and sums disagree.
+
+        A file without checksums gets them, and is not damaged.
+        """
+        if self._kept is not None and self._left is None:
+            newest = self._kept.newest()
+            if newest is not None and newest.sealed and newest.header != self.header_bytes:
+                return True
+        checksums = self._summed()
+        bad_block = checksums.bad_block(self._array, self.shape, 0, block_count(self.shape))
+        return bad_block != -1 or self.header_bytes != self._left
+
+    def has_bad_block(self, begin: int, end: int) -> bool:
+        """Whether one of the blocks ``[begin, end)`` is not as it was put."""
+        return self._summed().bad_block(self._array, self.shape, begin, end) != -1
+
+    def note_checked(self, now_ms: int, *, proven: bool = False) -> None:
+        """Note that all blocks are right, and with ``proven`` that the entries are the log's."""
+        checksums = self._summed()
+        if proven:
+            self._note(proven=True)
+        checksums.note_checked(now_ms)
+
+    def _summed(self) -> ChecksumFile:
+        """Return checksums that fit the bytes: those found if they were noted with this header."""
+        if self._kept is None:
+            self._kept = ChecksumFile.create(self._filesystem, self._checksum_path, self.shape)
+            self.truncate(self.header)  # slots and links follow from the entries
+            self._note(proven=False)
+        elif self._left is None:
+            newest = self._kept.newest()
+            if newest is None or newest.header != self.header_bytes:
+                self.truncate(self.header)  # slots and links follow from the entries
+                self._note(proven=False)
+            self._left = self.header_bytes
+        return self._kept
+
+    def _sum_all(self) -> None:
+        assert self._kept is not None
+        self._kept.sum_all(self._array, min(self.header.next_entry, self.shape.entry_count))
+        self._left = self.header_bytes
+        self._note()
+
+    def _note(self, *, proven: bool | None = None) -> None:
+        assert self._kept is not None
+        self._kept.note(self._array, self.header_bytes, sealed=self.is_full, proven=proven)
 
     def sync(self) -> None:
         """Make everything put so far durable; the file's name takes a sync of the directory."""
+        checksums = self._summed()
         self._file.sync()
+        self._note()
+        checksums.sync()
+
+    def close(self) -> None:
+        """Release maps and descriptors."""
+        super().close()
+        if self._kept is not None:
+            self._kept.close()

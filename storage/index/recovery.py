@@ -7,9 +7,10 @@ Files that no slot of ours is about, a broker's or another store's, are recovere
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from storage.format.index import IndexHeader
 from storage.index.consistency import agrees_with_log, count_covering, covers_log, record_end
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from storage.checkpoint.durable_slots import DurableIndex
     from storage.files.filesystem import FileSystem
     from storage.view.layout import StorePaths
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def recover_from_slot(
@@ -69,7 +72,10 @@ def _take_back(
         directory.drop_from(kept)
     last = directory.last
     is_untouched = slot.clean and last is not None and last.header_bytes == slot.file_header
-    if not is_untouched:
+    if not is_untouched and last is not None:
+        if last.entries_are_damaged(slot.file_header):
+            _LOG.warning("index file %s is damaged; what it held is indexed again", last.path)
+            return False
         directory.truncate_last(header)
     return True
 
@@ -99,8 +105,18 @@ def recover_without_slot(
             break
         kept.append((path, header))
     kept = kept[: count_covering(log, [header for _, header in kept], min_commit_offset)]
-    headers = [header for _, header in kept]
     directory.keep([path for path, _ in kept])
+    if directory.last is not None and directory.last.is_damaged():
+        _LOG.warning("index file %s is damaged; what it held is indexed again", kept[-1][0])
+        kept.pop()
+        return recover_without_slot(
+            directory,
+            log,
+            file_name=directory.last.number,
+            min_commit_offset=min_commit_offset,
+            end_commit_offset=end_commit_offset,
+        )
+    headers = [header for _, header in kept]
     last = headers[-1].end_commit_offset if kept else -1
     if last < min_commit_offset:
         return min_commit_offset
@@ -182,7 +198,14 @@ def catch_up(
     with (
         closing(LogReader(filesystem, paths.commit_log)) as log,
         closing(
-            IndexDirectory(filesystem, paths.index, shape, now_ms=now_ms, new_name=new_name)
+            IndexDirectory(
+                filesystem,
+                paths.index,
+                shape,
+                checksums=paths.index_checksums,
+                now_ms=now_ms,
+                new_name=new_name,
+            )
         ) as directory,
     ):
         position = recover_foreign(

@@ -9,7 +9,7 @@ from typing import Final
 
 MODULES: Final = (
     "primitives.crc", "scan", "client_records", "batch", "queue", "pull", "lookup",
-    "index.entries", "index.shape", "staged", "encode", "message_slices",
+    "index.checksums", "index.entries", "index.shape", "staged", "encode", "message_slices",
 )  # fmt: skip
 PIPELINE_MODULES: Final = ("index.chains", "placing", "same_keys", "arrow.columnar", "arrow.gather")
 

@@ -30,7 +30,7 @@ def offsets_by_key(
         header = file.header
         overlaps = begin_ms <= header.end_timestamp_ms and end_ms >= header.begin_timestamp_ms
         if overlaps and header.next_entry > 1:
-            found, _ = file.find(
+            walk = file.find(
                 hashed,
                 begin_ms=begin_ms,
                 end_ms=end_ms,
@@ -38,7 +38,7 @@ def offsets_by_key(
                 entry_limit=header.next_entry,
                 in_time_order=True,
             )
-            offsets += found
+            offsets += walk.commit_offsets
         if header.begin_timestamp_ms < begin_ms or len(offsets) >= count_max:
             break
     if not offsets:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 LOG_DIRECTORY: Final = "commitlog"
 QUEUE_DIRECTORY: Final = "consumequeue"
 INDEX_DIRECTORY: Final = "index"
+INDEX_CHECKSUMS_DIRECTORY: Final = "index-checksums"
 SETTINGS_FILE: Final = "penstock.json"
 _STORE_NAMES: Final = frozenset(
     {LOG_DIRECTORY, QUEUE_DIRECTORY, INDEX_DIRECTORY, "config", "checkpoint", "lock", "abort"}
@@ -29,6 +30,7 @@ class StorePaths:
         self.commit_log = root / LOG_DIRECTORY
         self.consume_queue = root / QUEUE_DIRECTORY
         self.index = root / INDEX_DIRECTORY
+        self.index_checksums = root / INDEX_CHECKSUMS_DIRECTORY
         self.config = root / "config"
         self.settings = root / "config" / SETTINGS_FILE
         self.checkpoint = root / "checkpoint"

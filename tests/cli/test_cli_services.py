@@ -11,6 +11,7 @@ from run_cli import Penstock, json_lines, penstock
 from typer.testing import Result
 
 from cli.failures import ExitCode
+from cli.local_services import LocalServices
 
 
 def bodies(result: Result) -> list[str]:
@@ -369,3 +370,24 @@ def test_bad_input_is_exit_code_2_and_no_internal_error(
     assert result.stderr
     assert "internal error" not in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_damaged_index_is_named_and_made_again(
+    run: Penstock, topic: str, services: LocalServices
+) -> None:
+    """`query` says which range is not covered, exits as for damage, and finds the key again soon."""
+    run("pub", topic, "found", "--key", "needle")
+    assert bodies(run("query", topic, "needle", "--json")) == ["found"]
+    newest = max((services.log.with_name("store") / "index").iterdir())
+    with newest.open("r+b") as file:
+        file.seek(40)
+        file.write(bytes(4000))  # all slots
+
+    asked = run("query", topic, "needle")
+    assert asked.exit_code == ExitCode.DAMAGED
+    assert "are not covered: index file" in asked.stderr and newest.name in asked.stderr
+    until = time.monotonic() + 60
+    while (asked := run("query", topic, "needle", "--json")).exit_code != ExitCode.DONE:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert bodies(asked) == ["found"]

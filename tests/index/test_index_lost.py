@@ -203,7 +203,7 @@ def test_a_query_is_refused_while_the_index_has_not_come_as_far_as_it_had(
     with StoreReader.open(directory) as reader:
         assert reader.query_by_key("t", "a199-2").record_count == 1
         shutil.rmtree(directory / "index")
-        indexer._builder._replace_lost(indexer.confirm_offset)
+        indexer._builder._replace_bad(indexer.confirm_offset)
         assert indexer.indexed_offset == 0
         with pytest.raises(IndexIncomplete, match="made again, and is at 0 of"):
             reader.query_by_key("t", "a199-2")

@@ -251,7 +251,7 @@ def test_pages_of_a_search_join_to_the_whole(writer, directory):
     reader = IndexReader(FILESYSTEM, directory / "index", SHAPE)
     pages, cursor = [], None
     while True:
-        page, cursor = reader.find(
+        page, cursor, _ = reader.find(
             "t", "all-k", count_max=64, begin_ms=0, end_ms=FOREVER, cursor=cursor
         )
         pages += page

@@ -55,7 +55,7 @@ def headers(directory: Path) -> list[bytes]:
 def found(directory: Path) -> list[int]:
     """Commit offsets under the key that all records have, newest first."""
     reader = IndexReader(OsFileSystem(), directory / "index", SHAPE)
-    offsets, following = reader.find("t", "all", count_max=9_999, begin_ms=0, end_ms=1 << 60)
+    offsets, following, _ = reader.find("t", "all", count_max=9_999, begin_ms=0, end_ms=1 << 60)
     reader.close()
     assert following is None
     return offsets

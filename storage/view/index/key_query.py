@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -18,11 +18,12 @@ from storage.errors import InvalidMessage
 from storage.files.filesystem import FileSystem
 from storage.kernels.lookup import KEY_ABSENT, match_keys
 from storage.kernels.pull import DAMAGED, GOOD
-from storage.message import Damage, KeyQueryResult
+from storage.message import Damage, KeyQueryResult, UncoveredRange
 from storage.view.index.index_file import IndexShape
 from storage.view.index.reader import IndexCursor, IndexReader
 from storage.view.index.shape import find_index_shape
 from storage.view.index.watch import IndexState, IndexWatch, published
+from storage.view.layout import StorePaths
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.pull import damage_reason, join_pieces
 
@@ -41,15 +42,18 @@ class KeyIndex:
     def __init__(
         self,
         filesystem: FileSystem,
-        directory: Path,
+        paths: StorePaths,
         likely: IndexShape,
         positions: Callable[[], CheckpointFile | None] = lambda: None,
     ) -> None:
         self._filesystem = filesystem
-        self._directory = directory
+        self._paths = paths
         self._likely = likely
         self._guard = threading.Lock()
         self._reader: IndexReader | None = None
+        self._reads_for: tuple[bool, int] | None = (
+            None  # whether ours wrote it, and in which session
+        )
         self._positions = positions
         self._watch = IndexWatch()
 
@@ -60,10 +64,18 @@ class KeyIndex:
     def look(self) -> tuple[IndexReader, IndexState | None]:
         """Return the files as they are now, and what was published before they were listed."""
         with self._guard:
-            before = published(self._positions())
-            if self._reader is None or not self._reader.files:
-                shape = find_index_shape(self._filesystem, self._directory, self._likely)
-                self._reader = IndexReader(self._filesystem, self._directory, shape)
+            positions = self._positions()
+            before = published(positions)
+            # A session begins with files that may have taken the place of others of their name.
+            reads_for = (positions is not None, before.session if before is not None else 0)
+            if self._reader is None or not self._reader.files or reads_for != self._reads_for:
+                directory = self._paths.index
+                shape = find_index_shape(self._filesystem, directory, self._likely)
+                self._reader = IndexReader(
+                    self._filesystem, directory, shape,
+                    checksums=self._paths.index_checksums, current=positions is not None,
+                )  # fmt: skip
+                self._reads_for = reads_for
             else:
                 self._reader.refresh()
             self._watch.note(before, self._reader.numbers)
@@ -183,12 +195,29 @@ def query_by_key(
     question = _KeyQuestion(log, topic, key, unique, begin_ms, end_ms)
     while True:  # again only when an indexer has begun meanwhile
         reader, published_before = index.look()
-        found, damaged = _find(reader, question, count_max, cursor, below)
+        found, damaged, uncovered = _find(reader, question, count_max, cursor, below)
         if index.is_complete(published_before):
             break
     page = _that_fit(found[:count_max])
     token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > len(page) else None
-    return _answer(log, page, damaged, str(token or ""), indexed_offset)
+    return replace(
+        _answer(log, page, damaged, str(token or ""), indexed_offset),
+        uncovered=_extended(uncovered, reader, indexed_offset),
+    )
+
+
+def _extended(
+    uncovered: list[UncoveredRange], reader: IndexReader, indexed_offset: int
+) -> tuple[UncoveredRange, ...]:
+    """Return the ranges, that of the newest file up to what is indexed by now."""
+    files = reader.files
+    newest = files[-1].path.name if files else ""
+    return tuple(
+        replace(each, end_commit_offset=max(each.end_commit_offset, indexed_offset))
+        if each.file_name >= newest
+        else each
+        for each in uncovered
+    )
 
 
 def _find(
@@ -197,15 +226,17 @@ def _find(
     count_max: int,
     cursor: IndexCursor | None,
     below: int,
-) -> tuple[list[_Match], tuple[Damage, ...]]:
+) -> tuple[list[_Match], tuple[Damage, ...], list[UncoveredRange]]:
     """Return the next matches below a commit offset, more than ``count_max`` if there are more."""
     found: list[_Match] = []
     damaged: dict[int, Damage] = {}
+    uncovered: list[UncoveredRange] = []
     while len(found) <= count_max:
-        offsets, following = reader.find(
+        offsets, following, missing = reader.find(
             question.topic, question.key, count_max=CANDIDATES,
             begin_ms=question.begin_ms, end_ms=question.end_ms, cursor=cursor,
         )  # fmt: skip
+        uncovered += missing
         for offset, state, size in question.judge(offsets):
             # Candidates come newest first, so one that is not below the last is a repeated one.
             if offset >= below:
@@ -220,7 +251,7 @@ def _find(
         if following is None:
             break
         cursor = following
-    return found, tuple(damaged.values())
+    return found, tuple(damaged.values()), uncovered
 
 
 def _that_fit(found: list[_Match]) -> list[_Match]:
