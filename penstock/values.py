@@ -155,6 +155,8 @@ class IndexerStatus:
     file_count: int
     key_count: int
     problem: str
+    damaged_count: int = 0
+    scrub_position: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -264,6 +264,11 @@ class IndexerSettings(ListenSettings):
     store_wait_seconds: float = Field(
         60.0, ge=0, description="How long to wait for the writer to make the store."
     )
+    index_scrub_interval_ms: int = Field(
+        _ENGINE.index_scrub_interval_ms,
+        ge=0,
+        description="How often every block of the index is checked; 0: never.",
+    )
 
 
 class ServeSettings(EngineSettings):

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from storage.workers import Workers
 
 DURABLE_INTERVAL_MS: Final = 5_000
-SCRUB_INTERVAL_MS: Final = 7 * 24 * 3_600_000
 IDLE_WAIT_S: Final = 0.25  # how long a stop may, at worst, have to wait for the worker
 FULL_RETRY_S: Final = 0.2
 
@@ -97,14 +96,13 @@ class StoreIndexer:
         clock: Clock,
         unclean: bool = True,
         durable_interval_ms: int = DURABLE_INTERVAL_MS,
-        scrub_interval_ms: int = SCRUB_INTERVAL_MS,
         new_name: Callable[[], str] | None = None,
         workers: Workers | None = None,
     ) -> StoreIndexer:
         """Take the indexer's lock and get ready; ``start`` begins the work.
 
         ``unclean`` says how a broker that owned the directory before ended; it matters only for
-        index files that are not ours. Every ``scrub_interval_ms`` each file is checked, 0: never. Raises StoreLocked if another indexer has the directory, and
+        index files that are not ours. Raises StoreLocked if another indexer has the directory, and
         NotAStore as long as no writer has opened it.
         """
         paths = StorePaths(Path(directory))
@@ -129,7 +127,7 @@ class StoreIndexer:
                     checkpoint=checkpoint,
                     unclean=unclean,
                     durable_interval_ms=durable_interval_ms,
-                    scrub_interval_ms=scrub_interval_ms,
+                    scrub_interval_ms=config.index_scrub_interval_ms,
                     new_name=new_name,
                 )
                 parts.pop_all()

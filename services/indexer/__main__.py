@@ -66,7 +66,7 @@ async def serve(
     store = await asyncio.to_thread(
         StoreIndexer.open,
         settings.store,
-        StoreConfig(),
+        StoreConfig(index_scrub_interval_ms=settings.index_scrub_interval_ms),
         filesystem=OsFileSystem(),
         clock=SystemClock(),
     )

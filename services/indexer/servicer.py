@@ -28,6 +28,10 @@ class IndexerStore(Protocol):
     @property
     def key_count(self) -> int: ...
     @property
+    def damaged_count(self) -> int: ...
+    @property
+    def scrub_position(self) -> str: ...
+    @property
     def failure(self) -> BaseException | None: ...
     @property
     def problem(self) -> str: ...
@@ -72,4 +76,6 @@ class IndexerServicer:
             file_count=store.file_count,
             key_count=store.key_count,
             problem=store.problem,
+            damaged_count=store.damaged_count,
+            scrub_position=store.scrub_position,
         )

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from storage.format.hashing import java_hash
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.format.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
+from storage.format.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, java_hash
 
 LAYOUT: Final = Struct(
     ">q"  # commit_offset

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Final
 
-from storage.format.hashing import java_hash
+from storage.format.properties import java_hash
 
 HEADER: Final = Struct(
     ">q"  # begin_timestamp_ms

@@ -8,6 +8,7 @@ as none. Of equal names the last one counts. Order means nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from struct import iter_unpack
 from typing import Final
 
 NAME_END: Final = 0x01
@@ -87,3 +88,14 @@ def decode_properties(block: bytes | bytearray | memoryview) -> dict[str, str]:
 def split_keys(keys: str) -> tuple[str, ...]:
     """Split the value of KEYS into its tokens; repeated ones stay, empty ones go."""
     return tuple(filter(None, keys.split(KEY_SEPARATOR)))
+
+
+def java_hash(text: str) -> int:
+    """Hash ``text`` as Java does, over its UTF-16 units; a signed 32-bit integer.
+
+    Tags and index keys are stored as it.
+    """
+    hashed = 0
+    for (unit,) in iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+        hashed = (31 * hashed + unit) & 0xFFFF_FFFF
+    return hashed - (1 << 32) if hashed & 0x8000_0000 else hashed

@@ -31,7 +31,6 @@ from storage.format.extension_entry import (
     decode_extension,
     is_address,
 )
-from storage.format.hashing import java_hash
 from storage.format.index import (
     IndexEntry,
     IndexHeader,
@@ -41,6 +40,7 @@ from storage.format.index import (
     slot_position,
     time_delta_s,
 )
+from storage.format.properties import java_hash
 
 SMALLEST_HASH = ("t", "7mebviu")
 i32 = st.integers(-(2**31), 2**31 - 1)

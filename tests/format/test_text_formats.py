@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.format.config_json import decode_config, encode_config, integer_keyed
-from storage.format.hashing import java_hash
 from storage.format.hosts import decode_host, encode_host
 from storage.format.message_id import (
     OffsetMessageId,
@@ -24,6 +23,7 @@ from storage.format.names import (
     parse_file_name,
     topic_name_problem,
 )
+from storage.format.properties import java_hash
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import as_array, damaged, logs, stored_records
 
-from storage.format.hashing import java_hash
-from storage.format.properties import decode_properties
+from storage.format.properties import decode_properties, java_hash
 from storage.format.property_crc import has_property_crc
 from storage.format.record import Verdict, check_record, decode_record, encode_blank, encode_record
 from storage.kernels import columns, scan

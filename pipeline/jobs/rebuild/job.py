@@ -32,7 +32,7 @@ from pipeline.jobs.work import (
 from storage.format.consume_entry import UNIT_SIZE
 from storage.stopped.checkpoint import checkpoint_index
 from storage.stopped.locks import stopped_store
-from storage.view.layout import INDEX_DIRECTORY, QUEUE_DIRECTORY
+from storage.view.layout import INDEX_CHECKSUMS_DIRECTORY, INDEX_DIRECTORY, QUEUE_DIRECTORY
 from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.walk import DamagedRange
 from storage.view.queues.record_queues import QueueKey
@@ -168,6 +168,8 @@ def _rebuild(
             make_index_files(spark, stores, progress)
         if in_place:
             for store in stores:
+                if store.index is not None:  # first: they are of the files that go
+                    shutil.rmtree(store.target / INDEX_CHECKSUMS_DIRECTORY, ignore_errors=True)
                 for work, name in ((store.queues, QUEUE_DIRECTORY), (store.index, INDEX_DIRECTORY)):
                     if work is not None:
                         put_in_place(work, store.target / name)

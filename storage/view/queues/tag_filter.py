@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidMessage
-from storage.format.hashing import java_hash
+from storage.format.properties import java_hash
 
 BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java trims: no other white space
 
