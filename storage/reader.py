@@ -30,7 +30,6 @@ from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.topics import TopicTable
 from storage.view.file_sizes import with_settled_sizes
 from storage.view.incarnations import Incarnations
-from storage.view.index.checksums import report_damage
 from storage.view.index.index_file import IndexShape
 from storage.view.index.key_query import KeyIndex, query_by_key
 from storage.view.layout import StorePaths, check_is_store
@@ -328,7 +327,7 @@ class StoreReader:
         self._visibility.update()
         if topic not in self.topics and not self._queues.has_topic(topic):
             raise TopicNotFound(topic)
-        found = query_by_key(
+        return query_by_key(
             self.log,
             self.index,
             topic=topic,
@@ -340,11 +339,6 @@ class StoreReader:
             page_token=page_token,
             indexed_offset=self.indexed_offset,
         )
-        positions = self._visibility.trusted_positions
-        if found.uncovered and positions is not None and positions.indexer_is_current:
-            for each in found.uncovered:
-                report_damage(self._filesystem, self._paths.index_checksums, each.file_name)
-        return found
 
     # ---- consumer groups
 

@@ -8,7 +8,7 @@ ascending commit offset, as a broker sends them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from storage.files.filesystem import FileSystem
 from storage.kernels.lookup import KEY_ABSENT, match_keys
 from storage.kernels.pull import DAMAGED, GOOD
 from storage.message import Damage, KeyQueryResult, UncoveredRange
+from storage.view.index.checksums import report_damage
 from storage.view.index.index_file import IndexShape
 from storage.view.index.reader import IndexCursor, IndexReader
 from storage.view.index.shape import find_index_shape
@@ -88,6 +89,14 @@ class KeyIndex:
         """
         with self._guard:
             return self._watch.check(self._positions(), before)
+
+    def report(self, uncovered: Sequence[UncoveredRange]) -> None:
+        """Ask our indexer, if it is at work, to look at files that do not cover what they should."""
+        positions = self._positions()
+        if positions is None or not positions.indexer_is_current:
+            return
+        for name in {each.file_name for each in uncovered}:
+            report_damage(self._filesystem, self._paths.index_checksums, name)
 
     @property
     def end_offset(self) -> int:
@@ -198,6 +207,8 @@ def query_by_key(
         found, damaged, uncovered = _find(reader, question, count_max, cursor, below)
         if index.is_complete(published_before):
             break
+    if uncovered:
+        index.report(uncovered)
     page = _that_fit(found[:count_max])
     token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > len(page) else None
     return replace(
