@@ -26,13 +26,16 @@ NOT_CONNECTED: Final = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
+CONNECT_TIMEOUT_MS: Final = 20_000  # calls that wait for a connection end by their own time-outs
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_send_message_length", -1),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # How long one attempt to connect may take, whatever its name says. A refused one ends at once,
+    # and the next follows after the pause of the other two.
+    ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)

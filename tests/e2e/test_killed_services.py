@@ -29,7 +29,10 @@ STUBS = {
     "reader": reader_pb2_grpc.ReaderStub,
     "indexer": indexer_pb2_grpc.IndexerStub,
 }
-RECONNECT = [("grpc.max_reconnect_backoff_ms", 200), ("grpc.min_reconnect_backoff_ms", 100)]
+RECONNECT = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 200),
+]
 
 
 class Load:

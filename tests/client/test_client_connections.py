@@ -1,0 +1,60 @@
+"""How long a connection may take to stand, and how soon a service that is back is found."""
+
+from __future__ import annotations
+
+import time
+
+import grpc
+import pytest
+from fake_penstock import FakePenstock
+from slow_link import SlowLink
+
+from penstock import Client, RetryPolicy, Unavailable, UnknownOutcome
+from penstock.channel import CHANNEL_OPTIONS
+
+NEVER_AGAIN = RetryPolicy(unreachable_s_max=0)
+FOUND_AGAIN_S = 4.0  # the longest pause between two attempts to connect is 2 s
+
+
+def far_client(link: SlowLink) -> Client:
+    address = link.address
+    return Client(writer=address, reader=address, indexer=address, timeout_s=30, retry=NEVER_AGAIN)
+
+
+@pytest.mark.parametrize("delay_ms", [100, 250])
+def test_first_calls_over_a_slow_link_succeed_without_being_repeated(
+    fake: FakePenstock, delay_ms: int
+) -> None:
+    """A connection may take as long as a call; grpc gave it a tenth of a second."""
+    for _ in range(3):
+        with SlowLink(fake.address, delay_ms / 1000) as link, far_client(link) as client:
+            client.produce("orders", b"from afar", queue_id=0)
+            assert client.pull("orders", 0, 0, max_messages=1).records[0].body == b"from afar"
+        assert link.connection_count == 1  # none in vain
+    assert fake.store.bodies("orders", 0) == [b"from afar"] * 3
+
+
+def test_a_service_that_is_back_is_found_at_once(fake: FakePenstock) -> None:
+    """A refused connection is tried again soon, however long one that hangs is given."""
+    with Client(**fake.addresses, timeout_s=20) as client:
+        client.produce("orders", b"before", queue_id=0)
+        fake.stop()
+        with pytest.raises((Unavailable, UnknownOutcome)):
+            client.produce("orders", b"lost", queue_id=0, timeout_s=5)  # the pauses grow meanwhile
+        fake.start()
+        began = time.monotonic()
+        client.produce("orders", b"after", queue_id=0)
+        assert time.monotonic() - began < FOUND_AGAIN_S
+    assert fake.store.bodies("orders", 0) == [b"before", b"after"]
+
+
+def test_an_address_where_nobody_listens_is_told_at_once(fake: FakePenstock) -> None:
+    """A refusal needs no time-out."""
+    fake.stop()
+    began = time.monotonic()
+    with grpc.insecure_channel(fake.address, CHANNEL_OPTIONS) as channel:
+        call = channel.unary_unary("/penstock.v1.Writer/Produce")
+        with pytest.raises(grpc.RpcError) as refused:
+            call(b"", timeout=30)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert time.monotonic() - began < 2
