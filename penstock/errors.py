@@ -13,7 +13,8 @@
     │   ├── ResourceExhausted    full or busy; try again after ``retry_delay_ms`` if that is above 0
     │   ├── OffsetOutOfRange     a consumer stands beyond the end of its queue
     │   └── Unimplemented        not served by this version
-    ├── FailedPrecondition       the store is read-only after a failed write: nothing is acknowledged
+    ├── FailedPrecondition       the store is read-only after a failed write, or a device fails: nothing
+    │                            is acknowledged
     ├── the service did not answer
     │   ├── Unavailable          not reachable
     │   ├── DeadlineExceeded     no answer in time

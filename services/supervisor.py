@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from services.rpc.listening import CannotListen, check_free
@@ -31,6 +32,7 @@ SERVICES: Final[dict[str, type[ListenSettings]]] = {
     "indexer": IndexerSettings,
 }
 EXIT_USAGE_CODES: Final = frozenset({2, 3, 4, 5, 6})  # starting again would end the same way
+EXIT_NO_STORE: Final = 4
 _RESTART_DELAY_SECONDS: Final = 0.2
 _RESTART_DELAY_MAX_SECONDS: Final = 10.0
 _STABLE_SECONDS: Final = 30.0  # a child that lived this long is restarted without delay again
@@ -74,11 +76,36 @@ def child_arguments(service: str, settings: ServeSettings) -> list[str]:
     return flags
 
 
+class StorePlace:
+    """The store's directory: whether its path still leads to the one that the services opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity: tuple[int, int] | None = None
+
+    def remember(self) -> None:
+        """Take the directory that is there for the store's; the first one counts."""
+        self._identity = self._identity or self._found()
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it was renamed or removed: a writer would make another store in its place."""
+        return self._identity is not None and self._found() != self._identity
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+
 class Child:
     """One service: its process, and the address it said it has."""
 
-    def __init__(self, service: str, arguments: Sequence[str]) -> None:
+    def __init__(self, service: str, arguments: Sequence[str], store: StorePlace) -> None:
         self.service = service
+        self._store = store
         self.address = ""
         self.exit_code: int | None = None
         self._arguments = list(arguments)
@@ -101,6 +128,13 @@ class Child:
                 return code
             if asyncio.get_running_loop().time() - started > _STABLE_SECONDS:
                 delay = _RESTART_DELAY_SECONDS
+            if self._store.has_moved:
+                _say(
+                    f"the {self.service} ended with {_how(code)} and is not started again: the"
+                    " store's directory was renamed or removed",
+                    error=True,
+                )
+                return EXIT_NO_STORE
             _say(f"the {self.service} ended with {_how(code)}; starting it again", error=True)
             await asyncio.sleep(delay)
             delay = min(delay * 2, _RESTART_DELAY_MAX_SECONDS)
@@ -132,6 +166,7 @@ class Child:
             _, found, address = text.partition(" serves on ")
             if found:
                 self.address = address
+                self._store.remember()
                 self._hold_address(address)
                 text = f"{text} (pid {self._process.pid})"
             _say(text)
@@ -143,7 +178,8 @@ class Child:
 
 
 async def _supervise(settings: ServeSettings) -> int:
-    children = [Child(name, child_arguments(name, settings)) for name in SERVICES]
+    store = StorePlace(settings.store)
+    children = [Child(name, child_arguments(name, settings), store) for name in SERVICES]
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

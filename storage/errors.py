@@ -8,8 +8,10 @@
     ├── operating
     │   ├── StoreClosed         used after close
     │   ├── StoreFailed         an earlier write or sync failed; read only until reopened
+    │   ├── DeviceFailed        a call of the operating system failed; nothing was acknowledged
     │   ├── StoreFull           no space left; writable again when space returns
-    │   └── StoreBusy           a queue or the pool is full; retry after ``retry_delay_ms``
+    │   └── StoreBusy           a queue or the pool is full, or no more files can be opened now;
+    │                           retry after ``retry_delay_ms``
     ├── asking
     │   ├── TopicNotFound       the topic is not in the topic table
     │   ├── TopicExists         a topic of that name exists
@@ -58,12 +60,16 @@ class StoreFailed(StoreError):
     """An earlier write or sync failed, so nothing more is acknowledged; reopen the store."""
 
 
+class DeviceFailed(StoreError):
+    """A call of the operating system failed, such as a read from a broken device."""
+
+
 class StoreFull(StoreError):
     """There is no space left on the device; the store is writable again when space returns."""
 
 
 class StoreBusy(StoreError):
-    """A bounded buffer is full; nothing was stored."""
+    """A bounded buffer is full, or no more files can be opened now; nothing was stored."""
 
     def __init__(self, message: str, *, retry_delay_ms: int) -> None:
         super().__init__(message)

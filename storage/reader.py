@@ -22,7 +22,8 @@ from storage.errors import (
     RecordNotFound,
     TopicNotFound,
 )
-from storage.files.filesystem import FileSystem, OsFileSystem
+from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.files.filesystem import Anchor, FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
 from storage.kernels.columns import STOP_END, stop_text
 from storage.message import KeyQueryResult, PullResult, PullStatus
@@ -55,8 +56,11 @@ class StoreReader:
         clock: Clock,
         *,
         bounds: tuple[int, int] | None,
+        anchor: Anchor,
     ) -> None:
         self.directory = directory
+        self._anchor = anchor
+        self._filesystem = filesystem
         paths = StorePaths(directory)
         self._settings = SettingsFile(filesystem, paths)
         self._filters: dict[str, TagFilter] = {"": MATCH_ALL}
@@ -88,23 +92,25 @@ class StoreReader:
 
         ``config`` matters for the index alone, and only where neither the store's settings nor the
         index files themselves show how they were made; other files show their sizes.
-        ``bounds`` (commit offsets) fix what is visible, instead of the writer's positions.
+        ``bounds`` (commit offsets) fix what is visible, instead of the writer's positions. Until it is
+        closed the reader follows the directory wherever it is renamed to.
         """
         directory = Path(directory)
         filesystem = filesystem or OsFileSystem()
         if not filesystem.exists(directory):
             raise NotAStore(f"{directory} does not exist")
         check_is_store(filesystem, directory)
-        paths = StorePaths(directory)
-        settings = load_settings(filesystem, paths)
-        config = with_settled_sizes(filesystem, paths, config or StoreConfig(), settings)
-        return cls(
-            directory,
-            config,
-            filesystem,
-            clock or SystemClock(),
-            bounds=bounds,
-        )
+        anchor = filesystem.anchor(directory)
+        try:
+            paths = StorePaths(directory)
+            settings = load_settings(filesystem, paths)
+            config = with_settled_sizes(filesystem, paths, config or StoreConfig(), settings)
+            return cls(
+                directory, config, filesystem, clock or SystemClock(), bounds=bounds, anchor=anchor
+            )
+        except BaseException:
+            anchor.release()
+            raise
 
     def __enter__(self) -> StoreReader:
         return self
@@ -117,11 +123,16 @@ class StoreReader:
         if not self._visibility.end():
             return
         with ExitStack() as parts:  # from the last to the first, each whatever the others say
+            parts.callback(self._anchor.release)
             parts.callback(self._visibility.close)
             parts.callback(self.index.close)
             parts.callback(self.log.close)
             parts.callback(self._queues.close)
             parts.callback(self.consumer_offsets.close)
+
+    def is_held(self, role: LockRole) -> bool:
+        """Return whether any process acts in a role on the store now."""
+        return DirectoryLock.is_held(self.directory, role, self._filesystem)
 
     # ---- what is visible
 

@@ -27,7 +27,7 @@ from storage.engine.appender import Appender
 from storage.engine.engine import Engine
 from storage.engine.opening import open_engine
 from storage.engine.topic_changes import TopicChanges
-from storage.errors import StoreError
+from storage.errors import StoreError, StoreFailed
 from storage.files.filesystem import OsFileSystem
 from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult
@@ -212,6 +212,17 @@ class StoreWriter:
     def wait_dispatched(self, end_commit_offset: int, timeout_s: float) -> bool:
         """Wait until consumers can see everything before the offset; False when time is up."""
         return self._engine.dispatch.wait(end_commit_offset, timeout_s)
+
+    def place(self) -> Path | None:
+        """Return where the store's directory is now: it is followed wherever it is renamed to.
+
+        None if it was removed, which ends writing: what is written then nobody finds.
+        """
+        place = self._engine.place()
+        if place is None and not self._appender.is_closed:
+            problem = f"{self._engine.paths.root} was removed while the store was open"
+            self._engine.fail(StoreFailed(problem))
+        return place
 
     def failure(self) -> StoreError | None:
         """Return why nothing more will be acknowledged, if that is so."""

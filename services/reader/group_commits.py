@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from storage.errors import StoreError
-
 
 class Commit(NamedTuple):
     """One group's new progress in one queue."""
@@ -21,7 +19,7 @@ class Commit(NamedTuple):
 class Committing(Protocol):
     """What group commits need of the engine."""
 
-    def commit_offsets(self, commits: Sequence[Commit]) -> list[StoreError | None]:
+    def commit_offsets(self, commits: Sequence[Commit]) -> list[Exception | None]:
         """Commit and save; return what was wrong with each. Raises if the save failed."""
         ...
 

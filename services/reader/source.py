@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from services.reader.group_commits import Commit
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreError
-from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.files.directory_lock import LockRole
 from storage.format.names import group_name_problem
 from storage.reader import StoreReader
 
@@ -56,7 +57,8 @@ class Source:
         if positions is not None:
             return positions.wait_for_writer(seen_word, timeout_s)
         time.sleep(_LOOK_SECONDS)
-        self.reader.refresh()
+        with suppress(StoreError, OSError):  # whoever reads meets it, too
+            self.reader.refresh()
         return self.change_word
 
     @property
@@ -100,15 +102,15 @@ class Source:
         queues = self.reader.queues_on_disk()
         return {topic for topic, _ in queues} | {topic.name for topic in self.reader.topics}
 
-    def commit_offsets(self, commits: Sequence[Commit]) -> list[StoreError | None]:
+    def commit_offsets(self, commits: Sequence[Commit]) -> list[Exception | None]:
         """Commit and save; progress outside the queue's range is refused, not clamped."""
-        outcomes: list[StoreError | None] = []
+        outcomes: list[Exception | None] = []
         for commit in commits:
             try:
                 self._check_range(commit)
                 self.reader.consumer_offsets.commit(*commit)
                 outcomes.append(None)
-            except StoreError as error:
+            except (StoreError, OSError) as error:
                 outcomes.append(error)
         self.reader.consumer_offsets.save()
         return outcomes
@@ -146,7 +148,7 @@ class Source:
 
     def _is_held(self, role: LockRole) -> bool:
         try:
-            return DirectoryLock.is_held(self.reader.directory, role)
+            return self.reader.is_held(role)
         except OSError:
             return False
 

@@ -29,7 +29,7 @@ from google.protobuf.message_factory import GetMessageClass
 from services import logs
 from services.rpc import status
 from services.rpc.servicer import Context, is_raw
-from storage.errors import StoreError
+from storage.errors import DeviceFailed, StoreError
 
 CANCEL_SECONDS: Final = 1.0  # from a failed write until gRPC cancels the call whose caller has gone
 _INTERNAL: Final = "internal error; the service's log has it under this request id"
@@ -143,14 +143,16 @@ class CallHandlers:
             await asyncio.sleep(CANCEL_SECONDS)  # raises CancelledError, unless the caller is there
         if isinstance(error, DecodeError):
             error = status.InvalidArgument("request", f"the bytes are not a request of {method}")
+        error = status.store_error(error)
         if isinstance(error, StoreError):
             whole = status.status_of(error, request_id)
             code, message = status.code_of(error), str(error)
             error.__traceback__ = None  # one that is raised again and again would keep every frame
-            if self._logs_refusals:
-                self._log_call(
-                    method, context, code.name, None, request_id=request_id, problem=message
-                )
+            about = {"code": code.name, "request_id": request_id, "problem": message}
+            if isinstance(error, DeviceFailed):
+                self._log.error("call failed", method=method, peer=context.peer(), **about)
+            elif self._logs_refusals:
+                self._log.info("call", method=method, peer=context.peer(), **about)
         else:
             code, message = grpc.StatusCode.INTERNAL, _INTERNAL
             whole = status.internal(message, request_id)
@@ -173,13 +175,15 @@ class CallHandlers:
         except grpc.aio.InternalError as gone:
             raise asyncio.CancelledError from gone  # the caller has gone
 
-    def _log_call(
-        self, method: str, context: Context, code: str, started: float | None, **fields: Any
-    ) -> None:
-        fields.setdefault("request_id", logs.request_id(context.invocation_metadata()))
-        if started is not None:
-            fields["duration_ms"] = round((time.perf_counter() - started) * 1e3, 3)
-        self._log.info("call", method=method, code=code, peer=context.peer(), **fields)
+    def _log_call(self, method: str, context: Context, code: str, started: float) -> None:
+        self._log.info(
+            "call",
+            method=method,
+            code=code,
+            peer=context.peer(),
+            request_id=logs.request_id(context.invocation_metadata()),
+            duration_ms=round((time.perf_counter() - started) * 1e3, 3),
+        )
 
 
 def _parsing(parse: Callable[[bytes], Any], behaviour: Behaviour) -> Behaviour:

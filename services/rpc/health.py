@@ -10,17 +10,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
+
+from services.rpc.servicer import Context, Draining
+from services.rpc.status import ServiceNotFound
 
 SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
 _UNKNOWN: Final = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
-Context = grpc.aio.ServicerContext[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]
 
-
-class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the base has no types
+class Health:
     """The health of the services named, NOT_SERVING at first; used on the event loop."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -40,27 +40,31 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the base 
         self._ended = True
         self.set(serving=False)
 
-    async def Check(  # noqa: N802  the contract's name
-        self, request: health_pb2.HealthCheckRequest, context: Context
+    async def check(
+        self, request: health_pb2.HealthCheckRequest, _context: Context
     ) -> health_pb2.HealthCheckResponse:
         """Return the health now."""
         if request.service not in self._names:
-            await context.abort(
-                grpc.StatusCode.NOT_FOUND, f"there is no service {request.service!r} here"
-            )
+            raise ServiceNotFound(request.service)
         return health_pb2.HealthCheckResponse(status=self._state)
 
-    async def Watch(  # noqa: N802  the contract's name
-        self, request: health_pb2.HealthCheckRequest, context: Context
-    ) -> None:
+    async def list(
+        self, _request: health_pb2.HealthListRequest, _context: Context
+    ) -> health_pb2.HealthListResponse:
+        """Return the health of every service now."""
+        now = health_pb2.HealthCheckResponse(status=self._state)
+        return health_pb2.HealthListResponse(statuses=dict.fromkeys(self._names, now))
+
+    async def watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
         """Report the health now and after each change, until the service stops."""
         reported = None
         while True:
             changed = self._changed
             state = self._state if request.service in self._names else _UNKNOWN
             if state != reported:
-                await context.write(health_pb2.HealthCheckResponse(status=state))
+                answer = health_pb2.HealthCheckResponse(status=state)
+                await context.write(answer.SerializeToString())
                 reported = state
             if self._ended:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "the service is stopping")
+                raise Draining
             await changed.wait()

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
-from grpc_health.v1 import health, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 from services import logs
 from services.rpc.calls import CallHandlers, Interceptor
 from services.rpc.health import Health
 from services.rpc.limits import server_options
 from services.rpc.listening import CannotListen
+from services.rpc.reflection import Reflection
 from services.settings import ProcessSettings
+
+_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]
+_REFLECTION: Final = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
 
 
 class Contract(NamedTuple):
@@ -45,18 +49,19 @@ class RpcServer:
         self._server = grpc.aio.server(
             options=server_options(settings), maximum_concurrent_rpcs=settings.concurrent_calls_max
         )
-        calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
-        self._server.add_generic_rpc_handlers(
-            tuple(calls.of_service(service, servicer) for service, servicer in contracts)
-        )
         names = tuple(service.full_name for service, _ in contracts)
         self._health = Health(("", *names))
-        by_name = _ByName(self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, by_name)
-        reflected = (*names, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.aio.ReflectionServicer(reflected),  # type: ignore[attr-defined]
-            by_name,
+        reflected = (*names, _HEALTH.full_name, _REFLECTION.full_name)
+        calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
+        manners = CallHandlers(access_log=settings.access_log)
+        # As a generic handler each, found by name when a call comes: for methods that are registered
+        # one by one grpc.aio waits again, for each of them, whenever any call has come.
+        self._server.add_generic_rpc_handlers(
+            (
+                *(calls.of_service(service, servicer) for service, servicer in contracts),
+                manners.of_service(_HEALTH, self._health),
+                manners.of_service(_REFLECTION, Reflection(reflected)),
+            )
         )
         self._serving: bool | None = None
 
@@ -92,20 +97,6 @@ class RpcServer:
         self._log.info("draining", grace_seconds=self._settings.drain_grace_seconds)
         self._health.end()
         await self._server.stop(self._settings.drain_grace_seconds)
-
-
-class _ByName:
-    """A server that generated code may add handlers to, to be found by name when a call comes.
-
-    Generated code registers each method too, and for those grpc.aio waits again, one by one, whenever
-    any call has come: microseconds of every call, for methods that are hardly ever called.
-    """
-
-    def __init__(self, server: grpc.aio.Server) -> None:
-        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
-
-    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
-        """Register nothing."""
 
 
 def _is_loopback(host: str) -> bool:

@@ -16,6 +16,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from storage import errors
+from storage.files.system.os_errors import check_room
 
 ERROR_DOMAIN: Final = "penstock"
 STATUS_DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -30,12 +31,20 @@ class InvalidArgument(errors.InvalidMessage):
     """A field of a request other than a message's breaks a rule."""
 
 
+class ServiceNotFound(errors.StoreError):
+    """A health check names a service that is not served here."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(f"there is no service {service!r} here")
+
+
 STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.StoreLocked: grpc.StatusCode.FAILED_PRECONDITION,
     errors.NotAStore: grpc.StatusCode.FAILED_PRECONDITION,
     errors.UnsupportedFormat: grpc.StatusCode.FAILED_PRECONDITION,
     errors.StoreClosed: grpc.StatusCode.UNAVAILABLE,
     errors.StoreFailed: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.DeviceFailed: grpc.StatusCode.FAILED_PRECONDITION,
     errors.StoreFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.StoreBusy: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.TopicNotFound: grpc.StatusCode.NOT_FOUND,
@@ -55,6 +64,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.DamagedLedger: grpc.StatusCode.DATA_LOSS,
     InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
     NotServed: grpc.StatusCode.UNIMPLEMENTED,
+    ServiceNotFound: grpc.StatusCode.NOT_FOUND,
 }
 
 
@@ -64,6 +74,17 @@ def code_of(error: errors.StoreError) -> grpc.StatusCode:
         if kind in STATUS_OF:
             return STATUS_OF[kind]
     return grpc.StatusCode.INTERNAL
+
+
+def store_error(error: Exception) -> Exception:
+    """Return what an error of the operating system means to a caller; any other stays what it is."""
+    if not isinstance(error, OSError):
+        return error
+    try:
+        check_room(error, error.filename or "a file")
+    except errors.StoreError as refused:
+        return refused
+    return errors.DeviceFailed(str(error))
 
 
 def retry_delay_ms(error: errors.StoreError) -> int:

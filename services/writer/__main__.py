@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from penstock.v1 import writer_pb2
-from services import process
+from services import logs, process
 from services.rpc.listening import check_free
 from services.rpc.server import Contract, RpcServer
 from services.settings import WriterSettings, load
@@ -52,13 +53,26 @@ async def serve(
         address = await server.start(settings.listen)
         server.set_serving(serving=store.status().writable)
         ready(address)
+        place = store.place()
         while not stop.is_set():
             await process.sleep_until(stop, _LOOK_SECONDS)
+            place = _look_where_it_is(store, place)
             acks.wake()
             server.set_serving(serving=store.status().writable)
         await server.drain()
     finally:
         await asyncio.to_thread(store.close)
+
+
+def _look_where_it_is(store: StoreWriter, before: Path | None) -> Path | None:
+    place = store.place()
+    if place is not None and place != before:
+        logs.get_logger().warning(
+            "the store's directory was renamed; start services with its new path from now on",
+            before=str(before),
+            place=str(place),
+        )
+    return place
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from services import wire
+from services import logs, wire
+from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
 from services.writer.acks import Acks
 from services.writer.eager import EagerCoroutine
-from storage.errors import StoreClosed, StoreError, StoreFailed
+from storage.errors import DeviceFailed, StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult
 
 _END: Final = object()
@@ -48,6 +49,8 @@ class ProduceStream:
         answering = asyncio.ensure_future(self._answer())
         receiving = asyncio.ensure_future(self._receive())
         draining = asyncio.ensure_future(self._draining.wait())
+        answering.add_done_callback(_look_at)  # of two that break one is raised
+        receiving.add_done_callback(_look_at)
         try:
             await asyncio.wait(
                 {answering, receiving, draining}, return_when=asyncio.FIRST_COMPLETED
@@ -86,8 +89,8 @@ class ProduceStream:
                 result = append(wire.batch_records(frame))
             except StoreClosed:
                 raise
-            except StoreError as error:
-                await self._queue(error)
+            except (StoreError, OSError) as error:
+                await self._queue(self._refusal(error))
                 continue
             if self._unanswered == 0 and acks.has(result.end_commit_offset):
                 await self._write(wire.stream_stored(result))
@@ -112,6 +115,15 @@ class ProduceStream:
             self._answered()
         await self._written()
 
+    def _refusal(self, error: Exception) -> Exception:
+        """Return what a frame is refused with; what is no caller's fault is logged."""
+        refusal = status.store_error(error)
+        if isinstance(refusal, DeviceFailed):
+            code = status.code_of(refusal).name
+            peer = self._context.peer()
+            logs.get_logger().error("frame refused", code=code, peer=peer, problem=str(refusal))
+        return refusal
+
     def _begin_read(self) -> EagerCoroutine[Any]:
         """Ask for the next frame, so that it comes while the one before is stored."""
         self._reading = EagerCoroutine(self._context.read())
@@ -131,7 +143,7 @@ class ProduceStream:
         self._writing = None
         await writing
 
-    async def _queue(self, outcome: BatchResult | StoreError) -> None:
+    async def _queue(self, outcome: BatchResult | Exception) -> None:
         """Leave an outcome to be answered; waits while as many are unanswered as may be."""
         self._unanswered += 1
         self._outcomes.put_nowait(outcome)
@@ -149,3 +161,9 @@ class ProduceStream:
         for operation in (self._reading, self._writing):
             if operation is not None:
                 operation.cancel()
+
+
+def _look_at(task: asyncio.Future[None]) -> None:
+    """Take note of how a task ended, or asyncio says with a traceback that nobody did."""
+    if not task.cancelled():
+        task.exception()

@@ -77,8 +77,8 @@ class StagedCommitMethods:
                 raise asyncio.CancelledError  # the stream broke, which may look like its end
             seal = await asyncio.to_thread(staging.seal)
         except BaseException:
-            if adding is not None:
-                await asyncio.wait({adding})
+            if adding is not None:  # its error is that of the call, or too late to be anybody's
+                await asyncio.gather(adding, return_exceptions=True)
             await asyncio.to_thread(staging.discard)
             raise
         return pb.StageRecordsResponse(record_count=seal.record_count, byte_count=seal.byte_count)

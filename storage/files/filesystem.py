@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
+import stat
+import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.errors import StoreFull
-from storage.files import libc
+from storage.files import record_locks
 from storage.files.protocol import (
+    Anchor,
     Buffer,
     ByteArray,
     DirectoryEntry,
@@ -25,16 +26,19 @@ from storage.files.protocol import (
     ReadFileSystem,
     Region,
 )
-from storage.files.ranges import Range, joined
+from storage.files.ranges import joined
 from storage.files.record_locks import RecordLock
-from storage.files.uncached import read_uncached
+from storage.files.system.anchors import AnchoredDirectories
+from storage.files.system.os_errors import check_room, checking_room
+from storage.files.system.os_file import PAGE_SIZE, OsFile, OsRegion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = [
     "PAGE_SIZE",
+    "Anchor",
     "Buffer",
     "ByteArray",
     "DirectoryEntry",
@@ -51,198 +55,10 @@ __all__ = [
     "Region",
 ]
 
-PAGE_SIZE: Final = mmap.PAGESIZE
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_ZEROS: Final = bytes(1 << 20)
 GAP_MAX: Final = 16 << 10  # bytes between ranges; reading them costs less than a second read
-_FEW_BYTES: Final = 4_096  # written while holding the GIL
-
-
-@contextmanager
-def _full_is_store_full(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise StoreFull(f"no space left for {path}: {error.strerror}") from error
-        raise
-
-
-class OsRegion:
-    """A map of an operating-system file."""
-
-    def __init__(self, descriptor: int, size: int, flags: int, protection: int) -> None:
-        self._memory: mmap.mmap | None = None
-        if size == 0:
-            array = np.empty(0, np.uint8)
-        else:
-            self._memory = mmap.mmap(descriptor, size, flags=flags, prot=protection)
-            array = np.frombuffer(self._memory, np.uint8)
-        self._array: ByteArray | None = array
-
-    @property
-    def array(self) -> ByteArray:
-        """The file's bytes."""
-        if self._array is None:
-            raise ValueError("the map was closed")
-        return self._array
-
-    def populate(self, begin: int, end: int) -> None:
-        """Fault pages in for writing."""
-        array = self.array
-        begin = begin // PAGE_SIZE * PAGE_SIZE
-        end = min(end, len(array))
-        if begin < end:
-            libc.populate_for_write(array.ctypes.data + begin, end - begin)
-
-    def advise(self, ranges: Sequence[Range]) -> None:
-        """Tell the kernel which ranges will be read, and that their neighbours will not."""
-        if self._memory is None:
-            return
-        size = len(self._memory)
-        self._memory.madvise(mmap.MADV_RANDOM)
-        for begin, end in ranges:
-            first = begin - begin % PAGE_SIZE
-            if first < size:
-                self._memory.madvise(mmap.MADV_WILLNEED, first, min(end, size) - first)
-
-    def close(self) -> None:
-        """Let go of the array."""
-        self._array = None
-        self._memory = None
-
-
-class OsFile:
-    """An open file of the operating system; closed with its last reference at the latest."""
-
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
-        self._descriptor = descriptor
-
-    @property
-    def path(self) -> Path:
-        """Where it was opened."""
-        return self._path
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes now."""
-        return os.fstat(self._descriptor).st_size
-
-    def map(self, *, writable: bool) -> OsRegion:
-        """Map the length it has now."""
-        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        return OsRegion(self._descriptor, self.size, mmap.MAP_SHARED, protection)
-
-    def map_private(self) -> OsRegion:
-        """Map it so that stores stay in this process and never reach the file."""
-        flags = mmap.MAP_PRIVATE | libc.MAP_NORESERVE
-        return OsRegion(self._descriptor, self.size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
-
-    def pread(self, length: int, position: int) -> bytes:
-        """Read up to ``length`` bytes."""
-        data = os.pread(self._descriptor, length, position)
-        if len(data) == length or not data:
-            return data
-        parts = [data]
-        done = len(data)
-        while done < length and (
-            data := os.pread(self._descriptor, length - done, position + done)
-        ):
-            parts.append(data)
-            done += len(data)
-        return b"".join(parts)
-
-    def read_uncached(self, into: ByteArray, position: int) -> int:
-        """Fill an array from a position, leaving the page cache as it is."""
-        return read_uncached(self._descriptor, into, position)
-
-    def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of ``data``."""
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        if (
-            0 < len(view) <= _FEW_BYTES
-            and not view.readonly
-            and libc.pwrite_few(self._descriptor, view, position)
-        ):
-            return
-        try:
-            written = os.pwrite(self._descriptor, view, position)
-            while written < len(view):
-                written += os.pwrite(self._descriptor, view[written:], position + written)
-        except OSError:
-            with _full_is_store_full(self._path):
-                raise
-
-    def allocate(self, position: int, length: int) -> None:
-        """Reserve blocks for a range."""
-        if length <= 0:
-            return
-        with _full_is_store_full(self._path):
-            if libc.fallocate(self._descriptor, position, length):
-                return
-        # Where fallocate is not supported, blocks come from writing: back what is there with
-        # itself and what is not with zeros, never by one byte a block as glibc would.
-        for start in range(position, position + length, len(_ZEROS)):
-            count = min(len(_ZEROS), position + length - start)
-            present = self.pread(count, start)
-            self.pwrite(present + _ZEROS[: count - len(present)], start)
-
-    def extend(self, size: int) -> None:
-        """Make the file ``size`` long with a hole at the end."""
-        if size > self.size:
-            with _full_is_store_full(self._path):
-                os.ftruncate(self._descriptor, size)
-
-    def zero(self, position: int, length: int) -> None:
-        """Make a range read as zeros."""
-        length = min(length, self.size - position)
-        if length <= 0 or libc.punch_hole(self._descriptor, position, length):
-            return
-        for start in range(position, position + length, len(_ZEROS)):
-            self.pwrite(_ZEROS[: min(len(_ZEROS), position + length - start)], start)
-
-    def fill_cache(self, begin: int, end: int) -> bool:
-        """Bring a range into the page cache through a map that is dropped again."""
-        begin = begin // PAGE_SIZE * PAGE_SIZE
-        try:
-            memory = mmap.mmap(
-                self._descriptor, end - begin, mmap.MAP_SHARED, mmap.PROT_READ, offset=begin
-            )
-        except (OSError, ValueError):  # no descriptor or address space left; past the end
-            return False
-        with memory:
-            address = np.frombuffer(memory, np.uint8).ctypes.data
-            return libc.populate_for_read(address, end - begin)
-
-    def sync(self) -> None:
-        """Make the bytes durable."""
-        os.fdatasync(self._descriptor)
-
-    def sync_all(self) -> None:
-        """Make the bytes and all metadata durable."""
-        os.fsync(self._descriptor)
-
-    def known_as(self, path: Path) -> OsFile:
-        """Make ``path`` what it calls itself, for a view in which it lies elsewhere."""
-        self._path = path
-        return self
-
-    def give_name(self) -> None:
-        """Put a file that was opened without a name at its path. Raises FileExistsError."""
-        # With a directory descriptor, which an absolute path ignores, Python calls linkat and
-        # follows the link in /proc; without one it calls link, which does not.
-        source = f"/proc/self/fd/{self._descriptor}"
-        os.link(source, self._path, src_dir_fd=self._descriptor, follow_symlinks=True)
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()
+_NOT_THERE: Final = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP, errno.ENAMETOOLONG}
+)
 
 
 class OsFileSystem(FileSystem):
@@ -250,17 +66,25 @@ class OsFileSystem(FileSystem):
 
     def __init__(self) -> None:
         self._durable: set[Path] = set()  # directories whose names it has synced
+        self._anchored = AnchoredDirectories()
+        self._held = _HeldOpen()
+
+    def anchor(self, directory: Path) -> Anchor:
+        """Follow a directory wherever it is renamed to."""
+        with checking_room(directory):
+            return self._anchored.hold(directory)
 
     def create(
         self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
     ) -> OsFile:
         """Create a file of zeros."""
-        with _full_is_store_full(path):
+        with checking_room(path):
+            name, directory = self._anchored.place_of(path)
             file = self._create_unnamed(path, mode)
             named = file is None
             if file is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                file = self._opened(path, os.open(path, flags, mode))
+                file = self._opened(path, os.open(name, flags, mode, dir_fd=directory))
             try:
                 if allocate:
                     file.allocate(0, size)
@@ -271,12 +95,13 @@ class OsFileSystem(FileSystem):
                 if allocate:
                     file.sync_all()
                 if not named:
-                    file.give_name()
+                    file.give_name(name, directory)
                 if allocate:
                     self.sync_directory(path.parent)
             except BaseException as error:
                 if not (isinstance(error, FileExistsError) and not named):
-                    path.unlink(missing_ok=True)
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=directory)
                 file.close()
                 raise
             return file
@@ -292,7 +117,8 @@ class OsFileSystem(FileSystem):
         """
         try:
             flags = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
-            return self._opened(path, os.open(path.parent, flags, mode))
+            name, directory = self._anchored.place_of(path.parent)
+            return self._opened(path, os.open(name, flags, mode, dir_fd=directory))
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
                 return None
@@ -301,22 +127,37 @@ class OsFileSystem(FileSystem):
     def open(self, path: Path, *, writable: bool) -> OsFile:
         """Open an existing file."""
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
-        return self._opened(path, os.open(path, flags))
+        name, directory = self._anchored.place_of(path)
+        try:
+            return self._opened(path, os.open(name, flags, dir_fd=directory))
+        except OSError as error:
+            check_room(error, path)
+            raise
 
     def exists(self, path: Path) -> bool:
         """Tell whether a file or directory has that name."""
+        return self._found(path) is not None
+
+    def _is_directory(self, path: Path) -> bool:
+        status = self._found(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def _found(self, path: Path) -> os.stat_result | None:
+        name, directory = self._anchored.place_of(path)
         try:
-            return path.exists()
+            return os.stat(name, dir_fd=directory)
         except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:
-                return False
+            if error.errno in _NOT_THERE:
+                return None
             raise
+        except ValueError:  # a zero byte in the name
+            return None
 
     def list_directory(self, path: Path) -> list[DirectoryEntry]:
         """List a directory sorted by name."""
         entries = []
         try:
-            with os.scandir(path) as scan:
+            with self._opened_directory(path) as descriptor, os.scandir(descriptor) as scan:
                 for entry in scan:
                     # A name may go while we look at it: then it is not there.
                     with suppress(FileNotFoundError):
@@ -329,8 +170,24 @@ class OsFileSystem(FileSystem):
 
     def status(self, path: Path) -> FileStatus:
         """Return what changes with a file or directory."""
-        about = os.stat(path)  # noqa: PTH116  quicker than Path.stat, for whoever looks again and again
+        name, at = self._anchored.place_of(path)
+        about = os.stat(name, dir_fd=at)
         return FileStatus(about.st_size, about.st_mtime_ns, about.st_ino)
+
+    @contextmanager
+    def _opened_directory(self, path: Path) -> Iterator[int]:
+        """Open a directory, or lend the descriptor by which this thread holds it open."""
+        held = self._held.descriptors.get(path)
+        if held is not None:
+            yield held
+            return
+        name, at = self._anchored.place_of(path)
+        with checking_room(path):
+            descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def map_ranges(self, path: Path, begins: Positions, ends: Positions | None = None) -> ByteArray:
         """Map a file; of many ranges only their pages are read from the disk, ahead of their use."""
@@ -345,7 +202,7 @@ class OsFileSystem(FileSystem):
 
     def make_directory(self, path: Path) -> None:
         """Create a directory and its missing parents."""
-        if path.is_dir():
+        if self._is_directory(path):
             if path not in self._durable:
                 # The process that made it may have been killed before its name was durable.
                 with suppress(PermissionError):
@@ -354,37 +211,79 @@ class OsFileSystem(FileSystem):
             return
         if path.parent != path:
             self.make_directory(path.parent)
-        with _full_is_store_full(path):
-            path.mkdir(exist_ok=True)
+        name, at = self._anchored.place_of(path)
+        with checking_room(path):
+            try:
+                os.mkdir(name, dir_fd=at)
+            except FileExistsError:
+                if not self._is_directory(path):
+                    raise
         self.sync_directory(path.parent)
         self._durable.add(path)
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""
-        path.rmdir()
+        name, at = self._anchored.place_of(path)
+        with checking_room(path):
+            os.rmdir(name, dir_fd=at)
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename, replacing the target in one step."""
-        with _full_is_store_full(target):
-            source.replace(target)
+        old, old_at = self._anchored.place_of(source)
+        new, new_at = self._anchored.place_of(target)
+        with checking_room(target):
+            os.replace(old, new, src_dir_fd=old_at, dst_dir_fd=new_at)
 
     def link(self, source: Path, target: Path) -> None:
         """Give a file a second name."""
-        with _full_is_store_full(target):
-            target.hardlink_to(source)
+        old, old_at = self._anchored.place_of(source)
+        new, new_at = self._anchored.place_of(target)
+        with checking_room(target):
+            os.link(old, new, src_dir_fd=old_at, dst_dir_fd=new_at)
 
     def unlink(self, path: Path) -> None:
         """Remove a name."""
-        path.unlink()
+        name, at = self._anchored.place_of(path)
+        with checking_room(path):
+            os.unlink(name, dir_fd=at)
 
     def sync_directory(self, path: Path) -> None:
         """Make the names in a directory durable."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with self._opened_directory(path) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+    def write_atomically(
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        backup: bool = True,
+        copy: tuple[str, bytes] | None = None,
+    ) -> None:
+        """Replace a small file.
+
+        Its directory is held open meanwhile: once the file is replaced, nothing can be refused for a
+        lack of descriptors any more, and what is said of it is true.
+        """
+        with self._opened_directory(path.parent) as descriptor:
+            self._held.descriptors[path.parent] = descriptor
+            try:
+                super().write_atomically(path, data, backup=backup, copy=copy)
+            finally:
+                del self._held.descriptors[path.parent]
 
     def lock(self, path: Path, position: int, content: bytes) -> RecordLock:
         """Take the lock on one byte of a file."""
-        return RecordLock.acquire(path, position, content)
+        with checking_room(path):
+            return RecordLock.acquire(path, position, content, place=self._anchored.place_of(path))
+
+    def is_locked(self, path: Path, position: int) -> bool:
+        """Return whether any process holds the lock on one byte of a file."""
+        return record_locks.is_held(path, position, place=self._anchored.place_of(path))
+
+
+class _HeldOpen(threading.local):
+    """Directories that a thread holds open, each with its descriptor."""
+
+    def __init__(self) -> None:
+        self.descriptors: dict[Path, int] = {}

@@ -13,6 +13,7 @@ Without a pool buffer ``write_array`` is ``array``, and appending is committing.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -206,11 +207,15 @@ class MappedFile:
     def flush(self) -> int:
         """Make what was committed before the call durable; return the flushed position.
 
-        After an OSError the file's unflushed bytes are lost to us: never call it again.
+        After an OSError the file's unflushed bytes are lost to us: never call it again. That its
+        name is gone is one, too: what nobody can open any more is not durable.
         """
         position = self.committed_position
         if position > self.flushed_position:
             self._file.sync()
+            if self._file.is_removed:
+                problem = "the file was removed while it was being written to"
+                raise FileNotFoundError(errno.ENOENT, problem, str(self.path))
             self.flushed_position = position
         return self.flushed_position
 

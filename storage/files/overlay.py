@@ -1,8 +1,8 @@
 """A copy-on-write view of a directory, so that recovery can run where nothing may change.
 
 Below the base directory everything reads as it is there, and every change stays in this process: stores
-go to private maps, new and lengthened files to a scratch directory, renames and removals are only
-remembered. The base needs read permission alone. Outside the base directory, changes are refused.
+go to private maps, new and lengthened files to a scratch file without a name, renames and removals are
+only remembered. The base needs read permission alone. Outside the base directory, changes are refused.
 
 The base may be a store that is running. Which names a directory of it has is decided when it is first
 looked at: a file that the running store makes later is not part of the view, or a file that recovery
@@ -25,7 +25,6 @@ from storage.files.filesystem import (
     DirectoryEntry,
     FileStatus,
     FileSystem,
-    OsFile,
     OsFileSystem,
 )
 from storage.files.private_copies import PrivateCopy, Scratch
@@ -51,6 +50,11 @@ class OverlayFile:
     def size(self) -> int:
         """Its length in bytes now."""
         return self._content.size
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether it has no name any more: nobody asks of a view."""
+        return False
 
     def map(self, *, writable: bool) -> OverlayRegion:
         """Map the length it has now."""
@@ -146,17 +150,17 @@ class OverlayFileSystem(FileSystem):
         self._base = OsFileSystem()
         self._scratch = Scratch()
         self._guard = threading.RLock()
-        # What differs from the base: None for a removed file, a path for one in the scratch
-        # directory. Unchanged files of the base are kept only while somebody has them open.
-        self._changed: dict[Path, PrivateCopy | Path | None] = {}
+        # What differs from the base: None for a removed file. Unchanged files of the base are kept
+        # only while somebody has them open.
+        self._changed: dict[Path, PrivateCopy | None] = {}
         self._unchanged: WeakValueDictionary[Path, PrivateCopy] = WeakValueDictionary()
         self._directories: dict[Path, bool] = {}  # False: removed
         self._listed: dict[Path, dict[str, DirectoryEntry]] = {}
 
     def create(
         self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""
-    ) -> OsFile:
-        """Create a file of zeros in the scratch directory."""
+    ) -> OverlayFile:
+        """Create a file of zeros in the scratch."""
         del mode
         path = self._inside(path)
         with self._guard:
@@ -164,22 +168,20 @@ class OverlayFileSystem(FileSystem):
                 raise FileExistsError(f"{path} exists")
             if not self._is_directory(path.parent):
                 raise FileNotFoundError(f"{path.parent} does not exist")
-            file = self._scratch.create(size, allocate=allocate)
-            file.pwrite(head, 0)
-            self._changed[path] = file.path
-            return file.known_as(path)
+            content = PrivateCopy(self._scratch.create(size, allocate=allocate), self._scratch)
+            content.pwrite(head, 0)
+            self._changed[path] = content
+            return OverlayFile(path, content, functools.partial(self._keep, path, content))
 
-    def open(self, path: Path, *, writable: bool) -> OsFile | OverlayFile:
+    def open(self, path: Path, *, writable: bool) -> OverlayFile:
         """Open an existing file; base files only for reading, whatever was asked."""
         path = _absolute(path)
         with self._guard:
             content = self._content(path)
-            if isinstance(content, Path):
-                return self._base.open(content, writable=writable).known_as(path)
             keep = functools.partial(self._keep, path, content) if writable else None
             return OverlayFile(path, content, keep)
 
-    def _content(self, path: Path) -> PrivateCopy | Path:
+    def _content(self, path: Path) -> PrivateCopy:
         content = self._changed[path] if path in self._changed else self._unchanged.get(path)
         if path in self._changed and content is None:
             raise FileNotFoundError(f"{path} was removed")
@@ -249,15 +251,17 @@ class OverlayFileSystem(FileSystem):
                 raise FileNotFoundError(f"{path} does not exist")
             content = self._changed.get(path)
             if content is not None or path in self._directories:
-                return FileStatus(_size_of(content), 0, 0)
+                return FileStatus(0 if content is None else content.size, 0, 0)
             return self._base.status(path)
 
     def _changes_in(self, directory: Path) -> Iterator[tuple[str, DirectoryEntry | None]]:
         for path, content in self._changed.items():
             if path.parent != directory:
                 continue
-            there = content is not None
-            yield path.name, DirectoryEntry(path.name, False, _size_of(content)) if there else None
+            if content is None:
+                yield path.name, None
+            else:
+                yield path.name, DirectoryEntry(path.name, False, content.size)
         for path, present in self._directories.items():
             if path.parent == directory:
                 yield path.name, DirectoryEntry(path.name, True, 0) if present else None
@@ -319,12 +323,6 @@ class OverlayFileSystem(FileSystem):
                 f"{path} is outside {self._base_directory}: nothing may change there"
             )
         return path
-
-
-def _size_of(content: PrivateCopy | Path | None) -> int:
-    if isinstance(content, Path):
-        return content.stat().st_size
-    return 0 if content is None else content.size
 
 
 def _absolute(path: Path) -> Path:

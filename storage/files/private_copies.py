@@ -1,8 +1,12 @@
-"""The bytes of files that a copy-on-write view has changed or made: none of them reaches the base."""
+"""The bytes of files that a copy-on-write view has changed or made: none of them reaches the base.
+
+New ones lie in one file of the temporary directory that has no name, each from a page on: they cost one
+descriptor and go with the process, however it ends.
+"""
 
 from __future__ import annotations
 
-import itertools
+import os
 import tempfile
 import threading
 from pathlib import Path
@@ -10,80 +14,115 @@ from typing import Final
 
 import numpy as np
 
-from storage.files.filesystem import Buffer, OsFile, OsFileSystem, OsRegion
+from storage.files.filesystem import PAGE_SIZE, Buffer, OsFile, OsRegion
 
 _COPY_STEP: Final = 1 << 20
 
 
 class Scratch:
-    """Where the bytes of new files go; gone with the object."""
+    """Gives out files; what they hold is gone with the last reference to any of it."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="penstock-overlay-")
-        self._filesystem = OsFileSystem()
-        self._count = itertools.count()
+        self._guard = threading.Lock()
+        self._file: OsFile | None = None
+        self._end = 0
 
-    def create(self, size: int, *, allocate: bool) -> OsFile:
-        """Return a new file of zeros."""
-        path = Path(self._directory.name) / str(next(self._count))
-        return self._filesystem.create(path, size, allocate=allocate)
+    def create(self, size: int, *, allocate: bool) -> ScratchFile:
+        """Return a file of zeros; with ``allocate`` its blocks are reserved. Raises StoreFull."""
+        with self._guard:
+            file = self._file = self._file or _unnamed_file()
+            begin, end = self._end, self._end + -(-size // PAGE_SIZE) * PAGE_SIZE
+            if allocate:
+                file.allocate(begin, end - begin)
+            file.extend(end)
+            self._end = end
+        return ScratchFile(file, begin, size)
+
+
+class ScratchFile:
+    """A file of the scratch, of a length that stays; its maps share their stores."""
+
+    def __init__(self, file: OsFile, begin: int, size: int) -> None:
+        self._file = file
+        self._begin = begin
+        self.size = size
+
+    def map(self) -> OsRegion:
+        """Map all of it for reading and writing."""
+        return self._file.map_part(self._begin, self.size)
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read up to ``length`` bytes; shorter only at the end."""
+        return self._file.pread(max(0, min(length, self.size - position)), self._begin + position)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write ``data``, which must not go beyond the end. Raises StoreFull."""
+        self._file.pwrite(data, self._begin + position)
 
 
 class PrivateCopy:
-    """A file of the base as this process sees it, shared by every opening of it.
+    """The bytes of a file as this process sees it, shared by every opening of it.
 
-    It needs no descriptor once it is mapped, and no memory for what is not changed.
+    They are the base's until the file is lengthened, its stores going to a private map; those of a new
+    or a lengthened file lie in the scratch. It needs no descriptor once it is mapped, and no memory
+    for what is not changed.
     """
 
-    def __init__(self, source: OsFile, scratch: Scratch) -> None:
+    def __init__(self, source: OsFile | ScratchFile, scratch: Scratch) -> None:
         self._source = source
         self._scratch = scratch
-        self._lengthened = False
-        self._region: OsRegion | None = None
+        self._private: OsRegion | None = None
         self._guard = threading.RLock()
 
     @property
     def size(self) -> int:
         """Its length in bytes now."""
         with self._guard:
-            return self._source.size if self._region is None else len(self._region.array)
+            return self._source.size if self._private is None else len(self._private.array)
 
     def region(self) -> OsRegion:
-        """Return the one map of the file, so that all see each other's stores."""
+        """Return a map of the file; all see each other's stores."""
         with self._guard:
-            if self._region is None and self._lengthened:
-                self._region = self._source.map(writable=True)
-            elif self._region is None:
-                self._region = self._source.map_private()
+            if isinstance(self._source, ScratchFile):
+                return self._source.map()
+            if self._private is None:
+                self._private = self._source.map_private()
                 self._source.close()
-            return self._region
+            return self._private
 
     def pread(self, length: int, position: int) -> bytes:
         """Read up to ``length`` bytes."""
         with self._guard:
-            if self._region is None:
+            if self._private is None:
                 return self._source.pread(length, position)
-            return self._region.array[position : position + length].tobytes()
+            return self._private.array[position : position + length].tobytes()
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data``, lengthening the file."""
         source = np.frombuffer(data, np.uint8)
         with self._guard:
             self.extend(position + len(source))
-            if len(source):
+            if isinstance(self._source, ScratchFile):
+                self._source.pwrite(source, position)
+            elif len(source):
                 self.region().array[position : position + len(source)] = source
 
     def extend(self, size: int) -> None:
         """Lengthen the file; maps from before keep the old length, and their stores stay theirs."""
         with self._guard:
-            if size <= self.size:
+            before = self.size
+            if size <= before:
                 return
-            before = self.region().array
             longer = self._scratch.create(size, allocate=False)
-            for start in range(0, len(before), _COPY_STEP):
-                piece = before[start : start + _COPY_STEP]
-                if piece.any():
+            for start in range(0, before, _COPY_STEP):
+                piece = self.pread(_COPY_STEP, start)
+                if np.frombuffer(piece, np.uint8).any():
                     longer.pwrite(piece, start)
-            self._source = longer
-            self._lengthened = True
-            self._region = None
+            if isinstance(self._source, OsFile):
+                self._source.close()
+            self._source, self._private = longer, None
+
+
+def _unnamed_file() -> OsFile:
+    with tempfile.TemporaryFile() as file:
+        return OsFile(Path(tempfile.gettempdir()), os.dup(file.fileno()))

@@ -5,7 +5,8 @@ copy-on-write view for offline tools, can take its place. What a method leaves a
 cut is part of its contract: nothing is durable before an explicit ``sync``, ``sync_all`` or
 ``sync_directory``, except where a method says so.
 
-Errors: no space left (ENOSPC, EDQUOT, EFBIG) is ``StoreFull`` everywhere; the rest is ``OSError``.
+Errors: no space left (ENOSPC, EDQUOT, EFBIG) is ``StoreFull`` everywhere, and no descriptors or memory
+left for opening or mapping (EMFILE, ENFILE, ENOMEM) ``StoreBusy``; the rest is ``OSError``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from storage.files.record_locks import is_held
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 NS_PER_MS: Final = 1_000_000
@@ -104,6 +107,11 @@ class ReadFile(Protocol):
 class File(ReadFile, Protocol):
     """An open file. Every method but ``close`` may be called from several threads at once."""
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether it has no name any more, so that nobody who opens the store later sees it."""
+        ...
+
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data``, extending the file; part may be written when it raises."""
         ...
@@ -159,6 +167,20 @@ class Lock(Protocol):
         ...
 
 
+class Anchor:
+    """A hold on a directory; this one is of a directory that nobody moves."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def place(self) -> Path | None:
+        """Return where the directory is now, None if it was removed."""
+        return self.directory
+
+    def release(self) -> None:
+        """Let go; doing it twice is harmless."""
+
+
 class ReadFileSystem(Protocol):
     """What reading a store asks of a file system: of this machine's, or of one behind a URL."""
 
@@ -200,6 +222,13 @@ class ReadFileSystem(Protocol):
             return file.map(writable=False).array
         finally:
             file.close()
+
+    def anchor(self, directory: Path) -> Anchor:
+        """Follow a directory from here on: paths below it mean its files, wherever it is renamed to.
+
+        It may be followed by several at once. Raises OSError if it cannot be opened.
+        """
+        return Anchor(directory)
 
     def boot_id(self) -> bytes:
         """Return 16 bytes that change with every boot of the machine that caches the files.
@@ -264,6 +293,10 @@ class FileSystem(ReadFileSystem, Protocol):
         Raises StoreLocked when this or another process holds it.
         """
         ...
+
+    def is_locked(self, path: Path, position: int) -> bool:
+        """Return whether any process holds the lock on one byte of a file."""
+        return is_held(path, position)
 
     def boot_id(self) -> bytes:
         """Return 16 bytes that change with every boot of the machine that caches the files."""

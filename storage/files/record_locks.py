@@ -15,13 +15,15 @@ import os
 import struct
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from storage.errors import StoreLocked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+Place: TypeAlias = tuple[str, int | None]
+"""A name, and the descriptor of the directory that it starts from if that is not this process's own."""
 _FLOCK: Final = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
@@ -54,13 +56,15 @@ class RecordLock:
         self._position = position
 
     @classmethod
-    def acquire(cls, path: Path, position: int, content: bytes) -> RecordLock:
+    def acquire(
+        cls, path: Path, position: int, content: bytes, *, place: Place | None = None
+    ) -> RecordLock:
         """Lock byte ``position`` without waiting; write ``content`` into an empty file.
 
         Raises StoreLocked when any process, this one included, holds the byte.
         """
         with _guard:
-            key, locked = _locked_file(path)
+            key, locked = _locked_file(*(place or (os.fspath(path), None)))
             try:
                 if position in locked.positions:
                     raise StoreLocked(f"{path} byte {position} is locked by this process already")
@@ -89,16 +93,17 @@ class RecordLock:
             _close_if_unused(self._key, locked)
 
 
-def is_held(path: Path, position: int) -> bool:
+def is_held(path: Path, position: int, *, place: Place | None = None) -> bool:
     """Return whether any process, this one included, holds byte ``position`` of the file."""
+    name, directory = place or (os.fspath(path), None)
     with _guard:
         try:
-            status = path.stat()
+            status = os.stat(name, dir_fd=directory)
             locked = _files.get((status.st_dev, status.st_ino))
             if locked is not None:
                 return position in locked.positions or _is_held(locked.descriptor, position)
             # Not in the registry: this process has no lock on it that closing could lose.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
         except FileNotFoundError:
             return False
         try:
@@ -124,10 +129,10 @@ def _set_lock(descriptor: int, kind: int, position: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_SETLK, request)
 
 
-def _locked_file(path: Path) -> tuple[tuple[int, int], _LockedFile]:
-    """Return the registry's one descriptor of the file at ``path``, opening it at first use."""
+def _locked_file(name: str, directory: int | None) -> tuple[tuple[int, int], _LockedFile]:
+    """Return the registry's one descriptor of a file, opening it at first use."""
     try:
-        status = path.stat()
+        status = os.stat(name, dir_fd=directory)
     except FileNotFoundError:
         pass
     else:
@@ -135,7 +140,8 @@ def _locked_file(path: Path) -> tuple[tuple[int, int], _LockedFile]:
         key = (status.st_dev, status.st_ino)
         if key in _files:
             return key, _files[key]
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o644, dir_fd=directory)
     status = os.fstat(descriptor)
     key = (status.st_dev, status.st_ino)
     return key, _files.setdefault(key, _LockedFile(descriptor))

@@ -55,9 +55,9 @@ def test_a_file_has_its_head_when_it_gets_its_name(tmp_path, monkeypatch):
     named = []
     give_name = OsFile.give_name
 
-    def record(self):
+    def record(self, *place):
         named.append(self.pread(7, 0))
-        give_name(self)
+        give_name(self, *place)
 
     monkeypatch.setattr(OsFile, "give_name", record)
 

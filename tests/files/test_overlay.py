@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 import subprocess
 
 import pytest
@@ -154,17 +155,18 @@ def test_changes_live_on_when_nobody_has_the_file_open(base):
     assert filesystem.open(path, writable=False).pread(5, 0) == b"kepta"
 
 
-def test_unchanged_files_hold_no_descriptors(base):
-    """Tens of thousands of queue files are read in one go."""
+def test_unchanged_and_new_files_hold_no_descriptors(base, monkeypatch, tmp_path):
+    """Tens of thousands of queue files are read, and made, in one go."""
     filesystem = OverlayFileSystem(base)
     for index in range(100):
         (base / str(index)).write_bytes(b"x" * 100)
-    scratch = filesystem._scratch._directory.name
+    scratch = scratch_directory(monkeypatch, tmp_path)
     for index in range(100):
         assert filesystem.open(base / str(index), writable=True).pread(1, 0) == b"x"
         filesystem.create(base / f"new{index}", 100, allocate=False)
     gc.collect()
-    assert descriptors_below(base, scratch) == []
+    assert descriptors_below(base) == []
+    assert len(descriptors_below(scratch)) == 1
 
 
 def test_files_opened_for_reading_refuse_changes(base):
@@ -194,16 +196,47 @@ def test_nothing_outside_the_base_may_change(base, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside", "store"]
 
 
-def test_the_scratch_directory_goes_with_the_view(base, monkeypatch, tmp_path):
+def scratch_directory(monkeypatch, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    return scratch
+
+
+def test_new_files_leave_no_name_behind_however_the_process_ends(base, monkeypatch, tmp_path):
+    scratch = scratch_directory(monkeypatch, tmp_path)
+    child = os.fork()
+    if child == 0:
+        filesystem = OverlayFileSystem(base)
+        change_everything(filesystem, base)
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert list(scratch.iterdir()) == []
+
+
+def test_the_bytes_of_new_files_go_with_the_view(base, monkeypatch, tmp_path):
+    scratch = scratch_directory(monkeypatch, tmp_path)
     filesystem = OverlayFileSystem(base)
-    filesystem.create(base / "new", 100, allocate=True)
-    assert list(scratch.rglob("*"))
+    filesystem.create(base / "new", 100, allocate=True).map(writable=True).array[:] = 7
+    assert len(descriptors_below(scratch)) == 1
+    assert filesystem.read_bytes(base / "new") == b"\7" * 100
     del filesystem
     gc.collect()
-    assert list(scratch.iterdir()) == []
+    assert descriptors_below(scratch) == []
+
+
+def test_new_files_lie_beside_each_other_and_not_in_each_other(base):
+    filesystem = OverlayFileSystem(base)
+    sizes = (1, 4096, 0, 4097, 100)
+    files = [
+        filesystem.create(base / f"n{number}", size, allocate=bool(number % 2))
+        for number, size in enumerate(sizes)
+    ]
+    for number, file in enumerate(files):
+        file.map(writable=True).array[:] = number + 1
+        file.pwrite(b"end", file.size)
+    for number, size in enumerate(sizes):
+        assert filesystem.read_bytes(base / f"n{number}") == bytes([number + 1]) * size + b"end"
 
 
 def apply(filesystem, root, operation, name, other, number):

@@ -186,7 +186,7 @@ def test_where_it_cannot_be_done_a_file_is_tried_once(allocator, monkeypatch, wh
     mapped = allocator.take(0)
     with monkeypatch.context() as patch:
         if where == "map":
-            patch.setattr("storage.files.filesystem.mmap.mmap", refuse)
+            patch.setattr("storage.files.system.os_file.mmap.mmap", refuse)
         else:
             patch.setattr(libc, "populate_for_read", refuse)
         work_off(allocator)

@@ -1,0 +1,216 @@
+"""Open files of the operating system, and maps of them; the contracts are in ``storage.files.protocol``."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.files import libc
+from storage.files.protocol import Buffer, ByteArray
+from storage.files.system.os_errors import check_room, checking_room
+from storage.files.uncached import read_uncached
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from storage.files.ranges import Range
+
+PAGE_SIZE: Final = mmap.PAGESIZE
+_ZEROS: Final = bytes(1 << 20)
+_FEW_BYTES: Final = 4_096  # written while holding the GIL
+
+
+class OsRegion:
+    """A map of an operating-system file."""
+
+    def __init__(
+        self, descriptor: int, size: int, flags: int, protection: int, position: int = 0
+    ) -> None:
+        self._memory: mmap.mmap | None = None
+        if size == 0:
+            array = np.empty(0, np.uint8)
+        else:
+            self._memory = mmap.mmap(
+                descriptor, size, flags=flags, prot=protection, offset=position
+            )
+            array = np.frombuffer(self._memory, np.uint8)
+        self._array: ByteArray | None = array
+
+    @property
+    def array(self) -> ByteArray:
+        """The file's bytes."""
+        if self._array is None:
+            raise ValueError("the map was closed")
+        return self._array
+
+    def populate(self, begin: int, end: int) -> None:
+        """Fault pages in for writing."""
+        array = self.array
+        begin = begin // PAGE_SIZE * PAGE_SIZE
+        end = min(end, len(array))
+        if begin < end:
+            libc.populate_for_write(array.ctypes.data + begin, end - begin)
+
+    def advise(self, ranges: Sequence[Range]) -> None:
+        """Tell the kernel which ranges will be read, and that their neighbours will not."""
+        if self._memory is None:
+            return
+        size = len(self._memory)
+        self._memory.madvise(mmap.MADV_RANDOM)
+        for begin, end in ranges:
+            first = begin - begin % PAGE_SIZE
+            if first < size:
+                self._memory.madvise(mmap.MADV_WILLNEED, first, min(end, size) - first)
+
+    def close(self) -> None:
+        """Let go of the array."""
+        self._array = None
+        self._memory = None
+
+
+class OsFile:
+    """An open file of the operating system; closed with its last reference at the latest."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @property
+    def path(self) -> Path:
+        """Where it was opened."""
+        return self._path
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes now."""
+        return os.fstat(self._descriptor).st_size
+
+    def map(self, *, writable: bool) -> OsRegion:
+        """Map the length it has now."""
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        return self._map(self.size, mmap.MAP_SHARED, protection)
+
+    def map_private(self) -> OsRegion:
+        """Map it so that stores stay in this process and never reach the file."""
+        flags = mmap.MAP_PRIVATE | libc.MAP_NORESERVE
+        return self._map(self.size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
+
+    def map_part(self, position: int, size: int) -> OsRegion:
+        """Map ``size`` bytes from the page at ``position`` on for reading and writing."""
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        return self._map(size, mmap.MAP_SHARED, protection, position)
+
+    def _map(self, size: int, flags: int, protection: int, position: int = 0) -> OsRegion:
+        with checking_room(self._path):
+            return OsRegion(self._descriptor, size, flags, protection, position)
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read up to ``length`` bytes."""
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        done = len(data)
+        while done < length and (
+            data := os.pread(self._descriptor, length - done, position + done)
+        ):
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def read_uncached(self, into: ByteArray, position: int) -> int:
+        """Fill an array from a position, leaving the page cache as it is."""
+        return read_uncached(self._descriptor, into, position)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of ``data``."""
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        if (
+            0 < len(view) <= _FEW_BYTES
+            and not view.readonly
+            and libc.pwrite_few(self._descriptor, view, position)
+        ):
+            return
+        try:
+            written = os.pwrite(self._descriptor, view, position)
+            while written < len(view):
+                written += os.pwrite(self._descriptor, view[written:], position + written)
+        except OSError as error:
+            check_room(error, self._path)
+            raise
+
+    def allocate(self, position: int, length: int) -> None:
+        """Reserve blocks for a range."""
+        if length <= 0:
+            return
+        with checking_room(self._path):
+            if libc.fallocate(self._descriptor, position, length):
+                return
+        # Where fallocate is not supported, blocks come from writing: back what is there with
+        # itself and what is not with zeros, never by one byte a block as glibc would.
+        for start in range(position, position + length, len(_ZEROS)):
+            count = min(len(_ZEROS), position + length - start)
+            present = self.pread(count, start)
+            self.pwrite(present + _ZEROS[: count - len(present)], start)
+
+    def extend(self, size: int) -> None:
+        """Make the file ``size`` long with a hole at the end."""
+        if size > self.size:
+            with checking_room(self._path):
+                os.ftruncate(self._descriptor, size)
+
+    def zero(self, position: int, length: int) -> None:
+        """Make a range read as zeros."""
+        length = min(length, self.size - position)
+        if length <= 0 or libc.punch_hole(self._descriptor, position, length):
+            return
+        for start in range(position, position + length, len(_ZEROS)):
+            self.pwrite(_ZEROS[: min(len(_ZEROS), position + length - start)], start)
+
+    def fill_cache(self, begin: int, end: int) -> bool:
+        """Bring a range into the page cache through a map that is dropped again."""
+        begin = begin // PAGE_SIZE * PAGE_SIZE
+        try:
+            memory = mmap.mmap(
+                self._descriptor, end - begin, mmap.MAP_SHARED, mmap.PROT_READ, offset=begin
+            )
+        except (OSError, ValueError):  # no descriptor or address space left; past the end
+            return False
+        with memory:
+            address = np.frombuffer(memory, np.uint8).ctypes.data
+            return libc.populate_for_read(address, end - begin)
+
+    def sync(self) -> None:
+        """Make the bytes durable."""
+        os.fdatasync(self._descriptor)
+
+    def sync_all(self) -> None:
+        """Make the bytes and all metadata durable."""
+        os.fsync(self._descriptor)
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether it has no name any more."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
+    def give_name(self, name: str, directory: int | None) -> None:
+        """Put a file that was opened without a name at its path. Raises FileExistsError."""
+        # With a directory descriptor, which an absolute path ignores, Python calls linkat and
+        # follows the link in /proc; without one it calls link, which does not.
+        source = f"/proc/self/fd/{self._descriptor}"
+        os.link(
+            source, name, src_dir_fd=self._descriptor, dst_dir_fd=directory, follow_symlinks=True
+        )
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()

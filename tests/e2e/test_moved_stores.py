@@ -1,0 +1,147 @@
+"""A store's directory that is renamed or removed under the running services."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from real_processes import Running, one_service, supervisor, until
+
+from penstock import Client, FailedPrecondition, PenstockError, ResourceExhausted
+
+FLAGS = [
+    "--commit-log-file-size", "1MiB", "--consume-queue-file-size", "20000",
+    "--index-slot-count", "1000", "--index-entry-count", "4000",
+]  # fmt: skip
+BODY = b"x" * (40 << 10)
+
+
+class Producing:
+    """Produces numbered messages of some size until told to stop; keeps what was acknowledged."""
+
+    def __init__(self, client: Client) -> None:
+        self.acknowledged: list[int] = []
+        self.refusals: list[PenstockError] = []
+        self._client = client
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Producing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                self._client.produce("t", b"%08d" % number + BODY, keys=[f"n{number}"], queue_id=0)
+                self.acknowledged.append(number)
+            except ResourceExhausted:
+                time.sleep(0.02)
+            except PenstockError as refused:
+                self.refusals.append(refused)
+                return
+            number += 1
+
+    def goes_on(self, count: int) -> None:
+        """Wait until so many more have been acknowledged, which takes new files of every kind."""
+        wanted = len(self.acknowledged) + count
+        until(lambda: len(self.acknowledged) >= wanted or bool(self.refusals), 60)
+        assert not self.refusals
+
+
+@contextmanager
+def services(store: Path, *flags: str) -> Iterator[tuple[Client, dict[str, Running]]]:
+    with (
+        one_service("writer", store, *FLAGS, *flags) as writer,
+        one_service("reader", store) as reader,
+        one_service("indexer", store) as indexer,
+    ):
+        running = {"writer": writer, "reader": reader, "indexer": indexer}
+        addresses = {name: each.wait_serving(name)[0] for name, each in running.items()}
+        with Client(**addresses, timeout_s=20) as client:
+            client.wait_ready(30)
+            yield client, running
+
+
+def numbers_in(client: Client) -> list[int]:
+    return [int(record.body[:8]) for record in client.consume("t", follow=False)]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_renamed_store_is_followed_with_all_of_its_files(tmp_path: Path, mode: str) -> None:
+    """Under load: no directory of the old name comes back, and nothing is missing at the new place."""
+    store, moved = tmp_path / "store", tmp_path / "elsewhere" / "store"
+    moved.parent.mkdir()
+    with services(store, "--flush-mode", mode) as (client, running):
+        client.create_topic("t", queues=1)
+        with Producing(client) as producing:
+            producing.goes_on(60)
+            store.rename(moved)
+            producing.goes_on(150)
+        client.create_topic("made-later", queues=1)
+        client.produce("made-later", b"a queue that was not there", queue_id=0)
+        last = client.produce("t", b"%08d" % 10**7, keys=["last"], queue_id=0)
+        client.wait_indexed(last.commit_offset + 1)
+        assert [r.queue_offset for r in client.query_by_key("t", "last")] == [last.queue_offset]
+        assert set(producing.acknowledged) <= set(numbers_in(client))  # of the running reader
+        client.commit_offset("group", "t", 0, 7)
+        assert any("was renamed" in line for line in running["writer"].output)
+        assert running["writer"].stop() == 0, running["writer"].text()
+    assert not store.exists()
+    with services(moved, "--flush-mode", mode) as (client, _):
+        found = numbers_in(client)
+        assert set(producing.acknowledged) <= set(found)
+        assert len(found) == len(set(found))
+        assert [r.queue_offset for r in client.query_by_key("t", "last")] == [last.queue_offset]
+        assert client.pull("made-later", 0, 0).records[0].body == b"a queue that was not there"
+        assert [progress.queue_offset for progress in client.offsets("group")] == [7]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_removed_store_ends_writing(tmp_path: Path, mode: str) -> None:
+    store = tmp_path / "store"
+    with services(store, "--flush-mode", mode) as (client, _):
+        client.create_topic("t", queues=1)
+        client.produce("t", b"0", queue_id=0)
+        while store.exists():
+            shutil.rmtree(store, ignore_errors=True)
+        with pytest.raises(FailedPrecondition, match=r"removed|No such file"):
+            for number in range(100):
+                client.produce("t", b"%d" % number, queue_id=0)
+                assert mode == "async", "acknowledged as durable"
+                time.sleep(0.05)
+        writer = client.addresses.writer
+        until(lambda: health(writer) == health_pb2.HealthCheckResponse.NOT_SERVING)
+        assert not store.exists()
+
+
+def health(address: str) -> int:
+    with grpc.insecure_channel(address) as channel:
+        request = health_pb2.HealthCheckRequest(service="penstock.v1.Writer")
+        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status)
+
+
+def test_a_service_is_not_started_again_where_another_store_would_begin(tmp_path: Path) -> None:
+    store, moved = tmp_path / "store", tmp_path / "moved"
+    with supervisor(store) as serve:
+        _, writer = serve.wait_serving("writer")
+        serve.wait_serving("indexer")
+        store.rename(moved)
+        os.kill(writer, signal.SIGKILL)
+        assert serve.process.wait(60) == 4
+        assert "is not started again" in serve.text()
+    assert not store.exists()

@@ -1,0 +1,257 @@
+"""Whatever fails below a method: a documented status, one line in the log, nothing of Python's in either.
+
+The methods come from the descriptors, so a new one is here as soon as it is in its contract; it needs
+a request in ``REQUESTS``.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import inspect
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+import structlog
+from engine_store import record
+from google.protobuf.descriptor import MethodDescriptor
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+from three_services import ThreeServices, three_services
+
+from penstock.v1 import (
+    common_pb2,
+    indexer_pb2,
+    reader_pb2,
+    staged_commits_pb2,
+    writer_pb2,
+)
+from storage.files.filesystem import OsFile, OsFileSystem
+from storage.reader import StoreReader
+from storage.staged.staged_commits import StagedCommits
+from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.writer import StoreWriter
+
+CODES = grpc.StatusCode
+PROCESS_OF = {"Writer": "writer", "Reader": "reader", "Indexer": "indexer"}
+SERVICES = [
+    writer_pb2.DESCRIPTOR.services_by_name["Writer"],
+    reader_pb2.DESCRIPTOR.services_by_name["Reader"],
+    indexer_pb2.DESCRIPTOR.services_by_name["Indexer"],
+    health_pb2.DESCRIPTOR.services_by_name["Health"],
+    reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
+]
+METHODS = [method for service in SERVICES for method in service.methods]
+QUEUE = {"topic": "t", "queue_id": 0}
+RECORD = record()
+STAGE = {"app_id": "app", "version": 7, "attempt": "a"}
+REQUESTS: dict[str, list[Any]] = {
+    "Produce": [writer_pb2.ProduceRequest(messages=[common_pb2.Message(topic="t", body=b"x")])],
+    "ProduceBatch": [writer_pb2.ProduceBatchRequest(records=RECORD)],
+    "ProduceStream": [writer_pb2.ProduceBatchRequest(records=RECORD)],
+    "StageRecords": [
+        staged_commits_pb2.StageRecordsRequest(stage=staged_commits_pb2.StageHeader(**STAGE))
+    ],
+    "CommitStaged": [
+        staged_commits_pb2.CommitStagedRequest(app_id="app", version=7, attempts=["a"])
+    ],
+    "AbortStaged": [staged_commits_pb2.AbortStagedRequest(app_id="app", version=7, all=True)],
+    "ListStagedCommits": [staged_commits_pb2.ListStagedCommitsRequest()],
+    "CreateTopic": [writer_pb2.CreateTopicRequest(name="new", queue_count=1)],
+    "UpdateTopic": [writer_pb2.UpdateTopicRequest(name="t", queue_count=2)],
+    "DeleteTopic": [writer_pb2.DeleteTopicRequest(name="gone")],
+    "DescribeTopic": [writer_pb2.DescribeTopicRequest(name="t")],
+    "ListTopics": [writer_pb2.ListTopicsRequest()],
+    "GetWriterStatus": [writer_pb2.GetWriterStatusRequest()],
+    "Pull": [reader_pb2.PullRequest(**QUEUE)],
+    "PullStream": [reader_pb2.PullStreamRequest(**QUEUE)],
+    "QueryByKey": [reader_pb2.QueryByKeyRequest(topic="t", key="k")],
+    "GetMessage": [reader_pb2.GetMessageRequest(commit_offset=0)],
+    "ListQueues": [reader_pb2.ListQueuesRequest()],
+    "QueryOffset": [reader_pb2.QueryOffsetRequest(**QUEUE, position=reader_pb2.LATEST)],
+    "CommitOffset": [reader_pb2.CommitOffsetRequest(group="g", **QUEUE, queue_offset=1)],
+    "FetchOffsets": [reader_pb2.FetchOffsetsRequest(group="g")],
+    "ListGroups": [reader_pb2.ListGroupsRequest()],
+    "GetReaderStatus": [reader_pb2.GetReaderStatusRequest()],
+    "GetIndexerStatus": [indexer_pb2.GetIndexerStatusRequest()],
+    "WaitIndexed": [indexer_pb2.WaitIndexedRequest(commit_offset=0)],
+    "Check": [health_pb2.HealthCheckRequest()],
+    "List": [health_pb2.HealthListRequest()],
+    "Watch": [health_pb2.HealthCheckRequest()],
+    "ServerReflectionInfo": [reflection_pb2.ServerReflectionRequest(list_services="")],
+}
+TOUCH_NO_FILE = {
+    "GetWriterStatus", "ListStagedCommits", "GetReaderStatus", "GetIndexerStatus", "WaitIndexed",
+    "Check", "List", "Watch", "ServerReflectionInfo",
+}  # fmt: skip
+NOT_FAILING = {  # what the services do by themselves, whether anybody calls or not
+    "status", "failure", "place", "close", "is_held", "add_ack_listener", "resume", "expire",
+    "refresh",
+}  # fmt: skip
+
+
+@pytest.fixture(params=METHODS, ids=lambda method: method.full_name)
+def method(request: pytest.FixtureRequest) -> MethodDescriptor:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices]:
+    with three_services(tmp_path_factory.mktemp("failures") / "store") as running:
+        prepare(running)
+        yield running
+
+
+def prepare(running: ThreeServices) -> None:
+    for name in ("t", "gone"):
+        topic = writer_pb2.CreateTopicRequest(name=name, queue_count=1)
+        running.writer.CreateTopic(topic, timeout=20)
+    message = common_pb2.Message(topic="t", body=b"x", keys=["k"], queue_id=0)
+    running.writer.Produce(writer_pb2.ProduceRequest(messages=[message]), timeout=20)
+    running.reader.CommitOffset(REQUESTS["CommitOffset"][0], timeout=20)
+
+
+class Outcome(NamedTuple):
+    code: grpc.StatusCode
+    message: str
+    failed_frames: list[common_pb2.Failure]
+
+
+def outcome_of(services: ThreeServices, method: MethodDescriptor, requests: list[bytes]) -> Outcome:
+    """Make a call with serialized requests; a stream that goes on is ended after an answer."""
+    service = method.containing_service
+    address = services.processes[PROCESS_OF.get(service.name, "writer")].address
+    kinds = {True: "stream", False: "unary"}
+    kind = f"{kinds[method.client_streaming]}_{kinds[method.server_streaming]}"
+    failures = []
+    with grpc.insecure_channel(address) as channel:
+        multi = getattr(channel, kind)(f"/{service.full_name}/{method.name}")
+        try:
+            answer = multi(iter(requests) if method.client_streaming else requests[0], timeout=20)
+            for each in answer if method.server_streaming else ():
+                if method.name == "ProduceStream":
+                    response = writer_pb2.ProduceStreamResponse.FromString(each)
+                    if response.HasField("failure"):
+                        failures.append(response.failure)
+                if method.name == "Watch":
+                    answer.cancel()
+                    break
+        except grpc.RpcError as error:
+            return Outcome(error.code(), error.details() or "", failures)
+    return Outcome(CODES.OK, "", failures)
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """What was logged since, but for calls that went well; asyncio and gRPC must have said nothing."""
+    with structlog.testing.capture_logs() as events, caplog.at_level(logging.INFO):
+
+        def since() -> list[dict[str, Any]]:
+            gc.collect()  # exceptions that nobody looked at are told of then
+            time.sleep(0.05)
+            foreign = [r for r in caplog.records if r.name.startswith(("asyncio", "grpc"))]
+            assert not foreign, [record.getMessage() for record in foreign]
+            return [event for event in events if event.get("code") != "OK"]
+
+        yield since
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
+    """Make whatever the services call of the engine raise an error from now on."""
+
+    def begin(error: Exception) -> None:
+        def fail(*_: Any, **__: Any) -> Any:
+            raise error
+
+        for kind in (StoreWriter, StagedCommits, StoreReader, ConsumerOffsets):
+            for name, value in list(vars(kind).items()):
+                if inspect.isfunction(value) and not name.startswith("_"):
+                    monkeypatch.setattr(kind, name, value if name in NOT_FAILING else fail)
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "event"),
+    [
+        (OSError(errno.EIO, "Input/output error", "f"), CODES.FAILED_PRECONDITION, "failed"),
+        (OSError(errno.EMFILE, "Too many open files", "f"), CODES.RESOURCE_EXHAUSTED, "call"),
+        (RuntimeError("secret detail"), CODES.INTERNAL, "failed"),
+    ],
+    ids=["EIO", "EMFILE", "a bug"],
+)
+def test_an_engine_that_fails_is_a_documented_status_and_one_line(
+    services: ThreeServices, method: MethodDescriptor, failing: Any, lines: Any,
+    error: Exception, code: grpc.StatusCode, event: str,
+) -> None:  # fmt: skip
+    requests = [request.SerializeToString() for request in REQUESTS[method.name]]
+    failing(error)
+    found = outcome_of(services, method, requests)
+    if method.name in TOUCH_NO_FILE:
+        assert found.code is CODES.OK
+        return
+    if method.name == "ProduceStream" and not isinstance(error, RuntimeError):
+        assert found.code is CODES.OK  # a frame is refused, the stream goes on
+        (failure,) = found.failed_frames
+        assert failure.code == code.value[0]
+        assert bool(failure.retry_delay_ms) == (code is CODES.RESOURCE_EXHAUSTED)
+        assert [line["event"] for line in lines()] == ["frame refused"] * (event == "failed")
+        return
+    assert found.code is code, found
+    assert "secret" not in found.message
+    (line,) = lines()
+    assert event in line["event"]
+    assert line["method"] == method.name
+    assert ("exc_info" in line) == isinstance(error, RuntimeError)
+
+
+@pytest.mark.parametrize("garbage", [b"\x0a\xff\xff\xff\xff\xff", b"\xff", b"\x08"], ids=repr)
+def test_bytes_that_are_no_request_are_an_invalid_argument(
+    services: ThreeServices, method: MethodDescriptor, lines: Any, garbage: bytes
+) -> None:
+    found = outcome_of(services, method, [garbage])
+    assert found.code is CODES.INVALID_ARGUMENT, found
+    assert method.name in found.message
+    assert [(line["event"], line["code"]) for line in lines()] == [("call", "INVALID_ARGUMENT")]
+
+
+def fail_below(monkeypatch: pytest.MonkeyPatch, store: Any, operation: str) -> None:
+    """Make one kind of call below a store's directory fail as on a device that breaks."""
+    kind: Any = OsFile if hasattr(OsFile, operation) else OsFileSystem
+    original = getattr(kind, operation)
+
+    def fail(self: Any, *arguments: Any, **options: Any) -> Any:
+        path = self.path if kind is OsFile else arguments[0]
+        if str(store) in str(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(kind, operation, fail)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["open", "create", "list_directory", "exists", "rename", "sync_directory", "make_directory",
+     "pread", "pwrite", "map", "sync", "sync_all", "extend"],
+)  # fmt: skip
+def test_a_device_that_breaks_is_a_documented_status_for_every_method(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, operation: str, lines: Any
+) -> None:
+    """On the real files: some of these end writing for good, none is a bug of ours."""
+    with three_services(tmp_path / "store") as services:
+        prepare(services)
+        with monkeypatch.context() as patch:
+            fail_below(patch, tmp_path / "store", operation)
+            for each in METHODS:
+                requests = [request.SerializeToString() for request in REQUESTS[each.name]]
+                found = outcome_of(services, each, requests)
+                assert found.code not in (CODES.INTERNAL, CODES.UNKNOWN), (each.name, found)
+                codes = {failure.code for failure in found.failed_frames}
+                assert not codes & {CODES.INTERNAL.value[0], CODES.UNKNOWN.value[0]}
+        assert not [line for line in lines() if "exc_info" in line]
