@@ -1,1 +1,1 @@
-"""What the operating system gives: open files and their maps, directories that are followed, and what its errors mean."""
+"""What the operating system gives: open files and maps, directories to follow, its errors."""
