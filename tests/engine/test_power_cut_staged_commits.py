@@ -8,14 +8,10 @@ from pathlib import Path
 import pytest
 from cut_machine import Machine
 from engine_store import append, record
-from staged_records import stage
+from staged_records import intact_bodies_on_disk, stage
 
 from storage.errors import StageNotFound
-from storage.files.filesystem import OsFileSystem
-from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
-from storage.format.record import decode_record
 from storage.testing import ProcessStopped
-from storage.view.log.walk import RecordRun, walk_log
 from storage.writer import StoreWriter
 
 SIZE = 60
@@ -24,17 +20,6 @@ STEPS_MAX = 300
 
 def bodies_of(part: int) -> list[bytes]:
     return [b"part %d record %d " % (part, i) + b"x" * 150 for i in range(SIZE)]
-
-
-def bodies_on_disk(directory: Path) -> list[bytes]:
-    """Bodies of intact records; what an async mode lost in between is stepped over."""
-    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
-    return [
-        decode_record(step.data, int(position)).body
-        for step in walk_log(files, files.first_offset, files.end_offset)
-        if isinstance(step, RecordRun)
-        for position in step.rows[:, 0]
-    ]
 
 
 class Driver:
@@ -106,7 +91,7 @@ def test_a_stop_at_any_step_and_a_cut_after_it(
         machine.cut()
         writer = machine.open(flush_mode=flush_mode)
         assert writer.staged.commit("app", 0, ["0", "1"])[1]
-        found = [body for body in bodies_on_disk(machine.store) if body.startswith(b"part")]
+        found = [body for body in intact_bodies_on_disk(machine.store) if body.startswith(b"part")]
         assert sorted(found) == sorted(bodies_of(0) + bodies_of(1)), step
         assert step < STEPS_MAX
     assert step > 60

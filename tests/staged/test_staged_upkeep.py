@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_store import small_config
-from staged_records import bodies_on_disk, stage
+from staged_records import bodies_on_disk, intact_bodies_on_disk, stage
 
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.staged.upkeep import StagedCommitUpkeep
-from storage.testing import SteppedWorkers
+from storage.testing import SimulatedDisk, SteppedWorkers, every_stop
 from storage.writer import StoreWriter
 
 BODIES = [b"%d " % n + b"x" * 20_000 for n in range(10)]
@@ -47,6 +49,50 @@ def test_a_step_completes_what_a_full_disk_stopped(tmp_path: Path) -> None:
         assert not writer.staged.status()[0].open
         assert writer.staged.commit("app", 0, ["a"])[1]
     assert bodies_on_disk(tmp_path / "s") == BODIES
+
+
+class _Upkeep:
+    """A commit that a full disk stops, and the step of the worker that completes it."""
+
+    def __init__(self) -> None:
+        self.is_staged = self.is_done = False
+
+    def work(self, disk: SimulatedDisk) -> None:
+        self.is_staged = self.is_done = False
+        workers = SteppedWorkers()
+        with StoreWriter.open(
+            disk.root / "s", small_config(warm_ahead_bytes=0), filesystem=disk, workers=workers
+        ) as writer:
+            writer.create_topic("t", 2)
+            stage(writer.staged, "app", 0, "a", [[body] for body in BODIES])
+            self.is_staged = True
+            disk.fault, disk.faults_left, disk.fault_at = (ENOSPC, 0), 1_000, "commitlog"
+            with suppress(StoreFull):
+                writer.staged.commit("app", 0, ["a"])
+            assert disk.successor is not None or writer.staged.status()[0].open
+            disk.fault = None
+            workers.step("staged")
+            self.is_done = not writer.staged.status()[0].open
+
+
+@pytest.mark.parametrize("kills", [True, False])
+def test_a_step_may_be_stopped_anywhere_and_stores_each_record_once(
+    tmp_path: Path, kills: bool
+) -> None:
+    upkeep, completed = _Upkeep(), 0
+    for stop in every_stop(tmp_path / "machine", upkeep.work, kills=kills, step_stride=3):
+        store = stop.disk.root / "s"
+        if not upkeep.is_staged:
+            continue
+        with StoreWriter.open(
+            store, small_config(), filesystem=stop.disk, workers=SteppedWorkers()
+        ) as writer:
+            _, already = writer.staged.commit("app", 0, ["a"])
+        completed += already
+        assert already or not upkeep.is_done
+        assert sorted(intact_bodies_on_disk(store)) == sorted(BODIES), stop.step
+    assert completed
+    assert upkeep.is_done, "the run that nothing stopped"
 
 
 def test_an_application_that_is_committing_is_left_to_its_call(
