@@ -68,7 +68,7 @@ class StoreReader:
             filesystem, paths.commit_log, mapped_files_max=config.mapped_files_max
         )
         self.topics = TopicTable(filesystem, paths.config)
-        self._queues = QueueViews(filesystem, paths.consume_queue)
+        self._queues = QueueViews(filesystem, paths.consume_queue, self.log, self._incarnation_of)
         self._visibility = Visibility(
             filesystem, paths.checkpoint, log=self.log, topics=self.topics, queues=self._queues,
             bounds=bounds,
@@ -169,6 +169,9 @@ class StoreReader:
         self.index.refresh()
 
     # ---- queues
+
+    def _incarnation_of(self, topic: str) -> int:
+        return self._settings.load().deleted_topics.get(topic, 0)
 
     def queue_view(self, topic: str, queue_id: int) -> ConsumeQueueView:
         """Return the view of one queue, whether it has files or not."""

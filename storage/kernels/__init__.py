@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Final
 
 MODULES: Final = (
-    "primitives.crc", "scan", "client_records", "batch", "queue", "pull", "lookup",
-    "index.checksums", "index.entries", "index.shape", "staged", "encode", "message_slices",
+    "primitives.crc", "scan", "client_records", "batch", "queue", "unit_order", "unit_record", "pull",
+    "lookup", "index.checksums", "index.entries", "index.shape", "staged", "encode", "message_slices",
 )  # fmt: skip
 PIPELINE_MODULES: Final = ("index.chains", "placing", "same_keys", "arrow.columnar", "arrow.gather")
 

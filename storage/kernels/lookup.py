@@ -33,8 +33,8 @@ from storage.kernels.primitives.jit import (
     results,
 )
 from storage.kernels.primitives.scratch import scratch_row
-from storage.kernels.pull import DAMAGED, GOOD
 from storage.kernels.scan import check_record
+from storage.kernels.unit_record import DAMAGED, GOOD
 
 _SPACE: Final = ord(KEY_SEPARATOR)
 KEY_ABSENT: Final = 3  # a state beside GOOD: the record there does not carry the key

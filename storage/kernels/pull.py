@@ -9,7 +9,10 @@ The chosen table has one int64 row a unit::
     3       STATE           one of the states below
 
 A state is CHOSEN until the record was looked at, then GOOD, FILTERED (its tag is not one asked for,
-only the hash was), or DAMAGED + the stop that ``check_record`` gave.
+only the hash was), or DAMAGED + the stop that ``check_record`` gave. Where units are checked there are
+four more. SUSPECT: the unit points nowhere, or to where no log is and out of order. NEAR: the tag is not
+one asked for, but the unit may be damaged in it. PASSED over: what was near and is not one asked for,
+and units for which the log has no record. REBUILT: the unit was made from the log and is taken at its word.
 """
 
 from __future__ import annotations
@@ -21,22 +24,8 @@ import numpy.typing as npt
 
 from storage.format.consume_entry import PREFILL_SIZE, SIZE_IN_UNIT, TAG_CODE_IN_UNIT, UNIT_SIZE
 from storage.format.extension_entry import ADDRESS_MAX
-from storage.format.properties import NAME_END, PROPERTY_END
-from storage.kernels.columns import (
-    CHECK_ALL,
-    FEATURES,
-    HAS_TAGS,
-    PROPERTIES_LENGTH,
-    PROPERTIES_POSITION,
-    QUEUE_ID,
-    SIZE,
-    STOP_END,
-    STOP_TRUNCATED,
-    TOPIC_LENGTH,
-    TOPIC_POSITION,
-)
 from storage.kernels.primitives.big_endian import read_i32, read_i64
-from storage.kernels.primitives.crc import bytes_equal, copy_bytes
+from storage.kernels.primitives.crc import copy_bytes
 from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
@@ -50,8 +39,15 @@ from storage.kernels.primitives.jit import (
     results,
 )
 from storage.kernels.primitives.scratch import scratch_row
-from storage.kernels.properties import NAME_TAGS, matches
-from storage.kernels.scan import check_record
+from storage.kernels.unit_order import is_in_order, points_somewhere
+from storage.kernels.unit_record import (
+    CHOSEN,
+    DAMAGED,
+    DAMAGED_UNIT,
+    FILTERED,
+    GOOD,
+    judge,
+)
 
 QUEUE_OFFSET: Final = 0
 COMMIT_OFFSET: Final = 1
@@ -59,12 +55,10 @@ RECORD_SIZE: Final = 2
 STATE: Final = 3
 CHOSEN_COLUMNS: Final = 4
 
-CHOSEN: Final = 0
-GOOD: Final = 1
-FILTERED: Final = 2
-DAMAGED: Final = 100
-DAMAGED_PLACE: Final = DAMAGED + 98  # a record of another topic or queue
-DAMAGED_UNIT: Final = DAMAGED + 99  # the unit cannot be pointing at a record
+SUSPECT: Final = 3
+NEAR: Final = 4
+PASSED: Final = 5
+REBUILT: Final = 6
 
 RECORDS_MAX: Final = 0
 BYTES_MAX: Final = 1
@@ -72,7 +66,8 @@ EXAMINED_MAX: Final = 2
 RECORDS_BEFORE: Final = 3
 BYTES_BEFORE: Final = 4
 SKIPS_LOST_FILES: Final = 5
-LIMIT_COUNT: Final = 6
+CHECKS_UNITS: Final = 6
+LIMIT_COUNT: Final = 7
 
 NOTHING: Final = 0
 UNMATCHED: Final = 1
@@ -114,28 +109,23 @@ def range_index(starts: Any, ends: Any, offset: int) -> int:
     return i64(-1)
 
 
-@kernel(int64(BYTES, int64, int64, int64))
-def units_end(units: Any, begin: int, end: int, visible_commit_offset: int) -> int:
-    """Index of the first unit of ``units[begin:end]`` that is not there yet, ``end`` if all are.
+@inner
+def may_be_tagged(units: Any, index: int, end: int, tag_code: int, tag_codes: Any) -> bool:
+    """Whether a unit may be damaged in its tag code, and have had one of the sorted hashes.
 
-    A unit is there when it points at something (offset not negative, size above 0) that ends at or
-    before ``visible_commit_offset``; pre-fill units count as there.
+    So it may where one bit makes the difference, or the half that repeats the sign does not, and
+    beside a unit that points nowhere: what was zeroed may begin or end within this one.
     """
-    if begin < 0 or end * UNIT_SIZE > units.size:
-        return i64(begin)
-    index = i64(begin)
-    while index < end:
-        position = index * UNIT_SIZE
-        commit_offset = read_i64(units, position)
-        size = read_i32(units, position + SIZE_IN_UNIT)
-        if commit_offset < 0 or size <= 0:
-            break
-        if commit_offset >= visible_commit_offset and size != PREFILL_SIZE:
-            break
-        if size != PREFILL_SIZE and commit_offset + size > visible_commit_offset:
-            break
-        index += 1
-    return index
+    low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+    if low != tag_code:
+        return True
+    for i in range(tag_codes.size):
+        difference = (tag_codes[i] ^ low) & 0xFFFFFFFF
+        if difference & (difference - 1) == 0:
+            return True
+    if index > 0 and not points_somewhere(units, index - 1):
+        return True
+    return bool(index + 1 < end and not points_somewhere(units, index + 1))
 
 
 @kernel(
@@ -160,7 +150,8 @@ def select_units(
     ``tag_codes`` are the sorted 32-bit hashes asked for; ``log_starts`` and ``log_ends`` the ranges
     of the commit log that exist. Stops before a unit that a limit excludes, but not before the
     first record of the pull. Units into ranges that do not exist are stepped over, with everything
-    up to the next range.
+    up to the next range. With the limit CHECKS_UNITS those out of order are not, and no unit is
+    passed over for a tag that a flipped bit can have made.
 
     Returns ``(chosen_count, next_index, byte_count, last_event)``; the event is what was last met
     while nothing had been chosen: NOTHING, UNMATCHED or REMOVED.
@@ -170,7 +161,8 @@ def select_units(
     event = i64(NOTHING)
     if begin < 0 or end * UNIT_SIZE > units.size or limits.size < LIMIT_COUNT:
         return count, i64(begin), byte_count, event
-    resume_at = i64(-(1 << 62))
+    checks = limits[CHECKS_UNITS] != 0
+    resume_at = i64(-(1 << 63))
     examined_end = begin + limits[EXAMINED_MAX]
     index = i64(begin)
     while index < end and index < examined_end and count < chosen.shape[0]:
@@ -187,17 +179,33 @@ def select_units(
         index += 1
         if commit_offset < resume_at:
             continue
-        resume_at = i64(-(1 << 62))
-        if has_filter:
+        resume_at = i64(-(1 << 63))
+        state = i64(CHOSEN)
+        if checks and (commit_offset < 0 or size <= 0):
+            state = i64(SUSPECT)
+        elif has_filter:
             tag_code = read_i64(units, position + TAG_CODE_IN_UNIT)
             if tag_code > ADDRESS_MAX:
                 low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
                 if not among(tag_codes, low):
-                    if records == 0:
-                        event = i64(UNMATCHED)
-                    continue
+                    if not checks or not may_be_tagged(units, index - 1, end, tag_code, tag_codes):
+                        if records == 0:
+                            event = i64(UNMATCHED)
+                        continue
+                    state = i64(NEAR)
         log = range_index(log_starts, log_ends, commit_offset)
-        if log < 0 or size == PREFILL_SIZE:
+        if (
+            checks
+            and log < 0
+            and size != PREFILL_SIZE
+            and (
+                log_ends.size == 0
+                or commit_offset >= log_ends[log_ends.size - 1]
+                or not is_in_order(units, index - 1)
+            )
+        ):
+            state = i64(SUSPECT)
+        if state != SUSPECT and (log < 0 or size == PREFILL_SIZE):
             if records == 0:
                 event = i64(REMOVED)
             if limits[SKIPS_LOST_FILES]:
@@ -210,92 +218,21 @@ def select_units(
         chosen[count, QUEUE_OFFSET] = first_queue_offset + index - 1
         chosen[count, COMMIT_OFFSET] = commit_offset
         chosen[count, RECORD_SIZE] = size
-        chosen[count, STATE] = CHOSEN
-        if size <= 0 or commit_offset + size > log_ends[log]:
-            chosen[count, STATE] = DAMAGED_UNIT
+        chosen[count, STATE] = state
+        if state == SUSPECT:
+            pass
+        elif size <= 0 or commit_offset + size > log_ends[log]:
+            chosen[count, STATE] = SUSPECT if checks else DAMAGED_UNIT
         else:
             byte_count += size
         count += 1
     return count, index, byte_count, event
 
 
-@inner
-def property_value(data: Any, position: int, length: int, name: Any) -> tuple[int, int]:
-    """Position and length of the value of the last property called ``name``; (-1, 0) if none is."""
-    found = i64(-1)
-    found_length = i64(0)
-    end = position + length
-    begin = position
-    while begin < end:
-        separator = i64(-1)
-        at = begin
-        while at < end and data[np.uintp(at)] != PROPERTY_END:
-            if separator < 0 and data[np.uintp(at)] == NAME_END:
-                separator = at
-            at += 1
-        if separator - begin == name.size and separator + 1 < at and matches(data, begin, name):
-            found = separator + 1
-            found_length = at - found
-        begin = at + 1
-    return found, found_length
-
-
-@inner
-def is_one_of(data: Any, position: int, length: int, texts: Any, text_ends: Any) -> bool:
-    """Whether the bytes equal one of the texts, which stand end to end in ``texts``."""
-    begin = i64(0)
-    for i in range(text_ends.size):
-        if text_ends[i] - begin == length and bytes_equal(data, position, texts, begin, length):
-            return True
-        begin = text_ends[i]
-    return False
-
-
-@inner
-def is_of_queue(log: Any, row: Any, topic: Any, queue_id: int) -> bool:
-    """Whether the record of the one row belongs to the queue."""
-    return (
-        row[0, QUEUE_ID] == queue_id
-        and row[0, TOPIC_LENGTH] == topic.size
-        and bytes_equal(log, row[0, TOPIC_POSITION], topic, 0, topic.size)
-    )
-
-
-@inner
-def has_one_of(log: Any, row: Any, tags: Any, tag_ends: Any) -> bool:
-    """Whether the record of the one row has a tag, and one of these."""
-    if row[0, FEATURES] & HAS_TAGS == 0:
-        return False
-    at, length = property_value(
-        log, row[0, PROPERTIES_POSITION], row[0, PROPERTIES_LENGTH], NAME_TAGS
-    )
-    return is_one_of(log, at, length, tags, tag_ends)
-
-
-@inner
-def judge(
-    log: Any, position: int, end: int, commit_offset: int, size: int, topic: Any, queue_id: int,
-    tags: Any, tag_ends: Any, row: Any,
-) -> int:  # fmt: skip
-    """The state of what should be a record of ``size`` bytes in ``log[position:end]``."""
-    if size > end - position:
-        return i64(DAMAGED_UNIT)
-    stop = i64(check_record(log, position, position + size, commit_offset, CHECK_ALL, row, 0))
-    if stop == STOP_END and row[0, SIZE] != size:
-        stop = i64(STOP_TRUNCATED)
-    if stop != STOP_END:
-        return DAMAGED + stop
-    if queue_id >= 0 and not is_of_queue(log, row, topic, queue_id):
-        return i64(DAMAGED_PLACE)
-    if tag_ends.size > 0 and not has_one_of(log, row, tags, tag_ends):
-        return i64(FILTERED)
-    return i64(GOOD)
-
-
 @kernel(
     results(int64, 4)(
         BYTES, int64, int64, WRITABLE_ROWS, int64, int64,
-        BYTES, int64, BYTES, INT64S, WRITABLE_ROWS,
+        BYTES, int64, BYTES, INT64S, int64, WRITABLE_ROWS,
     )
 )  # fmt: skip
 def verify_chosen(
@@ -309,6 +246,7 @@ def verify_chosen(
     queue_id: int,
     tags: Any,
     tag_ends: Any,
+    checks_units: int,
     ranges: Any,
 ) -> tuple[int, int, int, int]:
     """Look at the records of ``chosen[begin:end]`` that lie in one file of the commit log.
@@ -316,10 +254,11 @@ def verify_chosen(
     Every length, both checksums and the place of each record are checked; ``queue_id`` below 0 says
     that the queue may serve records of any place. With tags given a record's own tag must be one of
     them. States are set; good records are joined to ``ranges`` (begin and end in ``log``), each as
-    long as records are adjacent.
+    long as records are adjacent. With ``checks_units`` each record must say the unit's queue offset, too.
 
     Returns ``(next_row, range_count, good_count, good_bytes)``; ``next_row < end`` when the row's
-    record lies in another file or ``ranges`` is full.
+    record lies in another file or ``ranges`` is full, and with ``checks_units`` also where the row is
+    SUSPECT, or has become one of the damaged states: the unit may be wrong.
     """
     range_count = i64(0)
     good_count = i64(0)
@@ -329,7 +268,10 @@ def verify_chosen(
         return row, range_count, good_count, good_bytes
     scratch = scratch_row()
     while row < end:
-        if chosen[row, STATE] != CHOSEN:
+        before = chosen[row, STATE]
+        if before == SUSPECT and checks_units:
+            break
+        if before != CHOSEN and before != NEAR and before != REBUILT:
             row += 1
             continue
         commit_offset = chosen[row, COMMIT_OFFSET]
@@ -338,8 +280,9 @@ def verify_chosen(
             break
         position = commit_offset - log_start
         state = judge(
-            log, position, log_end - log_start, commit_offset, size, topic, queue_id, tags,
-            tag_ends, scratch,
+            log, position, log_end - log_start, commit_offset, size, topic, queue_id,
+            chosen[row, QUEUE_OFFSET] if checks_units and before != REBUILT else i64(-1),
+            tags, tag_ends, scratch,
         )  # fmt: skip
         if state == GOOD:
             if range_count > 0 and ranges[range_count - 1, 1] == position:
@@ -352,7 +295,11 @@ def verify_chosen(
                 break
             good_count += 1
             good_bytes += size
+        if state == FILTERED and before == NEAR:
+            state = i64(PASSED)
         chosen[row, STATE] = state
+        if state >= DAMAGED and checks_units and before != REBUILT:
+            break
         row += 1
     return row, range_count, good_count, good_bytes
 

@@ -29,6 +29,7 @@ from storage.offline.lines import Line, record_fields
 from storage.offline.opened import OfflineStore, open_offline
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.rebuilt_units import RebuiltUnits
 from storage.view.queues.tag_filter import MATCH_ALL
 from storage.view.queues.time_search import Boundary
 
@@ -118,7 +119,8 @@ class _Answerer:
             if filesystem.exists(root / EXTENSION_DIRECTORY / topic / str(queue_id)):
                 extension = QueueExtension(filesystem, root, topic, queue_id)
                 directory = self._store.paths.consume_queue / topic / str(queue_id)
-                queue = ResolvedQueueView(filesystem, directory, extension)
+                rebuilt = RebuiltUnits(self._log, topic, queue_id, lambda: 0)
+                queue = ResolvedQueueView(filesystem, directory, rebuilt, extension)
             else:
                 queue = self._store.reader.queue_view(topic, queue_id)
             self._queues[topic, queue_id] = queue

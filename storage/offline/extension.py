@@ -15,8 +15,9 @@ from storage.format.extension_entry import (
     decode_extension,
     is_address,
 )
-from storage.view.queues.consume_queue import ConsumeQueueView, UnitSpan, unit_at
-from storage.view.queues.unit_search import Unit
+from storage.view.queues.consume_queue import ConsumeQueueView, UnitSpan
+from storage.view.queues.rebuilt_units import RebuiltUnits
+from storage.view.queues.unit_search import Unit, unit_at
 
 DIRECTORY = "consumequeue_ext"
 
@@ -54,8 +55,14 @@ class ResolvedQueueView(ConsumeQueueView):
     For a broker's filter by hash. Files are copied as they are met, a step in Python per unit.
     """
 
-    def __init__(self, filesystem: FileSystem, directory: Path, extension: QueueExtension) -> None:
-        super().__init__(filesystem, directory)
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        rebuilt: RebuiltUnits,
+        extension: QueueExtension,
+    ) -> None:
+        super().__init__(filesystem, directory, rebuilt)
         self._extension = extension
         self._resolved: dict[int, ByteArray] = {}
 

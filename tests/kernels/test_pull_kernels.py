@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from record_examples import stored_records
 
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE, encode_unit
-from storage.kernels import lookup, pull
+from storage.kernels import lookup, pull, unit_order, unit_record
 from storage.kernels.index import shape
 from storage.kernels.primitives.jit import Kernel
 
@@ -34,9 +34,13 @@ def both(kernel: Kernel, *args: object) -> tuple[object, object]:  # type: ignor
 
 @given(UNITS, SMALL, SMALL, COMMIT_OFFSETS)
 @settings(deadline=None)
-def test_units_end(data: bytes, begin: int, end: int, offset: int) -> None:
-    compiled, plain = both(pull.units_end, as_bytes(data), begin % 40, end % 40, offset)
-    assert compiled == plain
+def test_ends_and_order_of_units(data: bytes, begin: int, end: int, offset: int) -> None:
+    for kernel in (unit_order.units_end, unit_order.visible_end):
+        compiled, plain = both(kernel, as_bytes(data), begin % 40, end % 40, offset)
+        assert compiled == plain
+    for kernel in (unit_order.first_in_order, unit_order.last_in_order):
+        compiled, plain = both(kernel, as_bytes(data), begin % 40, end % 40)
+        assert compiled == plain
 
 
 @given(UNITS, SMALL, st.integers(-1 << 62, 1 << 62))
@@ -46,10 +50,10 @@ def test_units_end_stops_at_the_first_unit_that_is_not_there(
 ) -> None:
     count = len(data) // UNIT_SIZE
     begin = begin % (count + 1)
-    index = pull.units_end(as_bytes(data), begin, count, visible)
+    index = unit_order.units_end(as_bytes(data), begin, count, visible)
     assert begin <= index <= count
     if index < count:
-        assert pull.units_end(as_bytes(data), index, count, visible) == index
+        assert unit_order.units_end(as_bytes(data), index, count, visible) == index
 
 
 @given(
@@ -100,17 +104,21 @@ def test_verify_chosen(log: tuple[bytes, list[int]], draw: st.DataObject) -> Non
         end = starts[number + 1] if number + 1 < len(starts) else len(data)
         size = draw.draw(st.sampled_from((end - start, end - start + 1, 50, -1, 1 << 40)))
         offset = draw.draw(st.sampled_from((start, start, start + 1, len(data) + 5)))
-        rows.append((number, offset, size, pull.CHOSEN))
+        state = draw.draw(
+            st.sampled_from((unit_record.CHOSEN, pull.NEAR, pull.REBUILT, pull.SUSPECT))
+        )
+        rows.append((number, offset, size, state))
     tags = draw.draw(st.sampled_from((b"", b"a", b"x|y")))
     ends = np.array([len(tags)] if tags else [], np.int64)
     queue_id = draw.draw(st.sampled_from((-1, 0, 1)))
+    checks_units = draw.draw(st.booleans())
     results = []
     for function in (pull.verify_chosen, pull.verify_chosen.py_func):
         chosen = np.array(rows, np.int64).reshape(-1, pull.CHOSEN_COLUMNS)
         ranges = np.zeros((draw.draw(st.just(3)), 2), np.int64)
         answer = function(
             as_bytes(data), 0, len(data), chosen, 0, len(chosen), as_bytes(b"flights"), queue_id,
-            as_bytes(tags), ends, ranges,
+            as_bytes(tags), ends, checks_units, ranges,
         )  # fmt: skip
         results.append((tuple(map(int, answer)), chosen.tolist(), ranges.tolist()))
     assert results[0] == results[1]
@@ -177,3 +185,19 @@ def test_slots_are_deduced_from_files_with_enough_keys(slots: int, entries: int,
     assert put_keys(file, slots, entries, hashes, offsets, times, 0, keys, NO_SUMS) == keys
     found = shape.deduce_slot_count(file, 4096)
     assert found == slots or (found == 0 and keys < 5)
+
+
+@given(logs(), st.data())
+@settings(deadline=None, max_examples=60)
+def test_place_state_and_names_itself(log: tuple[bytes, list[int]], draw: st.DataObject) -> None:
+    data, starts = log
+    start = draw.draw(st.sampled_from(starts))
+    offset = draw.draw(st.sampled_from((start, start, start + 1, -1, len(data) + 5)))
+    size = draw.draw(st.sampled_from((len(data) - start, 50, -1, 1 << 40)))
+    queue_id, queue_offset = draw.draw(st.integers(-1, 2)), draw.draw(st.integers(-1, 3))
+    for kernel, arguments in (
+        (unit_record.place_state, (offset, size, as_bytes(b"flights"), queue_id, queue_offset)),
+        (unit_record.names_itself, (offset, size, queue_id, queue_offset)),
+    ):
+        compiled, plain = both(kernel, as_bytes(data), offset, len(data), *arguments)
+        assert compiled == plain

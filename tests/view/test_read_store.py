@@ -280,20 +280,16 @@ def test_a_log_file_lost_in_the_middle_is_stepped_over(tmp_path: Path) -> None:
         assert hole.status in (PullStatus.FOUND, PullStatus.MESSAGE_WAS_REMOVING)
 
 
-def test_a_lost_queue_file_is_stepped_over(tmp_path: Path) -> None:
+def test_units_of_a_lost_queue_file_are_made_again_from_the_log(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         store.create_topic("t", 1)
         fill(store, 3 * UNITS_OF_A_FILE)
         store.max_offset("t", 0)
     sorted((tmp_path / "consumequeue" / "t" / "0").iterdir())[1].unlink()
     with StoreReader.open(tmp_path) as reader:
-        result = reader.pull("t", 0, queue_offset=UNITS_OF_A_FILE + 3)
-        assert (result.status, result.next_offset) == (
-            PullStatus.OFFSET_FOUND_NULL, 2 * UNITS_OF_A_FILE,
-        )  # fmt: skip
-        assert reader.pull(
-            "t", 0, queue_offset=result.next_offset, max_messages=99
-        ).record_count == (UNITS_OF_A_FILE)
+        result = reader.pull("t", 0, queue_offset=3, max_messages=3 * UNITS_OF_A_FILE)
+        assert (result.status, result.next_offset) == (PullStatus.FOUND, 3 * UNITS_OF_A_FILE)
+        assert result.queue_offsets == tuple(range(3, 3 * UNITS_OF_A_FILE))
 
 
 def test_after_a_reboot_only_what_was_durable_is_sure(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from storage.errors import InvalidMessage
 from storage.files.filesystem import FileSystem
 from storage.kernels.lookup import KEY_ABSENT, match_keys
-from storage.kernels.pull import DAMAGED, GOOD
+from storage.kernels.unit_record import DAMAGED, GOOD
 from storage.message import Damage, KeyQueryResult, UncoveredRange
 from storage.view.index.checksums import report_damage
 from storage.view.index.index_file import IndexShape
@@ -26,7 +26,8 @@ from storage.view.index.shape import find_index_shape
 from storage.view.index.watch import IndexState, IndexWatch, published
 from storage.view.layout import StorePaths
 from storage.view.log.commit_log import CommitLogView
-from storage.view.queues.pull import damage_reason, join_pieces
+from storage.view.queues.pull import damage_reason
+from storage.view.queues.pulled_records import join_pieces
 
 if TYPE_CHECKING:
     from storage.checkpoint.positions import CheckpointFile

@@ -6,6 +6,7 @@ readable for as long as it is held.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,6 +17,7 @@ from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.store_time import HEAD_SIZE, NO_TIME, store_time_in, store_time_of
 from storage.kernels.lookup import check_one
+from storage.view.log.parts import LogPart
 
 EVERYTHING: Final = (1 << 63) - 1  # a visible offset that hides nothing
 
@@ -37,6 +39,7 @@ class CommitLogView:
         )
         self.min_offset = 0
         self.visible_offset = EVERYTHING
+        self.generation = 0  # changes when files come or go
         # Starts and ends of the ranges that exist; replaced as one, for lock-free readers. What is
         # visible of them is for the queues to say: no unit is served that points further.
         self.ranges: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] = (
@@ -68,6 +71,7 @@ class CommitLogView:
             self._rebuild()
 
     def _rebuild(self) -> None:
+        self.generation += 1
         min_offset = self._bounds[0]
         entries = self._files.entries
         self.min_offset = max(min_offset, entries[0].start_offset if entries else 0)
@@ -127,6 +131,20 @@ class CommitLogView:
             return None
         position = commit_offset - span.start_offset
         return span.array.data[position : position + size]
+
+    def parts(self, begin_offset: int, end_offset: int) -> Iterator[LogPart]:
+        """Yield what is visible of ``[begin_offset, end_offset)``, file by file."""
+        offset, end = max(begin_offset, self.min_offset), min(end_offset, self.visible_offset)
+        while offset < end:
+            span = self.span(offset)
+            if span is None:
+                following = self.next_start(offset)
+                if following is None:
+                    return
+                offset = following
+                continue
+            yield LogPart(span.array, span.start_offset, offset, min(span.end_offset, end))
+            offset = span.end_offset
 
     def check(self, commit_offset: int) -> tuple[int, int]:
         """Check the record at ``commit_offset``: ``(size, stop)`` as ``check_one`` gives them."""

@@ -6,6 +6,7 @@ It works over any file system, so of a file behind a URL only what is asked for 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,7 @@ from storage.files.mapped_file_queue import list_trimmed_files
 from storage.format.record import Verdict, check_record
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.format.store_time import HEAD_SIZE, store_time_of
+from storage.view.log.parts import LogPart
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, Positions, ReadFileSystem
@@ -121,6 +123,19 @@ class ListedLog:
             if entry.end_offset > commit_offset
         )
         return next(ends, None)
+
+    @property
+    def generation(self) -> int:
+        """The files stay those that were listed once."""
+        return 0
+
+    def parts(self, begin_offset: int, end_offset: int) -> Iterator[LogPart]:
+        """Yield what there is of ``[begin_offset, end_offset)``, file by file; only that is fetched."""
+        for entry in self.entries:
+            begin, end = max(begin_offset, entry.start_offset), min(end_offset, entry.end_offset)
+            if begin < end:
+                data = self.map(entry, begin - entry.start_offset, end - entry.start_offset)
+                yield LogPart(data, entry.start_offset, begin, end)
 
     def find(self, offset: int) -> WholeFile | None:
         """Return the file that holds the byte at a commit offset; None also if it is gone."""

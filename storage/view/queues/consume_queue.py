@@ -1,7 +1,8 @@
 """One consume queue as a reader sees it: where it begins, where it ends, its units.
 
 The end is found by walking on from the last known one, so a pull at the tail costs the units that
-came since. Only units whose records end at or before the visible offset count.
+came since. Only units whose records end at or before the visible offset count. What the files hold wrongly,
+or no more, is made again from the log.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import FileEntry, ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
-from storage.kernels.pull import units_end
-from storage.view.queues.unit_search import Unit, first_unit_at, last_visible_file
+from storage.kernels.unit_order import units_end
+from storage.view.queues.rebuilt_units import Extent, FileUnits, RebuiltUnits
+from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at, unit_at
 
 MAPPED_FILES_OF_A_QUEUE: Final = 4
+NO_UNITS: Final = np.empty(0, np.uint8)
 
 
 class UnitSpan(NamedTuple):
@@ -31,14 +36,29 @@ class UnitSpan(NamedTuple):
     end: int
 
 
-def unit_at(array: ByteArray, index: int) -> Unit:
-    """Return one unit of a queue file."""
-    data = array[index * UNIT_SIZE : (index + 1) * UNIT_SIZE].tobytes()
-    return Unit(
-        int.from_bytes(data[0:8], "big", signed=True),
-        int.from_bytes(data[8:12], "big", signed=True),
-        int.from_bytes(data[12:20], "big", signed=True),
-    )
+class RebuiltQueue:
+    """Units of a queue as the log has them, for those that its files hold wrongly or no more."""
+
+    def __init__(self, rebuilt: RebuiltUnits, held: FileUnits, extent: Extent) -> None:
+        self._rebuilt = rebuilt
+        self._held = held
+        self._extent = extent
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return a unit; None if neither log nor file has anything for it."""
+        return self._rebuilt.unit(self._held, queue_offset, self._extent)
+
+    def span(self, queue_offset: int) -> UnitSpan | None:
+        """Return units from ``queue_offset`` on; None if there is nothing for that one."""
+        return None if self.unit(queue_offset) is None else self.known_span(queue_offset)
+
+    def known_span(self, queue_offset: int) -> UnitSpan | None:
+        """Return units from ``queue_offset`` on that were made again before; None if it was not."""
+        run = self._rebuilt.run_at(queue_offset)
+        if run is None:
+            return None
+        array = run.units.view(np.uint8)
+        return UnitSpan(array, run.begin, queue_offset - run.begin, run.end - run.begin)
 
 
 class ConsumeQueueView:
@@ -48,10 +68,12 @@ class ConsumeQueueView:
         self,
         filesystem: FileSystem,
         directory: Path,
+        rebuilt: RebuiltUnits,
         *,
         mapped_files_max: int = MAPPED_FILES_OF_A_QUEUE,
     ) -> None:
         self.directory = directory
+        self._rebuilt = rebuilt
         self._files = ReadOnlyMappedFileQueue(
             filesystem, directory, file_size=0, mapped_files_max=mapped_files_max
         )
@@ -78,12 +100,9 @@ class ConsumeQueueView:
             return self._end
 
     def _find_end(self, visible_commit_offset: int) -> int:
-        """Return where the last file that has a visible unit begins."""
+        """Return where the files as they are listed now say that the queue ends."""
         self._files.refresh()
-        file = last_visible_file(self, visible_commit_offset)
-        if file is None:
-            file = next(iter(self.files), None)
-        return 0 if file is None else file.start_offset // UNIT_SIZE
+        return end_of_units(self, visible_commit_offset)
 
     def _walk_on(self, end: int, visible_commit_offset: int) -> int:
         while True:
@@ -141,6 +160,17 @@ class ConsumeQueueView:
         if (index + 1) * UNIT_SIZE > mapped.size:
             return None
         return unit_at(mapped.array, index)
+
+    def window(self, begin: int, end: int) -> tuple[ByteArray, int]:  # noqa: ARG002  all is mapped
+        """Return all units of the file that ``begin`` is in, and the number of its first."""
+        mapped = self._files.find(begin * UNIT_SIZE)
+        if mapped is None:
+            return NO_UNITS, begin
+        return mapped.array, mapped.start_offset // UNIT_SIZE
+
+    def rebuilt(self, extent: Extent) -> RebuiltQueue | None:
+        """Return the units of the extent as the log has them, for those that are doubtful."""
+        return RebuiltQueue(self._rebuilt, self, extent)
 
     def place(self, queue_offset: int) -> tuple[int, int] | None:
         """Return commit offset and size in one unit; None if its file is not there."""

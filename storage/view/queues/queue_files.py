@@ -28,13 +28,14 @@ from storage.view.queues.unit_search import (
 from storage.view.queues.units import as_units
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ReadFileSystem
+    from storage.files.filesystem import ByteArray, ReadFileSystem
 
 UnitArray = npt.NDArray[np.void]
 
 NO_UNIT: Final = Unit(0, 0, 0)
 SAMPLES: Final = 64
 UNITS_MAX: Final = 8_192  # read at once
+BESIDE: Final = 2  # units that tell of those next to them
 UNITS_FIRST: Final = 64  # of a walk, which may end soon
 
 
@@ -91,6 +92,16 @@ class QueueFiles:
             return NO_UNIT
         data = self._read(self.files[number], position, UNIT_SIZE)
         return Unit(*LAYOUT.unpack(data)) if len(data) == UNIT_SIZE else NO_UNIT
+
+    def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
+        """Return units ``[begin, end)`` of the file that ``begin`` is in, two beside them, and the first's number."""
+        number = bisect_right(self.files, begin * UNIT_SIZE, key=attrgetter("end_offset"))
+        if number == len(self.files) or self.files[number].start_offset > begin * UNIT_SIZE:
+            return np.empty(0, np.uint8), begin
+        file = self.files[number]
+        low = max((begin - BESIDE) * UNIT_SIZE, file.start_offset)
+        high = min((end + BESIDE) * UNIT_SIZE, file.end_offset)
+        return np.frombuffer(self._read(file, low, high - low), np.uint8), low // UNIT_SIZE
 
     def units(self, first: int, count: int) -> UnitArray:
         """Return up to ``count`` units from ``first`` on; what is missing between files is zeros."""

@@ -1,19 +1,24 @@
-"""Where the units of a queue begin and end: one search for whoever reads queues.
+"""Where the units of a queue begin and end: one search for whoever reads queues, or writes them.
 
-Units are in the order of the log, within their files and from file to file. The file is halved for
-first and then the unit within it, so what is missing between files is never looked into: a lost file
-hides neither those before it nor those after it.
+Units are in the order of the log, within their files and from file to file. Files are looked at one by
+one and then units within one, so what is missing between files is never looked into: a lost file hides
+neither those before it nor those after it. Nor does a wrong unit: only units in order with those beside
+them count (``storage.kernels.unit_order``), and an end is one where none of the next ones does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from storage.files.filesystem import ByteArray
 from storage.files.mapped_file_queue import FileEntry
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.consume_entry import LAYOUT, PREFILL_SIZE, UNIT_SIZE
+from storage.kernels.unit_order import LOOK_AHEAD, first_in_order, last_in_order, visible_end
+
+OUTLIER: Final = 1_000  # times the median
 
 
 class Unit(NamedTuple):
@@ -41,38 +46,47 @@ class Units(Protocol):
         """Return one unit, None if its file is not there."""
         ...
 
+    def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
+        """Return units of one file, those of ``[begin, end)`` and some beside them as far as it has them.
 
-def is_visible(unit: Unit | None, end_offset: int) -> bool:
-    """Return whether a unit is there and its record ends at or before ``end_offset`` of the log."""
-    if unit is None:
-        return False
-    return unit.is_prefill or (unit.size > 0 and 0 <= unit.commit_offset <= end_offset - unit.size)
+        The number is the queue offset of the first.
+        """
+        ...
 
 
-def is_before(unit: Unit | None, commit_offset: int) -> bool:
+def unit_at(array: ByteArray, index: int) -> Unit:
+    """Return one unit of an array of them."""
+    return Unit(*LAYOUT.unpack_from(array.data, index * UNIT_SIZE))
+
+
+def is_before(unit: Unit, commit_offset: int) -> bool:
     """Return whether a unit's record begins before ``commit_offset``; a pre-fill unit has none."""
-    return unit is None or unit.is_prefill or unit.commit_offset < commit_offset
-
-
-def last_visible_file(units: Units, end_offset: int) -> FileEntry | None:
-    """Return the last file whose first unit is visible, None if there is none."""
-    files = _holding(units.files)
-    number = _halve(0, len(files), lambda at: is_visible(units.unit(_first(files[at])), end_offset))
-    return files[number - 1] if number else None
+    return unit.is_prefill or unit.commit_offset < commit_offset
 
 
 def end_of_units(units: Units, end_offset: int) -> int:
-    """Return the queue offset after the last visible unit; where the first file starts without any."""
-    file = last_visible_file(units, end_offset)
-    if file is None:
-        return _first(units.files[0]) if units.files else 0
-    return _halve(_first(file), _end(file), lambda at: is_visible(units.unit(at), end_offset))
+    """Return the queue offset after the last visible unit; where the first file starts without any.
+
+    A unit is visible if its record ends at or before ``end_offset`` of the log.
+    """
+    for file in reversed(_holding(units.files)):
+        low, high = _first(file), _end(file)
+        while low < high:
+            middle = (low + high) // 2
+            found = _visible_end(units, middle, min(middle + LOOK_AHEAD, high), end_offset)
+            if found > middle:
+                low = found
+            else:
+                high = middle
+        if low > _first(file):
+            return low
+    return _first(units.files[0]) if units.files else 0
 
 
 def end_after(units: Units, queue_offset: int, end_offset: int) -> int:
     """Return the queue offset after the visible units from ``queue_offset`` on, of its file and the next.
 
-    It is looked for in steps that double: a queue grows little from look to look.
+    They are looked at in steps that double: a queue grows little from look to look.
     """
     while True:
         file = next(
@@ -80,40 +94,100 @@ def end_after(units: Units, queue_offset: int, end_offset: int) -> int:
         )
         if file is None:
             return queue_offset
-        low, limit, step = queue_offset, _end(file), 1
-        while low < limit and is_visible(units.unit(min(low + step, limit) - 1), end_offset):
-            low, step = min(low + step, limit), 2 * step
-        high = min(low + step, limit)
-        queue_offset = _halve(low, high, lambda at: is_visible(units.unit(at), end_offset))
-        if queue_offset < limit:
-            return queue_offset
+        limit, step = _end(file), LOOK_AHEAD
+        while queue_offset < limit:
+            found = _visible_end(units, queue_offset, min(queue_offset + step, limit), end_offset)
+            if found == queue_offset:
+                return queue_offset
+            queue_offset, step = found, 2 * step
 
 
 def first_unit_at(units: Units, begin: int, end: int, commit_offset: int) -> int:
     """Return the first queue offset in ``[begin, end)`` whose record is at or after ``commit_offset``.
 
-    ``end`` if there is none.
+    ``end`` if there is none. Of wrong units between one that is before and one that is not, the
+    first is returned.
     """
     files = [file for file in _holding(units.files) if _first(file) < end and _end(file) > begin]
-    number = _halve(
-        0,
-        len(files),
-        lambda at: is_before(units.unit(min(_end(files[at]), end) - 1), commit_offset),
-    )
+
+    def is_over(number: int) -> bool:
+        last = _last_in_order(units, _first(files[number]), min(_end(files[number]), end))
+        return last is not None and is_before(last.unit, commit_offset)
+
+    number = _halve(0, len(files), is_over)
     if number == len(files):
         return end
     low, high = max(_first(files[number]), begin), min(_end(files[number]), end)
-    return _halve(low, high, lambda at: is_before(units.unit(at), commit_offset))
+    while low < high:
+        middle = (low + high) // 2
+        at = _first_in_order(units, middle, high)
+        if at is not None and is_before(at.unit, commit_offset):
+            low = at.queue_offset + 1
+            continue
+        if at is not None and at.queue_offset == middle:
+            high = middle
+            continue
+        before = _last_in_order(units, low, middle)  # what lies in between says nothing
+        if before is None:
+            return low
+        if is_before(before.unit, commit_offset):
+            return before.queue_offset + 1
+        high = before.queue_offset
+    return low
 
 
 def mean_size(units: Units, begin: int, end: int, samples: int) -> float:
-    """Estimate the size of the records of ``[begin, end)`` from units spread over it; 0 without any."""
+    """Estimate the size of the records of ``[begin, end)`` from units spread over it; 0 without any.
+
+    A size that is far above the others is not believed.
+    """
     if begin >= end:
         return 0.0
     places = np.unique(np.linspace(begin, end - 1, min(samples, end - begin)).astype(np.int64))
     found = [units.unit(place) for place in places.tolist()]
     sizes = [unit.size for unit in found if unit and unit.size > 0 and not unit.is_prefill]
-    return sum(sizes) / len(sizes) if sizes else 0.0
+    if not sizes:
+        return 0.0
+    most = sorted(sizes)[len(sizes) // 2] * OUTLIER
+    believed = [size for size in sizes if size <= most]
+    return sum(believed) / len(believed)
+
+
+class _Found(NamedTuple):
+    queue_offset: int
+    unit: Unit
+
+
+def _visible_end(units: Units, begin: int, end: int, end_offset: int) -> int:
+    array, first = units.window(begin, end)
+    end = min(end, first + len(array) // UNIT_SIZE)
+    return max(int(visible_end(array, begin - first, end - first, end_offset)) + first, begin)
+
+
+def _first_in_order(units: Units, begin: int, end: int) -> _Found | None:
+    step = LOOK_AHEAD
+    while begin < end:
+        until = min(begin + step, end)
+        array, first = units.window(begin, until)
+        until = min(until, first + len(array) // UNIT_SIZE)
+        found = int(first_in_order(array, begin - first, until - first)) + first
+        if found < until:
+            return _Found(found, unit_at(array, found - first))
+        begin, step = begin + step, 2 * step
+    return None
+
+
+def _last_in_order(units: Units, begin: int, end: int) -> _Found | None:
+    step = LOOK_AHEAD
+    while begin < end:
+        low = max(begin, end - step)
+        array, first = units.window(low, end)
+        until = min(end, first + len(array) // UNIT_SIZE)
+        found = int(last_in_order(array, low - first, until - first)) + first
+        if found >= low:
+            return _Found(found, unit_at(array, found - first))
+        end, step = low, 2 * step
+    return None
 
 
 def _holding(files: Sequence[FileEntry]) -> list[FileEntry]:

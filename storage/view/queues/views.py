@@ -5,25 +5,40 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from storage.files import open_files
 from storage.view.layout import queues_on_disk
 from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.rebuilt_units import RebuiltUnits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from storage.files.filesystem import FileSystem
+    from storage.view.log.parts import RecordSource
 
 QUEUES_MAX: Final = 4_096  # views kept; each may map some files, so less where few may be open
 
 
 class QueueViews:
-    """Views by topic and queue id, the least used let go. Safe to use from several threads."""
+    """Views by topic and queue id, the least used let go. Safe to use from several threads.
 
-    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
+    ``since`` gives the commit offset from which on a topic's records are in its queues.
+    """
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        log: RecordSource,
+        since: Callable[[str], int],
+    ) -> None:
         self._filesystem = filesystem
+        self._log = log
+        self._since = since
         self._directory = directory
         self._guard = threading.Lock()
         self._kept: OrderedDict[tuple[str, int], ConsumeQueueView] = OrderedDict()
@@ -36,7 +51,8 @@ class QueueViews:
             queue = self._kept.get(key)
             if queue is None:
                 directory = self._directory / topic / str(queue_id)
-                queue = self._kept[key] = ConsumeQueueView(self._filesystem, directory)
+                rebuilt = RebuiltUnits(self._log, topic, queue_id, partial(self._since, topic))
+                queue = self._kept[key] = ConsumeQueueView(self._filesystem, directory, rebuilt)
                 while len(self._kept) > self._kept_max:
                     self._kept.popitem(last=False)
             else:

@@ -1,0 +1,30 @@
+"""Ranges of the log as they lie in its files, for whoever looks records up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from storage.kernels.columns import ByteArray
+
+
+class LogPart(NamedTuple):
+    """Commit offsets ``[begin_offset, end_offset)`` in one file: ``data[0]`` is at ``data_offset``."""
+
+    data: ByteArray
+    data_offset: int
+    begin_offset: int
+    end_offset: int
+
+
+class RecordSource(Protocol):
+    """The log as far as records are looked up in it."""
+
+    @property
+    def generation(self) -> int:
+        """A number that changes when files come or go."""
+        ...
+
+    def parts(self, begin_offset: int, end_offset: int) -> Iterator[LogPart]:
+        """Yield what there is of a range, file by file."""
+        ...

@@ -1,0 +1,285 @@
+"""Units that the files of a queue hold wrongly or no more, made again from the log.
+
+A unit is believed only as far as the record it points to agrees: it must be intact, of the queue, and say
+the unit's queue offset. Where it does not, the record is looked for: where the unit would point but for
+one bit, and else in the log between the records of the nearest units that are right. What was found is
+kept, so that the log is read once for one damage.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.consume_entry import PREFILL_SIZE
+from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.kernels.primitives.big_endian import read_i32
+from storage.kernels.unit_record import GOOD, names_itself, place_state
+from storage.view.log.parts import LogPart, RecordSource
+from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun, walk_range
+from storage.view.queues.unit_search import Unit
+from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units
+
+OFFSET_BITS: Final = 64
+OFFSET_LIMIT: Final = 1 << 62
+HEAD_BYTES: Final = 128
+
+
+class FileUnits(Protocol):
+    """The units of a queue as its files hold them."""
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return one unit, None (or zeros) if its file is not there."""
+        ...
+
+
+class Extent(NamedTuple):
+    """Which units a queue has, and which part of the log their records are in."""
+
+    begin: int
+    end: int
+    min_commit_offset: int
+    end_commit_offset: int
+
+
+class UnitRun(NamedTuple):
+    """Units ``[begin, end)`` as they were made from the log; size 0 where there is no record."""
+
+    begin: int
+    end: int
+    units: Units
+
+
+class RebuiltUnits:
+    """What is made again of one queue. Safe to use from several threads.
+
+    ``since`` gives the commit offset from which on the topic's records are in its queues.
+    """
+
+    def __init__(
+        self, log: RecordSource, topic: str, queue_id: int, since: Callable[[], int]
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._log = log
+        self._since = since
+        self._name = np.frombuffer(topic.encode(), np.uint8)
+        self._kernel_id = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else queue_id
+        self._guard = threading.Lock()
+        self._runs: list[UnitRun] = []
+        self._generation = log.generation
+
+    def agrees(self, queue_offset: int, unit: Unit | None) -> bool:
+        """Whether an intact record agrees with the unit."""
+        return unit is not None and self._state(queue_offset, unit) == GOOD
+
+    def _state(self, queue_offset: int, unit: Unit) -> int:
+        if unit.commit_offset < 0 or not 0 < unit.size < PREFILL_SIZE:
+            return -1
+        for part in self._log.parts(unit.commit_offset, unit.commit_offset + unit.size):
+            if part.begin_offset != unit.commit_offset:
+                break
+            return int(
+                place_state(
+                    part.data, part.begin_offset - part.data_offset,
+                    part.end_offset - part.data_offset, unit.commit_offset, unit.size,
+                    self._name, self._kernel_id, queue_offset,
+                )
+            )  # fmt: skip
+        return -1
+
+    def is_right_about_damage(self, queue_offset: int, unit: Unit) -> bool:
+        """Whether what is left of the record says that it is the unit's: the log is damaged, not the unit."""
+        head = self._head(unit.commit_offset)
+        if head is None or self._kernel_id < 0:
+            return False
+        position = head.begin_offset - head.data_offset
+        end = head.end_offset - head.data_offset
+        return bool(
+            names_itself(
+                head.data, position, end, unit.commit_offset, unit.size, self._kernel_id,
+                queue_offset,
+            )
+        )  # fmt: skip
+
+    def _head(self, commit_offset: int) -> LogPart | None:
+        if not 0 <= commit_offset < OFFSET_LIMIT:
+            return None
+        part = next(self._log.parts(commit_offset, commit_offset + HEAD_BYTES), None)
+        return part if part is not None and part.begin_offset == commit_offset else None
+
+    def unit(self, held: FileUnits, queue_offset: int, extent: Extent) -> Unit | None:
+        """Return the unit that should be at a queue offset of the extent, None if the log has no record.
+
+        It is the held one where the log's damage leaves nothing better.
+        """
+        with self._guard:
+            self._forget_unfound()
+            run = self._run_at(queue_offset)
+            if run is None:
+                unit = held.unit(queue_offset)
+                if unit is not None:
+                    if self.is_right_about_damage(queue_offset, unit):
+                        return unit
+                    near = self._near(queue_offset, unit, extent)
+                    if near is not None:
+                        self._keep(UnitRun(queue_offset, queue_offset + 1, near))
+                        return _unit(near, 0)
+                run = self._rebuild(held, queue_offset, extent)
+                self._keep(run)
+        unit = _unit(run.units, queue_offset - run.begin)
+        return unit if unit.size else None
+
+    def run_at(self, queue_offset: int) -> UnitRun | None:
+        """Return the units around a queue offset that were made before; None if it was not."""
+        if not self._runs:
+            return None
+        if self._generation != self._log.generation:
+            with self._guard:
+                self._forget_unfound()
+        return self._run_at(queue_offset)
+
+    def _run_at(self, queue_offset: int) -> UnitRun | None:
+        runs = self._runs  # replaced as one
+        number = bisect_right(runs, queue_offset, key=attrgetter("begin")) - 1
+        return runs[number] if number >= 0 and queue_offset < runs[number].end else None
+
+    def _forget_unfound(self) -> None:
+        """Look again for what was not found, when there are other files of the log."""
+        generation = self._log.generation
+        if generation != self._generation:
+            self._runs = [run for run in self._runs if np.all(run.units["size"])]
+            self._generation = generation
+
+    def _keep(self, run: UnitRun) -> None:
+        """Keep a run; those inside it are of the same records."""
+        others = [each for each in self._runs if each.end <= run.begin or each.begin >= run.end]
+        self._runs = sorted([*others, run], key=attrgetter("begin"))
+
+    def _near(self, queue_offset: int, unit: Unit, extent: Extent) -> Units | None:
+        """Return the unit's like with an intact record that agrees: but for a bit, or its size."""
+        if not unit.size and not unit.commit_offset:
+            return None
+        held = unit.commit_offset & (1 << OFFSET_BITS) - 1
+        offsets = [held, *(held ^ (1 << bit) for bit in range(OFFSET_BITS))]
+        for commit_offset in offsets:
+            if not extent.min_commit_offset <= commit_offset < extent.end_commit_offset:
+                continue
+            head = self._head(commit_offset)
+            if head is None or head.end_offset - head.begin_offset < 4:
+                continue
+            size = int(read_i32(head.data, commit_offset - head.data_offset))
+            if self.agrees(queue_offset, Unit(commit_offset, size, 0)):
+                return self._scan(None, commit_offset, commit_offset + size, queue_offset, 1)
+        return None
+
+    def _rebuild(self, held: FileUnits, queue_offset: int, extent: Extent) -> UnitRun:
+        """Read the log between the nearest units that are right."""
+        before = self._nearest(held, queue_offset, extent, -1)
+        after = self._nearest(held, queue_offset, extent, 1)
+        begin, low = extent.begin, max(extent.min_commit_offset, self._since())
+        if before is not None:
+            unit = held.unit(before)
+            assert unit is not None
+            begin, low = before + 1, unit.commit_offset + unit.size
+        end, high = extent.end, extent.end_commit_offset
+        if after is not None:
+            unit = held.unit(after)
+            assert unit is not None
+            end, high = after, unit.commit_offset
+        made = self._scan(held, low, high, begin, end - begin)
+        self._fill(held, made, begin, (low, high), extent)
+        return UnitRun(begin, end, made)
+
+    def _nearest(
+        self, held: FileUnits, queue_offset: int, extent: Extent, direction: int
+    ) -> int | None:
+        """Return a queue offset before or after one whose record agrees, looking in steps that double."""
+        limit = extent.begin if direction < 0 else extent.end - 1
+        at, step = queue_offset, 1
+        while at != limit:
+            at = max(at - step, limit) if direction < 0 else min(at + step, limit)
+            step *= 2
+            if self._run_at(at) is None and self.agrees(at, held.unit(at)):
+                return at
+        return None
+
+    def _fill(
+        self,
+        held: FileUnits,
+        made: Units,
+        begin: int,
+        commit_range: tuple[int, int],
+        extent: Extent,
+    ) -> None:
+        """Fill in units for which there is no record: the held ones that point between those made.
+
+        Their records are damaged, which a pull says of each; or the queue offset in them is, which no
+        checksum of a broker's covers. Other held units become ones that point at the gap.
+        """
+        missing = np.flatnonzero(made["size"] == 0)
+        found = np.flatnonzero(made["size"])
+        offsets = made["offset"][found].astype(np.int64)
+        ends = offsets + made["size"][found]
+        for place in missing.tolist():
+            unit = held.unit(begin + place)
+            if unit is None or unit.is_prefill:
+                continue
+            following = int(np.searchsorted(found, place))
+            floor = int(ends[following - 1]) if following else commit_range[0]
+            limit = int(offsets[following]) if following < len(found) else commit_range[1]
+            if unit.size > 0 and floor <= unit.commit_offset <= limit - unit.size:
+                made[place] = unit
+            elif unit.size > 0 and unit.commit_offset >= limit == extent.end_commit_offset:
+                continue  # into a part of the log that is not there, or not yet
+            elif next(self._log.parts(floor, limit), None) is not None:
+                made[place] = (floor, min(limit - floor, PREFILL_SIZE - 1), 0)
+
+    def _scan(self, held: FileUnits | None, low: int, high: int, begin: int, count: int) -> Units:
+        """Return units ``[begin, begin + count)`` of the records of the queue in ``[low, high)``.
+
+        Of records that say the same queue offset, the one whose unit is held counts, or else the last.
+        """
+        made = np.zeros(count, UNIT_DTYPE)
+        for units, queue_offsets in queue_units(self._log, self.topic, self.queue_id, low, high):
+            mine = (queue_offsets >= begin) & (queue_offsets < begin + count)
+            places = queue_offsets[mine] - begin
+            for place in places[made["size"][places] > 0].tolist():
+                unit = None if held is None else held.unit(begin + place)
+                if unit is not None and unit.commit_offset == made["offset"][place]:
+                    mine &= queue_offsets != begin + place
+            made[queue_offsets[mine] - begin] = units[mine]
+        return made
+
+
+def queue_units(
+    log: RecordSource, topic: str, queue_id: int, begin_offset: int, end_offset: int
+) -> Iterator[tuple[Units, npt.NDArray[np.int64]]]:
+    """Yield the units of one queue for the intact records of a range, with the queue offsets they say.
+
+    The range begins where a record or a file does. The arrays are good until the next ones.
+    """
+    builder = UnitBuilder(RANGE_ROWS_MAX)
+    for part in log.parts(begin_offset, end_offset):
+        for step in walk_range(part.data, part.data_offset, part.begin_offset, part.end_offset):
+            if isinstance(step, DamagedRange):
+                continue
+            yield from _of_queue(builder, step, topic, queue_id)
+
+
+def _of_queue(
+    builder: UnitBuilder, run: RecordRun, topic: str, queue_id: int
+) -> Iterator[tuple[Units, npt.NDArray[np.int64]]]:
+    for built in builder.build(run.data, run.rows, len(run.rows), run.data_offset):
+        if (built.topic, built.queue_id) == (topic, queue_id):
+            yield as_units(built.units), built.queue_offsets
+
+
+def _unit(units: Units, index: int) -> Unit:
+    return Unit(*units[index].item())
