@@ -75,7 +75,15 @@ INDEX_FILE_MISSING: Final = FindingKind(
 INDEX_BEHIND: Final = FindingKind(
     "index-behind", "commit offsets", "keys that queries do not find yet", START
 )
-TABLE: Final = FindingKind("table", "", "what the copy that is used lacks", START)
+TABLE: Final = FindingKind(
+    "table", "", "nothing, but where its .bak is used: what was changed last", START
+)
+TOPIC_ENTRY: Final = FindingKind(
+    "topic-entry", "", "producers get NOT_FOUND until it is mended; the topic's attributes", START
+)
+GROUP_OFFSET: Final = FindingKind(
+    "group-offset", "queue offsets", "nothing: the group goes on at the end of its queue", START
+)
 TABLE_MISSING: Final = FindingKind(
     "table-missing", "", "what no other file says: attributes of topics, groups' offsets",
     "restore config/ from a backup",
@@ -94,7 +102,7 @@ STAGED_DAMAGE: Final = FindingKind(
 KINDS: Final = (
     LOG_RECORD, LOG_FILE_MISSING, LOG_FILE_LENGTH, LOG_FILE_FOREIGN, LOG_TAIL, QUEUE_UNIT,
     QUEUE_UNIT_MISSING, QUEUE_FILE_MISSING, QUEUE_FILE_LENGTH, QUEUE_END, QUEUE_RECORD, INDEX_FILE,
-    INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
+    INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TOPIC_ENTRY, GROUP_OFFSET, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
     STAGED_COMMIT, STAGED_DAMAGE, STATE,
 )  # fmt: skip
 

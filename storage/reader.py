@@ -27,7 +27,7 @@ from storage.files.filesystem import Anchor, FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
 from storage.kernels.columns import STOP_END, stop_text
 from storage.message import KeyQueryResult, PullResult, PullStatus
-from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.tables.consumer_offsets import ConsumerOffsets, OffsetBeyond
 from storage.tables.topics import TopicTable
 from storage.view.file_sizes import with_settled_sizes
 from storage.view.incarnations import Incarnations
@@ -367,5 +367,33 @@ class StoreReader:
         return queue_offset
 
     def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return a group's progress in a queue, None if it has none."""
-        return self.consumer_offsets.fetch(group, topic, queue_id)
+        """Return a group's progress in a queue, at most the queue's end; None if it has none."""
+        offset = self.consumer_offsets.fetch(group, topic, queue_id)
+        return None if offset is None else self._within(group, topic, queue_id, offset)
+
+    def committed_offsets(self, group: str) -> dict[str, dict[int, int]]:
+        """Return a group's progress by topic and queue id, each at most its queue's end."""
+        return {
+            topic: {
+                queue_id: self._within(group, topic, queue_id, offset)
+                for queue_id, offset in offsets.items()
+            }
+            for topic, offsets in self.consumer_offsets.fetch_group(group).items()
+        }
+
+    def _within(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return an offset, or the end of its queue if it lies after that: what comes next is not missed.
+
+        The queue has lost its end, or is one of a topic that was made again.
+        """
+        self._visibility.update()
+        if not self._visibility.shows_all:
+            return queue_offset  # the writer is to recover more than is shown now
+        try:
+            end_offset = self.max_offset(topic, queue_id)
+        except (TopicNotFound, QueueNotFound):
+            return queue_offset
+        if queue_offset > end_offset:
+            beyond = OffsetBeyond(group, topic, queue_id, queue_offset, end_offset)
+            self.consumer_offsets.lower_owned([beyond])
+        return min(queue_offset, end_offset)

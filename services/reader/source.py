@@ -128,7 +128,7 @@ class Source:
         problem = group_name_problem(group)
         if problem:
             raise InvalidArgument("group", problem)
-        return self.reader.consumer_offsets.fetch_group(group)
+        return self.reader.committed_offsets(group)
 
     def groups(self) -> Sequence[str]:
         """Return the names of all groups with progress."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -13,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.engine.engine import Engine
+from storage.engine.table_agreement import lower_offsets, report, settle_topics
 from storage.errors import NotAStore, StoreFull
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
-from storage.format.names import LIGHT_QUEUE_PREFIX, topic_name_problem
 from storage.log.acknowledgement import AckPolicy, LogPosition, policy_of
 from storage.queues.batch_queues import refuse_batch_topics
 from storage.queues.queue_table import QueueTable
 from storage.recovery.recover import Recovered, recover
+from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.topics import TopicTable
 from storage.view.file_sizes import effective_config
 from storage.view.layout import StorePaths, check_is_store
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
 
-_LOG: Final = logging.getLogger(__name__)
 IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # of the appends that a writer died in
 
 
@@ -92,6 +91,8 @@ def _recover_and_wire(
     wire: Callable[..., Engine], parts: ExitStack, *, compares_all: bool,
 ) -> Engine:  # fmt: skip
     """Return the engine of a recovered store; what is opened for it goes on to ``parts``, too."""
+    with suppress(StoreFull):  # the other of the two files is whole, and counts
+        report(paths.settings.name, settle_settings(filesystem, paths))
     settings = load_settings(filesystem, paths)
     topics = TopicTable(filesystem, paths.config)
     refuse_batch_topics(filesystem, paths, topics)
@@ -110,9 +111,6 @@ def _recover_and_wire(
         durable = durable._replace(trusted=False)
     if not settings.present:
         settings = save_settings(filesystem, paths, settings, config)
-    else:
-        with suppress(StoreFull):  # the other of the two files is whole, and counts
-            _report(paths.settings.name, settle_settings(filesystem, paths))
     files = MappedFileQueue(
         filesystem,
         paths.commit_log,
@@ -152,18 +150,14 @@ def _recover_and_wire(
         deleted_topics = {**settings.deleted_topics, **deleted}
         settings = replace(settings, deleted_topics=deleted_topics)
         settings = save_settings(filesystem, paths, settings, config)
-    _restore_topics(topics, recovered, clock)
+    settle_topics(filesystem, paths, topics, recovered, clock.now_ms)
+    lower_offsets(ConsumerOffsets(filesystem, paths.config, clock), topics, queues)
     _mark_running(filesystem, paths)
     return wire(
         filesystem=filesystem, paths=paths, config=config, settings=settings,
         topics=topics, positions=positions, files=files, queues=queues,
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found,
     )  # fmt: skip
-
-
-def _report(name: str, problem: str) -> None:
-    if problem:
-        _LOG.warning("config/%s: %s", name, problem)
 
 
 def _unflushed_bytes_max(
@@ -185,16 +179,6 @@ def _finish_deletion(
     if name in topics:
         topics.delete(name, now_ms=clock.now_ms())
     return replace(recovered, unit_count=recovered.unit_count - queues.remove_topic(name))
-
-
-def _restore_topics(topics: TopicTable, recovered: Recovered, clock: Clock) -> None:
-    """Make topics of which the log has records and the table knows nothing: it was lost."""
-    for name, queue_count in sorted(recovered.queue_counts.items()):
-        if name in topics or name.startswith(LIGHT_QUEUE_PREFIX):
-            continue
-        if topic_name_problem(name) or not queue_count:
-            continue  # a bit flipped where no checksum covers it
-        topics.create(name, queue_count=queue_count, attributes={}, now_ms=clock.now_ms())
 
 
 def _mark_running(filesystem: FileSystem, paths: StorePaths) -> None:

@@ -308,8 +308,8 @@ class FileSystem(ReadFileSystem, Protocol):
         """Replace a small file; durable on return, and never absent or half written.
 
         With ``backup`` the version before stays as ``<name>.bak``. With ``copy``, an ending and what
-        the file of that name is to hold, that file is replaced as well, just before ``path``: both are
-        written before either gets its name, so StoreFull leaves both as they were, and a power cut
+        the file of that name is to hold, that file is replaced as well, before the others: both are
+        written before either gets its name, so StoreFull leaves all as they were, and a power cut
         leaves each of them old or new.
         """
         made = [(path.with_name(path.name + copy[0]), copy[1])] if copy else []
@@ -329,10 +329,11 @@ class FileSystem(ReadFileSystem, Protocol):
                 with suppress(OSError):
                     self.unlink(_temporary(target))
             raise
+        if copy:
+            self.rename(_temporary(made[0][0]), made[0][0])
         if has_backup:
             self.rename(path.with_name(path.name + ".bak.tmp"), path.with_name(path.name + ".bak"))
-        for target, _ in made:
-            self.rename(_temporary(target), target)
+        self.rename(_temporary(path), path)
         self.sync_directory(path.parent)
 
     def _write_temporary(self, path: Path, data: bytes) -> None:

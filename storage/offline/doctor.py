@@ -25,7 +25,7 @@ from storage.offline.checks.queues import (
     queue_records,
     queue_units,
 )
-from storage.offline.checks.tables import staged_commits, tables
+from storage.offline.checks.tables import staged_commits, table_findings
 from storage.offline.kept_aside import known_losses
 from storage.offline.opened import open_offline, settled_offset_of
 from storage.view.layout import LOG_DIRECTORY
@@ -107,7 +107,7 @@ def _examine(
                 severity=NOTE, kind=kinds.STATE, file="abort",
                 message="the store was not stopped in order, or it is open now",
             )  # fmt: skip
-        yield from tables(disk, store.paths)
+        yield from table_findings(store, disk)
         yield from log_files(store, disk)
         yield from log_records(store)
         yield from log_tail(store, disk)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from storage.errors import DamagedLedger, DamagedStage
 from storage.staged.directory import directories
 from storage.staged.intent import load_intent
-from storage.staged.ledger import load_ledger
+from storage.staged.ledger import damaged_ledger_files, load_ledger
 from storage.staged.stages import SUFFIX, Stage, read_stage
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Findi
     except DamagedLedger as error:
         yield "damage", name, str(error)
         return
+    for file, problem in damaged_ledger_files(disk, directory).items():
+        yield "warning", f"{name}/{file}", f"is damaged: {problem}; the other of the two is used"
     for entry in disk.list_directory(directory):
         if not entry.is_directory or not entry.name.isdecimal():
             continue

@@ -33,11 +33,11 @@ def load_application(filesystem: FileSystem, directory: Path) -> Application | N
 
     None if nothing is left. Raises DamagedLedger for a ledger or an intent that cannot be read.
     """
-    ledger = load_ledger(filesystem, directory)
     with suppress(StoreFull):  # then the next start, or the next commit, writes the second file
         problem = settle_ledger(filesystem, directory)
         if problem:
-            _LOG.warning("%s: %s; it is written again from the other file", directory, problem)
+            _LOG.warning("%s: %s; the other of the two files counts", directory, problem)
+    ledger = load_ledger(filesystem, directory)
     found: dict[int, OpenCommit] = {}
     for entry in filesystem.list_directory(directory):
         if not entry.is_directory or not entry.name.isdecimal():

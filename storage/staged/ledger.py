@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import DamagedLedger
-from storage.tables.own_document import load_document, save_document, settle_document
+from storage.tables.own_document import damaged_files, load_document, save_document, settle_document
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -149,6 +149,11 @@ def load_ledger(filesystem: FileSystem, directory: Path) -> Ledger | None:
 def settle_ledger(filesystem: FileSystem, directory: Path) -> str:
     """Make both files of a ledger hold the same; return what was wrong, empty if nothing was."""
     return settle_document(filesystem, directory / LEDGER_FILE, Ledger.from_document)
+
+
+def damaged_ledger_files(filesystem: FileSystem, directory: Path) -> dict[str, str]:
+    """Return which of a ledger's two files are there and not whole, and what is wrong with each."""
+    return damaged_files(filesystem, directory / LEDGER_FILE, Ledger.from_document)
 
 
 def save_ledger(filesystem: FileSystem, directory: Path, ledger: Ledger) -> None:

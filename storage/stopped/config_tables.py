@@ -9,6 +9,7 @@ from storage.config import StoreConfig
 from storage.files.filesystem import OsFileSystem
 from storage.format.config_json import encode_config
 from storage.tables.consumer_offsets import offset_fields, offset_key
+from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
     DELAYS_FILE,
     GROUPS_FILE,
@@ -49,5 +50,5 @@ def write_configuration(
     if tables.delays:
         written[DELAYS_FILE] = encode_config(delay_fields(tables.delays, version))
     for name, document in written.items():
-        filesystem.write_atomically(paths.config / name, document, backup=False)
+        TableCopies(filesystem, paths.config / name).replace(document)
     return settings.store_id

@@ -1,4 +1,6 @@
-"""Consumer groups' progress: ``config/consumerOffset.json`` in a broker's shape, with its ``.bak``.
+"""Consumer groups' progress: ``config/consumerOffset.json`` in a broker's shape.
+
+Which of its files counts is decided in ``storage.tables.table_copies``.
 
 Commits are kept in memory; ``save`` makes them durable. One process at a time may commit: the first
 commit takes a byte of the store's lock file, and the file is read again before it. Others only
@@ -7,25 +9,30 @@ read, and see what was last saved.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from storage.clock import Clock
-from storage.errors import InvalidMessage
+from storage.errors import InvalidMessage, StoreFull
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import FileSystem
 from storage.format.config_json import encode_config, integer_keyed
 from storage.format.names import group_name_problem
+from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
     LIGHT_OFFSETS_FILE,
     OFFSETS_FILE,
     data_version,
     read_table,
+    readable_by,
     table_in,
 )
 
+_LOG: Final = logging.getLogger(__name__)
 SEPARATOR: Final = "@"
 OFFSET_MAP: Final = "offsetTable"
 COMMITS_OF_A_VERSION: Final = 500
@@ -63,6 +70,22 @@ def offset_fields(table: Table, version: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
+def _parsed(document: dict[str, Any]) -> tuple[dict[str, Any], Table]:
+    if not document:
+        raise ValueError("an empty document: another copy may hold more")
+    return document, offsets_in(document)
+
+
+class OffsetBeyond(NamedTuple):
+    """A group's offset that lies after the end of its queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    end_offset: int
+
+
 class ConsumerOffsets:
     """The offset table. Safe to use from several threads."""
 
@@ -80,22 +103,17 @@ class ConsumerOffsets:
         self.reload()
 
     def reload(self) -> None:
-        """Read the file again, or its ``.bak``; with neither readable there is no progress."""
+        """Read the copy of the table that counts; without one there is no progress."""
         with self._guard:
             if self._lock is not None:
                 return
             self._document, self._table = {}, {}
             for name in (OFFSETS_FILE, LIGHT_OFFSETS_FILE):
-                if read_table(self._filesystem, self._directory, name, self._load):
+                read = read_table(self._filesystem, self._directory, name, _parsed)
+                if read is not None:
+                    self._document, self._table = read
                     self._name = name
                     break
-
-    def _load(self, document: dict[str, Any]) -> bool:
-        if not document:
-            raise ValueError("an empty document: its .bak may hold more")
-        self._table = offsets_in(document)
-        self._document = document
-        return True
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set progress in memory. Raises InvalidMessage, and StoreLocked if another commits here."""
@@ -112,8 +130,49 @@ class ConsumerOffsets:
             lock = DirectoryLock.acquire(
                 self._filesystem, self._directory.parent, LockRole.CONSUMER_OFFSETS
             )
-            self.reload()
+            try:
+                self._settle()
+                self.reload()
+            except BaseException:
+                lock.release()
+                raise
             self._lock = lock
+
+    def _settle(self) -> None:
+        copies = TableCopies(self._filesystem, self._directory / self._name)
+        with suppress(StoreFull):  # what counts is known, and the next save writes it
+            problem = copies.settle(readable_by(_parsed))
+            if problem:
+                _LOG.warning("config/%s: %s", self._name, problem)
+
+    def beyond(self, end_of: Callable[[str, int], int | None]) -> list[OffsetBeyond]:
+        """Return the offsets after their queue's end, as ``end_of(topic, queue_id)`` knows it.
+
+        Records were lost, or the table was damaged where nothing said so. A queue of which it returns None is
+        left out.
+        """
+        found = []
+        for key, offsets in sorted(self.table.items()):
+            topic, group = topic_and_group(key)
+            for queue_id, offset in sorted(offsets.items()):
+                end_offset = end_of(topic, queue_id)
+                if end_offset is not None and offset > end_offset:
+                    found.append(OffsetBeyond(group, topic, queue_id, offset, end_offset))
+        return found
+
+    def lower(self, found: Sequence[OffsetBeyond]) -> None:
+        """Set offsets to the ends of their queues, in memory. Raises StoreLocked if another commits here."""
+        with self._guard:
+            self._own()
+            for each in found:
+                self._table[offset_key(each.topic, each.group)][each.queue_id] = each.end_offset
+                self._commits += 1
+
+    def lower_owned(self, found: Sequence[OffsetBeyond]) -> None:
+        """As ``lower`` where this process commits here; nothing elsewhere."""
+        with self._guard:
+            if self._lock is not None:
+                self.lower(found)
 
     def fetch(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return progress in one queue, None if there is none."""
@@ -152,9 +211,8 @@ class ConsumerOffsets:
                 return False
             commits = self._commits
             self._filesystem.make_directory(self._directory)
-            self._filesystem.write_atomically(
-                self._directory / self._name, encode_config(self._to_document()), backup=True
-            )
+            copies = TableCopies(self._filesystem, self._directory / self._name)
+            copies.replace(encode_config(self._to_document()))
             self._saved_commits = commits
             return True
 

@@ -1,7 +1,8 @@
 """A JSON document that is ours alone, in two files that hold the same: ``NAME`` and ``NAME.bak``.
 
-Each carries a checksum. The first counts where it is whole, else the second; after a power cut one of
-them may be older, which ``settle_document`` ends at the next start.
+Each carries a checksum and a generation. A reader takes the first where it is whole, else the second. After
+a power cut, or where somebody has put an old file back, they may differ: ``settle_document`` makes both
+the newer one at the next start of their owner.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem, ReadFileSystem
 
 BACKUP: Final = ".bak"
+GENERATION: Final = "generation"  # grows with each write
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
@@ -27,6 +29,14 @@ def save_document(
     filesystem: FileSystem, path: Path, document: Mapping[str, object], *, indent: int | None = None
 ) -> None:
     """Replace both files; durable on return. Raises StoreFull with nothing changed, OSError."""
+    held = [content for content in _contents(filesystem, path, dict) if content is not None]
+    generation = max((_generation(content) for content in held), default=0) + 1
+    _write(filesystem, path, {**document, GENERATION: generation}, indent)
+
+
+def _write(
+    filesystem: FileSystem, path: Path, document: Mapping[str, object], indent: int | None
+) -> None:
     data = encode_checked(document, indent=indent)
     filesystem.write_atomically(path, data, backup=False, copy=(BACKUP, data))
 
@@ -78,23 +88,45 @@ def settle_document(
 ) -> str:
     """Make both files hold the document that counts; return what was wrong, empty if nothing was.
 
-    Does nothing where no file is whole. Durable on return. Raises StoreFull, OSError.
+    That is the newer of two that are whole, but the first where a former version has written it since,
+    without a checksum. Does nothing where no file is whole. Durable on return. Raises StoreFull, OSError,
+    and what ``parse`` raises.
     """
+    contents = _contents(filesystem, path, parse)
+    first, second = contents
+    problem = "; ".join(
+        f"{name} is damaged: {error}"
+        for name, error in damaged_files(filesystem, path, parse).items()
+    )
+    if first is None and second is None:
+        return problem
+    if first is None or (
+        second is not None and has_checksum(first) and _generation(second) > _generation(first)
+    ):
+        first = second
+        problem = problem or f"{path.name} is missing, or older than its .bak"
+    assert first is not None
+    if contents != [first, first] or not has_checksum(first):
+        _write(filesystem, path, decode_checked(first), indent)
+    return problem
+
+
+def _contents(
+    filesystem: ReadFileSystem, path: Path, parse: Callable[[dict[str, Any]], object]
+) -> list[bytes | None]:
+    """Return the bytes of both files, None for one that is not there or not whole."""
     contents: list[bytes | None] = []
-    problem = ""
     for candidate in (path, path.with_name(path.name + BACKUP)):
-        content: bytes | None = None
         try:
             content = filesystem.read_bytes(candidate)
             parse(decode_checked(content))
-        except _MISSING:
-            contents.append(None)
-        except _DAMAGED as error:
-            problem = problem or f"{candidate.name} is damaged: {error}"
+        except (*_MISSING, *_DAMAGED):
             contents.append(None)
         else:
             contents.append(content)
-    whole = next((content for content in contents if content is not None), None)
-    if whole is not None and (contents[0] != contents[1] or not has_checksum(whole)):
-        save_document(filesystem, path, decode_checked(whole), indent=indent)
-    return problem
+    return contents
+
+
+def _generation(content: bytes) -> int:
+    generation = decode_checked(content).get(GENERATION, 0)
+    return generation if isinstance(generation, int) else 0

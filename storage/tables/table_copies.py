@@ -23,6 +23,7 @@ BACKUP: Final = ".bak"
 CHECKED: Final = ".checked"
 DAMAGED: Final = ".damaged"  # what a start has replaced
 TABLE: Final = ""
+ENDINGS: Final = (TABLE, BACKUP, CHECKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ class TableCopies:
         Durable on return. A damaged table stays as ``NAME.damaged``. Raises StoreFull, OSError.
         """
         chosen = read_copies(self._filesystem, self._path, is_readable)
-        if chosen.settled or chosen.ending is None:
+        if chosen.ending is None or (chosen.settled and self._knows_backup()):
             return chosen.problem
         if chosen.ending != TABLE:
             damaged = _read(self._filesystem, self._path)
@@ -126,6 +127,12 @@ class TableCopies:
         self._filesystem.write_atomically(
             self._path, data, backup=True, copy=(CHECKED, copy.encode())
         )
+
+    def _knows_backup(self) -> bool:
+        """Return whether the ``.bak`` is what our last write left as such."""
+        checked, _ = read_checked(self._filesystem, self._path)
+        backup = _read(self._filesystem, _with(self._path, BACKUP))
+        return checked is not None and fingerprint(backup) == checked.previous
 
     def _write(self, data: bytes, generation: int, *, with_table: bool) -> None:
         """Write the checked copy, and the table itself if it does not hold ``data``; ``.bak`` stays."""

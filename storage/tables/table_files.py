@@ -1,7 +1,7 @@
 """The JSON tables in ``config/``: which there are, and one rule for reading them.
 
-A table that is missing, empty or not readable is read from its ``.bak``. A broker's spelling of JSON is
-in ``storage.format.config_json``.
+Which of a table's files counts is decided by ``storage.tables.table_copies``. A broker's spelling of JSON
+is in ``storage.format.config_json``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from storage.format.config_json import MALFORMED, decode_config, integer_keyed
+from storage.tables.table_copies import read_copies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,40 +23,42 @@ OFFSETS_FILE: Final = "consumerOffset.json"
 LIGHT_OFFSETS_FILE: Final = "lmqConsumerOffset.json"  # of a broker with light queues, instead
 GROUPS_FILE: Final = "subscriptionGroup.json"
 DELAYS_FILE: Final = "delayOffset.json"
-TABLE_FILES: Final = (TOPICS_FILE, OFFSETS_FILE, DELAYS_FILE, GROUPS_FILE)
 GROUP_MAP: Final = "subscriptionGroupTable"
 DELAY_MAP: Final = "offsetTable"
-BACKUP: Final = ".bak"
-_UNREADABLE: Final = (FileNotFoundError, NotADirectoryError, *MALFORMED)
 
 T = TypeVar("T")
 Document = dict[str, Any]
 
 
-def read_document(filesystem: ReadFileSystem, path: Path) -> Document:
-    """Return the document in one file. Raises OSError, and ValueError if it is not one."""
-    document = decode_config(filesystem.read_bytes(path))
+def document_in(data: bytes) -> Document:
+    """Return the document that a table's file holds. Raises ValueError if it is not one."""
+    document = decode_config(data)
     if not isinstance(document, dict):
         raise ValueError(f"a map expected, not {document!r}")
     return document
 
 
+def readable_by(parse: Callable[[Document], object]) -> Callable[[bytes], bool]:
+    """Return a function that says whether ``parse`` can make something of a file's bytes."""
+
+    def is_readable(data: bytes) -> bool:
+        with suppress(*MALFORMED):
+            parse(document_in(data))
+            return True
+        return False
+
+    return is_readable
+
+
 def read_table(
     filesystem: ReadFileSystem, directory: Path, name: str, parse: Callable[[Document], T]
 ) -> T | None:
-    """Return what ``parse`` makes of a table or, where it cannot, of its ``.bak``; None if of neither."""
-    for candidate in (name, name + BACKUP):
-        with suppress(*_UNREADABLE):
-            return parse(read_document(filesystem, directory / candidate))
+    """Return what ``parse`` makes of the copy of a table that counts; None if there is none."""
+    chosen = read_copies(filesystem, directory / name, readable_by(parse))
+    if chosen.ending is not None:
+        with suppress(*MALFORMED):
+            return parse(document_in(chosen.data))
     return None
-
-
-def is_readable(filesystem: ReadFileSystem, path: Path) -> bool:
-    """Return whether a file can be read as a document."""
-    with suppress(OSError, *MALFORMED):
-        read_document(filesystem, path)
-        return True
-    return False
 
 
 def table_in(document: Mapping[str, Any], name: str) -> dict[Any, Any]:

@@ -1,7 +1,7 @@
-"""The topic table: ``config/topics.json`` in a broker's shape, with its ``.bak``.
+"""The topic table: ``config/topics.json`` in a broker's shape.
 
-Loading falls back to the ``.bak`` when the main file is missing, empty or not readable; fields this
-code does not know are kept as they were read. Saving is atomic and durable on return.
+Fields that this code does not know are kept as they were read. Which of the table's files counts is
+decided in ``storage.tables.table_copies``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from storage.errors import InvalidMessage, TopicExists, TopicNotFound
 from storage.format.config_json import encode_config
 from storage.format.limits import NOT_SENT_TO
 from storage.format.names import topic_name_problem
-from storage.tables.table_files import TOPICS_FILE, data_version, read_table, table_in
+from storage.tables.table_copies import TableCopies
+from storage.tables.table_files import (
+    TOPICS_FILE,
+    data_version,
+    read_table,
+    readable_by,
+    table_in,
+)
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -96,6 +103,12 @@ def topics_in(document: Mapping[str, Any]) -> dict[str, TopicConfig]:
     return {topic.name: topic for topic in topics}
 
 
+def _parsed(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, TopicConfig]]:
+    version = document.get("dataVersion") or {}
+    int(version.get("counter", 0)) + int(version.get("stateVersion", 0))
+    return document, topics_in(document)
+
+
 def topics_document(
     topics: Mapping[str, TopicConfig], version: Mapping[str, int], other: Mapping[str, object]
 ) -> bytes:
@@ -117,19 +130,20 @@ class TopicTable:
         self.reload()
 
     def reload(self) -> None:
-        """Read the file again, or its ``.bak``; with neither readable the table is empty."""
-        loaded = read_table(self._filesystem, self._path.parent, TOPICS_FILE, self._load)
-        if loaded is None:
-            self._load({})
-
-    def _load(self, document: dict[str, Any]) -> bool:
-        topics = topics_in(document)
+        """Read the copy of the table that counts; without one the table is empty."""
+        read = read_table(self._filesystem, self._path.parent, TOPICS_FILE, _parsed)
+        document, self._topics = read or ({}, {})
         version = document.get("dataVersion") or {}
         self._version_counter = int(version.get("counter", 0))
         self._state_version = int(version.get("stateVersion", 0))
         self._other = {k: v for k, v in document.items() if k not in ("dataVersion", TOPIC_MAP)}
-        self._topics = topics
-        return True
+
+    def settle(self) -> str:
+        """Make all copies of the table agree; return what was wrong, empty if nothing was.
+
+        Durable on return. Raises StoreFull, OSError.
+        """
+        return TableCopies(self._filesystem, self._path).settle(readable_by(_parsed))
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -207,7 +221,7 @@ class TopicTable:
         version = data_version(self._version_counter + 1, self._state_version, now_ms)
         document = topics_document(topics, version, self._other)
         self._filesystem.make_directory(self._path.parent)
-        self._filesystem.write_atomically(self._path, document, backup=True)
+        TableCopies(self._filesystem, self._path).replace(document)
         self._topics = topics
         self._version_counter += 1
 

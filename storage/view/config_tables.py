@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from storage.tables.consumer_offsets import offsets_in, topic_and_group
+from storage.tables.table_copies import ENDINGS, read_copies
 from storage.tables.table_files import (
-    BACKUP,
     DELAYS_FILE,
     GROUPS_FILE,
     LIGHT_OFFSETS_FILE,
     OFFSETS_FILE,
-    TABLE_FILES,
     TOPICS_FILE,
     Document,
     delays_in,
     groups_in,
-    is_readable,
     read_table,
+    readable_by,
 )
 from storage.tables.topics import TopicConfig as TopicConfig
 from storage.tables.topics import topics_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from storage.files.filesystem import ReadFileSystem
 
 T = TypeVar("T")
+_PARSE: Final[Mapping[str, Callable[[Document], object]]] = {
+    TOPICS_FILE: topics_in,
+    OFFSETS_FILE: offsets_in,
+    LIGHT_OFFSETS_FILE: offsets_in,
+    DELAYS_FILE: delays_in,
+    GROUPS_FILE: groups_in,
+}
 Offsets = Mapping[tuple[str, str], Mapping[int, int]]
 """By topic and group: queue id to queue offset."""
+
+
+class TableProblem(NamedTuple):
+    """What is wrong with the files of one table; ``is_lost``: no copy of it can be read."""
+
+    problem: str
+    is_lost: bool
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ class ConfigTables:
 
 
 def read_config_tables(filesystem: ReadFileSystem, directory: Path) -> ConfigTables:
-    """Read the tables in ``directory``, or their ``.bak``."""
+    """Read the copies that count of the tables in ``directory``."""
 
     def table(name: str, parse: Callable[[Document], dict[T, Any]]) -> dict[T, Any]:
         return read_table(filesystem, directory, name, parse) or {}
@@ -68,24 +79,20 @@ def read_config_tables(filesystem: ReadFileSystem, directory: Path) -> ConfigTab
 
 
 def topic_names(filesystem: ReadFileSystem, directory: Path) -> set[str]:
-    """Return the topics that the table in ``directory``, or its ``.bak``, names."""
+    """Return the topics that the table in ``directory`` names."""
     return set(read_table(filesystem, directory, TOPICS_FILE, topics_in) or ())
 
 
-def unreadable_tables(filesystem: ReadFileSystem, directory: Path) -> dict[str, bool]:
-    """Return the tables that are there and cannot be read, each with whether its ``.bak`` can."""
-    there: set[str] = set()
-    with suppress(NotADirectoryError):
-        there |= {entry.name for entry in filesystem.list_directory(directory)}
+def table_problems(filesystem: ReadFileSystem, directory: Path) -> dict[str, TableProblem]:
+    """Return what is wrong with the files of each table, of those that have something."""
     found = {}
-    for name in TABLE_FILES:
-        files = [directory / each for each in (name, name + BACKUP) if each in there]
-        readable = [is_readable(filesystem, path) for path in files]
-        if readable and not readable[0]:
-            found[name] = any(readable)
+    for name, parse in _PARSE.items():
+        chosen = read_copies(filesystem, directory / name, readable_by(parse))
+        if chosen.problem:
+            found[name] = TableProblem(chosen.problem, chosen.ending is None)
     return found
 
 
 def has_topic_table(filesystem: ReadFileSystem, directory: Path) -> bool:
-    """Return whether a topic table or its ``.bak`` is there, readable or not."""
-    return any(filesystem.exists(directory / name) for name in (TOPICS_FILE, TOPICS_FILE + BACKUP))
+    """Return whether any file of the topic table is there, readable or not."""
+    return any(filesystem.exists(directory / f"{TOPICS_FILE}{ending}") for ending in ENDINGS)

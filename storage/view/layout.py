@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import NotAStore
-from storage.format.names import parse_file_name
+from storage.format.names import LIGHT_QUEUE_PREFIX, parse_file_name, topic_name_problem
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ReadFileSystem
@@ -61,3 +61,32 @@ def queues_of_topic(filesystem: ReadFileSystem, directory: Path, topic: str) -> 
         queue_id = parse_file_name(queue.name)
         if queue.is_directory and queue_id is not None:
             yield queue_id
+
+
+def topics_without_entry(
+    filesystem: ReadFileSystem, directory: Path, topics: Container[str]
+) -> dict[str, int]:
+    """Return the topics that have queues below ``consumequeue/`` and are not among ``topics``.
+
+    Each with how many queues it has at least.
+    """
+    counts = {}
+    for topic in filesystem.list_directory(directory):
+        if topic.is_directory and needs_entry(topic.name, topics):
+            queue_ids = list(queues_of_topic(filesystem, directory, topic.name))
+            if queue_ids:
+                counts[topic.name] = max(queue_ids) + 1
+    return counts
+
+
+def needs_entry(topic: str, topics: Container[str]) -> bool:
+    """Return whether a topic that has records should be among ``topics`` and is not.
+
+    Light queues have no entry, nor has a name that no topic can have: a bit flipped in a record where no
+    checksum covers it.
+    """
+    return (
+        topic not in topics
+        and not topic.startswith(LIGHT_QUEUE_PREFIX)
+        and not topic_name_problem(topic)
+    )

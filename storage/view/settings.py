@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from storage.errors import UnsupportedFormat
 from storage.files.kept_reads import KeptReads
 from storage.tables.checked_json import encode_checked
-from storage.tables.own_document import load_document, save_document, settle_document
+from storage.tables.own_document import damaged_files, load_document, save_document, settle_document
 from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ def settle_settings(filesystem: FileSystem, paths: StorePaths) -> str:
     """
     parse = partial(_settings_in, place=str(paths.settings))
     return settle_document(filesystem, paths.settings, parse, indent=1)
+
+
+def damaged_settings(filesystem: ReadFileSystem, paths: StorePaths) -> dict[str, str]:
+    """Return which of the two files are there and not whole, and what is wrong with each."""
+    parse = partial(_settings_in, place=filesystem.location(paths.settings))
+    return damaged_files(filesystem, paths.settings, parse)
 
 
 def _settings_in(document: Mapping[str, Any], *, place: str) -> StoreSettings:

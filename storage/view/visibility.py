@@ -58,6 +58,12 @@ class Visibility:
         trust = self._trust
         return self.positions if trust is not None and trust.durable.trusted else None
 
+    @property
+    def shows_all(self) -> bool:
+        """Whether, as of the last update, all is shown that there is: no recovery can bring more."""
+        trust = self._trust
+        return trust is None or trust.is_live or not trust.durable.trusted or trust.durable.clean
+
     def update(self) -> None:
         """Take over what the writer has published since.
 

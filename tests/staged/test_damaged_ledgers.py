@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,34 @@ def test_a_ledger_of_a_former_version_gets_checksum_and_second_file(tmp_path: Pa
     with StoreWriter.open(tmp_path, small_config()) as writer:
         assert writer.staged.commit("app", 7, [])[1]
     assert path.read_bytes() == second.read_bytes() == whole
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_old_file_put_back_in_the_place_of_a_ledger_forgets_no_commit(
+    tmp_path: Path, which: int
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, [])
+        paths = both(tmp_path, "ledger.json")
+        old = paths[0].read_bytes()
+        writer.staged.commit("app", 1, [])
+    new = paths[0].read_bytes()
+    paths[which].write_bytes(old)
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 1, [])[1]
+    assert [path.read_bytes() for path in paths] == [new, new]
+
+
+def test_what_a_former_version_has_written_since_counts(tmp_path: Path) -> None:
+    """It knows one file, and no checksum."""
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, [])
+    path, second = both(tmp_path, "ledger.json")
+    former = replace(LEDGER, app_id="app", committed=((0, 1),)).to_document()
+    path.write_text(json.dumps(former))
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 1, [])[1]
+    assert path.read_bytes() == second.read_bytes()
 
 
 def test_a_broken_ledger_stops_its_application_alone(tmp_path: Path) -> None:

@@ -355,6 +355,10 @@ class Session:
         self._check_keys()
         for (group, topic, queue_id), allowed in model.offsets.items():
             value = self.reader.committed_offset(group, topic, queue_id)
+            if topic in model.topics:
+                # Where the queue has lost its end, or is a new one, the group goes on at its end.
+                end_offset = self.reader.max_offset(topic, queue_id)
+                allowed = {None if each is None else min(each, end_offset) for each in allowed}
             assert value in allowed, f"{group} {topic} {queue_id}: {value} not in {allowed}"
             model.offsets[group, topic, queue_id] = {value}
         model.unsaved.clear()

@@ -13,7 +13,7 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import parse_file_name
 from storage.kernels.columns import CHECK_ALL, STOP_BLANK, STOP_END, STOP_ZERO, new_rows, stop_text
 from storage.kernels.scan import scan_records
-from storage.view.config_tables import has_topic_table, unreadable_tables
+from storage.view.config_tables import has_topic_table, table_problems
 from storage.view.file_sizes import common_size
 from storage.view.log.files import FileEntry
 
@@ -93,9 +93,8 @@ def audit_config(store: StoreView) -> Iterator[Finding]:
     """Name configuration files that cannot be read, and a topic table that is not there."""
     if not has_topic_table(store.filesystem, store.paths.config):
         yield {"kind": "config", "file": "config/topics.json", "problem": "missing"}
-    tables = unreadable_tables(store.filesystem, store.paths.config)
-    for name, has_backup in tables.items():
-        problem = "cannot be read; its .bak can" if has_backup else "cannot be read"
+    tables = table_problems(store.filesystem, store.paths.config)
+    for name, (problem, _) in tables.items():
         yield {"kind": "config", "file": f"config/{name}", "problem": problem}
 
 

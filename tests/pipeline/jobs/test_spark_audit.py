@@ -66,7 +66,7 @@ BY_FILE: dict[str, set[tuple[str, str]]] = {
     "no-checkpoint": {("checkpoint", "missing or empty")},
     "short-checkpoint": {("checkpoint", "24 bytes; 40 at least")},
     "no-config": {("config", "missing")},
-    "garbage-offsets": {("config", "cannot be read; its .bak can")},
+    "garbage-offsets": {("config", "cannot be read; its .bak is used")},
     "no-consumequeue": set(),
     "no-index": {("index", "keys not found: there is no index")},
     "only-commitlog": {

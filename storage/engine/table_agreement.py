@@ -1,0 +1,87 @@
+"""At a start the JSON tables are made to agree with the queues that recovery has left.
+
+The log says which topics there are and where their queues end; a table that says otherwise is mended, and
+that is reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import StoreFull, StoreLocked
+from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.tables.table_files import TOPICS_FILE
+from storage.tables.topics import QUEUE_COUNT_MAX
+from storage.view.layout import needs_entry, topics_without_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.files.filesystem import FileSystem
+    from storage.queues.queue_table import QueueTable
+    from storage.recovery.recover import Recovered
+    from storage.tables.consumer_offsets import ConsumerOffsets
+    from storage.tables.topics import TopicTable
+    from storage.view.layout import StorePaths
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def report(name: str, problem: str) -> None:
+    """Say what was wrong with a file in ``config/``, if anything was."""
+    if problem:
+        _LOG.warning("config/%s: %s", name, problem)
+
+
+def settle_topics(
+    filesystem: FileSystem,
+    paths: StorePaths,
+    topics: TopicTable,
+    recovered: Recovered,
+    now_ms: Callable[[], int],
+) -> None:
+    """Make the copies of the topic table agree, and entries of topics that have queues and no entry.
+
+    Durable on return, but where the disk is full.
+    """
+    with suppress(StoreFull):
+        report(TOPICS_FILE, topics.settle())
+        counts = topics_without_entry(filesystem, paths.consume_queue, topics)
+        for name, queue_count in recovered.queue_counts.items():
+            if queue_count and needs_entry(name, topics):
+                counts[name] = max(queue_count, counts.get(name, 0))
+        for name, queue_count in sorted(counts.items()):
+            if queue_count <= QUEUE_COUNT_MAX:
+                topics.create(name, queue_count=queue_count, attributes={}, now_ms=now_ms())
+                report(
+                    TOPICS_FILE,
+                    f"topic {name} had records and no entry; it has one again, of {queue_count} queues",
+                )
+
+
+def lower_offsets(offsets: ConsumerOffsets, topics: TopicTable, queues: QueueTable) -> None:
+    """Set groups' offsets that lie after the end of their queue to that end; durable on return.
+
+    Their group would miss what is stored there next. A reader that keeps the offsets does so itself.
+    """
+
+    def end_of(topic: str, queue_id: int) -> int | None:
+        if topic not in topics or topic.startswith(LIGHT_QUEUE_PREFIX):
+            return None
+        return queues.get(topic, queue_id).next_offset
+
+    found = offsets.beyond(end_of)
+    if not found:
+        return
+    try:
+        offsets.lower(found)
+        offsets.close()
+    except (StoreLocked, StoreFull):
+        return
+    for each in found:
+        _LOG.warning(
+            "group %s was at %d in queue %d of %s, which ends at %d; it goes on there",
+            each.group, each.queue_offset, each.queue_id, each.topic, each.end_offset,
+        )  # fmt: skip
