@@ -8,12 +8,13 @@ noted beside what was kept aside, and is no finding from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from storage import findings as kinds
 from storage.clock import Clock, SystemClock
 from storage.errors import StoreFailed
 from storage.files.directory_lock import DirectoryLock, LockRole
@@ -24,6 +25,8 @@ from storage.offline.doctor import examine
 from storage.offline.kept_aside import KeptFile, files_to_keep, keep_aside, note_losses
 from storage.offline.opened import spec_config
 from storage.stopped.locks import stopped_store
+from storage.view.index.index_file import list_index_files
+from storage.view.layout import StorePaths
 from storage.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -84,12 +87,29 @@ def repair(
                 return plan
             kept = keep_aside(filesystem, root, list(plan.found), list(plan.kept), clock.now_ms())
         parts.callback(DirectoryLock.acquire(filesystem, root, LockRole.CONSUMER_OFFSETS).release)
+        _drop_index(filesystem, root, plan.found)
         _start_and_stop(root, spec, filesystem, clock, workers)
         losses = tuple(
             each for each in examine(root, spec, is_locked=True) if each.severity == DAMAGE
         )
         note_losses(filesystem, kept, losses)
     return replace(plan, directory=kept, losses=losses)
+
+
+def _drop_index(filesystem: FileSystem, root: Path, found: Iterable[Finding]) -> None:
+    """Delete the index files from the first wrong one on, newest first: the indexer makes them again."""
+    paths = StorePaths(root)
+    wrong = {each.file for each in found if each.is_wrong and each.kind is kinds.INDEX_FILE}
+    listed = [path for _, _, path in list_index_files(filesystem, paths.index)]
+    first = next(
+        (at for at, path in enumerate(listed) if f"index/{path.name}" in wrong), len(listed)
+    )
+    for path in reversed(listed[first:]):
+        filesystem.unlink(path)
+        with suppress(FileNotFoundError):
+            filesystem.unlink(paths.index_checksums / path.name)
+    if listed[first:]:
+        filesystem.sync_directory(paths.index)
 
 
 def _start_and_stop(

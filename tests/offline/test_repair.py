@@ -84,6 +84,11 @@ def lost_index(directory: Path) -> None:
         path.unlink()
 
 
+def damaged_index(directory: Path) -> None:
+    path = min((directory / "index").iterdir())
+    change(path, len(path.read_bytes().rstrip(b"\0")) - 300, bytes(200))
+
+
 def damaged_checkpoint(directory: Path) -> None:
     page = bytearray((directory / "checkpoint").read_bytes())
     for position in (1536, 2048, 2560, 3072):
@@ -92,14 +97,14 @@ def damaged_checkpoint(directory: Path) -> None:
 
 
 def all_of_it(directory: Path) -> None:
-    for damage in (wrong_units, garbage_after_the_end, lost_index, damaged_checkpoint):
+    for damage in (wrong_units, garbage_after_the_end, damaged_index, damaged_checkpoint):
         damage(directory)
 
 
 MENDED: dict[str, Damager] = {
     damage.__name__: damage
     for damage in (
-        wrong_units, lost_queue_files, lost_queues, garbage_after_the_end, lost_index,
+        wrong_units, lost_queue_files, lost_queues, garbage_after_the_end, lost_index, damaged_index,
         damaged_checkpoint, all_of_it,
     )
 }  # fmt: skip
@@ -139,7 +144,7 @@ def test_a_store_is_whole_after_it_and_a_second_one_finds_nothing(
     contents(directory)
 
 
-@pytest.mark.parametrize("what", MENDED)
+@pytest.mark.parametrize("what", ["wrong_units", "all_of_it"])
 def test_a_dry_run_says_what_it_would_keep_and_changes_nothing(directory: Path, what: str) -> None:
     MENDED[what](directory)
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
@@ -266,7 +271,7 @@ def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
 def any_damage(directory: Path, dice: random.Random) -> str:
     """Damage one file that can be made again from the log; return which."""
     files = [path for path in (directory / QUEUE).iterdir() if path.stat().st_size]
-    path = dice.choice([*files, directory / "checkpoint"])
+    path = dice.choice([*files, directory / "checkpoint", *(directory / "index").iterdir()])
     content = bytearray(path.read_bytes())
     written = len(content.rstrip(b"\0"))
     how = dice.choice(("flip", "flip", "zero", "cut", "remove"))
@@ -283,7 +288,7 @@ def any_damage(directory: Path, dice: random.Random) -> str:
     return f"{how} {path.name}"
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(10))
 def test_what_can_be_made_again_is_named_and_mended_whatever_it_is(
     directory: Path, seed: int
 ) -> None:
