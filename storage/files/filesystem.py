@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.files import record_locks
+from storage.files import libc, record_locks
 from storage.files.protocol import (
     Anchor,
     Buffer,
@@ -200,17 +200,17 @@ class OsFileSystem(FileSystem):
             region.advise(joined(begins, ends, GAP_MAX))
         return region.array
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, durable: bool = True) -> None:
         """Create a directory and its missing parents."""
         if self._is_directory(path):
-            if path not in self._durable:
+            if durable and path not in self._durable:
                 # The process that made it may have been killed before its name was durable.
                 with suppress(PermissionError):
                     self.sync_directory(path.parent)
                 self._durable.add(path)
             return
         if path.parent != path:
-            self.make_directory(path.parent)
+            self.make_directory(path.parent, durable=durable)
         name, at = self._anchored.place_of(path)
         with checking_room(path):
             try:
@@ -218,8 +218,10 @@ class OsFileSystem(FileSystem):
             except FileExistsError:
                 if not self._is_directory(path):
                     raise
-        self.sync_directory(path.parent)
-        self._durable.add(path)
+        self._durable.discard(path)
+        if durable:
+            self.sync_directory(path.parent)
+            self._durable.add(path)
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""
@@ -271,6 +273,11 @@ class OsFileSystem(FileSystem):
                 super().write_atomically(path, data, backup=backup, copy=copy)
             finally:
                 del self._held.descriptors[path.parent]
+
+    def sync_filesystem(self, path: Path) -> None:
+        """Make all bytes and names durable of the file system that a directory is on."""
+        with self._opened_directory(path) as descriptor:
+            libc.sync_filesystem(descriptor)
 
     def lock(self, path: Path, position: int, content: bytes) -> RecordLock:
         """Take the lock on one byte of a file."""

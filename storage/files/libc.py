@@ -48,6 +48,17 @@ def fallocate(descriptor: int, position: int, length: int) -> bool:
     return _fallocate(descriptor, 0, position, length)
 
 
+def sync_filesystem(descriptor: int) -> None:
+    """Have the device hold all that was written to a file system, which the descriptor is of.
+
+    Raises OSError where the kernel could not write something.
+    """
+    while _libc.syncfs(descriptor) != 0:
+        code = ctypes.get_errno()
+        if code != errno.EINTR:
+            raise OSError(code, os.strerror(code))
+
+
 def punch_hole(descriptor: int, position: int, length: int) -> bool:
     """Give a range's blocks back and make it read as zeros; False where unsupported."""
     return _fallocate(descriptor, FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE, position, length)

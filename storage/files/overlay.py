@@ -266,8 +266,9 @@ class OverlayFileSystem(FileSystem):
             if path.parent == directory:
                 yield path.name, DirectoryEntry(path.name, True, 0) if present else None
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, durable: bool = True) -> None:
         """Create a directory in the view."""
+        del durable
         path = _absolute(path)
         with self._guard:
             if self._is_directory(path):
@@ -309,6 +310,9 @@ class OverlayFileSystem(FileSystem):
             self._changed[path] = None
 
     def sync_directory(self, path: Path) -> None:
+        """Do nothing: the view is never durable."""
+
+    def sync_filesystem(self, path: Path) -> None:
         """Do nothing: the view is never durable."""
 
     def lock(self, path: Path, position: int, content: bytes) -> OverlayLock:

@@ -263,8 +263,11 @@ class FileSystem(ReadFileSystem, Protocol):
         """Open an existing file; FileNotFoundError if there is none."""
         ...
 
-    def make_directory(self, path: Path) -> None:
-        """Create a directory and its missing parents; durable on return, also if it exists."""
+    def make_directory(self, path: Path, *, durable: bool = True) -> None:
+        """Create a directory and its missing parents; durable on return, also if it exists.
+
+        Without ``durable`` its name, and those of its parents, are the caller's to make durable.
+        """
         ...
 
     def remove_directory(self, path: Path) -> None:
@@ -285,6 +288,14 @@ class FileSystem(ReadFileSystem, Protocol):
 
     def sync_directory(self, path: Path) -> None:
         """Make the names in a directory durable."""
+        ...
+
+    def sync_filesystem(self, path: Path) -> None:
+        """Make all bytes and names durable of the file system that a directory is on.
+
+        It takes as long as whatever anybody has written there; a ``sync`` of one file has to follow, as
+        not every file system flushes the device's own cache for this.
+        """
         ...
 
     def lock(self, path: Path, position: int, content: bytes) -> Lock:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from storage.files.filesystem import File, FileSystem
 
 OPEN_FILES_MAX: Final = 512  # less where a process may have few
+SYNCED_ONE_BY_ONE_MAX: Final = (
+    32  # files and directories; for more, one sync of the file system takes less
+)
 
 
 class OpenQueueFiles:
@@ -44,10 +47,9 @@ class OpenQueueFiles:
             if exists:
                 file = self.filesystem.open(path, writable=True)
             else:
-                self.filesystem.make_directory(path.parent)
+                self.filesystem.make_directory(path.parent, durable=False)
                 file = self.filesystem.create(path, self.file_size, allocate=False)
-                with self.guard:
-                    self._dirty_directories[path.parent] = None
+                self.distrust_names(path.parent)
             self._keep(path, file)
         with self.guard:
             self._dirty_files[path] = None
@@ -132,18 +134,25 @@ class OpenQueueFiles:
             self.epoch += 1
             files, self._dirty_files = self._dirty_files, {}
             directories, self._dirty_directories = self._dirty_directories, {}
+        if len(files) + len(directories) > SYNCED_ONE_BY_ONE_MAX:
+            # Some file systems leave what they wrote in the device's cache: the syncs after it flush that.
+            self.filesystem.sync_filesystem(self.directory)
+            files, directories = dict.fromkeys(list(files)[-1:]), {self.directory: None}
         for path in files:
-            try:
-                file = self.filesystem.open(path, writable=True)
-            except FileNotFoundError:
-                continue  # its topic was deleted meanwhile
-            try:
-                file.sync()
-            finally:
-                file.close()
+            self._sync_file(path)
         for directory in directories:
             with suppress(FileNotFoundError):
                 self.filesystem.sync_directory(directory)
+
+    def _sync_file(self, path: Path) -> None:
+        try:
+            file = self.filesystem.open(path, writable=True)
+        except FileNotFoundError:
+            return  # its topic was deleted meanwhile
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def close(self) -> None:
         """Close every open file; nothing is synced."""

@@ -253,11 +253,11 @@ class SimulatedDisk(OsFileSystem):
         self._open_files.add(file)
         return file
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, durable: bool = True) -> None:
         """Create a directory and its missing parents."""
         if not path.is_dir():
             self.step("space", path)
-        super().make_directory(path)
+        super().make_directory(path, durable=durable)
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""
@@ -296,8 +296,20 @@ class SimulatedDisk(OsFileSystem):
         """Make the names in a directory durable."""
         if not path.is_relative_to(self.root):
             return  # of the root itself: it is there
+        if not path.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         self.step("sync", path)
         self._tree.sync_directory(path)
+
+    def sync_filesystem(self, path: Path) -> None:
+        """Make everything durable, or fail to."""
+        with self._guard:
+            try:
+                self.step("sync", path)
+            except OSError:
+                self._tree.fail_to_sync_all(self._dice, self.fault_leaves)
+                raise
+            self._tree.sync_all()
 
     def lock(self, path: Path, position: int, content: bytes) -> RecordLock:
         """Take a lock that is let go of with the process."""

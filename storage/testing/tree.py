@@ -113,6 +113,27 @@ class DiskTree:
             directory.durable = dict(directory.names)
             directory.changes.clear()
 
+    def sync_all(self) -> None:
+        """Make all bytes and names durable."""
+        with self.guard:
+            self.notice_all()
+            for node in self.files.values():
+                node.sync()
+            self._sync_names(self._top)
+
+    def _sync_names(self, directory: DiskDirectory) -> None:
+        directory.durable = dict(directory.names)
+        directory.changes.clear()
+        for node in directory.names.values():
+            if isinstance(node, DiskDirectory):
+                self._sync_names(node)
+
+    def fail_to_sync_all(self, dice: random.Random, how: str) -> None:
+        """Write some of the bytes, and take the rest for written from here on."""
+        with self.guard:
+            for node in self.files.values():
+                node.fail_to_sync(dice, how)
+
     def trust(self, path: Path) -> None:
         """Take what others have written to a file, or below a directory, for durable."""
         with self.guard:

@@ -12,19 +12,25 @@ from pathlib import Path
 import pytest
 from cut_store import CutStore
 
+from storage.queues import queue_files
+
 SESSIONS = 9  # of a store; each ends with a cut, a kill, or first a close
 SHARES = 8
 CUTS = int(os.environ.get("CUTS", "320"))
+ONE_BY_ONE = queue_files.SYNCED_ONE_BY_ONE_MAX
 MODES = [("sync", False), ("async", False), ("sync", True), ("async", True)]
 
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_nothing_acknowledged_or_shown_is_lost_and_nothing_is_invented(
-    tmp_path: Path, share: int
+    tmp_path: Path, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Every third store syncs its file system once where others sync queue files one by one."""
     cuts, seed = 0, share
     while cuts < CUTS / SHARES:
         mode, pool = MODES[seed % len(MODES)]
+        one_by_one = 1 if seed // SHARES % 3 == 1 else ONE_BY_ONE
+        monkeypatch.setattr(queue_files, "SYNCED_ONE_BY_ONE_MAX", one_by_one)
         store = CutStore(
             tmp_path / str(seed), seed, flush_mode=mode, transient_pool=pool,
             faulty=seed // SHARES % 2 == 1,
