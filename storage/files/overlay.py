@@ -87,6 +87,10 @@ class OverlayFile:
         self._before_change()
         self._content.extend(size)
 
+    def next_data(self, position: int) -> tuple[int, int]:
+        """Return all that follows: a view knows no holes."""
+        return position, self.size
+
     def zero(self, position: int, length: int) -> None:
         """Make a range read as zeros."""
         self._before_change()

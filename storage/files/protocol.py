@@ -127,6 +127,13 @@ class File(ReadFile, Protocol):
         """Make the file ``size`` long with a hole at the end; never shortens."""
         ...
 
+    def next_data(self, position: int) -> tuple[int, int]:
+        """Return begin and end of the first range that is not a hole, from ``position`` on.
+
+        It is empty, at the file's size, if nothing is. Where the file system knows no holes all is one range.
+        """
+        ...
+
     def zero(self, position: int, length: int) -> None:
         """Make a range read as zeros, freeing its blocks where that is possible."""
         ...

@@ -108,10 +108,13 @@ class OpenQueueFiles:
     def zero_tail(self, path: Path, position: int) -> None:
         """Make a file read as zeros from ``position`` on, if it does not already."""
         file = self.open_for_reading(path)
-        if not np.frombuffer(file.pread(self.file_size - position, position), np.uint8).any():
-            return
-        file = self.open_for_writing(path, exists=True)
-        file.zero(position, self.file_size - position)
+        begin = end = position
+        while end < self.file_size:  # a file is mostly a hole, which need not be read
+            begin, end = file.next_data(end)
+            if np.frombuffer(file.pread(end - begin, begin), np.uint8).any():
+                file = self.open_for_writing(path, exists=True)
+                file.zero(position, self.file_size - position)
+                return
 
     def remove_directory(self, directory: Path) -> None:
         """Delete a directory with the files in it; the deletion is its parent's to make durable."""

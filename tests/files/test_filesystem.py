@@ -334,3 +334,17 @@ def test_few_writable_bytes_are_written_where_they_belong_and_a_failure_is_an_er
     file.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         file.pwrite(memoryview(bytearray(b"few")), 0)
+
+
+def test_data_is_found_without_reading_holes(tmp_path: Path) -> None:
+    size, at = 64 << 20, 10 << 20
+    file = FILESYSTEM.create(tmp_path / "f", size, allocate=False)
+    assert file.next_data(0) in [(size, size), (0, size)]  # the latter where there are no holes
+    file.pwrite(b"x", at)
+    begin, end = file.next_data(0)
+    assert begin <= at < end
+    assert file.next_data(at)[0] == at
+    if begin:
+        assert end - begin <= 1 << 20
+        assert file.next_data(end) == (size, size)
+    file.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from typing import TYPE_CHECKING, Final
@@ -162,6 +163,16 @@ class OsFile:
         if size > self.size:
             with checking_room(self._path):
                 os.ftruncate(self._descriptor, size)
+
+    def next_data(self, position: int) -> tuple[int, int]:
+        """Return begin and end of the first range that is not a hole, from ``position`` on."""
+        try:
+            begin = os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return self.size, self.size
+        return begin, os.lseek(self._descriptor, begin, os.SEEK_HOLE)
 
     def zero(self, position: int, length: int) -> None:
         """Make a range read as zeros."""
