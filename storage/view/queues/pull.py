@@ -98,7 +98,7 @@ def pull_queue(
     max_messages = min(max(max_messages, 1), NO_LIMIT)
     pull = _Pull(
         log, queue, rebuilt, topic, queue_id, tag_filter,
-        max_messages=max_messages, max_bytes=max(max_bytes, 1),
+        max_messages=max_messages, max_bytes=min(max(max_bytes, 1), NO_LIMIT),
         examined_max=max(examined_max, max_messages), skips_lost_files=skips_lost_files,
     )  # fmt: skip
     return pull.run(queue_offset, min(max_offset, end_offset), bounds)
