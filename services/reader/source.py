@@ -57,7 +57,7 @@ class Source:
         if positions is not None:
             return positions.wait_for_writer(seen_word, timeout_s)
         time.sleep(_LOOK_SECONDS)
-        with suppress(StoreError, OSError):  # whoever reads meets it, too
+        with suppress(StoreError, OSError):  # the next read meets it, too
             self.reader.refresh()
         return self.change_word
 

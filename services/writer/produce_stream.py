@@ -164,6 +164,6 @@ class ProduceStream:
 
 
 def _look_at(task: asyncio.Future[None]) -> None:
-    """Take note of how a task ended, or asyncio says with a traceback that nobody did."""
+    """Take note of how a task ended, or asyncio logs with a traceback that it was not retrieved."""
     if not task.cancelled():
         task.exception()

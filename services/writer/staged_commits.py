@@ -77,7 +77,7 @@ class StagedCommitMethods:
                 raise asyncio.CancelledError  # the stream broke, which may look like its end
             seal = await asyncio.to_thread(staging.seal)
         except BaseException:
-            if adding is not None:  # its error is that of the call, or too late to be anybody's
+            if adding is not None:  # its error is that of the call, or comes too late for it
                 await asyncio.gather(adding, return_exceptions=True)
             await asyncio.to_thread(staging.discard)
             raise

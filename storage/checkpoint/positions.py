@@ -1,6 +1,6 @@
 """The checkpoint file: how writer, indexer and readers know how far each other is.
 
-Every position has one owner and is one aligned 8-byte word, so nobody reads half of one. Live
+Every position has one owner and is one aligned 8-byte word, so no process reads half of one. Live
 positions, here, say what is in the page cache and move without any sync; ``durable`` has those that
 outlive the machine, raised by their owner after its own sync of what they cover.
 
@@ -232,7 +232,7 @@ class CheckpointFile:
     ) -> None:
         """Begin a session after recovery: everything up to ``end_offset`` is durable.
 
-        Positions are in place before the session is valid, for whoever looks meanwhile.
+        Positions are in place before the session is valid, for readers that look meanwhile.
         """
         self._writer_magic = 0
         self._min_commit_offset = min_commit_offset
@@ -252,11 +252,11 @@ class CheckpointFile:
         self._writer_wake.bump()
 
     def publish_appended(self, commit_offset: int) -> None:
-        """Store the appended offset; wakes nobody."""
+        """Store the appended offset; wakes no waiter."""
         self._appended_offset = commit_offset
 
     def publish_append(self, commit_offset: int, *, confirm: bool) -> None:
-        """Store what an append without a pool moves, the confirmed offset last; wakes nobody."""
+        """Store what an append without a pool moves, the confirmed offset last; wakes no waiter."""
         if self.role is not Role.WRITER:
             raise PermissionError("only the writer stores these positions")
         words = self._words
@@ -265,17 +265,17 @@ class CheckpointFile:
             words[_CONFIRM] = commit_offset
 
     def publish_committed(self, commit_offset: int) -> None:
-        """Store the committed offset; wakes nobody."""
+        """Store the committed offset; wakes no waiter."""
         self._committed_offset = commit_offset
 
     def publish_flushed(self, commit_offset: int) -> None:
-        """Store the flushed offset; wakes nobody."""
+        """Store the flushed offset; wakes no waiter."""
         self._flushed_offset = commit_offset
 
     def publish_confirm(self, commit_offset: int, *, wake: bool = True) -> None:
         """Let followers read up to here; call after the bytes are in the file.
 
-        Without ``wake`` nobody is woken: the dispatch that follows does it, and saves the appender
+        Without ``wake`` no waiter is woken: the dispatch that follows does it, and saves the appender
         a system call for every batch.
         """
         self._confirm_offset = commit_offset

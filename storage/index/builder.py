@@ -4,7 +4,7 @@ What is durable of it is in ``checkpointer``; where it goes on after an unclean 
 of files that are not ours, is in ``recovery``. Restarts cost one interval, and nothing is lost or found
 twice.
 
-Files that somebody deletes meanwhile are missed within a second, with a warning, and so are those
+Files that are deleted meanwhile are noticed within a second, with a warning, and so are those
 that a reader has found to be damaged; what they held is indexed again. From a broker's run on the
 directory until our writer has started again, its log is the broker's to index: nothing is written, to
 index files or to the page.
@@ -184,7 +184,7 @@ class IndexBuilder:
         return goes_on
 
     def _replace_bad(self, end_commit_offset: int) -> None:
-        """Index again from the first file on that is damaged, or that somebody has deleted."""
+        """Index again from the first file on that is damaged or was deleted."""
         self._looked_at = self._clock.monotonic()
         bad = sorted({*self._give_up_lost(), *self._give_up_damaged()})
         if not bad:
@@ -200,7 +200,7 @@ class IndexBuilder:
         )
 
     def _give_up_lost(self) -> list[Path]:
-        """Forget the files that somebody has deleted since they were listed, with a warning each."""
+        """Forget the files that were deleted since they were listed, with a warning each."""
         lost = self._directory.lost()
         if lost:
             for path in lost:
@@ -273,7 +273,7 @@ class IndexBuilder:
         return None if last is None else last.header_bytes
 
     def _is_as_left(self) -> bool:
-        """Whether nobody else has put to the files, as a broker does before its fields say that it ran."""
+        """Whether only we have put to the files; a broker does before its fields say that it ran."""
         return self._directory.is_listed() and self._last_header() == self._left
 
     def _ends_like_the_log(self) -> bool:

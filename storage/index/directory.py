@@ -52,7 +52,7 @@ class IndexDirectory:
         self.refresh()
 
     def refresh(self) -> None:
-        """List the files again, as somebody else has left them; none is open on return."""
+        """List the files again, as a broker may have left them; none is open on return."""
         self.close()
         listed = list_index_files(self._filesystem, self.directory)
         self.misfits = [path for _, size, path in listed if size != self.shape.file_size]
@@ -271,7 +271,7 @@ class IndexDirectory:
             file.close()
 
     def lost(self) -> list[Path]:
-        """Return the files that somebody has deleted, oldest first."""
+        """Return the listed files that are gone, oldest first."""
         there = {path for _, _, path in list_index_files(self._filesystem, self.directory)}
         return [path for path in self.paths if path not in there]
 

@@ -193,7 +193,7 @@ def catch_up(
 ) -> None:
     """Bring a broker's index files to cover the log up to ``end_commit_offset``; nothing is synced.
 
-    For a directory that nobody has open, or a private view of one; arguments as of ``recover_foreign``.
+    For a directory that no process has open, or a private view of one; arguments as of ``recover_foreign``.
     """
     with (
         closing(LogReader(filesystem, paths.commit_log)) as log,

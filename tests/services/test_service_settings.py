@@ -56,6 +56,18 @@ def test_the_file_may_be_named_by_a_variable(
             ("--commit-log-file-size", "-4"),
             "--commit-log-file-size: '-4' is not a size: give bytes, for instance 64MiB",
         ),
+        (
+            ("--listen", "localhost"),
+            "--listen: 'localhost' is not HOST:PORT; add the port, like 127.0.0.1:5801",
+        ),
+        (
+            ("--listen", "::1:5801"),
+            "--listen: '::1:5801' is not HOST:PORT; put the IPv6 address in brackets, like [::1]:5801",
+        ),
+        (
+            ("--listen", "localhost:65536"),
+            "--listen: 'localhost:65536' is not HOST:PORT; the port is a number from 0 to 65535",
+        ),
         (("--frob",), "unrecognized arguments: --frob; see penstock writer --help"),
         (("--listen",), "argument --listen: expected one argument; see penstock writer --help"),
     ],
