@@ -9,7 +9,7 @@ noted beside what was kept aside, and is no finding from then on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from storage import findings as kinds
 from storage.clock import Clock, SystemClock
 from storage.errors import StoreFailed
-from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import OsFileSystem
 from storage.findings import DAMAGE, Finding
 from storage.indexer import StoreIndexer
@@ -25,6 +24,7 @@ from storage.offline.doctor import examine
 from storage.offline.kept_aside import KeptFile, files_to_keep, keep_aside, note_losses
 from storage.offline.opened import spec_config
 from storage.stopped.locks import stopped_store
+from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.view.index.index_file import list_index_files
 from storage.view.layout import StorePaths
 from storage.writer import StoreWriter
@@ -80,15 +80,14 @@ def repair(
     """
     root = Path(directory).absolute()
     filesystem, clock = filesystem or OsFileSystem(), clock or SystemClock()
-    with ExitStack() as parts:
-        with stopped_store(root):
-            plan = plan_repair(root, spec, advance=advance, is_locked=True)
-            if not any(finding.is_wrong for finding in plan.found):
-                return plan
-            kept = keep_aside(filesystem, root, list(plan.found), list(plan.kept), clock.now_ms())
-        parts.callback(DirectoryLock.acquire(filesystem, root, LockRole.CONSUMER_OFFSETS).release)
+    with stopped_store(root):
+        plan = plan_repair(root, spec, advance=advance, is_locked=True)
+        if not any(finding.is_wrong for finding in plan.found):
+            return plan
+        kept = keep_aside(filesystem, root, list(plan.found), list(plan.kept), clock.now_ms())
         _drop_index(filesystem, root, plan.found)
-        _start_and_stop(root, spec, filesystem, clock, workers)
+    _start_and_stop(root, spec, filesystem, clock, workers)
+    with stopped_store(root):
         losses = tuple(
             each for each in examine(root, spec, is_locked=True) if each.severity == DAMAGE
         )
@@ -132,3 +131,5 @@ def _start_and_stop(
             indexer.start()
             if not indexer.wait_indexed(writer.appended_offset, INDEX_TIMEOUT_S):
                 raise StoreFailed(f"the index of {root} is not made: {indexer.problem}")
+    with closing(ConsumerOffsets(filesystem, StorePaths(root).config, clock)) as offsets:
+        offsets.lower([])  # whoever keeps them makes their copies agree

@@ -1,7 +1,7 @@
 """The worker that reads all of a running store, slowly, again and again.
 
 A pass goes over the log from its first record to where log and queues were durable when the pass began, and
-compares every unit of the queues with its record on the way; then it looks at the small files. What it
+compares every unit of the queues with its record on the way; then it looks at the tables. What it
 finds is an event in the log, once, and counted in the status. Wrong units are mended at once, if
 there is somebody to do it. A pass that was interrupted goes on at the next start.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,7 @@ from storage.scrub.units import UnitComparison, WrongUnits
 from storage.view.log.files import ListedLog
 from storage.view.log.walk import DamagedRange
 from storage.view.settings import load_settings
+from storage.view.table_damage import damaged_tables
 from storage.workers import Worker
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class ScrubWorker(Worker):
     """Makes passes over a store, the next one ``interval_ms`` after the last began; 0: none.
 
     A store that was never read is due ``interval_ms`` after its oldest record was stored. ``min_offset`` says
-    where the log begins, ``durable_offset`` up to where log and queues are durable, ``small_files`` what
-    is wrong with the tables.
+    where the log begins, ``durable_offset`` up to where log and queues are durable.
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class ScrubWorker(Worker):
         bytes_per_s: int,
         min_offset: Callable[[], int],
         durable_offset: Callable[[], int],
-        small_files: Callable[[], Iterable[Finding]] = lambda: (),
         mend: Mend | None = None,
         workers: Workers | None = None,
     ) -> None:
@@ -91,7 +90,6 @@ class ScrubWorker(Worker):
         self._bytes_per_s = bytes_per_s
         self._min_offset = min_offset
         self._durable_offset = durable_offset
-        self._small_files = small_files
         self._mend = mend
         self._log = LogWindows(filesystem, paths.commit_log)
         self._units = UnitComparison(filesystem, paths.consume_queue)
@@ -190,7 +188,7 @@ class ScrubWorker(Worker):
         _LOG.warning("scrub: %s; cost: %s", self._last_finding, finding.kind.cost)
 
     def _complete(self) -> None:
-        for finding in self._small_files():
+        for finding in damaged_tables(self._filesystem, self._paths):
             if finding.is_wrong:
                 self._found(finding)
         self._log.release()

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,13 @@ import pytest
 from golden import golden_copy
 
 from storage import MessageStore, StoreConfig, offline
+from storage.clock import SystemClock
 from storage.errors import StoreLocked
+from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
 from storage.offline.repair import plan_repair, repair
+from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers, every_stop
 
 CONFIG = StoreConfig(
@@ -42,6 +46,11 @@ def fill(store: MessageStore) -> None:
 def directory(tmp_path: Path) -> Path:
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         fill(store)
+    with closing(
+        ConsumerOffsets(OsFileSystem(), tmp_path / "s" / "config", SystemClock())
+    ) as offsets:
+        offsets.commit("group", "t", 0, 7)
+        offsets.save()
     return tmp_path / "s"
 
 
@@ -304,3 +313,39 @@ def test_what_can_be_made_again_is_named_and_mended_whatever_it_is(
     assert wrong(directory) == [], what
     assert {path: path.read_bytes() for path in good} == good, what
     contents(directory)
+
+
+@pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json", "penstock.json"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_table_that_is_damaged_is_what_it_was(directory: Path, name: str, seed: int) -> None:
+    """Whichever of its files is damaged."""
+    dice = random.Random(f"{name} {seed}")
+    was = (directory / "config" / name).read_bytes()
+    path = dice.choice(sorted((directory / "config").glob(f"{name}*")))
+    content = path.read_bytes()
+    place = dice.randrange(len(content))
+    change(path, place, bytes([content[place] ^ 1 << dice.randrange(8)]))
+    assert wrong(directory), path
+
+    report = repair(directory)
+
+    assert report.losses == ()
+    assert wrong(directory) == [], path
+    contents(directory)
+    if name != "penstock.json":
+        assert (directory / "config" / name).read_bytes() == was
+    with closing(ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())) as offsets:
+        assert offsets.fetch("group", "t", 0) == 7
+
+
+def test_a_group_that_is_after_its_queue_s_end_is_set_to_it(directory: Path) -> None:
+    with closing(ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())) as offsets:
+        offsets.commit("group", "t", 0, 600)
+        offsets.save()
+    assert wrong(directory) == [("warning", "group-offset")]
+
+    repair(directory)
+
+    assert wrong(directory) == []
+    with closing(ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())) as offsets:
+        assert offsets.fetch("group", "t", 0) == MESSAGES

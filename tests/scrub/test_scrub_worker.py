@@ -236,3 +236,13 @@ def test_the_newest_finding_is_in_the_status(scrubbed: Scrubbed) -> None:
     log_byte(scrubbed.directory, BODY + 10_000)
     scrubbed.next_pass()
     assert scrubbed.status.last_finding.startswith("log-record: commitlog/")
+
+
+def test_a_damaged_table_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture) -> None:
+    path = scrubbed.directory / "config" / "topics.json"
+    path.write_bytes(path.read_bytes().replace(b'"t"', b'"u"'))
+
+    scrubbed.next_pass()
+
+    [event] = events(caplog)
+    assert "table: config/topics.json: is damaged; its checked copy is used" in event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from storage import findings as kinds
 from storage.errors import QueueNotFound
@@ -11,50 +11,22 @@ from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.offline.staged import staged_findings
 from storage.tables.table_files import OFFSETS_FILE, TOPICS_FILE
-from storage.view.config_tables import has_topic_table, table_problems
 from storage.view.layout import topics_without_entry
-from storage.view.settings import damaged_settings, load_settings
+from storage.view.settings import load_settings
+from storage.view.table_damage import damaged_tables
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.offline.opened import OfflineStore
     from storage.view.layout import StorePaths
 
-READ_TRIES: Final = 3  # of a table that a running store writes to
-
 
 def table_findings(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
     """Yield what is wrong with the tables: their copies, and what disagrees with the queues."""
-    yield from _copies(disk, store.paths)
+    yield from damaged_tables(disk, store.paths)
     yield from _topics(store)
     if not store.is_in_use:  # a group may be ahead of what is looked at
         yield from _offsets(store)
-
-
-def _copies(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:
-    problems = table_problems(disk, paths.config)
-    for _ in range(READ_TRIES if problems else 0):  # a running store may be writing it
-        again = table_problems(disk, paths.config)
-        problems = {name: again[name] for name in problems if name in again}
-    for name, (problem, is_lost) in problems.items():
-        yield Finding(
-            severity=DAMAGE if is_lost else WARNING, kind=kinds.TABLE, file=f"config/{name}",
-            message=problem,
-        )  # fmt: skip
-    damaged = damaged_settings(disk, paths)
-    is_whole = load_settings(disk, paths).present
-    for name, problem in damaged.items():
-        yield Finding(
-            severity=WARNING if is_whole else DAMAGE, kind=kinds.TABLE, file=f"config/{name}",
-            message=f"is damaged: {problem}; the other of the two is used"
-            if is_whole
-            else f"is damaged: {problem}; the store gets another identity",
-        )  # fmt: skip
-    if not has_topic_table(disk, paths.config):
-        yield Finding(
-            severity=WARNING, kind=kinds.TABLE_MISSING, file="config/topics.json",
-            message="is missing: topics are known by their queues alone",
-        )  # fmt: skip
 
 
 def _topics(store: OfflineStore) -> Iterator[Finding]:
