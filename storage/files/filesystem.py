@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -68,6 +68,9 @@ class OsFileSystem(FileSystem):
         self._durable: set[Path] = set()  # directories whose names it has synced
         self._anchored = AnchoredDirectories()
         self._held = _HeldOpen()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()  # another process opens for itself
 
     def anchor(self, directory: Path) -> Anchor:
         """Follow a directory wherever it is renamed to."""
