@@ -197,6 +197,21 @@ class StoreIndexer:
         self._worker.check()
         return False
 
+    def check_all(self) -> None:
+        """Have every block of every index file checked at once, and what is damaged made again."""
+        self._builder.check_all()
+        self._bell.ring()
+
+    def wait_mended(self, timeout_s: float) -> bool:
+        """Block until no file is known to be damaged or to be checked; False when time is up.
+
+        Raises StoreFailed when the indexer has failed.
+        """
+        if self._worker.wait_for(lambda: self._builder.is_mended, timeout_s):
+            return True
+        self._worker.check()
+        return False
+
     def step(self) -> bool:
         """Index what is confirmed, one chunk of the log at most; return whether there was any.
 

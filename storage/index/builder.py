@@ -78,6 +78,7 @@ class IndexBuilder:
         self._session = 0
         self._left: bytes | None = None  # of the last file: its header after our last put
         self._looked_at = clock.monotonic()
+        self._is_asked = False  # whether all files are to be checked at the next look
         self._mender = IndexMender(
             filesystem, self._directory, self._log, clock, scrub_interval_ms=scrub_interval_ms
         )
@@ -106,6 +107,16 @@ class IndexBuilder:
     def damaged_count(self) -> int:
         """How many files were found to be damaged since the start."""
         return self._mender.found_count
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether no file is known to be damaged, or has been asked for and not been looked at yet."""
+        return self._mender.is_done and not self._is_asked
+
+    def check_all(self) -> None:
+        """Have every block of every file checked at the next step."""
+        self._is_asked = True
+        self._looked_at = -math.inf
 
     @property
     def scrub_position(self) -> str:
@@ -186,6 +197,9 @@ class IndexBuilder:
     def _replace_bad(self, end_commit_offset: int) -> None:
         """Index again from the first file on that is damaged or was deleted."""
         self._looked_at = self._clock.monotonic()
+        if self._is_asked:
+            self._mender.suspect(self._directory.paths)
+            self._is_asked = False
         bad = sorted({*self._give_up_lost(), *self._give_up_damaged()})
         if not bad:
             return

@@ -51,6 +51,11 @@ class IndexMender:
         """The file that is being checked and how far, empty between two."""
         return self._scrub.position
 
+    @property
+    def is_done(self) -> bool:
+        """Whether no file is suspected or being made again."""
+        return not (self._suspects or self._damaged or self._rebuild)
+
     def suspect(self, paths: Iterable[Path]) -> None:
         """Have ``find_damaged`` look at files."""
         self._suspects.update(paths)

@@ -43,10 +43,8 @@ def words_sum(file: Any, position: int, begin: int, end: int) -> int:
     """The sum of words ``[begin, end)`` of the block at ``position``; they lie in the file."""
     total = i64(0)
     for word in range(begin, end):
-        total = (
-            total + read_u32(file, position + WORD_SIZE * word) * _MULTIPLIERS[word]
-        ) & SUM_MASK
-    return total
+        total += read_u32(file, position + WORD_SIZE * word) * _MULTIPLIERS[word]
+    return total & SUM_MASK  # an overflow does not change it
 
 
 @inner

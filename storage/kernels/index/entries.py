@@ -52,7 +52,6 @@ from storage.kernels.index.checksums import (
     masked_sum,
     slot_blocks,
     word_term,
-    words_sum,
 )
 from storage.kernels.primitives.big_endian import (
     read_i32,
@@ -75,11 +74,13 @@ from storage.kernels.primitives.jit import (
     kernel,
     results,
 )
+from storage.kernels.primitives.prefetch import prefetch
 from storage.kernels.properties import hash_step, java_hash
 
 SEPARATOR: Final = ord(KEY_SEPARATOR)
 SPACE: Final = ord(KEYS_SEPARATOR)
 NO_KEY: Final = -1  # in place of a hash: a record that has no key, or none that is indexed
+SLOTS_AHEAD: Final = 16  # keys by which a put is ahead of itself: most slots are in no cache
 KEYS_OF_A_RECORD_MAX: Final = 16_400  # more than 32,767 bytes of properties can hold
 
 
@@ -193,6 +194,9 @@ def put_keys(
     while key < count:
         if next_entry >= entry_capacity:
             break
+        if key + SLOTS_AHEAD < count:
+            ahead = (hashes[key + SLOTS_AHEAD] & 0x7FFFFFFF) % slot_count
+            prefetch(file, HEADER_SIZE + SLOT_SIZE * ahead)
         commit_offset = commit_offsets[key]
         if hashes[key] < 0 or commit_offset < end_offset:
             key += 1
@@ -220,14 +224,15 @@ def put_keys(
                 sums[block] + word_term(slot % SLOTS_PER_BLOCK, next_entry - slot_word)
             )
             block = entry_blocks + next_entry // ENTRIES_PER_BLOCK
-            place = next_entry % ENTRIES_PER_BLOCK
+            word = next_entry % ENTRIES_PER_BLOCK * ENTRY_WORDS
             sums[block] = masked_sum(
                 sums[block]
-                + words_sum(
-                    file, entry_position - ENTRY_SIZE * place,
-                    place * ENTRY_WORDS, (place + 1) * ENTRY_WORDS,
-                )
-            )  # fmt: skip
+                + word_term(word, hashed)
+                + word_term(word + 1, (commit_offset >> 32) & 0xFFFFFFFF)
+                + word_term(word + 2, commit_offset & 0xFFFFFFFF)
+                + word_term(word + 3, delta_s)
+                + word_term(word + 4, previous)
+            )
         if next_entry <= 1:
             begin_timestamp = store_timestamp
             write_i64(file, BEGIN_TIMESTAMP_POSITION, store_timestamp)

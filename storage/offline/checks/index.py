@@ -11,6 +11,7 @@ from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH
 from storage.index.consistency import index_gaps
 from storage.index.follower import LogReader
+from storage.view.index.damage import index_damage
 from storage.view.index.index_file import IndexShape, list_index_files
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
         file = disk.open(path, writable=False)
         headers.append(IndexHeader.decode(file.pread(HEADER_SIZE, 0)))
         file.close()
+    yield from _damaged_files(store, disk, shape)
     log = LogReader(disk, store.paths.commit_log)
     for gap in index_gaps(log, headers, store.reader.log.min_offset):
         yield Finding(
@@ -48,6 +50,20 @@ def index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
         )  # fmt: skip
     log.close()
     yield from _end_of_index(store, headers)
+
+
+def _damaged_files(store: OfflineStore, disk: FileSystem, shape: IndexShape) -> Iterator[Finding]:
+    """Yield the files that are not as their checksums have them."""
+    for each in index_damage(disk, store.paths, shape, current=store.durable.trusted):
+        yield Finding(
+            severity=WARNING, kind=kinds.INDEX_FILE, file=f"index/{each.file_name}",
+            message=(
+                f"{each.reason}: queries by key miss messages between commit offsets"
+                f" {each.begin_commit_offset} and {each.end_commit_offset}; the indexer makes it"
+                " again from the log"
+            ),
+            begin=each.begin_commit_offset, end=each.end_commit_offset,
+        )  # fmt: skip
 
 
 def _end_of_index(store: OfflineStore, headers: list[IndexHeader]) -> Iterator[Finding]:
