@@ -264,10 +264,13 @@ class IndexerSettings(ListenSettings):
     store_wait_seconds: float = Field(
         60.0, ge=0, description="How long to wait for the writer to make the store."
     )
-    index_scrub_interval_ms: int = Field(
-        _ENGINE.index_scrub_interval_ms,
+    scrub_interval_ms: int = Field(
+        _ENGINE.scrub_interval_ms,
         ge=0,
-        description="How often every block of the index is checked; 0: never.",
+        description="Time between two readings of all of the store in search of damage; 0: none.",
+    )
+    scrub_bytes_per_s: ByteSize = Field(
+        ByteSize(_ENGINE.scrub_bytes_per_s), ge=1, description="What such a reading reads at most."
     )
 
 

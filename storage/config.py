@@ -36,7 +36,6 @@ class StoreConfig:
 
     queue_flush_interval_ms: int = 1_000
     queue_flush_bytes: int = 256 << 20  # or earlier, after this much dispatched log
-    index_scrub_interval_ms: int = 7 * 86_400_000  # between two checks of an index file; 0: never
     stage_timeout_ms: int = 86_400_000  # of stages that nobody commits
     mapped_files_max: int = (
         64  # lazily mapped files per directory kind before the oldest is unmapped
@@ -56,10 +55,6 @@ class StoreConfig:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.index_scrub_interval_ms < 0:
-            raise ValueError(
-                f"index_scrub_interval_ms must not be negative: {self.index_scrub_interval_ms}"
-            )
         if self.flush_mode not in ("sync", "async"):
             raise ValueError(f"flush_mode must be sync or async, not {self.flush_mode!r}")
         if self.consume_queue_file_size % UNIT_SIZE:

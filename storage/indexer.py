@@ -127,7 +127,8 @@ class StoreIndexer:
                     checkpoint=checkpoint,
                     unclean=unclean,
                     durable_interval_ms=durable_interval_ms,
-                    scrub_interval_ms=config.index_scrub_interval_ms,
+                    scrub_interval_ms=config.scrub_interval_ms,
+                    scrub_bytes_per_s=config.scrub_bytes_per_s,
                     new_name=new_name,
                 )
                 parts.pop_all()
@@ -200,7 +201,6 @@ class StoreIndexer:
     def check_all(self) -> None:
         """Have every block of every index file checked at once, and what is damaged made again."""
         self._builder.check_all()
-        self._bell.ring()
 
     def wait_mended(self, timeout_s: float) -> bool:
         """Block until no file is known to be damaged or to be checked; False when time is up.

@@ -66,7 +66,10 @@ async def serve(
     store = await asyncio.to_thread(
         StoreIndexer.open,
         settings.store,
-        StoreConfig(index_scrub_interval_ms=settings.index_scrub_interval_ms),
+        StoreConfig(
+            scrub_interval_ms=settings.scrub_interval_ms,
+            scrub_bytes_per_s=int(settings.scrub_bytes_per_s),
+        ),
         filesystem=OsFileSystem(),
         clock=SystemClock(),
     )

@@ -59,6 +59,7 @@ class IndexBuilder:
         unclean: bool,
         durable_interval_ms: int,
         scrub_interval_ms: int,
+        scrub_bytes_per_s: int,
         new_name: Callable[[], str] | None,
     ) -> None:
         self._clock = clock
@@ -80,8 +81,9 @@ class IndexBuilder:
         self._looked_at = clock.monotonic()
         self._is_asked = False  # whether all files are to be checked at the next look
         self._mender = IndexMender(
-            filesystem, self._directory, self._log, clock, scrub_interval_ms=scrub_interval_ms
-        )
+            filesystem, self._directory, self._log, clock,
+            scrub_interval_ms=scrub_interval_ms, scrub_bytes_per_s=scrub_bytes_per_s,
+        )  # fmt: skip
 
     @property
     def position(self) -> int:

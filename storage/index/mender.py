@@ -36,11 +36,15 @@ class IndexMender:
         clock: Clock,
         *,
         scrub_interval_ms: int,
+        scrub_bytes_per_s: int,
     ) -> None:
         self._filesystem = filesystem
         self._directory = directory
         self._log = log
-        self._scrub = IndexScrub(filesystem, directory, log, clock, interval_ms=scrub_interval_ms)
+        self._scrub = IndexScrub(
+            filesystem, directory, log, clock,
+            interval_ms=scrub_interval_ms, bytes_per_s=scrub_bytes_per_s,
+        )  # fmt: skip
         self._suspects: set[Path] = set()
         self._damaged: set[Path] = set()
         self._rebuild: FileRebuild | None = None  # of one of the damaged

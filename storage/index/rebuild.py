@@ -96,6 +96,11 @@ class FileRebuild:
         self._target = RebuiltFile(self._file, put)
         self._follower = IndexFollower(log, begin, self._target, on_filled=IndexFile.close)
 
+    @property
+    def position(self) -> int:
+        """Up to where the log was read."""
+        return self._follower.position
+
     def step(self) -> bool:
         """Read on by one chunk of the log; return whether there is more to do. Raises StoreFull."""
         return self._follower.step(self._end) and not self._target.is_full

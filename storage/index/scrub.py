@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from storage.format.index_checksums import BLOCK_WORDS_MAX
 from storage.index.rebuild import FileRebuild
 from storage.view.index.checksums import block_count
 
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from storage.index.index_file import IndexFile
 
 _LOG: Final = logging.getLogger(__name__)
-STEP_S: Final = 0.05  # from step to step
-BLOCKS_AT_ONCE: Final = 4_096  # 5 MiB of entries; where a file is compared, as much of the log
+BLOCKS_AT_ONCE: Final = 4_096  # 5 MiB of entries
 LOOK_S: Final = 60.0  # between looks whether a file is due
 
 
@@ -38,12 +38,14 @@ class IndexScrub:
         clock: Clock,
         *,
         interval_ms: int,
+        bytes_per_s: int,
     ) -> None:
         self._filesystem = filesystem
         self._directory = directory
         self._log = log
         self._clock = clock
         self._interval_ms = interval_ms
+        self._bytes_per_s = bytes_per_s
         self._due_at = clock.monotonic()
         self._file: IndexFile | None = None  # that is being checked, from block ``_block`` on
         self._is_last = False
@@ -77,7 +79,6 @@ class IndexScrub:
         """
         if self._interval_ms <= 0 or self._clock.monotonic() < self._due_at:
             return None
-        self._due_at = self._clock.monotonic() + STEP_S
         if self._rebuild is not None:
             return self._compare(self._rebuild)
         if self._file is None:
@@ -117,6 +118,7 @@ class IndexScrub:
             return None
         end = min(self._block + BLOCKS_AT_ONCE, block_count(file.shape))
         is_bad = file.has_bad_block(self._block, end)
+        self._rest(4 * BLOCK_WORDS_MAX * (end - self._block))
         self._block = end
         if not is_bad and end < block_count(file.shape):
             return None
@@ -126,9 +128,16 @@ class IndexScrub:
         self.forget()
         return path if is_bad else None
 
+    def _rest(self, byte_count: int) -> None:
+        """Put the next step off after so many bytes."""
+        self._due_at = self._clock.monotonic() + byte_count / self._bytes_per_s
+
     def _compare(self, rebuild: FileRebuild) -> Path | None:
         """Read on; at the end believe the file found, or have it replaced."""
-        if rebuild.step():
+        position = rebuild.position
+        goes_on = rebuild.step()
+        self._rest(rebuild.position - position)
+        if goes_on:
             return None
         file = self._directory.file(rebuild.path)
         is_like = rebuild.is_like(file)

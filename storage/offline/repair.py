@@ -128,7 +128,9 @@ def _start_and_stop(
             unclean=writer.stopped_unclean, workers=made,
         )  # fmt: skip
         with indexer:
+            indexer.check_all()
             indexer.start()
+            indexer.wait_mended(INDEX_TIMEOUT_S)
             if not indexer.wait_indexed(writer.appended_offset, INDEX_TIMEOUT_S):
                 raise StoreFailed(f"the index of {root} is not made: {indexer.problem}")
     with closing(ConsumerOffsets(filesystem, StorePaths(root).config, clock)) as offsets:

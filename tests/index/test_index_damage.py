@@ -16,10 +16,11 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.index import HEADER_SIZE, entry_position, slot_position
 from storage.format.record import decode_record
 from storage.index import builder as index_builder
-from storage.index import scrub as index_scrub
 from storage.index.checksum_file import ChecksumFile
 from storage.indexer import StoreIndexer
 from storage.message import Message
+from storage.offline import doctor
+from storage.offline.repair import repair
 from storage.reader import StoreReader
 from storage.view.index.checksums import IndexChecksums
 from storage.view.index.index_file import IndexShape, list_index_files
@@ -27,7 +28,7 @@ from storage.writer import StoreWriter
 
 SLOTS, ENTRIES = 300, 200
 FLIPS = int(os.environ.get("FLIPS", "60"))
-CONFIG = small_config(index_slot_count=SLOTS, index_entry_count=ENTRIES)
+CONFIG = small_config(index_slot_count=SLOTS, index_entry_count=ENTRIES, scrub_bytes_per_s=1 << 40)
 COUNT = 250  # keys, so that with the unique ones there are three files: two are full
 KEYS = [f"key-{n}" for n in range(COUNT)]
 Change = Callable[[list[Path]], None]
@@ -68,7 +69,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, for an indexer that looks at every step."""
     monkeypatch.setattr(index_builder, "LOOK_S", 0.0)
-    monkeypatch.setattr(index_scrub, "STEP_S", 0.0)
     return shutil.copytree(whole, tmp_path / "store")
 
 
@@ -271,3 +271,19 @@ def test_a_query_answers_from_the_other_files_while_one_is_made_again(store: Pat
             for key in named
         )
         assert str(uncovered).startswith("keys between commit offsets")
+
+
+@pytest.mark.parametrize("damage", OF_OLDER_FILES)
+def test_doctor_names_it_and_repair_mends_it(store: Path, damage: str) -> None:
+    wanted = contents(store)
+    DAMAGES[damage](index_files(store))
+    found = [line for line in doctor(store) if line["severity"] == "warning"]
+    assert f"index/{index_files(store)[1].name}" in [line["file"] for line in found]
+    repair(store)
+    assert contents(store) == wanted
+    assert missing(store) == (set(), set())
+    assert [line for line in doctor(store) if line["severity"] == "warning"] == []
+
+
+def test_doctor_says_nothing_of_a_whole_index(store: Path) -> None:
+    assert [line for line in doctor(store) if line["severity"] == "warning"] == []
