@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from storage.errors import StoreFailed, StoreFull
+from storage.errors import StoreBusy, StoreFailed, StoreFull
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class Worker:
     """
 
     full_retry_s: float | None = None
-    """How long to rest after StoreFull before the next step; None makes it a failure as any other."""
+    """How long to rest after StoreFull or StoreBusy before the next step; None makes them failures."""
 
     def __init__(
         self, name: str, *, workers: Workers | None = None, bell: Bell | None = None
@@ -161,8 +161,8 @@ class Worker:
     def work(self) -> float | None:
         """Make one step. Returns after how many seconds to make the next, None: when there is work.
 
-        StoreFull means that nothing was lost and the next step may have room, where ``full_retry_s``
-        is set. Any other error ends the worker.
+        StoreFull and StoreBusy mean that nothing was lost and the next step may have room, where
+        ``full_retry_s`` is set. Any other error ends the worker.
         """
         raise NotImplementedError
 
@@ -197,7 +197,7 @@ class Worker:
     def step(self) -> float | None:
         """Make one step in this thread; returns what ``work`` does.
 
-        Raises StoreFull, and StoreFailed once a step has failed.
+        Raises StoreFull, StoreBusy, and StoreFailed once a step has failed.
         """
         return self.guarded(self.work)
 
@@ -210,7 +210,7 @@ class Worker:
     def stop(self) -> None:
         """End it, wait for the step under way and do the last of the work, once.
 
-        Raises StoreFailed, StoreFull if that fails now; an earlier failure is not raised again.
+        Raises StoreFailed, StoreFull, StoreBusy if that fails now; an earlier failure is not raised again.
         """
         self.end()
         self._workers.join(self)
@@ -256,7 +256,7 @@ class Worker:
             try:
                 result = work()
             except Exception as error:
-                if isinstance(error, StoreFull) and self.full_retry_s is not None:
+                if isinstance(error, StoreFull | StoreBusy) and self.full_retry_s is not None:
                     self._problem = str(error)
                     raise
                 raise StoreFailed(str(self._fail(error))) from error
@@ -282,7 +282,7 @@ class Worker:
                 return
             try:
                 rest_s = self.step()
-            except StoreFull:
+            except (StoreFull, StoreBusy):
                 rest_s = self.full_retry_s
             except StoreFailed as failed:
                 _LOG.error("%s", failed, exc_info=failed.__cause__)

@@ -3,14 +3,14 @@
 Each checkpoint: note how far log and queues are, sync the queues, then raise the durable slot of the
 checkpoint file. Recovery starts from there, so the interval bounds its work, not the store's size.
 The first checkpoint that fails is the last, whoever asked for it; the slot then stays where it was,
-which is always true.
+which is always true. One that finds no descriptor to open a file with has not failed: it comes later.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.workers import Worker
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from storage.checkpoint.positions import CheckpointFile
     from storage.queues.queue_table import QueueTable
     from storage.workers import Workers
+
+
+RETRY_S: Final = 0.5  # after a queue file could not be opened: nothing was synced in vain
 
 
 class LogProgress(NamedTuple):
@@ -31,6 +34,8 @@ class LogProgress(NamedTuple):
 
 class Checkpointer(Worker):
     """Writes the durable slot at intervals and at the end. The checkpoint's only durable writer."""
+
+    full_retry_s = RETRY_S
 
     def __init__(
         self,
@@ -66,7 +71,8 @@ class Checkpointer(Worker):
     def checkpoint(self, *, clean: bool = False, always: bool = False) -> None:
         """Make a checkpoint in this thread; without ``always`` only if there is something new.
 
-        Raises StoreFailed when a sync fails, or has failed before.
+        Raises StoreFailed when a sync fails, or has failed before; StoreBusy while files cannot be
+        opened.
         """
         # After a failed sync the kernel may take what it could not write for written: a second sync
         # that succeeds would prove nothing.

@@ -350,6 +350,6 @@ class Engine:
             return False
         try:
             self.checkpointer.checkpoint(clean=True)
-        except StoreFailed:
+        except StoreError:
             return False
         return True

@@ -14,6 +14,7 @@ from storage.checkpoint.positions import CheckpointFile, Role
 from storage.engine.engine import Engine
 from storage.engine.table_agreement import lower_offsets, report, settle_topics
 from storage.errors import NotAStore, StoreFull
+from storage.files import open_files
 from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.mapped_file_queue import MappedFileQueue
 from storage.files.transient_store_pool import TransientStorePool
@@ -115,7 +116,7 @@ def _recover_and_wire(
         filesystem,
         paths.commit_log,
         file_size=config.commit_log_file_size,
-        mapped_files_max=config.mapped_files_max,
+        mapped_files_max=open_files.at_most(config.mapped_files_max, share=4),
     )
     parts.callback(files.close)
     queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)

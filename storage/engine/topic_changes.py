@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from storage.errors import StoreError, StoreFailed, StoreFull
+from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 from storage.view.settings import StoreSettings, save_settings
 
 if TYPE_CHECKING:
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
     from storage.tables.topics import TopicConfig
+
+
+INSISTED_TIMES: Final = 25
+INSISTED_S: Final = 0.02
 
 
 class TopicChanges:
@@ -37,8 +41,11 @@ class TopicChanges:
         """Add a topic; durable on return. Raises TopicExists, InvalidMessage."""
         with self.lock:
             self._appender.check_open()
+            if self._settings.deleting_topic:
+                with self._appender.lock:
+                    self._engine.settle()
+                    self._finish_deletion()
             with self._failing(StoreError):
-                self._mark_deleted()
                 topic = self._topics.create(
                     name,
                     queue_count=queue_count,
@@ -88,30 +95,46 @@ class TopicChanges:
 
     def _delete(self, name: str) -> None:
         """Settings decide it, in one step; if the process dies after that, the next start finishes it."""
-        engine = self._engine
         self._topics.get(name)
-        end_offset = engine.settle()
+        end_offset = self._engine.settle()
+        self._finish_deletion()
         before = self._settings
         deleted = {**before.deleted_topics, name: end_offset}
         self._save(replace(before, deleted_topics=deleted, deleting_topic=name))
         try:
             self._topics.delete(name, now_ms=self._clock.now_ms())
-        except StoreFull:
+        except (StoreFull, StoreBusy):
             # Taken back, or the next start would delete what has been stored since.
             with self._failing():
-                self._save(before)
+                self._insist_on(before)
             raise
-        with self._failing():
+        self._publish()
+        with suppress(StoreFull, StoreBusy):  # it is decided; the next change of topics finishes it
+            self._finish_deletion()
+
+    def _finish_deletion(self) -> None:
+        """Remove what is left of a deleted topic, and note that nothing is.
+
+        Nothing is appended meanwhile, and all that was is dispatched. Raises StoreFull, StoreBusy, and
+        may be called again.
+        """
+        name = self._settings.deleting_topic
+        if not name:
+            return
+        engine = self._engine
+        with self._failing(StoreBusy):
             engine.dispatch.dispatcher.forget_units(engine.queues.remove_topic(name))
             engine.checkpointer.checkpoint(always=True)
-        self._publish()
-        with suppress(StoreFull):
-            self._mark_deleted()
-
-    def _mark_deleted(self) -> None:
-        """Note that nothing is left of a deletion, before a topic of the name is made again."""
-        if self._settings.deleting_topic:
+        with self._failing(StoreFull, StoreBusy):
             self._save(replace(self._settings, deleting_topic=""))
+
+    def _insist_on(self, settings: StoreSettings) -> None:
+        """Save settings although there may be no descriptor to be had for a moment."""
+        for _ in range(INSISTED_TIMES):
+            with suppress(StoreBusy):
+                return self._save(settings)
+            threading.Event().wait(INSISTED_S)
+        return self._save(settings)
 
     def _save(self, settings: StoreSettings) -> None:
         engine = self._engine

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.trust import Trust, trust_in
-from storage.errors import StoreFull
+from storage.errors import StoreBusy, StoreFull
 from storage.index.checkpointer import IndexCheckpointer
 from storage.index.consistency import agrees_with_log
 from storage.index.directory import IndexDirectory
@@ -310,7 +310,7 @@ class IndexBuilder:
         """
         deadline = self._clock.monotonic() + CATCH_UP_S
         self._looked_at = -math.inf
-        with suppress(StoreFull):
+        with suppress(StoreFull, StoreBusy):
             while self.step() and self._clock.monotonic() < deadline:
                 pass
         if self._follower is not None:

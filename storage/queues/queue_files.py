@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from storage.errors import StoreBusy
 from storage.files import open_files
 
 if TYPE_CHECKING:
@@ -132,20 +133,31 @@ class OpenQueueFiles:
         self.filesystem.remove_directory(directory)
 
     def sync(self) -> None:
-        """Make every unit written before the call durable. An OSError latches with the caller."""
+        """Make every unit written before the call durable. An OSError latches with the caller.
+
+        Raises StoreBusy while a file cannot be opened; it may be called again.
+        """
         with self.guard:
             self.epoch += 1
             files, self._dirty_files = self._dirty_files, {}
             directories, self._dirty_directories = self._dirty_directories, {}
-        if len(files) + len(directories) > SYNCED_ONE_BY_ONE_MAX:
-            # Some file systems leave what they wrote in the device's cache: the syncs after it flush that.
-            self.filesystem.sync_filesystem(self.directory)
-            files, directories = dict.fromkeys(list(files)[-1:]), {self.directory: None}
-        for path in files:
-            self._sync_file(path)
-        for directory in directories:
-            with suppress(FileNotFoundError):
-                self.filesystem.sync_directory(directory)
+        try:
+            if len(files) + len(directories) > SYNCED_ONE_BY_ONE_MAX:
+                # Some file systems leave what they wrote in the device's cache: the syncs after it flush that.
+                self.filesystem.sync_filesystem(self.directory)
+                files, directories = dict.fromkeys(list(files)[-1:]), {self.directory: None}
+            for path in list(files):
+                self._sync_file(path)
+                del files[path]
+            for directory in list(directories):
+                with suppress(FileNotFoundError):
+                    self.filesystem.sync_directory(directory)
+                del directories[directory]
+        except StoreBusy:  # the rest is the next sync's
+            with self.guard:
+                self._dirty_files = {**files, **self._dirty_files}
+                self._dirty_directories = {**directories, **self._dirty_directories}
+            raise
 
     def _sync_file(self, path: Path) -> None:
         try:

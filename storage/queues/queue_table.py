@@ -25,6 +25,7 @@ class QueueTable:
         self._filesystem = filesystem
         self._files = OpenQueueFiles(filesystem, directory, file_size=file_size)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._removing: dict[str, int] = {}  # units of topics whose removal has begun
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue; it need not have files yet.
@@ -67,15 +68,16 @@ class QueueTable:
     def remove_topic(self, topic: str) -> int:
         """Delete every queue of a topic; durable on return. Readers' open files stay good.
 
-        Returns how many units the queues held.
+        Returns how many units the queues held. Raises StoreBusy, and goes on when called again.
         """
         with self._files.guard:
-            unit_count = sum(
-                self.get(topic, queue_id).unit_count
-                for queue_id in queues_of_topic(self._filesystem, self.directory, topic)
-            )
+            if topic not in self._removing:
+                self._removing[topic] = sum(
+                    self.get(topic, queue_id).unit_count
+                    for queue_id in queues_of_topic(self._filesystem, self.directory, topic)
+                )
             self._remove_topic(topic)
-            return unit_count
+            return self._removing.pop(topic)
 
     def _remove_topic(self, topic: str) -> None:
         directory = self.directory / topic

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from storage.errors import StoreFailed, StoreFull
+from storage.errors import StoreBusy, StoreFailed, StoreFull
 
 if TYPE_CHECKING:
     from storage.workers import Worker
@@ -40,7 +40,7 @@ class SteppedWorkers:
             return
         self._under_way.add(name)
         try:
-            with suppress(StoreFull, StoreFailed):
+            with suppress(StoreFull, StoreBusy, StoreFailed):
                 worker.step()
         finally:
             self._under_way.discard(name)
