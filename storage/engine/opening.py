@@ -140,7 +140,9 @@ def _recover_and_wire(
         deleted_topics=settings.deleted_topics,
         known_topics=[topic.name for topic in topics],
         compares_all=compares_all,
+        published_offset=positions.confirm_offset if positions.writer_is_current else 0,
     )
+    _report_lost_end(recovered)
     pool.discard_leftover()
     queues.end_commit_offset = recovered.end_offset
     if settings.deleting_topic:
@@ -159,6 +161,16 @@ def _recover_and_wire(
         topics=topics, positions=positions, files=files, queues=queues,
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found,
     )  # fmt: skip
+
+
+def _report_lost_end(recovered: Recovered) -> None:
+    lost = recovered.lost_end
+    if lost is not None:
+        _LOG.error(
+            "the last files of the commit log are gone: nothing is left of [%d, %d); the log goes on at"
+            " %d, and queue offsets above those of the lost records",
+            lost.begin_offset, lost.end_offset, lost.end_offset,
+        )  # fmt: skip
 
 
 def _unflushed_bytes_max(

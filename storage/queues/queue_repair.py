@@ -207,13 +207,18 @@ class QueueRepair:
             self._held.remember(key, 0, Unit(*held[0].tolist()))
         self._held.remember(key, queue_offset + last, Unit(*held[last].tolist()))
 
-    def finish(self, end_offset: int) -> int:
+    def finish(self, end_offset: int, *, sure_offset: int | None = None) -> int:
         """End every queue after its last unit of a record below ``end_offset``.
 
         Queues that the log does not mention keep what points before the taken part, so that their
-        offsets go on where they were. Returns how many units all queues then hold.
+        offsets go on where they were. So they do after units of damaged records, as far as those were
+        durable: below ``sure_offset``, or all if that is not known. Returns how many units all queues then hold.
         """
-        for key, step in settle_ends(self._placers):
+        for key in list(self._queues.on_disk()) if self._damage else ():
+            if key not in self._placers:
+                begin = self._queues.get(*key).find_end(min(self._begin_offset, end_offset))
+                self._placers[key] = QueuePlacer(key, self._held, self._damage, next_offset=begin)
+        for key, step in settle_ends(self._placers, sure_offset=sure_offset):
             self._carry_out(key, [step], self._waiting.setdefault(key, deque()))
         unit_count = 0
         for topic, queue_id in list(self._queues.on_disk()):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_files import OpenQueueFiles
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.queues.queue_files import QueueFiles
+
+COMMIT_OFFSET_MAX: Final = (1 << 63) - 1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +62,16 @@ class QueueTable:
                 return -1
             count += queue.find_end(limit_commit_offset) - queue.first_offset
         return count
+
+    def newest_record_end(self) -> int:
+        """Return where the last record ends that has a unit in any queue, 0 without units."""
+        newest = 0
+        for key in self.on_disk():
+            queue = self.get(*key)
+            offset, size, _ = queue.unit(queue.find_end(COMMIT_OFFSET_MAX) - 1)
+            if size > 0:
+                newest = max(newest, offset + size)
+        return newest
 
     def on_disk(self) -> Iterator[tuple[str, int]]:
         """Return ``(topic, queue_id)`` of every queue directory."""

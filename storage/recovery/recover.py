@@ -21,6 +21,7 @@ from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import QueueRepair, RepairWatch
 from storage.queues.queue_table import QueueTable
 from storage.view.live_topics import LiveTopics, topics_there_are
+from storage.view.log.lost_end import find_lost_end
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
 
@@ -39,7 +40,8 @@ class Recovered:
     """The store after recovery; all of it is durable.
 
     ``queue_counts`` says how many queues the topics met on the way have, ``unit_count`` how many
-    units all queues hold. ``last_timestamp_ms`` is the store time of the last record walked over, 0
+    units all queues hold. ``lost_end``, the last of ``damage``, is what is gone with the last files of the
+    log, if any are. ``last_timestamp_ms`` is the store time of the last record walked over, 0
     if there was none. ``forgotten_topics`` are those that a broker deleted: records of theirs were
     met, and are in no queue.
     """
@@ -54,6 +56,7 @@ class Recovered:
     unit_count: int
     queue_counts: dict[str, int]
     forgotten_topics: frozenset[str] = frozenset()
+    lost_end: DamagedRange | None = None
 
 
 def recover(
@@ -66,6 +69,7 @@ def recover(
     leftovers: Iterable[tuple[int, ByteArray]] = (),
     deleted_topics: Mapping[str, int] = NOTHING_DELETED,
     known_topics: Collection[str] = (),
+    published_offset: int = 0,
     compares_all: bool = False,
     watch: RepairWatch | None = None,
 ) -> Recovered:
@@ -74,7 +78,8 @@ def recover(
     ``leftovers`` are what the pool held: ``(commit_offset, bytes)``, whole records. Of a topic in
     ``deleted_topics`` records before that commit offset get no units. ``known_topics`` are those of
     the topic table: after an orderly stop a topic that is not among them, and of which there is no
-    queue while there are others, was deleted. With ``compares_all`` the checkpoint is not relied on: the
+    queue while there are others, was deleted. ``published_offset`` is how far the log was confirmed by a
+    writer that died since the machine started. With ``compares_all`` the checkpoint is not relied on: the
     whole log is read, and every unit is compared with it. ``watch`` is shown what changes of the queues.
     Raises NotAStore when queues exist and the log does not.
     """
@@ -86,7 +91,7 @@ def recover(
         <= durable.dispatched_offset
         <= durable.flushed_offset
         <= files.end_offset
-    )
+    ) and _is_there(files, durable.flushed_offset)
     start = decide_start(
         DirectoryState(
             log=bool(files.entries),
@@ -131,7 +136,13 @@ def recover(
         topics=LiveTopics(deleted_topics, known),
         watch=watch,
     )
-    return _walk(files, queues, repair, start, begin, search_limit, durable)
+    stated_offset = max(published_offset, durable.flushed_offset) if durable.trusted else 0
+    return _walk(files, queues, repair, start, begin, search_limit, durable, stated_offset)
+
+
+def _is_there(files: MappedFileQueue, end_offset: int) -> bool:
+    """Whether the file is there in which a log ends, or goes on."""
+    return files.find(max(end_offset - 1, 0)) is not None or files.find(end_offset) is not None
 
 
 def _nothing(start: Start, end_offset: int, min_offset: int = 0, unit_count: int = 0) -> Recovered:
@@ -149,10 +160,11 @@ def _walk(
     begin: int,
     search_limit: int,
     sure: DurablePositions,
+    stated_offset: int,
 ) -> Recovered:
     damages: list[DamagedRange] = []
     record_count = last_timestamp_ms = 0
-    end_offset = begin
+    end_offset, lost_end = begin, None
     for step in walk_log(files, begin, files.end_offset, search_limit_offset=search_limit):
         if isinstance(step, RecordRun):
             repair.take(step)
@@ -163,7 +175,23 @@ def _walk(
             damages.append(step)
         elif isinstance(step, End):
             end_offset = step.commit_offset
-    unit_count = repair.finish(end_offset)
+            lost_end = find_lost_end(
+                files,
+                step,
+                file_size=files.file_size,
+                stated_offset=stated_offset,
+                queued_offset=queues.newest_record_end,
+            )
+    if lost_end is not None:
+        repair.take_damage(lost_end)
+        damages.append(lost_end)
+        end_offset = lost_end.end_offset
+    unit_count = repair.finish(
+        end_offset,
+        sure_offset=max(sure.flushed_offset, end_offset if lost_end else 0)
+        if sure.trusted
+        else None,
+    )
     if sure.trusted:
         repair.rewrite(sure.dispatched_offset)
     _overwrite_tail(files, end_offset, search_limit)
@@ -173,7 +201,7 @@ def _walk(
         start=start, min_offset=files.first_offset, end_offset=end_offset,
         last_timestamp_ms=last_timestamp_ms, record_count=record_count, damage=tuple(damages),
         units_written=repair.units_written, unit_count=unit_count, queue_counts=repair.queue_counts,
-        forgotten_topics=frozenset(repair.forgotten_topics),
+        forgotten_topics=frozenset(repair.forgotten_topics), lost_end=lost_end,
     )  # fmt: skip
 
 

@@ -73,6 +73,11 @@ class CheckpointPage:
         return self._durable.store_id
 
     @property
+    def flushed_offset(self) -> int | None:
+        """Up to where our writer says that the log is durable; None if no word of it can be trusted."""
+        return self._durable.flushed_offset if self.is_trusted else None
+
+    @property
     def live_words(self) -> dict[str, int] | None:
         """What the writer has published since the machine started; None without any."""
         if len(self.page) < checkpoint.PAGE_SIZE:

@@ -26,8 +26,11 @@ from storage.view.index.entries import IndexEntries, open_index
 from storage.view.index.index_file import IndexShape
 from storage.view.index.shape import find_index_shape
 from storage.view.layout import StorePaths, queues_on_disk
+from storage.view.log.commit_log import EVERYTHING
 from storage.view.log.end import end_of_copy, end_of_log
 from storage.view.log.files import ListedLog
+from storage.view.log.lost_end import find_lost_end
+from storage.view.log.walk import DamagedRange, End
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.settled import settled
 from storage.view.settings import StoreSettings, load_settings
@@ -173,6 +176,16 @@ class StoreView:
         for before, after in pairwise(entries):
             if 0 < likely < after.start_offset - before.start_offset:
                 yield before.start_offset + likely, after.start_offset
+
+    def lost_end(self) -> DamagedRange | None:
+        """Return the commit offsets that are gone with the last files of the log; None if none are."""
+        return find_lost_end(
+            self.log,
+            End(self.log.end_offset, ""),
+            file_size=self.sizes.commit_log_file_size,
+            stated_offset=self.checkpoint.flushed_offset or 0,
+            queued_offset=lambda: sum(self.newest_unit(EVERYTHING)),
+        )
 
     def map(self, path: Path, begins: Positions = 0, ends: Positions | None = None) -> ByteArray:
         """Return a file as an array in which the ranges may be read; see ``map_ranges``."""

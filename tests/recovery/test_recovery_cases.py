@@ -5,12 +5,16 @@ from itertools import product
 import pytest
 
 from storage.view.log.recovery_cases import (
+    END_CASES,
     SCAN_CASES,
     START_CASES,
     DirectoryState,
+    EndDecision,
+    LogEnd,
     Start,
     StopDecision,
     Stopped,
+    decide_end,
     decide_start,
     decide_stop,
 )
@@ -34,7 +38,21 @@ def test_every_stop_of_the_scan_has_exactly_one_verdict(facts):
     assert len(matching(SCAN_CASES, facts)) == 1
 
 
+@pytest.mark.parametrize("facts", list(product((False, True), repeat=len(LogEnd._fields))))
+def test_every_end_of_the_scan_has_exactly_one_decision(facts):
+    assert len(matching(END_CASES, facts)) == 1
+
+
+def test_the_log_goes_on_above_only_where_a_file_is_gone_that_something_points_into():
+    for there, stated, queued in product((False, True), repeat=3):
+        found = LogEnd(file_there=there, stated=stated, queued=queued)
+
+        is_lost = not there and (stated or queued)
+        assert (decide_end(found) is EndDecision.ABOVE) == is_lost
+
+
 def test_every_outcome_is_used():
+    assert {outcome for _, outcome in END_CASES} == set(EndDecision)
     assert {outcome for _, outcome in START_CASES} == set(Start)
     assert {outcome for _, outcome in SCAN_CASES} == set(StopDecision)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from storage.view.queues.placing import (
     joined_damage,
     settle_ends,
 )
+from storage.view.queues.queue_files import NO_UNIT
 from storage.view.queues.runs import QueueRun
+from storage.view.queues.unit_search import Unit
 
 KEY = ("t", 0)
 SIZE = 100
@@ -37,6 +40,15 @@ class Held:
         places = [place for place, offset in self.units.items() if offset == commit_offset]
         return likely if self.units.get(likely) == commit_offset else next(iter(places), None)
 
+    def unit(self, _key: Any, queue_offset: int) -> Unit:
+        return Unit(self.units[queue_offset], SIZE, 0) if queue_offset in self.units else NO_UNIT
+
+    def count_within(self, _key: Any, queue_offset: int, begin: int, end: int) -> int:
+        count = 0
+        while begin <= self.units.get(queue_offset + count, -1) < end:
+            count += 1
+        return count
+
     def renamed(self, _key: Any, _queue_offset: int) -> None:
         return None
 
@@ -49,6 +61,7 @@ def placed(
     *,
     next_offset: int | None = None,
     missing: int | None = None,
+    sure_offset: int | None = None,
 ) -> dict[int, int | str]:
     """Return what stands at each queue offset: a record's number in the log, or a gap.
 
@@ -69,7 +82,7 @@ def placed(
         elif isinstance(step, Withdrawn):
             assert found.pop(step.place) == step.commit_offset // SIZE
         elif isinstance(step, Placed) and step.place >= 0:
-            first = numbers.index(-(-step.run.commit_offset // SIZE))
+            first = bisect_left(numbers, step.run.commit_offset, key=SIZE.__mul__)
             for at in range(step.run.end - step.run.begin):
                 found[step.place + at] = numbers[first + at]
 
@@ -86,7 +99,8 @@ def placed(
             for step in placer.settle():
                 carry_out(step)
         begin = end
-    for _, step in settle_ends({KEY: placer}):
+    ranges += waiting
+    for _, step in settle_ends({KEY: placer}, sure_offset=sure_offset):
         carry_out(step)
     assert placer.next_offset == (max(found) + 1 if found else placer.begin_offset or 0)
     return found
@@ -135,6 +149,14 @@ def test_of_two_that_claim_one_place_the_unit_that_stood_there_decides() -> None
 
 def test_a_topic_that_was_made_again_in_damage_lost_its_first_records() -> None:
     assert placed([0, 1, 2, 1, 2], damage=((300, 400),), missing=3) == {0: "gap", 1: 4, 2: 5}
+
+
+def test_damaged_records_at_the_end_keep_the_places_that_were_durable() -> None:
+    held, damage = {2: 200, 3: 300, 4: 400}, ((200, 500),)
+    assert placed([0, 1], held, damage) == {0: 0, 1: 1, 2: "gap", 3: "gap", 4: "gap"}
+    assert placed([0, 1], held, damage, sure_offset=400) == {0: 0, 1: 1, 2: "gap", 3: "gap"}
+    assert placed([0, 1], held, damage, sure_offset=200) == {0: 0, 1: 1}
+    assert placed([0, 1], held) == {0: 0, 1: 1}
 
 
 CLAIMS = st.lists(st.integers(-1, 12), min_size=1, max_size=14)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,21 @@ class StoreWork:
     def damage(self) -> list[DamagedRange]:
         """Damaged ranges of the log and lost files, in order."""
         found = [each for done in self.results for each in done.result.damage]
-        return sorted([*found, *lost_files(self.files)], key=lambda each: each.begin_offset)
+        lost = [*lost_files(self.files), *([] if self.lost_end is None else [self.lost_end])]
+        return sorted([*found, *lost], key=lambda each: each.begin_offset)
+
+    @cached_property
+    def lost_end(self) -> DamagedRange | None:
+        """What is gone with the last files of the log."""
+        return self.files.lost_end()
+
+    @property
+    def sure_offset(self) -> int | None:
+        """Up to where the log was durable, None if that is not known."""
+        flushed_offset = self.files.checkpoint.flushed_offset
+        if flushed_offset is None or self.lost_end is None:
+            return flushed_offset
+        return max(flushed_offset, self.lost_end.end_offset)
 
     def held_queue(self, key: QueueKey) -> QueueFiles:
         """Return a queue of the store as it is, every unit of it."""
@@ -150,7 +164,16 @@ def finish_queues(spark: SparkSession, store: StoreWork) -> None:
         run for done in store.results for run in done.result.runs
     )
     held = HeldUnits(store.files.log, store.held_queue)
-    store.plans = plan_queues(runs, joined_damage(store.damage), store.plan.bounds.min_offset, held)
+    damage = joined_damage(store.damage)
+    if damage:  # of queues whose records are all damaged, the places are kept
+        runs = {key[:2]: [] for key in store.files.queue_directories()} | runs
+    store.plans = plan_queues(
+        runs,
+        damage,
+        store.plan.bounds.min_offset,
+        held,
+        sure_offset=store.sure_offset,
+    )
     again = dict(misplaced(store.plans))
     if again:
         for key in again:

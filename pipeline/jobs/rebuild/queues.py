@@ -118,16 +118,27 @@ def plan_queues(
     damage: Sequence[DamagedRange],
     log_begin: int,
     held: HeldUnits,
+    *,
+    sure_offset: int | None,
 ) -> list[QueuePlan]:
-    """Lay out the queues of a store from their runs, which are in the order of the log, as is the damage."""
+    """Lay out the queues of a store from their runs, which are in the order of the log, as is the damage.
+
+    ``sure_offset`` is up to where the log was durable, None if that is not known.
+    """
     plans = {key: QueuePlan(key) for key in runs}
-    placers = {key: QueuePlacer(key, held, damage, log_begin=log_begin) for key in runs}
+    placers = {}
     for key, mine in runs.items():
+        if mine:
+            placers[key] = QueuePlacer(key, held, damage, log_begin=log_begin)
+        else:
+            begin = held.end_before(key, log_begin)
+            placers[key] = QueuePlacer(key, held, damage, next_offset=begin)
+            plans[key].add(Begins(begin))
         for run in mine:
             placers[key].take(run)
-    for key, step in settle_ends(placers):
+    for key, step in settle_ends(placers, sure_offset=sure_offset):
         plans[key].add(step)
-    return list(plans.values())
+    return [plan for plan in plans.values() if plan.begin < plan.end]
 
 
 def write_units(

@@ -1,7 +1,8 @@
-"""What recovery decides, as two tables.
+"""What recovery decides, as three tables.
 
 *Where to start* is decided once, from what the directory shows (``DirectoryState``). *What a stop of the
 scan means* is decided at each place where the log does not go on with an intact record (``Stopped``).
+*Where the log goes on* is decided once, where the scan ended (``LogEnd``).
 The rows of a table exclude each other and together cover every combination; a test enumerates them.
 """
 
@@ -22,7 +23,7 @@ class DirectoryState(NamedTuple):
     log: bool  # commitlog/ holds a file
     queues: bool  # consumequeue/ holds a file
     slot: bool  # the checkpoint has a whole durable slot, and it is trusted: no broker ran since
-    inside: bool  # the slot's offsets lie within the log's files
+    inside: bool  # the slot's offsets lie within the log's files, the last in one that is there
     agree: bool  # the queues' files hold as many units as the slot says
     clean: bool  # the slot says that the last stop was orderly, and there is no abort file
 
@@ -75,6 +76,38 @@ SCAN_CASES: Final[tuple[tuple[Pattern, StopDecision], ...]] = (
 )
 
 
+class LogEnd(NamedTuple):
+    """What is known where the scan ended."""
+
+    file_there: (
+        bool  # the file is there in which the log would go on, or that of the last bytes below
+    )
+    stated: bool  # our checkpoint says that the log had been written further
+    queued: bool  # a unit of a queue points further
+
+
+class EndDecision(Enum):
+    """Where the next record goes."""
+
+    HERE = "where the scan ended: nothing was lost, or nothing that was known to be durable"
+    ABOVE = "after what is lost with its files, a damaged range: queue offsets go on above, too"
+
+
+END_CASES: Final[tuple[tuple[Pattern, EndDecision], ...]] = (
+    # file_there stated queued
+    ((Y, ANY, ANY), EndDecision.HERE),  # a power cut took the tail, which units may have outlived
+    ((N, N, N), EndDecision.HERE),  # a broker's file is full, and the next one was never made
+    (
+        (N, Y, ANY),
+        EndDecision.ABOVE,
+    ),  # the last files were removed: they are made before they are written to
+    (
+        (N, N, Y),
+        EndDecision.ABOVE,
+    ),  # the same, and the checkpoint is lost, or older than those files
+)
+
+
 def _matches(pattern: Pattern, facts: tuple[bool, ...]) -> bool:
     return all(want is None or want == fact for want, fact in zip(pattern, facts, strict=True))
 
@@ -87,3 +120,8 @@ def decide_start(found: DirectoryState) -> Start:
 def decide_stop(stopped: Stopped) -> StopDecision:
     """Return the one decision that the facts allow."""
     return next(decision for pattern, decision in SCAN_CASES if _matches(pattern, stopped))
+
+
+def decide_end(found: LogEnd) -> EndDecision:
+    """Return the one decision that the facts allow."""
+    return next(decision for pattern, decision in END_CASES if _matches(pattern, found))

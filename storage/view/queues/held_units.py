@@ -11,9 +11,9 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.format.record import Verdict, check_record, decode_record
 from storage.view.log.walk import LogFiles
-from storage.view.queues.queue_files import NO_UNIT, QueueFiles
+from storage.view.queues.queue_files import NO_UNIT, UNITS_MAX, QueueFiles
 from storage.view.queues.record_queues import QueueKey
-from storage.view.queues.unit_search import Unit
+from storage.view.queues.unit_search import Unit, end_of_units
 
 QUEUE_OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a position
 
@@ -87,6 +87,24 @@ class HeldUnits:
             if len(found):
                 return first + int(found[0])
         return None
+
+    def end_before(self, key: QueueKey, commit_offset: int) -> int:
+        """Return the queue offset after the units of records before a commit offset."""
+        queue = self.queue(key)
+        if commit_offset == 0:
+            return queue.files[0].start_offset // UNIT_SIZE if queue.files else 0
+        return end_of_units(queue, commit_offset)
+
+    def count_within(self, key: QueueKey, queue_offset: int, begin: int, end: int) -> int:
+        """Return how many units from a queue offset on point, one after the other, into ``[begin, end)``."""
+        count = 0
+        while True:
+            units = self.queue(key).units(queue_offset + count, UNITS_MAX)
+            offsets = units["offset"]
+            outside = np.flatnonzero((units["size"] <= 0) | (offsets < begin) | (offsets >= end))
+            count += int(outside[0]) if len(outside) else len(units)
+            if len(outside) or not len(units):
+                return count
 
     def renamed(self, key: QueueKey, queue_offset: int) -> RenamedRecord | None:
         """Return the record whose unit stands at a queue offset, if it names another queue now.

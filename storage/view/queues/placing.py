@@ -17,15 +17,15 @@ With ``next`` as the queue offset after the last record placed, a run belongs:
   two has the name of another queue: the one whose unit does not stand there, or the second.
 * *at next*, in the order of the log, otherwise.
 
-At the end of a queue, a record that names another queue, while its unit stands where this queue goes on,
-keeps its place here as a damaged one, and gets none there (``settle_ends``).
+At the end of a queue, damaged records whose units stand where it goes on keep their places. So does, as a
+damaged one, a record that names another queue now, and it gets none there (``settle_ends``).
 
 A decision looks at no more than the next two records of the queue, however the log was cut into runs.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -99,6 +99,7 @@ class QueuePlacer:
         self._waiting: deque[QueueRun] = deque()
         self._last_commit_offset = -1  # of the record placed last
         self._last_place = self._last_claim = -1
+        self._continued_at: int | None = None  # what a record claims that goes on from the last
 
     @property
     def next_offset(self) -> int:
@@ -121,7 +122,7 @@ class QueuePlacer:
         """
         while self._waiting:
             run = self._waiting[0]
-            if run.begin == self._next_offset:
+            if run.begin in (self._next_offset, self._continued_at):
                 yield self._put(self._waiting.popleft())
                 continue
             claims = self._claims_ahead()
@@ -149,6 +150,7 @@ class QueuePlacer:
         if run.begin == next_offset or following == next_offset + 1:
             yield self._put(run)
         elif following == next_offset:
+            self._continued_at = None
             yield Placed(run, NOT_PLACED)
         elif run.begin > next_offset:
             gap = self._gap(run, next_offset, goes_on=goes_on)
@@ -184,6 +186,7 @@ class QueuePlacer:
         self._next_offset = place + last + 1
         self._last_commit_offset = run.last_commit_offset
         self._last_place, self._last_claim = place + last, run.end - 1
+        self._continued_at = run.end
         return Placed(run, place)
 
     def _put_without_first(self, run: QueueRun) -> Iterator[Placed]:
@@ -268,19 +271,39 @@ class QueuePlacer:
         end = bisect_left(self._damage, run.commit_offset, lo=first, key=_begin_of)
         return tuple((each.begin_offset, each.end_offset) for each in self._damage[first:end])
 
-    def keep_renamed_end(self) -> Gap | None:
-        """After the last run, keep the place of a record that has the name of another queue now."""
-        next_offset = self.next_offset
-        found = self._held.renamed(self.key, next_offset)
-        if found is None or found.commit_offset <= self._last_commit_offset:
-            return None
-        self.renamed.append(found)
-        self._next_offset = next_offset + 1
-        return Gap(
-            next_offset,
-            next_offset + 1,
-            ((found.commit_offset, found.commit_offset + found.size),),
-        )
+    def keep_end(self, sure_offset: int | None) -> Iterator[Gap]:
+        """After the last run, keep the places of records that are damaged, or have another name now.
+
+        Their units stand where the queue goes on. What is damaged at or after ``sure_offset`` keeps none.
+        """
+        if self._next_offset is None:
+            return
+        last_offset = self._last_commit_offset
+        while True:
+            next_offset = self.next_offset
+            unit = self._held.unit(self.key, next_offset)
+            if unit.size <= 0 or unit.commit_offset <= last_offset:
+                return
+            found = self._held.renamed(self.key, next_offset)
+            if found is not None:
+                self.renamed.append(found)
+                begin, end, count = found.commit_offset, found.commit_offset + found.size, 1
+            else:
+                begin, end = self._damage_at(unit.commit_offset)
+                limit = end if sure_offset is None else min(end, sure_offset)
+                count = self._held.count_within(self.key, next_offset, begin, limit)
+            if not count:
+                return
+            last_offset = self._held.unit(self.key, next_offset + count - 1).commit_offset
+            self._next_offset = next_offset + count
+            yield Gap(next_offset, next_offset + count, ((begin, end),))
+
+    def _damage_at(self, commit_offset: int) -> tuple[int, int]:
+        """Return the damaged range that holds a commit offset; an empty one if none does."""
+        number = bisect_right(self._damage, commit_offset, key=_begin_of) - 1
+        if number >= 0 and commit_offset < self._damage[number].end_offset:
+            return self._damage[number].begin_offset, self._damage[number].end_offset
+        return commit_offset, commit_offset
 
     def withdraw(self, record: RenamedRecord) -> Withdrawn | None:
         """Take the last record out again, if it is this one and its unit did not stand here before."""
@@ -295,14 +318,19 @@ class QueuePlacer:
         return Withdrawn(record.commit_offset, place)
 
 
-def settle_ends(placers: Mapping[QueueKey, QueuePlacer]) -> Iterator[tuple[QueueKey, Step]]:
-    """Yield the last steps of every queue, once all runs are taken."""
+def settle_ends(
+    placers: Mapping[QueueKey, QueuePlacer], *, sure_offset: int | None = None
+) -> Iterator[tuple[QueueKey, Step]]:
+    """Yield the last steps of every queue, once all runs and all damage are in.
+
+    Of damaged records at the end of a queue, those below ``sure_offset`` keep their places; all if it is
+    None.
+    """
     renamed: list[RenamedRecord] = []
     for key, placer in placers.items():
         for step in placer.settle(at_end=True):
             yield key, step
-        gap = placer.keep_renamed_end()
-        if gap is not None:
+        for gap in placer.keep_end(sure_offset):
             yield key, gap
         renamed += placer.renamed
     for record in renamed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ CONFIG = small_config(
 )
 COUNT = 96
 TOPICS = ("ordera", "orderc")  # one bit apart
+BODY_POSITION = 88
 TOPIC_POSITION = 95  # of bodies of 6 bytes
 FLIPS = {
     "a queue that there is": (QUEUE_ID_POSITION + 3, 1),
@@ -146,6 +148,74 @@ def test_the_last_record_has_nothing_after_it_that_would_tell(
     assert {place: found[place] for place in others} == {
         place: stored.units[place] for place in others
     }
+
+
+def last_two_damaged(stored: Stored, store: Path) -> list[Place]:
+    return flip_bodies(stored, store, range(COUNT - 2, COUNT))
+
+
+def all_but_the_last_damaged_of_some_queues(stored: Stored, store: Path) -> list[Place]:
+    last = stored.places[-1][:2]
+    return flip_bodies(stored, store, [n for n in range(20, COUNT) if stored.places[n][:2] != last])
+
+
+def flip_bodies(stored: Stored, store: Path, numbers: Iterable[int]) -> list[Place]:
+    """Damage records; return the places of those with an intact one after them."""
+    intact_to = max(set(range(COUNT)) - set(numbers))
+    for number in numbers:
+        offset = stored.commit_offsets[number]
+        log = store / "commitlog" / f"{offset - offset % FILE_SIZE:020d}"
+        data = bytearray(log.read_bytes())
+        data[offset % FILE_SIZE + BODY_POSITION] ^= 1
+        log.write_bytes(data)
+    return [stored.places[number] for number in numbers if number < intact_to]
+
+
+def last_file_removed(stored: Stored, store: Path) -> list[Place]:
+    last = stored.commit_offsets[-1] - stored.commit_offsets[-1] % FILE_SIZE
+    for path in (store / "commitlog").iterdir():
+        if int(path.name) >= last:
+            path.unlink()
+    return [
+        place
+        for place, offset in zip(stored.places, stored.commit_offsets, strict=True)
+        if offset >= last
+    ]
+
+
+def middle_file_removed(stored: Stored, store: Path) -> list[Place]:
+    (store / "commitlog" / f"{FILE_SIZE:020d}").unlink()
+    return [
+        place
+        for place, offset in zip(stored.places, stored.commit_offsets, strict=True)
+        if offset // FILE_SIZE == 1
+    ]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        last_two_damaged, all_but_the_last_damaged_of_some_queues, last_file_removed,
+        middle_file_removed,
+    ],
+)  # fmt: skip
+def test_lost_records_keep_their_places_by_both_ways(
+    stored: Stored, tmp_path: Path, harm: Callable[[Stored, Path], list[Place]]
+) -> None:
+    """Wherever the log goes on after them, in their own queue or another, or is known to have gone on."""
+    recovered, rebuilt = tmp_path / "recovered", tmp_path / "rebuilt"
+    shutil.copytree(stored.directory, recovered)
+    kept = harm(stored, recovered)
+    shutil.copytree(recovered, rebuilt)
+
+    MessageStore.open(recovered, CONFIG).close()
+    rebuild(LocalSpark(), rebuilt, what="queues", in_place=True, piece_bytes=1000)  # type: ignore[arg-type]
+    assert files_of(rebuilt) == files_of(recovered)
+    found = units_of(recovered)
+    assert {place: found.get(place) for place in kept} == {
+        place: stored.units[place] for place in kept
+    }
+    assert set(found) <= set(stored.units)
 
 
 def test_one_new_record_of_a_topic_made_again_is_the_first_by_both_ways(tmp_path: Path) -> None:
