@@ -138,7 +138,7 @@ def plan_queues(
             placers[key].take(run)
     for key, step in settle_ends(placers, sure_offset=sure_offset):
         plans[key].add(step)
-    return [plan for plan in plans.values() if plan.begin < plan.end]
+    return [plan for key, plan in plans.items() if runs[key] or plan.begin < plan.end]
 
 
 def write_units(
