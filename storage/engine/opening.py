@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from storage.config import StoreConfig
     from storage.files.filesystem import FileSystem
 
+_LOG: Final = logging.getLogger(__name__)
 IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # of the appends that a writer died in
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from storage.format.consume_entry import PREFILL_SIZE
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_files import OpenQueueFiles
 from storage.view.layout import queues_of_topic, queues_on_disk
+from storage.view.log.commit_log import EVERYTHING
 from storage.view.queues.queue_files import QueueFiles
-
-COMMIT_OFFSET_MAX: Final = (1 << 63) - 1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,8 +68,8 @@ class QueueTable:
         newest = 0
         for key in self.on_disk():
             queue = self.get(*key)
-            offset, size, _ = queue.unit(queue.find_end(COMMIT_OFFSET_MAX) - 1)
-            if size > 0:
+            offset, size, _ = queue.unit(queue.find_end(EVERYTHING) - 1)
+            if 0 < size < PREFILL_SIZE:
                 newest = max(newest, offset + size)
         return newest
 

@@ -18,6 +18,7 @@ from storage.errors import NotAStore
 from storage.files.filesystem import DirectoryEntry as DirectoryEntry
 from storage.files.location import StoreLocation as StoreLocation
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
+from storage.format.consume_entry import PREFILL_SIZE
 from storage.view.bounds import Bounds, CheckpointPage
 from storage.view.config_tables import ConfigTables, read_config_tables, topic_names
 from storage.view.file_sizes import FileSizes, effective_config
@@ -184,8 +185,12 @@ class StoreView:
             End(self.log.end_offset, ""),
             file_size=self.sizes.commit_log_file_size,
             stated_offset=self.checkpoint.flushed_offset or 0,
-            queued_offset=lambda: sum(self.newest_unit(EVERYTHING)),
+            queued_offset=self._newest_record_end,
         )
+
+    def _newest_record_end(self) -> int:
+        offset, size = self.newest_unit(EVERYTHING)
+        return offset + size if size < PREFILL_SIZE else 0
 
     def map(self, path: Path, begins: Positions = 0, ends: Positions | None = None) -> ByteArray:
         """Return a file as an array in which the ranges may be read; see ``map_ranges``."""

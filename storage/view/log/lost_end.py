@@ -7,9 +7,12 @@ points into a file that is not there, after all others that hold anything, that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from storage.view.log.recovery_cases import EndDecision, LogEnd, decide_end
 from storage.view.log.walk import DamagedRange, End, LogFiles
+
+LOST_FILES_MAX: Final = 1_024  # a unit that points further has a flipped bit
 
 
 def find_lost_end(
@@ -31,7 +34,10 @@ def find_lost_end(
         begin_offset = begin_offset if file is None else file.end_offset
     if files.find(begin_offset) is not None:
         return None
-    known_offset = max(stated_offset, queued_offset())
+    newest_offset = queued_offset()
+    if newest_offset > begin_offset + LOST_FILES_MAX * file_size:
+        newest_offset = 0
+    known_offset = max(stated_offset, newest_offset)
     found = LogEnd(
         file_there=known_offset > 0 and files.find(known_offset - 1) is not None,
         stated=stated_offset > begin_offset,
