@@ -30,7 +30,13 @@ from storage.writer import StoreWriter
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("staged") / "store"
+    """Of a store in which the ledger of application ``damaged`` is damaged."""
+    root = tmp_path_factory.mktemp("staged") / "store"
+    with StoreWriter.open(root, small_config()) as store:
+        store.staged.commit("damaged", 0, [])
+    for path in root.rglob("ledger.json*"):
+        path.write_bytes(path.read_bytes().replace(b"damaged", b"eamaged"))
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +103,26 @@ def test_the_list_has_what_is_open_and_what_was_last(writer: Any) -> None:
     assert (staged_commit.version, staged_commit.decided, staged_commit.problem) == (8, False, "")
     (stage,) = staged_commit.stages
     assert (stage.attempt, stage.record_count) == ("b", 2)
+
+
+def test_a_damaged_ledger_is_data_loss_for_its_application_alone(writer: Any, refusal: Any) -> None:
+    stage = iter(frames("damaged", 1, "a", [b"1"]))
+    for call, request in (
+        (writer.StageRecords, stage),
+        (writer.CommitStaged, pb.CommitStagedRequest(app_id="damaged", version=0)),
+        (writer.AbortStaged, pb.AbortStagedRequest(app_id="damaged", version=0, all=True)),
+    ):
+        refused = refusal(call, request)
+        assert (refused.code, refused.info.reason) == (
+            grpc.StatusCode.DATA_LOSS,
+            "DAMAGED_LEDGER",
+        )
+        assert "ledger.json cannot be read" in refused.message
+    listed = writer.ListStagedCommits(pb.ListStagedCommitsRequest(), timeout=20).applications
+    assert listed[0].app_id.startswith("damaged-") and "ledger.json" in listed[0].problem
+    assert not any(app.problem for app in listed[1:])
+    writer.StageRecords(iter(frames("unbroken", 0, "a", [b"1"])), timeout=20)
+    assert commit(writer, "unbroken", 0, "a").committed.record_count == 1
 
 
 def test_an_abort_removes_and_a_commit_of_it_is_not_found(writer: Any, refusal: Any) -> None:
