@@ -116,8 +116,9 @@ class FileRebuild:
     def take_place(self) -> None:
         """Put the new file in the place of the old; durable on return.
 
-        A crash between the two renames leaves a file without checksums, which the scrub compares
-        with the log. What the log has nothing of any more goes.
+        At no moment is the old file believed: between the two renames its checksums are held against
+        the new one, which has the same bytes, or is made again. What the log has nothing of any more
+        goes.
         """
         if self._file.header.next_entry <= 1:
             self._directory.drop(self.path)
@@ -125,9 +126,6 @@ class FileRebuild:
             return
         self._file.sync()
         checksums = self._directory.checksums / self.path.name
-        with suppress(FileNotFoundError):
-            self._filesystem.unlink(checksums)
-        self._filesystem.sync_directory(checksums.parent)
         self._filesystem.rename(self._home / self.path.name, self.path)
         self._filesystem.sync_directory(self.path.parent)
         self._filesystem.rename(self._home / REBUILT / self.path.name, checksums)

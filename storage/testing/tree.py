@@ -173,17 +173,29 @@ class DiskTree:
     def copy_to(self, target: DiskTree) -> None:
         """Copy everything as the page cache has it, together with what the disk holds of it."""
         self.notice_all()
-        target._top = target._copy_of(self._top, target.root, {})
+        nameless: list[Path] = []
+        target._top = target._copy_of(self._top, target.root, {}, nameless)
+        for place in nameless:
+            place.unlink(missing_ok=True)
 
-    def _copy_of(self, source: DiskDirectory, path: Path, copies: dict[int, Node]) -> DiskDirectory:
-        """Copy a directory; files without a name get one for a moment."""
+    def _copy_of(
+        self,
+        source: DiskDirectory,
+        path: Path,
+        copies: dict[int, Node],
+        nameless: list[Path],
+    ) -> DiskDirectory:
+        """Copy a directory; files without a name in it get one, until all are copied: ``nameless``.
+
+        A file that was renamed to another directory has its name there.
+        """
         path.mkdir(exist_ok=True)
         directory = DiskDirectory()
 
         def copied(name: str, node: Node) -> Node:
             copy = copies.get(id(node))
             if copy is None and isinstance(node, DiskDirectory):
-                copy = copies[id(node)] = self._copy_of(node, path / name, copies)
+                copy = copies[id(node)] = self._copy_of(node, path / name, copies, nameless)
             elif copy is None and isinstance(node, DiskFile):
                 place = path / name
                 while place.exists():
@@ -196,7 +208,7 @@ class DiskTree:
                     copy.given_up = dict(node.given_up)
                 self.files[status.st_dev, status.st_ino] = copy
                 if source.names.get(name) is not node:
-                    place.unlink()
+                    nameless.append(place)
             elif (
                 isinstance(copy, DiskFile)
                 and source.names.get(name) is node
