@@ -50,7 +50,7 @@ LOG_FILE_LENGTH: Final = FindingKind(
     "log-file-length", "", "the records that are cut off", "restore the file from a backup"
 )
 LOG_FILE_FOREIGN: Final = FindingKind(
-    "log-file-foreign", "", "nothing to us; a broker does not start", "move the file away"
+    "log-file-foreign", "", "nothing to us; a broker does not start", REPAIR
 )
 LOG_TAIL: Final = FindingKind("log-tail", "commit offsets", "nothing that was whole", START)
 QUEUE_UNIT: Final = FindingKind("queue-unit", "queue offsets", NOTHING_LOST, REPAIR)

@@ -9,6 +9,7 @@ in it is durable; what a killed repair left under another name is removed by the
         checkpoint, config/*             as they were
         consumequeue/..., index/...      files that were wrong, as they were
         commitlog/FILE.POSITION          bytes of a log file from a position on that were not records
+        commitlog/NAME                   what was in the log's directory and is not a log file
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from storage.clock import Clock, SystemClock
 from storage.errors import StoreFailed
 from storage.files.filesystem import OsFileSystem
 from storage.findings import DAMAGE, Finding
+from storage.format.checkpoint import BROKER_SIZE, INDEX_TIMESTAMP_POSITION
 from storage.indexer import StoreIndexer
 from storage.offline.doctor import examine
 from storage.offline.kept_aside import KeptFile, files_to_keep, keep_aside, note_losses
@@ -26,7 +27,7 @@ from storage.offline.opened import spec_config
 from storage.stopped.locks import stopped_store
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.view.index.index_file import list_index_files
-from storage.view.layout import StorePaths
+from storage.view.layout import LOG_DIRECTORY, StorePaths
 from storage.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def repair(
             return plan
         kept = keep_aside(filesystem, root, list(plan.found), list(plan.kept), clock.now_ms())
         _drop_index(filesystem, root, plan.found)
+        _move_foreign_files(filesystem, root, kept, plan.found)
+        _forget_index_time(filesystem, root, plan.found)
     _start_and_stop(root, spec, filesystem, clock, workers)
     with stopped_store(root):
         losses = tuple(
@@ -109,6 +112,38 @@ def _drop_index(filesystem: FileSystem, root: Path, found: Iterable[Finding]) ->
             filesystem.unlink(paths.index_checksums / path.name)
     if listed[first:]:
         filesystem.sync_directory(paths.index)
+
+
+def _move_foreign_files(
+    filesystem: FileSystem, root: Path, kept: Path, found: Iterable[Finding]
+) -> None:
+    """Move what is not a log file out of the log's directory; durable on return."""
+    files = [root / each.file for each in found if each.kind is kinds.LOG_FILE_FOREIGN]
+    if not files:
+        return
+    target = kept / LOG_DIRECTORY
+    filesystem.make_directory(target)
+    for path in files:
+        filesystem.rename(path, target / path.name)
+    filesystem.sync_directory(target)
+    filesystem.sync_directory(root / LOG_DIRECTORY)
+
+
+def _forget_index_time(filesystem: FileSystem, root: Path, found: Iterable[Finding]) -> None:
+    """Set a broker's time of the index to 0 where the checkpoint's times cannot be; durable on return.
+
+    The start writes the others again. A broker makes more of the index again than it has to, at most.
+    """
+    path = StorePaths(root).checkpoint
+    if not filesystem.exists(path) or not any(each.kind is kinds.CHECKPOINT for each in found):
+        return
+    file = filesystem.open(path, writable=True)
+    try:
+        if file.size >= BROKER_SIZE:
+            file.pwrite(bytes(8), INDEX_TIMESTAMP_POSITION)
+            file.sync()
+    finally:
+        file.close()
 
 
 def _start_and_stop(

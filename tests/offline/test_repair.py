@@ -88,6 +88,10 @@ def garbage_after_the_end(directory: Path) -> None:
     change(last, end + 100, b"garbage" * 10)
 
 
+def foreign_file(directory: Path) -> None:
+    (directory / "commitlog" / "notes.txt").write_text("not a log")
+
+
 def lost_index(directory: Path) -> None:
     for path in (directory / "index").iterdir():
         path.unlink()
@@ -113,7 +117,7 @@ def all_of_it(directory: Path) -> None:
 MENDED: dict[str, Damager] = {
     damage.__name__: damage
     for damage in (
-        wrong_units, lost_queue_files, lost_queues, garbage_after_the_end, lost_index, damaged_index,
+        wrong_units, lost_queue_files, lost_queues, foreign_file, garbage_after_the_end, lost_index, damaged_index,
         damaged_checkpoint, all_of_it,
     )
 }  # fmt: skip
@@ -222,7 +226,14 @@ def test_a_store_in_use_is_refused_and_left_alone(tmp_path: Path) -> None:
         assert not [path for path in tmp_path.iterdir() if "repair" in path.name]
 
 
-@pytest.mark.parametrize("variant", ["torn-consumequeue-unit", "no-consumequeue", "stale-tail"])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "cut-length", "empty-commitlog-file", "flip-last-queue-offset", "future-checkpoint",
+        "garbage-offsets", "no-consumequeue", "no-index", "only-commitlog", "short-commitlog-file",
+        "stale-tail", "torn-consumequeue-unit", "zeroed-consumequeue-file", "zeroed-tail",
+    ],
+)  # fmt: skip
 def test_a_broker_s_store_is_mended_too(tmp_path: Path, variant: str) -> None:
     store = golden_copy(f"torn/{variant}", tmp_path)
     served = [line for line in offline.dump(store) if line["type"] == "message"]
