@@ -24,18 +24,19 @@ Attributes = Annotated[
 @app.command()
 def create(
     context: typer.Context,
-    name: Name,
-    queues: Annotated[int, typer.Option("--queues", "-q", help="How many queues it has.")] = 8,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of topics.")],
+    queues: Annotated[int, typer.Option("--queues", "-q", help="How many queues each has.")] = 8,
     attribute: Attributes = None,
 ) -> None:
-    """Create a topic."""
+    """Create topics, all of them or none."""
     session = session_of(context)
     with session.client() as client:
-        topic = client.create_topic(
-            name, queues=queues, attributes=name_values(attribute, "--attribute")
+        topics = client.create_topics(
+            names, queues=queues, attributes=name_values(attribute, "--attribute")
         )
-    queue_count = counted(topic.write_queue_count, "queue")
-    session.say(f"topic [bold]{topic.name}[/] with {queue_count}", _json(topic))
+    for topic in topics:
+        queue_count = counted(topic.write_queue_count, "queue")
+        session.say(f"topic [bold]{topic.name}[/] with {queue_count}", _json(topic))
 
 
 @app.command("list")

@@ -157,6 +157,9 @@ LIST_STAGED_COMMITS: Final = _method(
     "writer", "ListStagedCommits", _t.ListStagedCommitsRequest, _t.ListStagedCommitsResponse
 )
 CREATE_TOPIC: Final = _method("writer", "CreateTopic", _w.CreateTopicRequest, common_pb2.Topic)
+CREATE_TOPICS: Final = _method(
+    "writer", "CreateTopics", _w.CreateTopicsRequest, _w.CreateTopicsResponse
+)
 UPDATE_TOPIC: Final = _method("writer", "UpdateTopic", _w.UpdateTopicRequest, common_pb2.Topic)
 DELETE_TOPIC: Final = _method(
     "writer", "DeleteTopic", _w.DeleteTopicRequest, _w.DeleteTopicResponse

@@ -35,12 +35,13 @@ from storage.scrub.worker import ScrubStatus
 from storage.staged.log_access import LogAccess
 from storage.staged.staged_commits import StagedCommits
 from storage.staged.upkeep import StagedCommitUpkeep
+from storage.tables.topics import NewTopic
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
     from storage.log.followers import Followers
     from storage.recovery.recover import Recovered
-    from storage.tables.topics import TopicConfig
+    from storage.tables.topics import Created, TopicConfig
     from storage.workers import Workers
 
 LOCAL_HOST: Final = "127.0.0.1:0"
@@ -234,7 +235,19 @@ class StoreWriter:
         self, name: str, queue_count: int, *, attributes: Mapping[str, str] | None = None
     ) -> TopicConfig:
         """Create a topic; durable on return. Raises TopicExists, InvalidMessage."""
-        return self._topics.create(name, queue_count=queue_count, attributes=attributes or {})
+        new = NewTopic(name=name, queue_count=queue_count, attributes=attributes or {})
+        (created,) = self._topics.create([[new]])
+        if isinstance(created, StoreError):
+            raise created
+        return created[0]
+
+    def create_topics(self, groups: Sequence[Sequence[NewTopic]]) -> list[Created]:
+        """Create topics with one change of the table; durable on return.
+
+        Returns for each group its topics, or the TopicExists or InvalidMessage for which none of it is
+        created.
+        """
+        return self._topics.create(groups)
 
     def update_topic(
         self,

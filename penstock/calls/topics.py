@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from penstock import wire
 from penstock.calls.call import Call
@@ -22,6 +22,22 @@ def create(name: str, *, queue_count: int, attributes: Mapping[str, str]) -> Cal
         attributes=dict(attributes),
     )
     return Call(wire.CREATE_TOPIC, request, _topic, repeat=Repeat.NEVER)
+
+
+def create_all(
+    names: Iterable[str], *, queue_count: int, attributes: Mapping[str, str]
+) -> Call[list[Topic]]:
+    """Create topics that are alike, all or none."""
+    new = [
+        {"name": name, "queue_count": queue_count, "attributes": dict(attributes)} for name in names
+    ]
+    request = build(writer_pb2.CreateTopicsRequest, topics=new)
+    return Call(
+        wire.CREATE_TOPICS,
+        request,
+        lambda response: [_topic(topic) for topic in response.topics],
+        repeat=Repeat.NEVER,
+    )
 
 
 def update(

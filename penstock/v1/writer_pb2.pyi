@@ -95,6 +95,18 @@ class CreateTopicRequest(_message.Message):
     attributes: _containers.ScalarMap[str, str]
     def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., attributes: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class CreateTopicsRequest(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[CreateTopicRequest]
+    def __init__(self, topics: _Optional[_Iterable[_Union[CreateTopicRequest, _Mapping]]] = ...) -> None: ...
+
+class CreateTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[_common_pb2.Topic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[_common_pb2.Topic, _Mapping]]] = ...) -> None: ...
+
 class UpdateTopicRequest(_message.Message):
     __slots__ = ("name", "queue_count", "perm", "attributes")
     class AttributesEntry(_message.Message):

@@ -76,6 +76,11 @@ class WriterStub:
                 request_serializer=penstock_dot_v1_dot_writer__pb2.CreateTopicRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_common__pb2.Topic.FromString,
                 _registered_method=True)
+        self.CreateTopics = channel.unary_unary(
+                '/penstock.v1.Writer/CreateTopics',
+                request_serializer=penstock_dot_v1_dot_writer__pb2.CreateTopicsRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_writer__pb2.CreateTopicsResponse.FromString,
+                _registered_method=True)
         self.UpdateTopic = channel.unary_unary(
                 '/penstock.v1.Writer/UpdateTopic',
                 request_serializer=penstock_dot_v1_dot_writer__pb2.UpdateTopicRequest.SerializeToString,
@@ -160,6 +165,13 @@ class WriterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateTopics(self, request, context):
+        """Creates many topics with one change of the table: all of them or none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def UpdateTopic(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -232,6 +244,11 @@ def add_WriterServicer_to_server(servicer, server):
                     servicer.CreateTopic,
                     request_deserializer=penstock_dot_v1_dot_writer__pb2.CreateTopicRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_common__pb2.Topic.SerializeToString,
+            ),
+            'CreateTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTopics,
+                    request_deserializer=penstock_dot_v1_dot_writer__pb2.CreateTopicsRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_writer__pb2.CreateTopicsResponse.SerializeToString,
             ),
             'UpdateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateTopic,
@@ -475,6 +492,33 @@ class Writer:
             '/penstock.v1.Writer/CreateTopic',
             penstock_dot_v1_dot_writer__pb2.CreateTopicRequest.SerializeToString,
             penstock_dot_v1_dot_common__pb2.Topic.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Writer/CreateTopics',
+            penstock_dot_v1_dot_writer__pb2.CreateTopicsRequest.SerializeToString,
+            penstock_dot_v1_dot_writer__pb2.CreateTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from penstock.v1 import common_pb2, writer_pb2
+from services.rpc import status
 from services.rpc.servicer import Context
-from storage.tables.topics import TopicConfig
+from storage.errors import StoreError
+from storage.tables.topics import Created, NewTopic, TopicConfig
+
+TOPICS_MAX: Final = 10_000  # of a request
 
 
 class TopicStore(Protocol):
     """What these methods need of the engine."""
 
-    def create_topic(
-        self, name: str, queue_count: int, *, attributes: Mapping[str, str]
-    ) -> TopicConfig: ...
+    def create_topics(self, groups: Sequence[Sequence[NewTopic]]) -> list[Created]: ...
     def update_topic(
         self,
         name: str,
@@ -30,23 +32,82 @@ class TopicStore(Protocol):
     def describe_topic(self, name: str) -> tuple[TopicConfig, Sequence[tuple[int, int]]]: ...
 
 
+class GatheredCreation:
+    """Creates the topics of all requests that came while others were created with one change.
+
+    A change writes and syncs the whole table, so a thousand requests at once take a few changes.
+    """
+
+    def __init__(self, store: TopicStore) -> None:
+        self._store = store
+        self._waiting: list[tuple[list[NewTopic], asyncio.Future[Created]]] = []
+        self._changing: asyncio.Task[None] | None = None
+
+    async def create(self, requests: Iterable[writer_pb2.CreateTopicRequest]) -> list[TopicConfig]:
+        """Create topics, all or none; durable on return. Raises TopicExists, InvalidMessage."""
+        group = [
+            NewTopic(
+                name=request.name,
+                queue_count=request.queue_count,
+                attributes=dict(request.attributes),
+            )
+            for request in requests
+        ]
+        outcome: asyncio.Future[Created] = asyncio.get_running_loop().create_future()
+        self._waiting.append((group, outcome))
+        if self._changing is None:
+            self._changing = asyncio.create_task(self._change())
+        created = await outcome
+        if isinstance(created, StoreError):
+            raise created
+        return created
+
+    async def _change(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            outcomes: Sequence[Created | Exception]
+            try:
+                outcomes = await asyncio.to_thread(
+                    self._store.create_topics, [group for group, _ in waiting]
+                )
+            except Exception as error:  # noqa: BLE001  each caller reports it
+                outcomes = [error] * len(waiting)
+            for (_, waiter), outcome in zip(waiting, outcomes, strict=True):
+                if waiter.done():  # its caller went away
+                    continue
+                if isinstance(outcome, Exception):
+                    waiter.set_exception(outcome)
+                else:
+                    waiter.set_result(outcome)
+        self._changing = None
+
+
 class TopicMethods:
     """The methods of penstock.v1.Writer that are about topics."""
 
     def __init__(self, topics: TopicStore) -> None:
         self._topics = topics
+        self._creation = GatheredCreation(topics)
 
     async def create_topic(
         self, request: writer_pb2.CreateTopicRequest, _context: Context
     ) -> common_pb2.Topic:
         """Create a topic, durable on return."""
-        topic = await asyncio.to_thread(
-            self._topics.create_topic,
-            request.name,
-            request.queue_count,
-            attributes=dict(request.attributes),
-        )
+        (topic,) = await self._creation.create([request])
         return topic_message(topic)
+
+    async def create_topics(
+        self, request: writer_pb2.CreateTopicsRequest, _context: Context
+    ) -> writer_pb2.CreateTopicsResponse:
+        """Create topics, all or none, durable on return."""
+        if not request.topics:
+            raise status.InvalidArgument("topics", "is empty; name at least one topic")
+        if len(request.topics) > TOPICS_MAX:
+            raise status.InvalidArgument(
+                "topics", f"are too many; create at most {TOPICS_MAX} in one request"
+            )
+        topics = await self._creation.create(request.topics)
+        return writer_pb2.CreateTopicsResponse(topics=map(topic_message, topics))
 
     async def update_topic(
         self, request: writer_pb2.UpdateTopicRequest, _context: Context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
-    from storage.tables.topics import TopicConfig
+    from storage.tables.topics import Created, NewTopic, TopicConfig
 
 
 INSISTED_TIMES: Final = 25
@@ -37,8 +37,8 @@ class TopicChanges:
         self._settings = engine.settings
         self._generation = engine.config_generation
 
-    def create(self, name: str, *, queue_count: int, attributes: Mapping[str, str]) -> TopicConfig:
-        """Add a topic; durable on return. Raises TopicExists, InvalidMessage."""
+    def create(self, groups: Sequence[Sequence[NewTopic]]) -> list[Created]:
+        """Add topics, of each group all or none; durable on return. Refusals are in their group's place."""
         with self.lock:
             self._appender.check_open()
             if self._settings.deleting_topic:
@@ -46,14 +46,9 @@ class TopicChanges:
                     self._engine.settle()
                     self._finish_deletion()
             with self._failing(StoreError):
-                topic = self._topics.create(
-                    name,
-                    queue_count=queue_count,
-                    attributes=attributes,
-                    now_ms=self._clock.now_ms(),
-                )
+                created = self._topics.create_all(groups, now_ms=self._clock.now_ms())
             self._publish()
-            return topic
+            return created
 
     def update(
         self,

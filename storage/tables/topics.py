@@ -6,13 +6,13 @@ decided in ``storage.tables.table_copies``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from storage.errors import InvalidMessage, TopicExists, TopicNotFound
+from storage.errors import InvalidMessage, StoreError, TopicExists, TopicNotFound
 from storage.format.config_json import encode_config
 from storage.format.limits import NOT_SENT_TO
 from storage.format.names import topic_name_problem
@@ -117,6 +117,31 @@ def topics_document(
     return encode_config({**other, "dataVersion": version, TOPIC_MAP: table})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic that is to be created."""
+
+    name: str
+    queue_count: int
+    attributes: Mapping[str, str] = field(default_factory=lambda: NO_ATTRIBUTES)
+
+    def checked(self) -> TopicConfig:
+        """Return the topic as it will be. Raises InvalidMessage."""
+        problem = topic_name_problem(self.name)
+        if problem:
+            raise InvalidMessage("topic", problem)
+        return TopicConfig(
+            name=self.name,
+            read_queue_count=_checked_queue_count(self.queue_count),
+            write_queue_count=self.queue_count,
+            attributes=_checked_attributes(self.attributes),
+        )
+
+
+Created = list[TopicConfig] | TopicExists | InvalidMessage
+"""What became of topics that were to be created together."""
+
+
 class TopicTable:
     """All topics of a store; the writer is the only one who changes it."""
 
@@ -168,20 +193,23 @@ class TopicTable:
     def create(
         self, name: str, *, queue_count: int, attributes: Mapping[str, str], now_ms: int
     ) -> TopicConfig:
-        """Add a topic and save the table; durable on return."""
-        problem = topic_name_problem(name)
-        if problem:
-            raise InvalidMessage("topic", problem)
-        if name in self._topics:
-            raise TopicExists(name)
-        topic = TopicConfig(
-            name=name,
-            read_queue_count=_checked_queue_count(queue_count),
-            write_queue_count=queue_count,
-            attributes=_checked_attributes(attributes),
-        )
-        self._store(name, topic, now_ms=now_ms)
-        return topic
+        """Add a topic and save the table; durable on return. Raises TopicExists, InvalidMessage."""
+        new = NewTopic(name=name, queue_count=queue_count, attributes=attributes)
+        (created,) = self.create_all([[new]], now_ms=now_ms)
+        if isinstance(created, StoreError):
+            raise created
+        return created[0]
+
+    def create_all(self, groups: Sequence[Sequence[NewTopic]], *, now_ms: int) -> list[Created]:
+        """Add the topics of each group, all of it or none, and save the table once; durable on return.
+
+        Returns the topics of each group, or why it is refused: TopicExists, InvalidMessage.
+        """
+        topics = dict(self._topics)
+        created = [_add_all(topics, group) for group in groups]
+        if len(topics) > len(self._topics):
+            self._save(topics, now_ms=now_ms)
+        return created
 
     def update(
         self,
@@ -218,12 +246,29 @@ class TopicTable:
         topics = {k: v for k, v in self._topics.items() if k != name}
         if topic is not None:
             topics[name] = topic
+        self._save(topics, now_ms=now_ms)
+
+    def _save(self, topics: dict[str, TopicConfig], *, now_ms: int) -> None:
         version = data_version(self._version_counter + 1, self._state_version, now_ms)
         document = topics_document(topics, version, self._other)
         self._filesystem.make_directory(self._path.parent)
         TableCopies(self._filesystem, self._path).replace(document)
         self._topics = topics
         self._version_counter += 1
+
+
+def _add_all(topics: dict[str, TopicConfig], group: Sequence[NewTopic]) -> Created:
+    added: dict[str, TopicConfig] = {}
+    try:
+        for new in group:
+            topic = new.checked()
+            if topic.name in topics or topic.name in added:
+                raise TopicExists(topic.name)
+            added[topic.name] = topic
+    except (TopicExists, InvalidMessage) as refusal:
+        return refusal
+    topics.update(added)
+    return list(added.values())
 
 
 def _checked_queue_count(queue_count: int) -> int:

@@ -149,11 +149,12 @@ def test_group_offsets_are_kept_and_listed(client: Client) -> None:
 def test_topics_are_administered(client: Client) -> None:
     """Create, describe, update, list, delete, and the two refusals."""
     assert client.create_topic("t", queues=2).write_queue_count == 2
+    assert [topic.name for topic in client.create_topics(["u", "v"], queues=3)] == ["u", "v"]
     with pytest.raises(TopicExists):
         client.create_topic("t")
     assert client.update_topic("t", queues=3).read_queue_count == 3
     assert set(client.describe_topic("t").queues) == {0, 1, 2}
-    assert [topic.name for topic in client.topics()] == ["orders", "t"]
+    assert [topic.name for topic in client.topics()] == ["orders", "t", "u", "v"]
     client.delete_topic("t")
     with pytest.raises(TopicNotFound):
         client.describe_topic("t")

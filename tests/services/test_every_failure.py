@@ -63,6 +63,11 @@ REQUESTS: dict[str, list[Any]] = {
     "AbortStaged": [staged_commits_pb2.AbortStagedRequest(app_id="app", version=7, all=True)],
     "ListStagedCommits": [staged_commits_pb2.ListStagedCommitsRequest()],
     "CreateTopic": [writer_pb2.CreateTopicRequest(name="new", queue_count=1)],
+    "CreateTopics": [
+        writer_pb2.CreateTopicsRequest(
+            topics=[writer_pb2.CreateTopicRequest(name="many", queue_count=1)]
+        )
+    ],
     "UpdateTopic": [writer_pb2.UpdateTopicRequest(name="t", queue_count=2)],
     "DeleteTopic": [writer_pb2.DeleteTopicRequest(name="gone")],
     "DescribeTopic": [writer_pb2.DescribeTopicRequest(name="t")],

@@ -251,6 +251,11 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
         self.store.topics[request.name] = request.queue_count
         return self._topic(request.name)
 
+    def CreateTopics(self, request: Any, context: grpc.ServicerContext) -> Any:
+        self.store.meet_fault("CreateTopics", context)
+        created = [self.CreateTopic(topic, context) for topic in request.topics]
+        return writer_pb2.CreateTopicsResponse(topics=created)
+
     def UpdateTopic(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.store.meet_fault("UpdateTopic", context)
         self.store.check_topic(request.name, context)
