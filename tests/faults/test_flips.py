@@ -1,0 +1,51 @@
+"""One flipped bit anywhere in a stopped store: nothing is lost in silence and no other byte is served.
+
+``FLIPS=10000`` flips so many at random in each of log, queues and index, and every bit of the
+checkpoint and the tables (``make faults``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flip_bed import FlipBed
+
+FLIPS = int(os.environ.get("FLIPS", "40"))
+ALL_BITS = FLIPS >= 10_000
+
+
+@pytest.fixture
+def bed(memory_path: Path, fault_report: list[str]) -> Iterator[FlipBed]:
+    bed = FlipBed(memory_path)
+    yield bed
+    fault_report += [f"flips: {line}" for line in bed.tally.lines()]
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("kind", ["log", "queues", "index", "index checksums"])
+def test_a_random_bit_of_what_is_stored(bed: FlipBed, kind: str) -> None:
+    places = bed.random_bits(bed.of_kind(kind), FLIPS, seed=1)
+    assert places
+    for number, (path, bit) in enumerate(places):
+        bed.flip(path, bit, start=number % 4 == 0)
+    assert not bed.tally.failures, bed.tally.failures[:5]
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("kind", ["checkpoint", "tables", "others"])
+def test_every_bit_of_the_checkpoint_and_of_tables(bed: FlipBed, kind: str) -> None:
+    """All that is not zero; a sample of it where ``FLIPS`` is small."""
+    bits = [
+        (path, bit)
+        for path in bed.of_kind(kind)
+        for bit in range(8 * len(bed.files[path]))
+        if ALL_BITS or bed.files[path][bit // 8]
+    ]
+    assert bits
+    stride = 1 if ALL_BITS else max(len(bits) // FLIPS, 1) | 1
+    for number, (path, bit) in enumerate(bits[::stride]):
+        bed.flip(path, bit, start=number % 4 == 0)
+    assert not bed.tally.failures, bed.tally.failures[:5]

@@ -1,0 +1,185 @@
+"""What a store has acknowledged, kept outside of it, and the one checker that all faults are judged by.
+
+``Ledger`` is what clients were told: where each record is, its bytes, its key, and where groups are.
+``judge`` holds a reader against it. What it returns must be empty but for ``damaged``, and that may only
+name records whose own bytes in the log were hit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from storage.format.record import decode_record
+from storage.message import Message, PullStatus
+from storage.reader import StoreReader
+from storage.store import MessageStore
+
+ALL_MAX = 10_000
+EVERYBODY = "everybody"  # a key of all records
+
+
+class Entry(NamedTuple):
+    """One acknowledged record."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_offset: int
+    data: bytes
+    key: str
+    tag: str
+
+    @property
+    def place(self) -> Place:
+        return Place(self.topic, self.queue_id, self.queue_offset)
+
+
+class Place(NamedTuple):
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+@dataclass
+class Ledger:
+    """All that must be there."""
+
+    topics: dict[str, int] = field(default_factory=dict)  # name: count of queues
+    entries: dict[Place, Entry] = field(default_factory=dict)
+    groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
+
+    @property
+    def queues(self) -> list[tuple[str, int]]:
+        return [(topic, n) for topic, count in self.topics.items() for n in range(count)]
+
+    def create_topic(self, store: MessageStore, name: str, queue_count: int) -> None:
+        store.create_topic(name, queue_count)
+        self.topics[name] = queue_count
+
+    def put(self, store: MessageStore, messages: list[Message]) -> None:
+        """Store messages and enter each as acknowledged; each has one key of its own, first."""
+        results = store.put_all(messages)
+        for message, result in zip(messages, results, strict=True):
+            assert message.queue_id is not None
+            entry = Entry(
+                message.topic, message.queue_id, result.queue_offset, result.commit_offset,
+                bytes(store.message(result.commit_offset)), message.keys[0], message.tag,
+            )  # fmt: skip
+            assert entry.place not in self.entries, f"{entry.place} is given to a second record"
+            assert decode_record(entry.data).body == message.body
+            self.entries[entry.place] = entry
+
+    def commit(self, store: MessageStore, group: str, topic: str, queue_id: int, to: int) -> None:
+        """Save a group's progress, durable on return."""
+        self.groups[group, topic, queue_id] = store.reader.commit_offset(group, topic, queue_id, to)
+        store.reader.consumer_offsets.save()
+
+
+@dataclass
+class Verdict:
+    """What a reader did not answer as the ledger says."""
+
+    damaged: set[Place] = field(default_factory=set)  # named as such: DATA_LOSS
+    lost: set[Place] = field(default_factory=set)  # in silence
+    wrong: set[Place] = field(default_factory=set)  # other bytes than were acknowledged
+    invented: set[Place] = field(default_factory=set)
+    lost_keys: set[str] = field(default_factory=set)  # in silence
+    named_keys: set[str] = field(default_factory=set)  # not found, in a range that the answer names
+    groups: dict[tuple[str, str, int], int | None] = field(default_factory=dict)
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def is_silent_loss(self) -> bool:
+        return bool(self.lost or self.lost_keys or self.groups or self.ends)
+
+    @property
+    def is_wrong(self) -> bool:
+        return bool(self.wrong or self.invented)
+
+
+def judge(
+    reader: StoreReader,
+    ledger: Ledger,
+    *,
+    keys: Collection[str] | None = None,
+    tags: Iterable[str] = (),
+) -> Verdict:
+    """Hold all that a reader serves against the ledger; ``keys`` None: each record's key is asked for."""
+    verdict = Verdict()
+    for topic, queue_id in ledger.queues:
+        expected = {
+            place.queue_offset: entry
+            for place, entry in ledger.entries.items()
+            if (place.topic, place.queue_id) == (topic, queue_id)
+        }
+        for tag in ("", *tags):
+            _judge_queue(reader, topic, queue_id, tag, expected, verdict)
+        end = reader.max_offset(topic, queue_id)
+        if end != max(expected, default=-1) + 1:
+            verdict.ends[topic, queue_id] = end
+    _judge_keys(reader, ledger, keys, verdict)
+    for (group, topic, queue_id), offset in ledger.groups.items():
+        held = reader.committed_offset(group, topic, queue_id)
+        if held != offset:
+            verdict.groups[group, topic, queue_id] = held
+    return verdict
+
+
+def _judge_queue(
+    reader: StoreReader, topic: str, queue_id: int, tag: str, expected: dict[int, Entry],
+    verdict: Verdict,
+) -> None:  # fmt: skip
+    served: set[int] = set()
+    at = 0
+    while True:
+        result = reader.pull(
+            topic, queue_id, queue_offset=at, max_messages=ALL_MAX, tag_expression=tag
+        )
+        data, position = b"".join(result.slices), 0
+        for queue_offset in result.queue_offsets:
+            size = int.from_bytes(data[position : position + 4], "big")
+            record = data[position : position + size]
+            position += size
+            place = Place(topic, queue_id, queue_offset)
+            if queue_offset not in expected or queue_offset in served:
+                verdict.invented.add(place)
+            elif record != expected[queue_offset].data:
+                verdict.wrong.add(place)
+            served.add(queue_offset)
+        verdict.damaged |= {Place(topic, queue_id, each.queue_offset) for each in result.damaged}
+        if result.next_offset <= at or result.status in (
+            PullStatus.OFFSET_OVERFLOW_ONE, PullStatus.OFFSET_OVERFLOW_BADLY,
+            PullStatus.NO_MESSAGE_IN_QUEUE,
+        ):  # fmt: skip
+            break
+        at = result.next_offset
+    for queue_offset, entry in expected.items():
+        if tag not in ("", entry.tag) or queue_offset in served:
+            continue
+        if entry.place not in verdict.damaged:
+            verdict.lost.add(entry.place)
+
+
+def _judge_keys(
+    reader: StoreReader, ledger: Ledger, keys: Collection[str] | None, verdict: Verdict
+) -> None:
+    for entry in ledger.entries.values():
+        if keys is not None and entry.key not in keys:
+            continue
+        answer = reader.query_by_key(entry.topic, entry.key)
+        found = b"".join(answer.slices)
+        if found == entry.data:
+            continue
+        if found:
+            verdict.wrong.add(entry.place)
+        elif answer.damaged or entry.place in verdict.damaged:
+            verdict.damaged.add(entry.place)
+        elif any(
+            each.begin_commit_offset <= entry.commit_offset < each.end_commit_offset
+            for each in answer.uncovered
+        ):
+            verdict.named_keys.add(entry.key)
+        else:
+            verdict.lost_keys.add(entry.key)

@@ -1,0 +1,232 @@
+"""A stopped store with a ledger beside it, damaged in one place and judged: by a reader, and by a start.
+
+A damage is undone by writing the bytes back, so that thousands take no copy of the store for a reader; a
+start, which changes files, has a copy of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine_store import small_config
+from fault_ledger import EVERYBODY, Ledger, Place, Verdict, judge
+
+from storage.errors import StoreError
+from storage.message import Message
+from storage.reader import StoreReader
+from storage.store import MessageStore
+from storage.testing import SteppedClock, SteppedWorkers, free_stopped_stores
+
+TAGS = ("paid", "open")
+CONFIG = small_config(
+    commit_log_file_size=1 << 14, consume_queue_file_size=20 * 20, index_slot_count=40,
+    index_entry_count=120, warm_ahead_bytes=0, flush_mode="sync",
+)  # fmt: skip
+KINDS = {
+    "commitlog": "log",
+    "consumequeue": "queues",
+    "index": "index",
+    "index-checksums": "index checksums",
+    "config": "tables",
+    "staged": "staged commits",
+    "checkpoint": "checkpoint",
+}
+
+
+def kind_of(directory: Path, path: Path) -> str:
+    """Return which kind a file of a store is."""
+    return KINDS.get(path.relative_to(directory).parts[0], "others")
+
+
+@dataclass
+class Tally:
+    """Outcomes of damages, by kind of file and by who looked."""
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def note(self, kind: str, outcome: str, what: str) -> None:
+        self.counts[kind, outcome] += 1
+        if outcome not in (NOTHING, NAMED, NOT_COVERED):
+            self.failures.append(f"{outcome}: {what}")
+
+    def lines(self) -> list[str]:
+        return [f"{kind}: {outcome}: {n}" for (kind, outcome), n in sorted(self.counts.items())]
+
+
+NOTHING = "nothing lost"
+NAMED = "the record that was hit is named"
+NOT_COVERED = "keys not found, their range is named"
+SILENT = "silent loss"
+WRONG = "wrong bytes"
+FALSE = "intact in the log, and reported as lost"
+REFUSED = "the store does not open"
+
+
+class FlipBed:
+    """The store, its ledger, and its files as they were."""
+
+    def __init__(self, root: Path, *, rounds: int = 12) -> None:
+        self.directory = root / "store"
+        self.copy = root / "copy"
+        self.ledger = Ledger()
+        self.tally = Tally()
+        self._fill(rounds)
+        self.files = {
+            path: path.read_bytes()
+            for path in sorted(self.directory.rglob("*"))
+            if path.is_file()
+        }  # fmt: skip
+        with StoreReader.open(self.directory) as reader:
+            found = judge(reader, self.ledger, tags=TAGS)
+        assert found == Verdict(), found
+
+    def _fill(self, rounds: int) -> None:
+        ledger, dice = self.ledger, random.Random(7)
+        with MessageStore.open(
+            self.directory, CONFIG, clock=SteppedClock(), workers=SteppedWorkers()
+        ) as store:
+            ledger.create_topic(store, "bills", 1)
+            ledger.create_topic(store, "orders", 2)
+            for number in range(rounds):
+                messages = []
+                for topic, queue_id in ledger.queues:
+                    for each in range(4):
+                        key = f"k-{topic}-{queue_id}-{number}-{each}"
+                        messages.append(
+                            Message(
+                                topic=topic, queue_id=queue_id, tag=TAGS[dice.randrange(2)],
+                                body=dice.randbytes(dice.choice((0, 5, 60, 200))),
+                                keys=(key, EVERYBODY),
+                            )
+                        )  # fmt: skip
+                ledger.put(store, messages)
+            store.query_by_key("bills", "k-bills-0-0-0")  # waits until all is indexed
+            for group, to in (("billing", rounds), ("printing", 2 * rounds)):
+                for topic, queue_id in ledger.queues:
+                    ledger.commit(store, group, topic, queue_id, to)
+                    ledger.commit(store, group, topic, queue_id, to + 1)
+
+    # ---- damages
+
+    def flip(self, path: Path, bit: int, *, start: bool) -> None:
+        """Flip one bit of a file, judge, and flip it back."""
+        before = self.files[path]
+        changed = bytearray(before)
+        changed[bit // 8] ^= 1 << bit % 8
+        self.damage(
+            {path: bytes(changed)}, f"bit {bit} of {path.relative_to(self.directory)}",
+            hit=(path, bit // 8, bit // 8 + 1), start=start,
+        )  # fmt: skip
+
+    def damage(
+        self, changes: dict[Path, bytes | None], what: str, *,
+        hit: tuple[Path, int, int] | None = None, start: bool,
+    ) -> None:  # fmt: skip
+        """Give files other bytes, or None for no file, judge, and put them back.
+
+        ``hit`` are the file and the range of its bytes that changed; a record of the log is named in it
+        alone. With ``start`` a copy of the store is opened for writing, else the store itself for reading.
+        """
+        kind = kind_of(self.directory, next(iter(changes)))
+        try:
+            for path, data in changes.items():
+                _put(path, data)
+            if start:
+                shutil.rmtree(self.copy, ignore_errors=True)
+                shutil.copytree(self.directory, self.copy)
+        finally:
+            if start:
+                self._restore(changes)
+        try:
+            outcome, detail = self._outcome(kind, hit, start)
+        finally:
+            self._restore(changes)
+        name = f"{kind}, {'a start' if start else 'a reader'}"
+        self.tally.note(name, outcome, f"{what}, {'a start' if start else 'a reader'}: {detail}")
+
+    def _restore(self, changes: dict[Path, bytes | None]) -> None:
+        for path in changes:
+            _put(path, self.files.get(path))
+        asked = self.directory / "index-checksums"
+        for path in asked.glob("*.damaged") if asked.is_dir() else ():
+            path.unlink()
+
+    def _outcome(
+        self, kind: str, hit: tuple[Path, int, int] | None, start: bool
+    ) -> tuple[str, str]:
+        free_stopped_stores()
+        keys = None if kind.startswith("index") else ("k-bills-0-0-0", "k-orders-1-3-1")
+        try:
+            tags = TAGS if kind in ("log", "queues") else ()
+            verdict = self._started(keys, tags) if start else self._read(keys, tags)
+        except StoreError as error:
+            return REFUSED, repr(error)
+        may_be_named = self._records_at(kind, hit)
+        if verdict.is_wrong:
+            return WRONG, repr(verdict)
+        if verdict.is_silent_loss:
+            return SILENT, repr(verdict)
+        if verdict.damaged - may_be_named:
+            return FALSE, repr(verdict)
+        if verdict.damaged:
+            return NAMED, ""
+        return (NOT_COVERED if verdict.named_keys else NOTHING), ""
+
+    def _read(self, keys: tuple[str, ...] | None, tags: tuple[str, ...]) -> Verdict:
+        with StoreReader.open(self.directory) as reader:
+            return judge(reader, self.ledger, keys=keys, tags=tags)
+
+    def _started(self, keys: tuple[str, ...] | None, tags: tuple[str, ...]) -> Verdict:
+        """Judge what a start makes of it, and that what is stored next is seen in its place."""
+        workers = SteppedWorkers()
+        with MessageStore.open(self.copy, CONFIG, clock=SteppedClock(), workers=workers) as store:
+            workers.step("index")
+            verdict = judge(store.reader, self.ledger, keys=keys, tags=tags)
+            for topic, queue_id in self.ledger.queues:
+                end = store.max_offset(topic, queue_id)
+                result = store.put(Message(topic=topic, queue_id=queue_id, body=b"next"))
+                pulled = store.pull(topic, queue_id, queue_offset=result.queue_offset)
+                if result.queue_offset != end or pulled.queue_offsets != (end,):
+                    verdict.lost.add(Place(topic, queue_id, result.queue_offset))
+        return verdict
+
+    def _records_at(self, kind: str, hit: tuple[Path, int, int] | None) -> set[Place]:
+        if kind != "log" or hit is None:
+            return set()
+        path, begin, end = hit
+        first = int(path.name) + begin
+        last = int(path.name) + end
+        return {
+            entry.place
+            for entry in self.ledger.entries.values()
+            if entry.commit_offset < last and first < entry.commit_offset + len(entry.data)
+        }
+
+    # ---- what there is to damage
+
+    def of_kind(self, *kinds: str) -> list[Path]:
+        return [path for path in self.files if kind_of(self.directory, path) in kinds]
+
+    def random_bits(self, paths: list[Path], count: int, seed: int) -> list[tuple[Path, int]]:
+        """Return places to flip, spread over what is used of the files: few bits are of their holes."""
+        dice = random.Random(seed)
+        places = []
+        for _ in range(count):
+            path = dice.choice(paths)
+            data = self.files[path]
+            used = len(data.rstrip(b"\0")) if dice.random() < 0.9 else len(data)
+            places.append((path, dice.randrange(8 * max(used, 1))))
+        return places
+
+
+def _put(path: Path, data: bytes | None) -> None:
+    if data is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_bytes(data)
