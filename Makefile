@@ -92,6 +92,9 @@ power-cuts: setup ## Cut the power of simulated machines 20,000 times (CUTS=n fo
 	@CUTS=$(or $(CUTS),20000) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 \
 	  tests/engine/test_power_cuts.py $(PYTEST_ARGS)
 
+faults: setup ## Damage stores in every way there is (FLIPS=10000 flipped bits a kind); counts are printed at the end
+	@FLIPS=$(or $(FLIPS),10000) $(BIN)/python -m pytest -q --timeout 7200 tests/faults $(PYTEST_ARGS)
+
 compose-test: setup ## Build deploy/, start it, kill each container in turn, find nothing lost
 	@$(BIN)/python deploy/compose_test.py
 
@@ -125,4 +128,4 @@ $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts check format client protos docs lock conformance bench compose-test wheel-test clean
+.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts faults check format client protos docs lock conformance bench compose-test wheel-test clean

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storage.format.record import decode_record
-from storage.message import Message, PullStatus
+from storage.message import Message, PullStatus, PutResult
 from storage.reader import StoreReader
 from storage.store import MessageStore
 
@@ -49,6 +49,7 @@ class Ledger:
     topics: dict[str, int] = field(default_factory=dict)  # name: count of queues
     entries: dict[Place, Entry] = field(default_factory=dict)
     groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    in_flight: set[bytes] = field(default_factory=set)  # bodies that were sent and not acknowledged
 
     @property
     def queues(self) -> list[tuple[str, int]]:
@@ -60,21 +61,44 @@ class Ledger:
 
     def put(self, store: MessageStore, messages: list[Message]) -> None:
         """Store messages and enter each as acknowledged; each has one key of its own, first."""
-        results = store.put_all(messages)
-        for message, result in zip(messages, results, strict=True):
-            assert message.queue_id is not None
-            entry = Entry(
-                message.topic, message.queue_id, result.queue_offset, result.commit_offset,
-                bytes(store.message(result.commit_offset)), message.keys[0], message.tag,
-            )  # fmt: skip
-            assert entry.place not in self.entries, f"{entry.place} is given to a second record"
-            assert decode_record(entry.data).body == message.body
-            self.entries[entry.place] = entry
+        for message, result in zip(messages, store.put_all(messages), strict=True):
+            self.enter(message, result, appended_bytes(store, result.commit_offset))
+
+    def enter(self, message: Message, result: PutResult, data: bytes) -> None:
+        """Enter a record as acknowledged."""
+        entry = Entry(
+            message.topic, result.queue_id, result.queue_offset, result.commit_offset, data,
+            message.keys[0], message.tag,
+        )  # fmt: skip
+        require(entry.place not in self.entries, f"{entry.place} is given to a second record")
+        require(decode_record(data).body == message.body, f"{entry.place} has another body")
+        self.entries[entry.place] = entry
 
     def commit(self, store: MessageStore, group: str, topic: str, queue_id: int, to: int) -> None:
         """Save a group's progress, durable on return."""
         self.groups[group, topic, queue_id] = store.reader.commit_offset(group, topic, queue_id, to)
         store.reader.consumer_offsets.save()
+
+
+class FaultFound(AssertionError):
+    """A store has not kept what it has acknowledged."""
+
+
+def require(holds: bool, what: object) -> None:
+    """Raise FaultFound unless it holds."""
+    if not holds:
+        raise FaultFound(str(what))
+
+
+def appended_bytes(store: MessageStore, commit_offset: int) -> bytes:
+    """Return a record as it was appended, without waiting until a reader may see it."""
+    log = store.writer._engine.log
+    for file in log._pending():
+        if file.start_offset <= commit_offset < file.end_offset:
+            position = commit_offset - file.start_offset
+            size = int.from_bytes(file.write_array[position : position + 4].tobytes(), "big")
+            return bytes(file.write_array[position : position + size].tobytes())
+    return bytes(store.message(commit_offset))
 
 
 @dataclass
@@ -89,10 +113,11 @@ class Verdict:
     named_keys: set[str] = field(default_factory=set)  # not found, in a range that the answer names
     groups: dict[tuple[str, str, int], int | None] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    topics: set[str] = field(default_factory=set)  # that are not known
 
     @property
     def is_silent_loss(self) -> bool:
-        return bool(self.lost or self.lost_keys or self.groups or self.ends)
+        return bool(self.lost or self.lost_keys or self.groups or self.ends or self.topics)
 
     @property
     def is_wrong(self) -> bool:
@@ -109,18 +134,24 @@ def judge(
     """Hold all that a reader serves against the ledger; ``keys`` None: each record's key is asked for."""
     verdict = Verdict()
     for topic, queue_id in ledger.queues:
+        if topic not in reader.topics:
+            verdict.topics.add(topic)
+            continue
         expected = {
             place.queue_offset: entry
             for place, entry in ledger.entries.items()
             if (place.topic, place.queue_id) == (topic, queue_id)
         }
         for tag in ("", *tags):
-            _judge_queue(reader, topic, queue_id, tag, expected, verdict)
+            _judge_queue(reader, (topic, queue_id), tag, expected, ledger.in_flight, verdict)
         end = reader.max_offset(topic, queue_id)
-        if end != max(expected, default=-1) + 1:
+        least = max(expected, default=-1) + 1
+        if end < least or (end > least and not ledger.in_flight):
             verdict.ends[topic, queue_id] = end
     _judge_keys(reader, ledger, keys, verdict)
     for (group, topic, queue_id), offset in ledger.groups.items():
+        if topic in verdict.topics:
+            continue
         held = reader.committed_offset(group, topic, queue_id)
         if held != offset:
             verdict.groups[group, topic, queue_id] = held
@@ -128,9 +159,10 @@ def judge(
 
 
 def _judge_queue(
-    reader: StoreReader, topic: str, queue_id: int, tag: str, expected: dict[int, Entry],
-    verdict: Verdict,
+    reader: StoreReader, queue: tuple[str, int], tag: str, expected: dict[int, Entry],
+    in_flight: set[bytes], verdict: Verdict,
 ) -> None:  # fmt: skip
+    topic, queue_id = queue
     served: set[int] = set()
     at = 0
     while True:
@@ -143,8 +175,11 @@ def _judge_queue(
             record = data[position : position + size]
             position += size
             place = Place(topic, queue_id, queue_offset)
-            if queue_offset not in expected or queue_offset in served:
+            if queue_offset in served:
                 verdict.invented.add(place)
+            elif queue_offset not in expected:
+                if decode_record(record).body not in in_flight:
+                    verdict.invented.add(place)
             elif record != expected[queue_offset].data:
                 verdict.wrong.add(place)
             served.add(queue_offset)
@@ -167,6 +202,8 @@ def _judge_keys(
 ) -> None:
     for entry in ledger.entries.values():
         if keys is not None and entry.key not in keys:
+            continue
+        if entry.topic in verdict.topics:
             continue
         answer = reader.query_by_key(entry.topic, entry.key)
         found = b"".join(answer.slices)

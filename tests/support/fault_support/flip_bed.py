@@ -16,6 +16,7 @@ from engine_store import small_config
 from fault_ledger import EVERYBODY, Ledger, Place, Verdict, judge
 
 from storage.errors import StoreError
+from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
 from storage.reader import StoreReader
 from storage.store import MessageStore
@@ -211,6 +212,12 @@ class FlipBed:
 
     def of_kind(self, *kinds: str) -> list[Path]:
         return [path for path in self.files if kind_of(self.directory, path) in kinds]
+
+    def in_last_unit(self, path: Path, bit: int) -> bool:
+        """Return whether a bit is of the last unit of a queue."""
+        used = -(-len(self.files[path].rstrip(b"\0")) // UNIT_SIZE) * UNIT_SIZE
+        later = any(other.parent == path.parent and other > path for other in self.files)
+        return not later and bit // 8 >= used - UNIT_SIZE
 
     def random_bits(self, paths: list[Path], count: int, seed: int) -> list[tuple[Path, int]]:
         """Return places to flip, spread over what is used of the files: few bits are of their holes."""

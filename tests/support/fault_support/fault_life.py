@@ -1,0 +1,128 @@
+"""One store on a simulated machine, with the ledger beside it: short histories, ended as a check wants."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine_store import small_config
+from fault_ledger import Ledger, Verdict, judge, require
+
+from storage.config import FlushMode
+from storage.message import Message
+from storage.store import MessageStore
+from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers, free_stopped_stores
+
+LOG_FILE_SIZE = 1 << 14
+
+
+class FaultLife:
+    """``store`` is open after ``open()``; ``cut``, ``kill`` and ``close`` end it."""
+
+    def __init__(self, root: Path, mode: FlushMode = "sync", *, pool: bool = False) -> None:
+        self._root = root
+        self._lives = 0
+        self._mode = mode
+        self._pool = pool
+        self._number = 0
+        self.clock = SteppedClock()
+        self.ledger = Ledger()
+        disk = SimulatedDisk(root / "0", random.Random(1), memory=root / "0" / "shm")
+        disk.new_root = self._next_root
+        self.disk = disk
+        self.open()
+
+    def _next_root(self) -> Path:
+        self._lives += 1
+        return self._root / str(self._lives)
+
+    @property
+    def directory(self) -> Path:
+        return self.disk.root / "store"
+
+    def open(self) -> None:
+        """Start on what the last end has left."""
+        free_stopped_stores()
+        self.workers = SteppedWorkers()
+        assert self.disk.memory is not None
+        self.disk.memory.mkdir(exist_ok=True)
+        config = small_config(
+            flush_mode=self._mode, transient_pool=self._pool, warm_ahead_bytes=0,
+            transient_pool_size=3, transient_pool_directory=str(self.disk.memory),
+            commit_log_file_size=LOG_FILE_SIZE, index_slot_count=20, index_entry_count=60,
+        )  # fmt: skip
+        self.store = MessageStore.open(
+            self.directory, config, filesystem=self.disk, clock=self.clock, workers=self.workers
+        )
+
+    def cut(self, leaves: str = "none") -> None:
+        """Cut the power; of what was not synced none, or all, stays."""
+        self.disk = self.disk.cut_power(leaves)
+
+    def kill(self) -> None:
+        self.disk = self.disk.kill()
+
+    # ---- work
+
+    def create(self, name: str = "t", queue_count: int = 1) -> None:
+        self.ledger.create_topic(self.store, name, queue_count)
+
+    def messages(self, count: int, size: int = 10) -> list[Message]:
+        """Return new messages for ``t``."""
+        made = []
+        for _ in range(count):
+            self._number += 1
+            body = b"%d " % self._number + bytes(size)
+            key = f"k{self._number}"
+            made.append(
+                Message(topic="t", queue_id=0, body=body, keys=(key,), unique_key=f"u{key}")
+            )
+        return made
+
+    def put(self, count: int = 1, size: int = 10) -> None:
+        """Store messages, acknowledged."""
+        for message in self.messages(count, size):
+            self.ledger.put(self.store, [message])
+
+    def send(self, count: int = 1) -> Sequence[Message]:
+        """Store messages without waiting for an acknowledgement."""
+        sent = self.messages(count)
+        self.ledger.in_flight |= {message.body for message in sent}
+        self.store.writer.put(sent)
+        return sent
+
+    def step(self, *names: str) -> None:
+        for name in names:
+            self.workers.step(name)
+
+    # ---- judging
+
+    def verdict(self) -> Verdict:
+        self.step("dispatch")
+        for _ in range(5):
+            self.step("index")
+        return judge(self.store.reader, self.ledger)
+
+    def require_all(self) -> None:
+        """Raise FaultFound unless all that the ledger has is there, and nothing else."""
+        verdict = self.verdict()
+        require(verdict == Verdict(), verdict)
+        held = {topic.name for topic in self.store.list_topics()}
+        require(held == set(self.ledger.topics), f"topics {held}")
+
+    def require_durable(self) -> None:
+        """The same, and again after a power cut that takes what the start has not made durable."""
+        self.require_all()
+        self.cut()
+        self.open()
+        self.require_all()
+
+    def last_byte(self) -> int:
+        """Commit offset after the last byte of the log that is not zero, in the files as they are."""
+        ends = [
+            int(path.name) + len(path.read_bytes().rstrip(b"\0"))
+            for path in (self.directory / "commitlog").iterdir()
+            if any(path.read_bytes())
+        ]
+        return max(ends, default=0)

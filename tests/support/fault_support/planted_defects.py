@@ -1,0 +1,304 @@
+"""Defects that a store must not have, each planted from outside, with the check that finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fault_checks as checks
+import pytest
+
+from storage.checkpoint.durable_slots import DurableSlots
+from storage.engine import opening
+from storage.engine.appender import Appender
+from storage.engine.engine import Engine
+from storage.errors import StoreFailed, StoreFull
+from storage.files.mapped_file import MappedFile
+from storage.files.transient_store_pool import PoolBuffer, TransientStorePool
+from storage.format import checkpoint as checkpoint_layout
+from storage.index.checkpointer import IndexCheckpointer
+from storage.kernels.columns import STOP_END
+from storage.log import acknowledgement
+from storage.log.acknowledgement import APPENDED, COMMITTED, FLUSHED, AckPolicy
+from storage.queues.consume_queue import ConsumeQueue
+from storage.queues.queue_table import QueueTable
+from storage.recovery import recover
+from storage.staged import staged_commits
+from storage.staged.open_commit import OpenCommit
+from storage.tables import table_copies
+from storage.testing import SimulatedDisk
+from storage.view.index import index_file
+from storage.view.log.commit_log import CommitLogView
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.workers import FailureLatch, Worker
+
+Patch = pytest.MonkeyPatch
+
+
+class PlantedDefect(NamedTuple):
+    """What is wrong, how it is planted, and which check must find it."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    check: checks.Check
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Do what a forgotten call does."""
+
+
+def _drop_sync(path: str) -> Callable[[Patch], None]:
+    """Drop every sync of files below a path of the store."""
+
+    def plant(patch: Patch) -> None:
+        sync = SimulatedDisk.sync_file
+
+        def dropped(disk: SimulatedDisk, file: Path, node: Any) -> None:
+            if path not in str(file):
+                sync(disk, file, node)
+
+        patch.setattr(SimulatedDisk, "sync_file", dropped)
+
+    return plant
+
+
+def _drop_directory_sync(name: str) -> Callable[[Patch], None]:
+    """Drop every sync of directories whose path ends so."""
+
+    def plant(patch: Patch) -> None:
+        sync = SimulatedDisk.sync_directory
+
+        def dropped(disk: SimulatedDisk, directory: Path) -> None:
+            if not str(directory).endswith(name):
+                sync(disk, directory)
+
+        patch.setattr(SimulatedDisk, "sync_directory", dropped)
+
+    return plant
+
+
+def _policy(mode: str, pool: bool, waits_for: str, shows: str) -> Callable[[Patch], None]:
+    row = AckPolicy((waits_for,), (shows,))
+    return lambda patch: patch.setitem(acknowledgement.POLICIES, (mode, pool), row)  # type: ignore[arg-type]
+
+
+def _set(owner: object, name: str, value: object) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def _flush_without_sync(file: MappedFile) -> int:
+    file.flushed_position = file.committed_position
+    return file.flushed_position
+
+
+def _flushed_is_appended(patch: Patch) -> None:
+    progress = Engine._progress
+    patch.setattr(
+        Engine, "_progress",
+        lambda engine: progress(engine)._replace(flushed_offset=engine.log.appended_offset),
+    )  # fmt: skip
+
+
+def _commit_before_the_write(patch: Patch) -> None:
+    commit = MappedFile.commit
+
+    def early(file: MappedFile) -> int:
+        if file._buffer is not None:
+            file._buffer.mark_committed(file.appended_position)
+        return commit(file)
+
+    patch.setattr(MappedFile, "commit", early)
+
+
+def _slot_checksums_believed(patch: Patch) -> None:
+    patch.setattr(checkpoint_layout, "_is_whole", lambda data, size: len(data) == size)
+
+
+def _index_ahead_of_the_log(patch: Patch) -> None:
+    def write(checkpointer: IndexCheckpointer, *, clean: bool = False) -> None:
+        if checkpointer._synced is not None:
+            checkpointer._write(clean=clean)
+
+    patch.setattr(IndexCheckpointer, "write_synced", write)
+
+
+def _latch_of_workers_forgotten(patch: Patch) -> None:
+    def failed(worker: Worker, error: BaseException) -> Any:
+        return StoreFailed(str(error))
+
+    patch.setattr(Worker, "_fail", failed)
+
+
+def _full_disk_is_final(patch: Patch) -> None:
+    next_file = Engine._next_file
+
+    def final(engine: Engine, start_offset: int) -> MappedFile:
+        try:
+            return next_file(engine, start_offset)
+        except StoreFull as error:
+            engine.fail(StoreFailed(str(error)))
+            raise
+
+    patch.setattr(Engine, "_next_file", final)
+
+
+def _blocks_of_the_index_believed(patch: Patch) -> None:
+    walk = index_file.walk_chain
+    patch.setattr(index_file, "walk_chain", lambda *a: walk(*a[:-1], index_file.NO_SUMS))
+
+
+def _units_counted_as_promised(patch: Patch) -> None:
+    load = DurableSlots.load
+    promised: list[int] = [0]
+
+    def noted(slots: DurableSlots) -> Any:
+        found = load(slots)
+        promised[0] = found.unit_count
+        return found
+
+    patch.setattr(DurableSlots, "load", noted)
+    patch.setattr(QueueTable, "count_units", lambda *_: promised[0])
+
+
+def _pool_forgets_what_was_written(patch: Patch) -> None:
+    patch.setattr(PoolBuffer, "mark_appended", _nothing)
+
+
+SYNC_CUT = checks.acknowledged_survives_a_cut
+DEFECTS = [
+    PlantedDefect("a flush without a sync", _set(MappedFile, "flush", _flush_without_sync), SYNC_CUT),
+    PlantedDefect("syncs of the log dropped", _drop_sync("commitlog"), SYNC_CUT),
+    PlantedDefect("names of log files not synced", _drop_directory_sync("commitlog"), SYNC_CUT),
+    PlantedDefect("acknowledged when appended", _policy("sync", False, APPENDED, FLUSHED), SYNC_CUT),
+    PlantedDefect(
+        "acknowledged when committed, with the pool", _policy("sync", True, COMMITTED, FLUSHED),
+        checks.acknowledged_survives_a_cut_with_the_pool,
+    ),
+    PlantedDefect("bytes of tables not synced", _drop_sync("config"), SYNC_CUT),
+    PlantedDefect("names of tables not synced", _drop_directory_sync("config"), SYNC_CUT),
+    PlantedDefect(
+        "shown before it is flushed", _policy("sync", False, FLUSHED, COMMITTED),
+        checks.shown_in_sync_mode_survives_a_cut,
+    ),
+    PlantedDefect(
+        "the pool is not replayed", _set(TransientStorePool, "leftover", lambda _: []),
+        checks.acknowledged_survives_a_kill_with_the_pool,
+    ),
+    PlantedDefect(
+        "the pool does not note what was appended", _pool_forgets_what_was_written,
+        checks.acknowledged_survives_a_kill_with_the_pool,
+    ),
+    PlantedDefect(
+        "the pool counts as committed before the write", _commit_before_the_write,
+        checks.acknowledged_survives_a_kill_with_the_pool,
+    ),
+    PlantedDefect(
+        "recovery does not sync the log", _set(recover, "_sync_log", _nothing),
+        checks.served_after_a_kill_survives_a_cut,
+    ),
+    PlantedDefect(
+        "recovery does not write again what a failed sync left",
+        _set(MappedFile, "rewrite", _nothing), checks.served_after_a_failed_sync_survives_a_cut,
+    ),
+    PlantedDefect(
+        "the latch of the engine is forgotten", _set(Engine, "fail", _nothing),
+        checks.nothing_is_acknowledged_after_a_failed_sync,
+    ),
+    PlantedDefect(
+        "all latches are forgotten", _set(FailureLatch, "check", _nothing),
+        checks.a_failed_sync_of_queues_ends_checkpoints,
+    ),
+    PlantedDefect(
+        "a worker tries a failed sync again", _latch_of_workers_forgotten,
+        checks.nothing_is_acknowledged_after_a_failed_sync,
+    ),
+    PlantedDefect("a full disk is final", _full_disk_is_final, checks.a_full_disk_ends_nothing),
+    PlantedDefect(
+        "the checkpoint takes appended for flushed", _flushed_is_appended,
+        checks.the_checkpoint_promises_only_what_is_on_the_disk,
+    ),
+    PlantedDefect(
+        "queues are not synced before the checkpoint", _drop_sync("consumequeue"),
+        checks.a_checkpoint_bounds_the_next_start,
+    ),
+    PlantedDefect(
+        "the checkpoint is not synced", _drop_sync("checkpoint"),
+        checks.a_checkpoint_bounds_the_next_start,
+    ),
+    PlantedDefect(
+        "a slot is believed whatever its checksum", _slot_checksums_believed,
+        checks.a_flipped_slot_is_not_believed,
+    ),
+    PlantedDefect(
+        "stale bytes after the end stay", _set(recover, "_overwrite_tail", _nothing),
+        checks.after_the_end_the_log_is_zero,
+    ),
+    PlantedDefect(
+        "units after the end stay", _set(ConsumeQueue, "truncate", _nothing),
+        checks.units_beyond_the_end_are_taken_back,
+    ),
+    PlantedDefect(
+        "groups stay after the end of their queue", _set(opening, "lower_offsets", _nothing),
+        checks.units_beyond_the_end_are_taken_back,
+    ),
+    PlantedDefect(
+        "the queues' files are believed to be whole", _units_counted_as_promised,
+        checks.a_queue_file_that_is_short_costs_nothing,
+    ),
+    PlantedDefect(
+        "queue offsets begin at 0 after a start",
+        _set(Appender, "_next_offset", lambda appender, key: appender._next_offsets.get(key, 0)),
+        checks.queue_offsets_go_on_after_a_start,
+    ),
+    PlantedDefect(
+        "a topic without an entry is forgotten", _set(opening, "settle_topics", _nothing),
+        checks.a_topic_without_an_entry_has_one_again,
+    ),
+    PlantedDefect(
+        "a deletion is not finished", _set(opening, "_finish_deletion", lambda *a: a[3]),
+        checks.a_deletion_is_done_or_has_not_begun,
+    ),
+    PlantedDefect(
+        "the index is promised ahead of the log", _index_ahead_of_the_log,
+        checks.the_index_promises_only_what_is_on_the_disk,
+    ),
+    PlantedDefect(
+        "index files are not synced", _drop_sync("store/index/"),
+        checks.the_index_promises_only_what_is_on_the_disk,
+    ),
+    PlantedDefect(
+        "blocks of the index are believed", _blocks_of_the_index_believed,
+        checks.no_flip_of_the_index_hides_a_key,
+    ),
+    PlantedDefect(
+        "units are believed", _set(ConsumeQueueView, "rebuilt", lambda *_: None),
+        checks.no_flip_of_a_queue_hides_a_record,
+    ),
+    PlantedDefect(
+        "the checked copy of a table is not looked at",
+        _set(table_copies, "read_checked", lambda *_: (None, "")),
+        checks.no_flip_of_a_groups_offsets_moves_it,
+    ),
+    PlantedDefect(
+        "a record is served without a look at its checksums",
+        _set(
+            CommitLogView, "check",
+            lambda view, offset: (int.from_bytes(view.bytes_at(offset, 4), "big"), STOP_END),
+        ),
+        checks.no_flip_of_a_record_is_served,
+    ),
+    PlantedDefect(
+        "a staged commit does not look for what is in the log",
+        _set(OpenCommit, "find_in_log", _nothing), checks.a_staged_commit_stores_each_record_once,
+    ),
+    PlantedDefect(
+        "a staged commit is not written down before it is appended",
+        _set(staged_commits, "save_intent", _nothing),
+        checks.a_staged_commit_stores_each_record_once,
+    ),
+    PlantedDefect(
+        "syncs of staged commits dropped", _drop_sync("staged"),
+        checks.a_staged_commit_stores_each_record_once,
+    ),
+]  # fmt: skip
