@@ -65,9 +65,12 @@ QUEUE_RECORD: Final = FindingKind(
     "restore its log file from a backup",
 )  # fmt: skip
 INDEX_FILE: Final = FindingKind(
-    "index-file", "", "keys that queries do not find, until it is made again",
+    "index-file", "commit offsets", "keys that queries do not find, until it is made again",
     REPAIR,
 )  # fmt: skip
+INDEX_ENTRIES: Final = FindingKind(
+    "index-entries", "", "keys that queries do not find, until it is made again", REPAIR
+)
 INDEX_FILE_MISSING: Final = FindingKind(
     "index-file-missing", "commit offsets", "keys that queries do not find, until it is made again",
     START,
@@ -102,7 +105,7 @@ STAGED_DAMAGE: Final = FindingKind(
 KINDS: Final = (
     LOG_RECORD, LOG_FILE_MISSING, LOG_FILE_LENGTH, LOG_FILE_FOREIGN, LOG_TAIL, QUEUE_UNIT,
     QUEUE_UNIT_MISSING, QUEUE_FILE_MISSING, QUEUE_FILE_LENGTH, QUEUE_END, QUEUE_RECORD, INDEX_FILE,
-    INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TOPIC_ENTRY, GROUP_OFFSET, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
+    INDEX_ENTRIES, INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TOPIC_ENTRY, GROUP_OFFSET, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
     STAGED_COMMIT, STAGED_DAMAGE, STATE,
 )  # fmt: skip
 

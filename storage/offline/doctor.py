@@ -18,7 +18,7 @@ from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, OK, Finding, Line
 from storage.offline.checks.checkpoint import checkpoint
 from storage.offline.checks.index import index
-from storage.offline.checks.index_bytes import index_bytes
+from storage.offline.checks.index_entries import index_entries
 from storage.offline.checks.log import log_files, log_records, log_tail
 from storage.offline.checks.queues import (
     QueueDifferences,
@@ -117,5 +117,5 @@ def _examine(
         yield from queue_units(store, disk, differences)
         yield from queue_records(store, advance)
         yield from index(store, disk)
-        yield from index_bytes(store, disk)
+        yield from index_entries(store, disk)
         yield from staged_commits(disk, store.paths)

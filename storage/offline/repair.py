@@ -99,9 +99,12 @@ def repair(
 
 
 def _drop_index(filesystem: FileSystem, root: Path, found: Iterable[Finding]) -> None:
-    """Delete the index files from the first wrong one on, newest first: the indexer makes them again."""
+    """Delete the index files from the first on that the log says is wrong, newest first.
+
+    The indexer makes them again; those with checksums it looks at by itself.
+    """
     paths = StorePaths(root)
-    wrong = {each.file for each in found if each.is_wrong and each.kind is kinds.INDEX_FILE}
+    wrong = {each.file for each in found if each.kind is kinds.INDEX_ENTRIES}
     listed = [path for _, _, path in list_index_files(filesystem, paths.index)]
     first = next(
         (at for at, path in enumerate(listed) if f"index/{path.name}" in wrong), len(listed)

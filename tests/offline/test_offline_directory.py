@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,7 +126,7 @@ FINDINGS = {
     "as-left": ("ok", "nothing is wrong"),
     "flip-early-body": ("damage", "the body does not match its CRC"),
     "flip-near-end-body": ("damage", "the body does not match its CRC"),
-    "lost-middle-commitlog-file": ("damage", "the file before it is missing"),
+    "lost-middle-commitlog-file": ("damage", "are in no file"),
     "torn-last-record": ("warning", "not a whole record of this place"),
     "stale-tail": ("warning", "not a whole record of this place"),
     "no-checkpoint": ("warning", "is missing: the whole log is checked"),
@@ -188,8 +189,8 @@ def test_doctor_names_the_newest_index_file_when_it_is_gone(tmp_path: Path) -> N
 
     found = list(offline.doctor(tmp_path / "store"))
 
-    [warning] = [line for line in found if line["severity"] == "warning"]
-    assert warning["file"] == f"index/{newest.name}" and "missing" in warning["message"]
+    [damage] = [line for line in found if line["severity"] in ("warning", "damage")]
+    assert (damage["kind"], damage["file"]) == ("index-file-missing", f"index/{newest.name}")
 
     page = tmp_path / "store" / "checkpoint"  # as a broker leaves it: its times, nothing of ours
     page.write_bytes((1).to_bytes(8, "big") + page.read_bytes()[8:])
@@ -217,9 +218,15 @@ def test_doctor_names_the_keys_that_an_older_index_file_had_when_it_is_gone(
 
     found = list(offline.doctor(tmp_path / "store"))
 
-    (warning,) = [line for line in found if line["severity"] == "warning"]
-    assert warning["file"] == "index"
-    assert f"to {behind.begin_commit_offset};" in warning["message"]
-    begin = int(warning["message"].split(" to ")[0].rpartition(" ")[2])
-    assert begin <= gone.end_commit_offset
-    assert begin == 0 if lost == 0 else begin > before.end_commit_offset
+    [damage] = [line for line in found if line["severity"] in ("warning", "damage")]
+    assert (damage["kind"], damage["file"]) == ("index-file-missing", f"index/{files[lost].name}")
+    assert damage["begin"] == gone.begin_commit_offset
+    assert damage["end"] == gone.end_commit_offset + 1
+
+    shutil.rmtree(tmp_path / "store" / "index-checksums")  # as an older version leaves it
+    found = list(offline.doctor(tmp_path / "store"))
+
+    [warning] = [line for line in found if line["kind"] == "index-file-missing"]
+    assert (warning["file"], warning["end"]) == ("index", behind.begin_commit_offset)
+    assert warning["begin"] <= gone.end_commit_offset
+    assert warning["begin"] == 0 if lost == 0 else warning["begin"] > before.end_commit_offset

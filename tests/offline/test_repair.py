@@ -373,3 +373,22 @@ def test_a_group_that_is_after_its_queue_s_end_is_set_to_it(directory: Path) -> 
     assert wrong(directory) == []
     with closing(ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())) as offsets:
         assert offsets.fetch("group", "t", 0) == MESSAGES
+
+
+def test_the_last_log_files_removed_are_a_loss_and_offsets_go_on_after_them(
+    directory: Path,
+) -> None:
+    files = sorted((directory / "commitlog").iterdir())
+    last = max(path for path in files if any(path.read_bytes()))
+    for path in files:
+        if path >= last:  # and those that were made ahead
+            path.unlink()
+
+    report = repair(directory)
+
+    assert "log-file-missing" in {loss.kind.name for loss in report.losses}
+    assert wrong(directory) == []
+    with MessageStore.open(directory, CONFIG) as store:
+        assert store.put(Message(topic="t", body=b"next")).queue_offset == MESSAGES
+        assert store.max_offset("t", 0) == MESSAGES + 1
+    assert wrong(directory) == []

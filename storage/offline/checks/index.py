@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from storage import findings as kinds
-from storage.findings import NOTE, WARNING, Finding
+from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.index import HEADER_SIZE, IndexHeader
 from storage.format.names import INDEX_NAME_LENGTH
 from storage.index.consistency import index_gaps
@@ -16,16 +17,16 @@ from storage.view.index.index_file import IndexShape, list_index_files
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
+    from storage.message import UncoveredRange
     from storage.offline.opened import OfflineStore
 
 
 def index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
     """Yield what is wrong with the index."""
     shape = IndexShape(store.config.index_slot_count, store.config.index_entry_count)
-    headers = []
-    listed = list_index_files(disk, store.paths.index)
-    yield from _lost_newest(store, max((number for number, _, _ in listed), default=0))
-    for _, size, path in listed:
+    headers, sizes = [], {}
+    for _, size, path in list_index_files(disk, store.paths.index):
+        sizes[path.name] = size
         if size != shape.file_size:
             yield Finding(
                 severity=WARNING, kind=kinds.INDEX_FILE, file=f"index/{path.name}",
@@ -37,33 +38,49 @@ def index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
         file = disk.open(path, writable=False)
         headers.append(IndexHeader.decode(file.pread(HEADER_SIZE, 0)))
         file.close()
-    yield from _damaged_files(store, disk, shape)
-    log = LogReader(disk, store.paths.commit_log)
-    for gap in index_gaps(log, headers, store.reader.log.min_offset):
-        yield Finding(
-            severity=WARNING, kind=kinds.INDEX_FILE_MISSING, file="index",
-            message=(
-                f"no file has the keys from commit offset {gap.begin} to {gap.end}; the indexer makes"
-                " them again from the log"
-            ),
-            begin=gap.begin, end=gap.end,
-        )  # fmt: skip
-    log.close()
+    gone = []
+    for each in index_damage(disk, store.paths, shape, current=store.durable.trusted):
+        if each.file_name not in sizes:
+            gone.append(each)
+        if sizes.get(each.file_name, shape.file_size) == shape.file_size:
+            yield _damaged(store, each, is_newest=each.file_name == max(sizes, default=""))
+    if not gone:
+        yield from _lost_newest(store, int(max(sizes, default="0")))
+        yield from _gaps(store, disk, headers)
     yield from _end_of_index(store, headers)
 
 
-def _damaged_files(store: OfflineStore, disk: FileSystem, shape: IndexShape) -> Iterator[Finding]:
-    """Yield the files that are not as their checksums have them."""
-    for each in index_damage(disk, store.paths, shape, current=store.durable.trusted):
-        yield Finding(
-            severity=WARNING, kind=kinds.INDEX_FILE, file=f"index/{each.file_name}",
-            message=(
-                f"{each.reason}: queries by key miss messages between commit offsets"
-                f" {each.begin_commit_offset} and {each.end_commit_offset}; the indexer makes it"
-                " again from the log"
-            ),
-            begin=each.begin_commit_offset, end=each.end_commit_offset,
-        )  # fmt: skip
+def _damaged(store: OfflineStore, damage: UncoveredRange, *, is_newest: bool) -> Finding:
+    """Return the finding for a file that is gone, or not as its checksums have it.
+
+    After a stop that was not in order the start mends the newest file without being asked.
+    """
+    begin, end = damage.begin_commit_offset, damage.end_commit_offset
+    is_gone = damage.reason.startswith("is gone")
+    return Finding(
+        severity=WARNING if is_newest and store.abort_found else DAMAGE,
+        kind=kinds.INDEX_FILE_MISSING if is_gone else kinds.INDEX_FILE,
+        file=f"index/{damage.file_name}",
+        message=(
+            f"{damage.reason}: queries by key miss messages between commit offsets {begin} and {end};"
+            " the indexer makes it again from the log"
+        ),
+        begin=begin, end=end,
+    )  # fmt: skip
+
+
+def _gaps(store: OfflineStore, disk: FileSystem, headers: list[IndexHeader]) -> Iterator[Finding]:
+    """Yield what of the log no file has the keys of, though one after it is there."""
+    with closing(LogReader(disk, store.paths.commit_log)) as log:
+        for gap in index_gaps(log, headers, store.reader.log.min_offset):
+            yield Finding(
+                severity=WARNING, kind=kinds.INDEX_FILE_MISSING, file="index",
+                message=(
+                    f"no file has the keys from commit offset {gap.begin} to {gap.end}; the indexer"
+                    " makes them again from the log"
+                ),
+                begin=gap.begin, end=gap.end,
+            )  # fmt: skip
 
 
 def _end_of_index(store: OfflineStore, headers: list[IndexHeader]) -> Iterator[Finding]:

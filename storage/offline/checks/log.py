@@ -33,8 +33,8 @@ def log_files(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
         name = f"commitlog/{file.path.name}"
         if following is not None and file.start_offset != following:
             yield Finding(
-                severity=DAMAGE, kind=kinds.LOG_FILE_MISSING, file=name,
-                message=f"the file before it is missing: [{following}, {file.start_offset})",
+                severity=DAMAGE, kind=kinds.LOG_FILE_MISSING, file=f"commitlog/{file_name(following)}",
+                message=f"is missing: commit offsets [{following}, {file.start_offset}) are in no file",
                 begin=following, end=file.start_offset,
             )  # fmt: skip
         if file.size != file_size:
@@ -51,14 +51,15 @@ def _missing_end(store: OfflineStore, files_end: int) -> Iterator[Finding]:
     """Name what the checkpoint says is durable and no file holds."""
     flushed_offset = store.durable.flushed_offset
     if store.durable.trusted and flushed_offset > files_end:
-        name = file_name(files_end)
+        size = store.config.commit_log_file_size
+        end = flushed_offset + -flushed_offset % size
         yield Finding(
-            severity=DAMAGE, kind=kinds.LOG_FILE_MISSING, file=f"commitlog/{name}",
+            severity=DAMAGE, kind=kinds.LOG_FILE_MISSING, file=f"commitlog/{file_name(files_end)}",
             message=(
                 f"is missing, as is all after it: the log was durable up to {flushed_offset} and"
                 f" its files end at {files_end}"
             ),
-            begin=files_end, end=flushed_offset,
+            begin=files_end, end=end,
         )  # fmt: skip
 
 
