@@ -212,10 +212,10 @@ def query_by_key(
         index.report(uncovered)
     page = _that_fit(found[:count_max])
     token = _Token(page[-1].cursor, page[-1].commit_offset) if len(found) > len(page) else None
-    return replace(
-        _answer(log, page, damaged, str(token or ""), indexed_offset),
-        uncovered=_extended(uncovered, reader, indexed_offset),
-    )
+    answer = _answer(log, page, damaged, str(token or ""), indexed_offset)
+    if not uncovered:
+        return answer
+    return replace(answer, uncovered=_extended(uncovered, reader, indexed_offset))
 
 
 def _extended(

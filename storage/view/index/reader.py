@@ -13,7 +13,7 @@ from storage.view.index.checksums import IndexChecksums
 from storage.view.index.index_file import IndexFileView, IndexShape, list_index_files
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import FileSystem
+    from storage.files.filesystem import DirectoryEntry, FileSystem
 
 
 class IndexCursor(NamedTuple):
@@ -55,13 +55,13 @@ class IndexReader:
         self._current = current
         self._files: dict[int, IndexFileView] = {}
         self._lost: dict[int, UncoveredRange] = {}
-        self._listed: list[tuple[int, int, Path]] | None = None
+        self._seen: list[DirectoryEntry] | None = None  # when the files were looked at last
         self.refresh()
 
     def refresh(self) -> None:
         """Look for new and removed files; files of another size are not taken."""
-        listed = list_index_files(self._filesystem, self._directory)
-        if listed == self._listed:
+        entries = self._filesystem.list_directory(self._directory)
+        if entries == self._seen:
             return
         # First: a file is there before its checksums are, and goes after them.
         noted = self._names_of_checksums()
@@ -80,12 +80,12 @@ class IndexReader:
                 lost[number] = what
         self._files, self._lost = files, lost
         is_whole = len(files) == len(fitting) and self._newest_is_known
-        self._listed = listed if is_whole else None
+        self._seen = entries if is_whole else None
 
     @property
     def _newest_is_known(self) -> bool:
         """Whether the newest file has its checksums, which it gets when it is there already."""
-        if self._checksums is None or not self._files:
+        if self._checksums is None or not self._current or not self._files:
             return True
         return self._files[max(self._files)].checksums is not None
 
