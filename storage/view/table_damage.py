@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from storage import findings as kinds
 from storage.findings import DAMAGE, WARNING, Finding
 from storage.view.config_tables import has_topic_table, table_problems
+from storage.view.layout import queues_on_disk
 from storage.view.settings import damaged_settings, load_settings
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def damaged_tables(filesystem: ReadFileSystem, paths: StorePaths) -> Iterator[Fi
             if is_whole
             else f"is damaged: {problem}; the store gets another identity",
         )  # fmt: skip
-    if not has_topic_table(filesystem, paths.config):
+    has_topics = any(True for _ in queues_on_disk(filesystem, paths.consume_queue))
+    if has_topics and not has_topic_table(filesystem, paths.config):
         yield Finding(
             severity=WARNING, kind=kinds.TABLE_MISSING, file="config/topics.json",
             message="is missing: topics are known by their queues alone",

@@ -77,6 +77,11 @@ def test_a_stopped_store_is_sound(directory: Path) -> None:
     assert wrong(directory) == []
 
 
+def test_a_store_without_a_topic_is_sound(tmp_path: Path) -> None:
+    MessageStore.open(tmp_path, CONFIG).close()
+    assert wrong(tmp_path) == []
+
+
 @pytest.mark.parametrize("byte", range(UNIT_SIZE))
 def test_a_flipped_bit_of_a_unit_is_named_with_its_queue_offset(directory: Path, byte: int) -> None:
     """The rest of the queue is not hidden by it: one unit is wrong, every message is served."""
