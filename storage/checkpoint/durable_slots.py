@@ -23,7 +23,8 @@ class DurablePositions(NamedTuple):
     """The writer's newest whole slot. All offsets are 0 and the id is empty without one.
 
     ``trusted`` is False without a slot, or when bytes 0-39 are not as we left them: a broker ran
-    since, so the slot's offsets describe a store of the past.
+    since, so the slot's offsets describe a store of the past. ``synced_only``: what was appended after the
+    slot was acknowledged and shown only once it was synced.
     """
 
     trusted: bool
@@ -32,6 +33,7 @@ class DurablePositions(NamedTuple):
     flushed_offset: int
     dispatched_offset: int
     unit_count: int
+    synced_only: bool = False
 
 
 class DurableIndex(NamedTuple):
@@ -77,12 +79,14 @@ class DurableSlots:
         logics_timestamp_ms: int | None = None,
         confirm_offset: int | None = None,
         clean: bool = False,
+        synced_only: bool = False,
     ) -> None:
         """Say that log and queues are durable up to the two offsets; durable on return.
 
         ``unit_count`` is how many units the queues' files hold then, so that a later start sees when
         files of them are gone or short. Call it only after syncing them. The three optional values are
-        the broker's fields; None leaves one as it is. Raises OSError when the sync fails: the store has failed then.
+        the broker's fields; None leaves one as it is. With ``synced_only`` nothing that comes after is acknowledged or
+        shown before it is synced. Raises OSError when the sync fails: the store has failed then.
         """
         page = bytes(self._bytes)
         now = BrokerFields.decode(page)
@@ -97,6 +101,7 @@ class DurableSlots:
         slot = WriterSlot(
             clean, sequence, store_id, flushed_offset, dispatched_offset, unit_count,
             layout.writer_broker_fields(fields.encode()), layout.writer_broker_fields(page),
+            synced_only,
         )  # fmt: skip
         # The broker's fields follow their slot only once it is durable, and reach the disk with a
         # later sync: whatever survives a cut, they are in a whole slot as its values or as those
@@ -165,7 +170,7 @@ def durable_positions(page: bytes) -> DurablePositions:
     return DurablePositions(
         layout.is_ours(page, slots),
         newest.clean, newest.store_id, newest.flushed_offset, newest.dispatched_offset,
-        newest.unit_count,
+        newest.unit_count, newest.synced_only,
     )  # fmt: skip
 
 

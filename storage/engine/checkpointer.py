@@ -43,6 +43,7 @@ class Checkpointer(Worker):
         queues: QueueTable,
         *,
         store_id: bytes,
+        synced_only: bool = False,
         interval_ms: int,
         progress: Callable[[], LogProgress],
         workers: Workers | None = None,
@@ -51,6 +52,7 @@ class Checkpointer(Worker):
         self._positions = positions
         self._queues = queues
         self._store_id = store_id
+        self._synced_only = synced_only
         self._interval_s = interval_ms / 1000
         self._progress = progress
         self._hurried = False
@@ -106,6 +108,7 @@ class Checkpointer(Worker):
             physic_timestamp_ms=self._timestamp_ms(progress, dispatched_offset),
             logics_timestamp_ms=self._timestamp_ms(progress, dispatched_offset),
             clean=clean,
+            synced_only=self._synced_only,
         )
         self._stored = reached
 

@@ -126,6 +126,7 @@ class Engine:
             positions,
             queues,
             store_id=settings.store_id,
+            synced_only=policy.needs(FLUSHED),
             interval_ms=config.queue_flush_interval_ms,
             progress=self._progress,
             workers=workers,

@@ -143,6 +143,7 @@ def _recover_and_wire(
         known_topics=[topic.name for topic in topics],
         compares_all=compares_all,
         published_offset=positions.confirm_offset if positions.writer_is_current else 0,
+        rebooted=not positions.writer_is_current and not durable.clean,
     )
     _report_lost_end(recovered)
     pool.discard_leftover()

@@ -56,7 +56,7 @@ Writer slots, little-endian, at bytes 1536 and 2048::
     offset  size  type  field
     0       8     i64   magic
     8       4     i32   version
-    12      4     i32   flags              bit 0: clean stop
+    12      4     i32   flags              bit 0: clean stop; bit 1: only what is synced is acknowledged and shown
     16      8     i64   sequence           the valid slot with the greater one counts
     24      16    16s   store_id           random, given once to a store
     40      8     i64   flushed_offset     durable end of the commit log
@@ -85,7 +85,7 @@ Indexer slots, little-endian, at bytes 2560 and 3072::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Final, TypeVar
 from zlib import crc32
@@ -122,6 +122,7 @@ INDEXER_SLOT_LAYOUT: Final = Struct("<qiiq16sqq40sI")
 INDEXER_SLOT_MAGIC: Final = 0x315358494B545350
 
 FLAG_CLEAN: Final = 1
+FLAG_SYNCED_ONLY: Final = 2
 _CRC_SIZE: Final = 4
 
 
@@ -172,11 +173,14 @@ class WriterSlot:
     unit_count: int
     broker_fields: bytes
     broker_fields_before: bytes
+    synced_only: bool = False
 
     def encode(self) -> bytes:
         """Return the slot's bytes with their CRC."""
         data = WRITER_SLOT_LAYOUT.pack(
-            WRITER_SLOT_MAGIC, VERSION, FLAG_CLEAN * self.clean, self.sequence, self.store_id,
+            WRITER_SLOT_MAGIC, VERSION,
+            FLAG_CLEAN * self.clean | FLAG_SYNCED_ONLY * self.synced_only,
+            self.sequence, self.store_id,
             self.flushed_offset, self.dispatched_offset, self.unit_count,
             self.broker_fields, self.broker_fields_before, 0,
         )  # fmt: skip
@@ -190,7 +194,9 @@ class WriterSlot:
             return None
         magic, version, flags, *rest, _crc = WRITER_SLOT_LAYOUT.unpack(data)
         return (
-            cls(bool(flags & FLAG_CLEAN), *rest)
+            replace(
+                cls(bool(flags & FLAG_CLEAN), *rest), synced_only=bool(flags & FLAG_SYNCED_ONLY)
+            )
             if _is_known(magic, WRITER_SLOT_MAGIC, version)
             else None
         )

@@ -34,6 +34,10 @@ class AckPolicy(NamedTuple):
         """Return whether the position has to rise for anything to be acknowledged or shown."""
         return position in self.waits_for or position in self.shows
 
+    def needs(self, position: str) -> bool:
+        """Return whether nothing is acknowledged, and nothing shown, before the position has passed it."""
+        return position in self.waits_for and position in self.shows
+
 
 POLICIES: Final[dict[tuple[FlushMode, bool], AckPolicy]] = {
     # flush mode, pool

@@ -70,6 +70,7 @@ def recover(
     deleted_topics: Mapping[str, int] = NOTHING_DELETED,
     known_topics: Collection[str] = (),
     published_offset: int = 0,
+    rebooted: bool = False,
     compares_all: bool = False,
     watch: RepairWatch | None = None,
 ) -> Recovered:
@@ -79,7 +80,7 @@ def recover(
     ``deleted_topics`` records before that commit offset get no units. ``known_topics`` are those of
     the topic table: after an orderly stop a topic that is not among them, and of which there is no
     queue while there are others, was deleted. ``published_offset`` is how far the log was confirmed by a
-    writer that died since the machine started. With ``compares_all`` the checkpoint is not relied on: the
+    writer that died since the machine started, ``rebooted`` whether it has gone down since. With ``compares_all`` the checkpoint is not relied on: the
     whole log is read, and every unit is compared with it. ``watch`` is shown what changes of the queues.
     Raises NotAStore when queues exist and the log does not.
     """
@@ -137,7 +138,12 @@ def recover(
         watch=watch,
     )
     stated_offset = max(published_offset, durable.flushed_offset) if durable.trusted else 0
-    return _walk(files, queues, repair, start, begin, search_limit, durable, stated_offset)
+    promised_offset = (
+        durable.flushed_offset if durable.trusted and durable.synced_only and rebooted else None
+    )
+    return _walk(
+        files, queues, repair, start, begin, search_limit, durable, stated_offset, promised_offset
+    )
 
 
 def _is_there(files: MappedFileQueue, end_offset: int) -> bool:
@@ -161,11 +167,18 @@ def _walk(
     search_limit: int,
     sure: DurablePositions,
     stated_offset: int,
+    promised_offset: int | None,
 ) -> Recovered:
     damages: list[DamagedRange] = []
     record_count = last_timestamp_ms = 0
     end_offset, lost_end = begin, None
-    for step in walk_log(files, begin, files.end_offset, search_limit_offset=search_limit):
+    for step in walk_log(
+        files,
+        begin,
+        files.end_offset,
+        search_limit_offset=search_limit,
+        promised_offset=promised_offset,
+    ):
         if isinstance(step, RecordRun):
             repair.take(step)
             record_count += len(step.rows)

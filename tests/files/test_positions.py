@@ -11,6 +11,7 @@ import textwrap
 
 import pytest
 
+from storage.checkpoint.durable_slots import DurablePositions
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.errors import UnsupportedFormat
 from storage.files.filesystem import OsFileSystem
@@ -51,7 +52,7 @@ def store(writer, offset, *, clean=False):
 
 def test_a_new_page_states_no_position(writer, path):
     assert path.stat().st_size == 4096
-    assert writer.durable.load() == (False, False, b"", 0, 0, 0)
+    assert writer.durable.load() == DurablePositions(False, False, b"", 0, 0, 0)
     assert not writer.durable.load_index().present
     assert not writer.writer_is_current
 
@@ -106,11 +107,23 @@ def test_opening_changes_nothing(writer, path):
     assert path.read_bytes() == before
 
 
+def test_a_slot_says_whether_only_what_is_synced_was_promised(writer, path):
+    for synced_only in (True, False):
+        writer.durable.store(
+            store_id=STORE, flushed_offset=9, dispatched_offset=9, unit_count=1,
+            synced_only=synced_only, clean=True,
+        )  # fmt: skip
+        found = open_page(path, Role.READER).durable.load()
+        assert (found.synced_only, found.clean) == (synced_only, True)
+
+
 def test_durable_positions_come_back_newest_first(writer, path):
     for offset in (100, 200, 300):
         store(writer, offset)
         for page in (writer, open_page(path, Role.READER)):
-            assert page.durable.load() == (True, False, STORE, offset, offset - 1, offset // 10)
+            assert page.durable.load() == DurablePositions(
+                True, False, STORE, offset, offset - 1, offset // 10
+            )
     store(writer, 400, clean=True)
     assert open_page(path, Role.READER).durable.load().clean
 
@@ -204,7 +217,7 @@ def test_every_flipped_bit_of_the_page_is_harmless(path):
             byte = bit // 8
             os.pwrite(file.fileno(), bytes([whole[byte] ^ 1 << bit % 8]), byte)
             durable = reader.durable.load()
-            assert durable[2:] in promises, bit
+            assert durable[2:6] in promises and not durable.synced_only, bit
             fell_back += durable.flushed_offset == 1000
             # Without the newest slot nothing vouches for the newest broker fields.
             writers = byte < 40 and not 16 <= byte < 24

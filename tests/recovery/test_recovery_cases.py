@@ -76,8 +76,11 @@ def test_only_a_trusted_slot_that_log_and_queues_bear_out_spares_the_full_scan()
         assert (decide_start(found) is Start.FULL) == (not (slot and inside and agree))
 
 
-def test_damage_before_an_intact_record_never_ends_the_log():
-    for blank, adjacent in product((False, True), repeat=2):
-        decision = decide_stop(Stopped(blank=blank, intact_follows=True, adjacent=adjacent))
+def test_damage_before_an_intact_record_ends_the_log_only_where_nothing_was_promised():
+    for blank, adjacent, unwritten in product((False, True), repeat=3):
+        decision = decide_stop(
+            Stopped(blank=blank, intact_follows=True, adjacent=adjacent, unwritten=unwritten)
+        )
 
-        assert decision is not StopDecision.CUT
+        may_end = unwritten and not (blank and adjacent)
+        assert (decision is StopDecision.CUT) == may_end

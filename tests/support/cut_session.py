@@ -395,6 +395,9 @@ class Session:
                 kept.sure = True  # served after a recovery: nothing may take it back
             else:
                 del queue[queue_offset]
+        if self.owner.sync and not self.owner.faulty:
+            damaged = [queue_offset for queue_offset, data in served.items() if data is None]
+            assert not damaged, f"{topic} {queue_id} {damaged} are damaged, and were never promised"
         assert self.writer is not None
         _, end = self.writer.describe_topic(topic)[1][queue_id]
         assert end == max(served, default=-1) + 1, f"{topic} {queue_id} goes on at {end}"

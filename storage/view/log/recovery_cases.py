@@ -56,6 +56,9 @@ class Stopped(NamedTuple):
     blank: bool  # it stands on a blank record: the file says that it ends here
     intact_follows: bool  # an intact record was found behind, in this file or a later one
     adjacent: bool  # ... exactly at the start of the next file
+    unwritten: (
+        bool  # a sector before it was never written, and nothing after that was promised to anybody
+    )
 
 
 class StopDecision(Enum):
@@ -67,12 +70,20 @@ class StopDecision(Enum):
 
 
 SCAN_CASES: Final[tuple[tuple[Pattern, StopDecision], ...]] = (
-    # blank intact_follows adjacent
-    ((Y, Y, Y), StopDecision.NEXT_FILE),  # an ordinary roll
-    ((Y, Y, N), StopDecision.STEP_OVER),  # the next file is lost, or begins with damage
-    ((Y, N, ANY), StopDecision.CUT),  # killed between the blank and the next file's first record
-    ((N, Y, ANY), StopDecision.STEP_OVER),  # a flipped bit, a lost page, a lost file
-    ((N, N, ANY), StopDecision.CUT),  # a torn last record, or simply where writing stopped
+    # blank intact_follows adjacent unwritten
+    ((Y, Y, Y, ANY), StopDecision.NEXT_FILE),  # an ordinary roll
+    ((Y, Y, N, N), StopDecision.STEP_OVER),  # the next file is lost, or begins with damage
+    (
+        (Y, N, ANY, ANY),
+        StopDecision.CUT,
+    ),  # killed between the blank and the next file's first record
+    ((N, Y, ANY, N), StopDecision.STEP_OVER),  # a flipped bit, a lost page, a lost file
+    ((N, N, ANY, ANY), StopDecision.CUT),  # a torn last record, or simply where writing stopped
+    (
+        (Y, Y, N, Y),
+        StopDecision.CUT,
+    ),  # a power cut in sync mode left what came later of one write-back
+    ((N, Y, ANY, Y), StopDecision.CUT),  # the same, within a file
 )
 
 

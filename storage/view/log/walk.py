@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import numpy as np
+
 from storage.format.record import blank_end
 from storage.kernels.columns import (
     CHECK_ALL,
@@ -27,6 +29,8 @@ from storage.kernels.scan import find_record, scan_records
 from storage.view.log.recovery_cases import StopDecision, Stopped, decide_stop
 
 ROWS_MAX: Final = 16_384
+SECTOR: Final = 512
+UNWRITTEN_MIN: Final = 16  # zeros at the end of a sector
 RANGE_ROWS_MAX: Final = 8_192  # of a walk through a range of one file
 ROWS_FIRST: Final = 256  # of runs of about so many bytes, before it is known how long records are
 
@@ -110,6 +114,7 @@ def walk_log(
     search_limit_offset: int | None = None,
     rows_max: int = ROWS_MAX,
     run_bytes: int | None = None,
+    promised_offset: int | None = None,
 ) -> Iterator[RecordRun | DamagedRange | End]:
     """Yield what ``[begin_offset, limit_offset)`` holds, in order.
 
@@ -117,7 +122,9 @@ def walk_log(
     byte lies below the limit is given. Behind damage, intact records are looked for up to
     ``search_limit_offset``: whoever knows how far the log can have been written saves reading the
     unwritten rest. With ``run_bytes`` a run is about as long as that, judged by the run before it:
-    what is scanned is then still in the processor's cache when it is used.
+    what is scanned is then still in the processor's cache when it is used. Nothing from ``promised_offset``
+    on was promised to anybody before it was synced, together with all before it, and the machine has gone
+    down since: a sector there that was never written is the end, whatever follows.
     """
     search_limit = limit_offset if search_limit_offset is None else search_limit_offset
     rows = new_rows(rows_max)
@@ -152,7 +159,15 @@ def walk_log(
                 blank, reason = False, "a blank record that does not end its file"
             expected = file_end if blank else offset
             following = _next_record(files, expected if blank else offset + 1, search_limit)
-        decision = decide_stop(Stopped(blank, following is not None, following == expected))
+        unwritten = (
+            promised_offset is not None
+            and following is not None
+            and expected >= promised_offset
+            and _is_unwritten(files, expected, following)
+        )
+        decision = decide_stop(
+            Stopped(blank, following is not None, following == expected, unwritten)
+        )
         if decision is StopDecision.CUT or following is None:
             yield End(resume, reason, blank)
             return
@@ -242,6 +257,19 @@ def _ends_file(files: LogFiles, file: LogFile, offset: int) -> bool:
     """Whether the blank at ``offset`` is as long as what is left of its file, of whatever length."""
     end_offset = file.start_offset + blank_end(file.array.data, offset - file.start_offset)
     return end_offset in (file.end_offset, files.next_start(file.start_offset))
+
+
+def _is_unwritten(files: LogFiles, begin_offset: int, end_offset: int) -> bool:
+    """Whether a sector of a damaged range ends with zeros, as it does that was never written as a whole."""
+    file = files.find(begin_offset)
+    if file is None:
+        return False
+    begin = begin_offset - file.start_offset
+    end = min(end_offset, _end_of(files, file)) - file.start_offset
+    ends = np.arange(begin + SECTOR - begin % SECTOR, end + 1, SECTOR)
+    ends = ends[ends - UNWRITTEN_MIN >= begin]
+    tails = file.array[ends[:, None] - np.arange(1, UNWRITTEN_MIN + 1)]
+    return bool(np.any(~tails.any(axis=1)))
 
 
 def _end_of(files: LogFiles, file: LogFile) -> int:
