@@ -56,7 +56,7 @@ Writer slots, little-endian, at bytes 1536 and 2048::
     offset  size  type  field
     0       8     i64   magic
     8       4     i32   version
-    12      4     i32   flags              bit 0: clean stop; bit 1: only what is synced is acknowledged and shown
+    12      4     i32   flags              bit 0: clean stop; bit 1: synced before acknowledged or shown
     16      8     i64   sequence           the valid slot with the greater one counts
     24      16    16s   store_id           random, given once to a store
     40      8     i64   flushed_offset     durable end of the commit log
