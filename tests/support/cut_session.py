@@ -94,6 +94,7 @@ class Session:
             commit_log_file_size=owner.log_file_size,
             consume_queue_file_size=owner.queue_file_size,
             warm_ahead_bytes=0,
+            scrub_interval_ms=1,
         )
         self.workers = SteppedWorkers()
         self.writer = StoreWriter.open(
@@ -288,6 +289,12 @@ class Session:
             self.model.offsets[key] = {offset}
         self.model.unsaved.clear()
 
+    def scrub(self) -> None:
+        """Read a window of what is durable: no unit of it is wrong, whatever became of the log."""
+        self.workers.step("scrub")
+        last_finding = self.writer.status().scrub.last_finding
+        assert not last_finding.startswith("queue-unit"), last_finding
+
     actions: ClassVar[list[tuple[str, Callable[[Any], None]]]] = [
         ("put", put),
         ("flush", lambda self: self.workers.step("flush")),
@@ -295,6 +302,7 @@ class Session:
         ("dispatch", lambda self: self.workers.step("dispatch")),
         ("checkpoint", lambda self: self.workers.step("checkpoint")),
         ("allocate", lambda self: self.workers.step("allocate")),
+        ("scrub", scrub),
         ("index", index),
         ("read", read),
         ("create_topic", create_topic),
