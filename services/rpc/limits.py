@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from services.settings import ProcessSettings
 from storage.files import open_files
+
+CONNECTION_CALLS_MAX: Final = (
+    1024  # under way at once: calls that are begun and taken back take memory
+)
+METADATA_BYTES_MAX: Final = 16 << 10  # of one call, its header fields as HTTP/2 counts them
 
 
 def server_options(settings: ProcessSettings) -> list[tuple[str, int]]:
@@ -17,7 +24,12 @@ def server_options(settings: ProcessSettings) -> list[tuple[str, int]]:
             "grpc.max_allowed_incoming_connections",
             open_files.at_most(settings.connections_max, share=2),
         ),
-        ("grpc.max_concurrent_streams", settings.concurrent_calls_max),
+        (
+            "grpc.max_concurrent_streams",  # more calls of one connection wait at its caller
+            min(settings.concurrent_calls_max, CONNECTION_CALLS_MAX),
+        ),
+        ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+        ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
         ("grpc.max_connection_idle_ms", int(settings.connection_idle_seconds * 1e3)),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_seconds * 1e3)),
         ("grpc.keepalive_time_ms", keepalive_ms),

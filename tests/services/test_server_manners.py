@@ -172,6 +172,7 @@ def test_limits_are_all_set(grpc_settings: Any) -> None:
         "grpc.server_handshake_timeout_ms",
         "grpc.max_allowed_incoming_connections",
         "grpc.max_concurrent_streams",
+        "grpc.absolute_max_metadata_size",
         "grpc.keepalive_time_ms",
     } <= names
 
