@@ -6,7 +6,7 @@ Little-endian::
     0       40         identity
     64      8          put_count  i64, odd while a put is under way: sums may not fit the bytes then
     512     4 x 72     records    what the index file was when it was last synced, written in turn
-    4096    8 a block  sums       i64 each: blocks of 256 slots, then blocks of 64 entries
+    4096    8 a block  sums       i64 each: blocks of 64 slots, then blocks of 16 entries
 
 Identity::
 
@@ -54,8 +54,8 @@ RECORDS_POSITION: Final = 512
 RECORD_COUNT: Final = 4
 SUMS_POSITION: Final = 4096
 SUM_SIZE: Final = 8
-SLOTS_PER_BLOCK: Final = 256
-ENTRIES_PER_BLOCK: Final = 64
+SLOTS_PER_BLOCK: Final = 64
+ENTRIES_PER_BLOCK: Final = 16
 WORD_SIZE: Final = 4
 ENTRY_WORDS: Final = ENTRY_SIZE // WORD_SIZE
 BLOCK_WORDS_MAX: Final = max(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from storage.index.index_file import IndexFile
 
 _LOG: Final = logging.getLogger(__name__)
-BLOCKS_AT_ONCE: Final = 4_096  # 5 MiB of entries
+BLOCKS_AT_ONCE: Final = 16_384  # 5 MiB of entries
 LOOK_S: Final = 60.0  # between looks whether a file is due
 
 
