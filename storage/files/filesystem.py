@@ -264,6 +264,7 @@ class OsFileSystem(FileSystem):
         *,
         backup: bool = True,
         copy: tuple[str, bytes] | None = None,
+        syncs_copy: bool = True,
     ) -> None:
         """Replace a small file.
 
@@ -273,7 +274,9 @@ class OsFileSystem(FileSystem):
         with self._opened_directory(path.parent) as descriptor:
             self._held.descriptors[path.parent] = descriptor
             try:
-                super().write_atomically(path, data, backup=backup, copy=copy)
+                super().write_atomically(
+                    path, data, backup=backup, copy=copy, syncs_copy=syncs_copy
+                )
             finally:
                 del self._held.descriptors[path.parent]
 

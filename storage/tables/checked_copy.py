@@ -40,7 +40,7 @@ class CheckedCopy:
         """Read the file's bytes. Raises ValueError for what ``encode`` has not returned."""
         line, _, data = content.partition(b"\n")
         try:
-            head = json.loads(line)
+            head = json.loads(line.decode())
             copy = cls(
                 generation=int(head["generation"]), previous=str(head["previous"]), data=data
             )

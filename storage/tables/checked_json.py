@@ -24,7 +24,7 @@ def encode_checked(document: Mapping[str, object], *, indent: int | None = None)
 
 def decode_checked(data: bytes) -> dict[str, Any]:
     """Return a document without its checksum. Raises ValueError where it does not match, or for no document."""
-    document = json.loads(data)
+    document = json.loads(data.decode())
     if not isinstance(document, dict):
         raise ValueError(f"a document expected, not {document!r}")
     given = document.pop(CHECKSUM, None)
@@ -35,7 +35,7 @@ def decode_checked(data: bytes) -> dict[str, Any]:
 
 def has_checksum(data: bytes) -> bool:
     """Return whether a document says what it should be. Raises ValueError if it is not a document."""
-    return CHECKSUM in json.loads(data)
+    return CHECKSUM in json.loads(data.decode())
 
 
 def _checksum(document: Mapping[str, object]) -> str:

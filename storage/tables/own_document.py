@@ -95,7 +95,7 @@ def settle_document(
     contents = _contents(filesystem, path, parse)
     first, second = contents
     problem = "; ".join(
-        f"{name} is damaged: {error}"
+        f"{name} is not whole: {error}"
         for name, error in damaged_files(filesystem, path, parse).items()
     )
     if first is None and second is None:

@@ -3,7 +3,9 @@
 A table has three files: ``topics.json``, which a broker reads and writes; ``topics.json.bak``, which both
 leave as the version before; ``topics.json.checked``, ours, which holds what we wrote last, under a
 checksum. A broker ignores ours, so after its run ours is stale, and ``.bak`` says so: whoever replaces a
-table, a broker of any version or ours of a former one, makes its present file the ``.bak``.
+table, a broker of any version or ours of a former one, makes its present file the ``.bak``. Ours is not
+synced with each write: a power cut may leave it not whole, and leaves the table whole; then the table counts,
+and the next start of its owner writes ours again.
 """
 
 from __future__ import annotations
@@ -125,7 +127,7 @@ class TableCopies:
             before = _read(self._filesystem, _with(self._path, BACKUP))  # stays the .bak
         copy = CheckedCopy(generation=generation, previous=fingerprint(before), data=data)
         self._filesystem.write_atomically(
-            self._path, data, backup=True, copy=(CHECKED, copy.encode())
+            self._path, data, backup=True, copy=(CHECKED, copy.encode()), syncs_copy=False
         )
 
     def _knows_backup(self) -> bool:
@@ -160,7 +162,7 @@ def read_copies(
     backup = _read(filesystem, _with(path, BACKUP))
     chosen = choose_copy(table, backup, checked, is_readable)
     if problem and not chosen.problem:
-        return replace(chosen, problem=f"its checked copy is damaged: {problem}")
+        return replace(chosen, problem=f"its checked copy is not whole: {problem}")
     return chosen
 
 

@@ -78,7 +78,7 @@ def test_a_start_makes_a_damaged_file_of_a_ledger_whole_again(
         path.write_bytes(whole[:-9])
         with StoreWriter.open(tmp_path, small_config()) as writer:
             assert writer.staged.commit("app", 0, [])[1]
-        assert f"{path.name} is damaged" in caplog.text
+        assert f"{path.name} is not whole" in caplog.text
         assert [each.read_bytes() for each in paths] == [whole, whole]
 
 

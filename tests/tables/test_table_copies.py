@@ -10,7 +10,7 @@ import pytest
 from flips import flipped
 
 from storage.errors import StoreFull
-from storage.files.filesystem import OsFileSystem
+from storage.files.filesystem import OsFile, OsFileSystem
 from storage.format.config_json import decode_config, encode_config
 from storage.tables.table_copies import TableCopies, read_copies
 from storage.testing import SimulatedDisk, every_stop
@@ -134,6 +134,17 @@ def test_the_same_table_is_not_written_twice(tmp_path: Path) -> None:
     written(tmp_path, 2)
     path.write_bytes(version(2).replace(b"orders", b"nrders"))
     assert counting(tmp_path)[0] == version(2)
+
+
+def test_a_write_syncs_the_table_and_its_directory_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, 1)
+    synced: list[str] = []
+    monkeypatch.setattr(OsFile, "sync_all", lambda file: synced.append(file.path.name))
+    monkeypatch.setattr(OsFileSystem, "sync_directory", lambda _, path: synced.append(path.name))
+    TableCopies(FILESYSTEM, path).replace(version(2))
+    assert synced == [NAME + ".tmp", tmp_path.name]
 
 
 def test_a_full_disk_leaves_all_as_it_was(tmp_path: Path) -> None:
