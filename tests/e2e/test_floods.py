@@ -25,7 +25,7 @@ from penstock import Client
 
 CONNECTIONS = 8
 MEBIBYTE = 1 << 20
-MEMORY_MAX = 64 * MEBIBYTE
+MEMORY_MAX = 160 * MEBIBYTE  # the calls that may wait for the event loop, at 5 KiB each
 PATIENCE_S = 10.0  # machines are busy; without a bound an honest call waits until its deadline
 
 
