@@ -105,7 +105,7 @@ def open_offline(
     )
     config = replace(config, index_slot_count=shape.slot_count, index_entry_count=shape.entry_count)
     abort_found = filesystem.exists(paths.abort)
-    durable, durable_index = _durable(filesystem, paths)
+    durable, durable_index, published_offset = _stated(filesystem, paths)
     files = MappedFileQueue(filesystem, paths.commit_log, file_size=config.commit_log_file_size)
     queues = QueueTable(filesystem, paths.consume_queue, file_size=config.consume_queue_file_size)
     topics = TopicTable(filesystem, paths.config)
@@ -113,8 +113,10 @@ def open_offline(
     recovered = recover(
         files, queues, durable,
         abort_found=abort_found, unflushed_bytes_max=config.unflushed_bytes_max,
-        deleted_topics=dict.fromkeys(unqueued, files.end_offset),
+        deleted_topics={**settings.deleted_topics, **dict.fromkeys(unqueued, files.end_offset)},
         known_topics=[topic.name for topic in topics],
+        published_offset=published_offset or 0,
+        rebooted=published_offset is None and not durable.clean,
         compares_all=compares_all, watch=watch,
     )  # fmt: skip
     catch_up(
@@ -168,12 +170,19 @@ def _broker_fields(filesystem: FileSystem, paths: StorePaths) -> BrokerFields:
         return BrokerFields()
 
 
-def _durable(filesystem: FileSystem, paths: StorePaths) -> tuple[DurablePositions, DurableIndex]:
+def _stated(
+    filesystem: FileSystem, paths: StorePaths
+) -> tuple[DurablePositions, DurableIndex, int | None]:
+    """Return what the checkpoint says is durable, and how far a writer of this boot has confirmed the log.
+
+    None where no writer has run since the machine started.
+    """
     try:
         checkpoint = CheckpointFile.open(filesystem, paths.checkpoint, Role.READER)
     except FileNotFoundError:
-        return DurablePositions(False, False, b"", 0, 0, 0), NO_INDEX
+        return DurablePositions(False, False, b"", 0, 0, 0), NO_INDEX, None
     try:
-        return checkpoint.durable.load(), checkpoint.durable.load_index()
+        published = checkpoint.confirm_offset if checkpoint.writer_is_current else None
+        return checkpoint.durable.load(), checkpoint.durable.load_index(), published
     finally:
         checkpoint.close()

@@ -77,6 +77,22 @@ def test_a_stopped_store_is_sound(directory: Path) -> None:
     assert wrong(directory) == []
 
 
+def test_a_deleted_topic_lacks_nothing(tmp_path: Path) -> None:
+    """Nor does one that was made again: its earlier records are in no queue."""
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        for name in ("t", "u"):
+            store.create_topic(name, 1)
+            store.put(Message(topic=name, body=b"one"))
+            store.put(Message(topic=name, body=b"two"))
+        store.delete_topic("t")
+        store.delete_topic("u")
+        store.create_topic("u", 1)
+        store.put(Message(topic="u", body=b"three"))
+        assert store.max_offset("u", 0) == 1
+        assert wrong(tmp_path) == []
+    assert wrong(tmp_path) == []
+
+
 def test_a_store_without_a_topic_is_sound(tmp_path: Path) -> None:
     MessageStore.open(tmp_path, CONFIG).close()
     assert wrong(tmp_path) == []
