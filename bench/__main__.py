@@ -15,8 +15,9 @@ from typing import Final
 
 import grpc
 
-from bench import append, echo, kernels, memory, produce, producer, pull, restart
+from bench import append, kernels, memory, produce, producer, pull, restart
 from bench.figures import Figure, keep, show
+from penstock.errors import PenstockError
 
 RESULTS: Final = Path(__file__).parent / "results"
 KERNELS_SHOWN: Final = ("ConsumeQueue build", "index build")  # of what bench.kernels measures
@@ -28,7 +29,8 @@ class Effort:
 
     append_rounds: int
     append_batches: int
-    sustained_batches: int
+    long_rounds: int
+    long_seconds: float
     kernel_rounds: int
     service_rounds: int
     producer_rounds: int
@@ -40,9 +42,10 @@ class Effort:
 FULL: Final = Effort(
     append_rounds=21,
     append_batches=512,
-    sustained_batches=16_384,
+    long_rounds=3,
+    long_seconds=5,
     kernel_rounds=7,
-    service_rounds=31,
+    service_rounds=15,
     producer_rounds=3,
     restart_gib=4,
     restart_rounds=3,
@@ -51,7 +54,8 @@ FULL: Final = Effort(
 QUICK: Final = Effort(
     append_rounds=7,
     append_batches=256,
-    sustained_batches=2_048,
+    long_rounds=1,
+    long_seconds=2,
     kernel_rounds=3,
     service_rounds=3,
     producer_rounds=1,
@@ -59,21 +63,6 @@ QUICK: Final = Effort(
     restart_rounds=1,
     settle_seconds=1,
 )
-
-
-def of_service(measure: echo.ServiceFigure) -> Figure:
-    """Put a service's rate beside the empty transport into the common form."""
-    return Figure(
-        name=measure.name,
-        value=measure.ours,
-        unit=measure.unit,
-        limit=measure.transport,
-        limit_name="empty",
-        ratio=measure.ratio,
-        wanted=f"{measure.ratio_wanted} x",
-        reached=measure.reached,
-        rounds=measure.rounds,
-    )
 
 
 def of_kernel(measure: kernels.KernelFigure) -> Figure:
@@ -89,12 +78,11 @@ def of_kernel(measure: kernels.KernelFigure) -> Figure:
 
 
 def _append(effort: Effort, directory: Path) -> list[Figure]:
-    return append.run(
-        directory,
-        rounds=effort.append_rounds,
-        batches=effort.append_batches,
-        sustained_batches=effort.sustained_batches,
+    bursts = append.run_bursts(
+        directory, rounds=effort.append_rounds, batches=effort.append_batches
     )
+    long = append.run_long(directory, rounds=effort.long_rounds, seconds=effort.long_seconds)
+    return [long, *bursts]
 
 
 def _kernels(effort: Effort, directory: Path) -> list[Figure]:
@@ -103,15 +91,19 @@ def _kernels(effort: Effort, directory: Path) -> list[Figure]:
 
 
 def _produce(effort: Effort, _directory: Path) -> list[Figure]:
-    return [of_service(each) for each in produce.run(rounds=effort.service_rounds)]
+    return produce.run(
+        rounds=effort.service_rounds,
+        long_rounds=effort.long_rounds,
+        seconds=effort.long_seconds,
+    )
 
 
 def _producer(effort: Effort, _directory: Path) -> list[Figure]:
-    return producer.run(rounds=effort.producer_rounds)
+    return producer.run(rounds=effort.producer_rounds, seconds=effort.long_seconds)
 
 
 def _pull(effort: Effort, _directory: Path) -> list[Figure]:
-    return [of_service(each) for each in pull.run(rounds=effort.service_rounds)]
+    return pull.run(rounds=effort.service_rounds)
 
 
 def _restart(effort: Effort, directory: Path) -> list[Figure]:
@@ -147,7 +139,7 @@ def run(
         print(f"{name} ...", end=" ", flush=True)
         try:
             figures += BENCHES[name](effort, directory)
-        except (RuntimeError, OSError, AssertionError, grpc.RpcError) as error:
+        except (RuntimeError, OSError, AssertionError, grpc.RpcError, PenstockError) as error:
             failures[name] = f"{type(error).__name__}: {error}"
             print(f"FAILED: {failures[name]}", flush=True)
         else:

@@ -2,9 +2,10 @@
 
 A burst is a round after which dispatch may catch up, in a log file that was warmed whole, as the services
 have it where the memory is ample; its limit is a memcpy into pages of such a file that were touched
-before. The sustained figure appends without a pause, with dispatch and timed flushes
-at work beside it, into pages that nothing touched before, as a log does; its limit is a memcpy that goes
-forward through a new file in the same way.
+before. The long figure appends for seconds without a pause and with default settings, dispatch and
+syncs beside it; an append that is refused because too much waits for a sync is repeated after the delay
+it was given. Its limit is bare files with the same syncs and the same bound, whose pages are faulted
+in ahead by a thread as the store's are.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ import argparse
 import random
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from bench.controls.bare_files import bare_files
 from bench.figures import Figure, alternate, median_ratio, seconds_of, show
 from bench.kernels import BATCH_RECORDS, client_batch
 from bench.resident import wait_until_warmed
 from storage.config import StoreConfig
+from storage.errors import StoreBusy
 from storage.files.allocator import WARM_FILES
 from storage.files.filesystem import OsFileSystem
 from storage.kernels import warm
@@ -34,8 +37,10 @@ from storage.writer import StoreWriter
 TOPIC: Final = "orders"
 QUEUES: Final = 8
 BATCHES: Final = 512  # of a burst
-SUSTAINED_BATCHES: Final = 16_384  # 1 GiB
-SUSTAINED_ROUNDS: Final = 4
+LONG_SECONDS: Final = 5.0
+LONG_ROUNDS: Final = 3
+BODY_BYTES: Final = 1024
+SETTLE_SECONDS: Final = 60.0
 LOG_FILE_BYTES: Final = StoreConfig().commit_log_file_size
 SOURCES: Final = 16  # batches taken in turn, so that no source stays in the first-level cache
 RATE_WANTED: Final = 1.5e6
@@ -43,15 +48,12 @@ RATIO_WANTED: Final = 0.5
 
 
 class Copier:
-    """The limit: batches copied back to back into a mapped file, and nothing else."""
+    """The limit of a burst: batches copied back to back into a mapped file, its pages touched before."""
 
-    def __init__(
-        self, path: Path, size: int, batches: list[bytes], *, touched: bool = True
-    ) -> None:
+    def __init__(self, path: Path, size: int, batches: list[bytes]) -> None:
         self._file = OsFileSystem().create(path, size, allocate=True)
         self._region = self._file.map(writable=True)
-        if touched:
-            self._region.populate(0, size)
+        self._region.populate(0, size)
         self._sources = [np.frombuffer(data, np.uint8) for data in batches]
         self._position = 0
 
@@ -79,7 +81,7 @@ class Copier:
 
 
 def batches_of(*, queues: int) -> list[bytes]:
-    """Return batches of 64 records of 1 KiB, each spread over ``queues`` queues."""
+    """Return batches of 64 records, each 1 KiB as a whole, a batch spread over ``queues`` queues."""
     rng = random.Random(1)
     if queues == 1:
         return [client_batch(rng, number % QUEUES) for number in range(SOURCES)]
@@ -101,17 +103,17 @@ def _records(batch: bytes) -> list[bytes]:
 
 
 @contextmanager
-def _store(directory: Path, *, log_file_bytes: int, warmed: bool) -> Iterator[StoreWriter]:
-    config = StoreConfig(unflushed_bytes_max=8 << 30, commit_log_file_size=log_file_bytes)
-    if warmed:
-        cache = WARM_FILES * config.commit_log_file_size
-        config = replace(config, warm_cache_bytes_max=cache)
+def _store_of_bursts(directory: Path, *, log_file_bytes: int) -> Iterator[StoreWriter]:
+    config = StoreConfig(
+        unflushed_bytes_max=8 << 30,
+        commit_log_file_size=log_file_bytes,
+        warm_cache_bytes_max=WARM_FILES * log_file_bytes,
+    )
     with StoreWriter.open(directory, config) as writer:
         writer.create_topic(TOPIC, QUEUES)
-        if warmed:
-            # With the first append the second file is made.
-            writer.append_batch(batches_of(queues=1)[0])
-            wait_until_warmed(directory / "commitlog", config.commit_log_file_size)
+        # With the first append the second file is made.
+        writer.append_batch(batches_of(queues=1)[0])
+        wait_until_warmed(directory / "commitlog", log_file_bytes)
         yield writer
 
 
@@ -127,7 +129,83 @@ def _drain(writer: StoreWriter) -> None:
     writer.wait_dispatched(writer.appended_offset, 60)
 
 
-def _figure(name: str, pairs: list[tuple[float, float]], limit_name: str) -> Figure:
+class LongRun:
+    """Appends for seconds; ``refused`` counts what had to be repeated."""
+
+    def __init__(self, writer: StoreWriter, sources: list[bytes], seconds: float) -> None:
+        self._writer = writer
+        self._sources = sources
+        self._seconds = seconds
+        self.refused = 0
+
+    def rate(self) -> float:
+        """Append without a pause; return records stored per second."""
+        self.refused = 0  # of a round
+        begin = time.perf_counter()
+        until = begin + self._seconds
+        stored = 0
+        for source in cycle(self._sources):
+            if time.perf_counter() >= until:
+                break
+            stored += self._store(source)
+        return stored / (time.perf_counter() - begin)
+
+    def settle(self) -> None:
+        """Wait until all is in its queue and synced, so that the device is free for the other side."""
+        _drain(self._writer)
+        until = time.perf_counter() + SETTLE_SECONDS
+        while self._writer.status().flushed_offset < self._writer.appended_offset:
+            if time.perf_counter() > until:
+                raise RuntimeError(f"not synced within {SETTLE_SECONDS:.0f} s")
+            time.sleep(0.01)
+
+    def _store(self, source: bytes) -> int:
+        while True:
+            try:
+                return self._writer.append_batch(source).record_count
+            except StoreBusy as busy:
+                self.refused += 1
+                time.sleep(busy.retry_delay_ms / 1000)
+
+
+def run_long(
+    directory: Path, *, rounds: int, seconds: float, log_file_bytes: int = LOG_FILE_BYTES
+) -> Figure:
+    """Measure appends for ``seconds`` a round, with default settings."""
+    warm()
+    rng = random.Random(1)
+    sources = [client_batch(rng, number % QUEUES, BODY_BYTES) for number in range(SOURCES)]
+    config = StoreConfig(commit_log_file_size=log_file_bytes)
+    refused: list[int] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-append-", dir=directory) as temporary,
+        bare_files(Path(temporary) / "bare", sources, BATCH_RECORDS, config) as bare,
+        StoreWriter.open(Path(temporary) / "long", config) as writer,
+    ):
+        writer.create_topic(TOPIC, QUEUES)
+        ours = LongRun(writer, sources, seconds)
+
+        def rest() -> None:
+            refused.append(ours.refused)
+            ours.settle()
+
+        def limit() -> float:
+            rate = bare.rate(seconds)
+            bare.settle()
+            return rate
+
+        pairs = alternate(ours.rate, limit, rounds=rounds, rest=rest)
+    return _figure(
+        f"{seconds:g} s with default settings, bodies of 1 KiB",
+        pairs,
+        "bare files",
+        refused=sum(refused[1:]),
+    )
+
+
+def _figure(
+    name: str, pairs: list[tuple[float, float]], limit_name: str, *, refused: int | None = None
+) -> Figure:
     rate = statistics.median(pair[0] for pair in pairs)
     ratio = median_ratio(pairs)
     return Figure(
@@ -137,56 +215,36 @@ def _figure(name: str, pairs: list[tuple[float, float]], limit_name: str) -> Fig
         limit=statistics.median(pair[1] for pair in pairs),
         limit_name=limit_name,
         ratio=ratio,
+        refused=refused,
         wanted=f"{RATE_WANTED:,.0f} msg/s or {RATIO_WANTED} x",
         reached=rate >= RATE_WANTED or ratio >= RATIO_WANTED,
         rounds=pairs,
     )
 
 
-def run(
-    directory: Path,
-    *,
-    rounds: int,
-    batches: int = BATCHES,
-    sustained_batches: int = SUSTAINED_BATCHES,
-    log_file_bytes: int = LOG_FILE_BYTES,
+def run_bursts(
+    directory: Path, *, rounds: int, batches: int = BATCHES, log_file_bytes: int = LOG_FILE_BYTES
 ) -> list[Figure]:
-    """Measure bursts to one queue and to eight queues a batch, and one long run of the former."""
+    """Measure bursts to one queue and to eight queues a batch."""
     warm()
     one, eight = batches_of(queues=1), batches_of(queues=QUEUES)
     size = (4 * batches + 1) * max(len(batch) for batch in one + eight)
     figures = []
-    with tempfile.TemporaryDirectory(prefix="bench-append-", dir=directory) as temporary:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-append-", dir=directory) as temporary,
+        _store_of_bursts(Path(temporary) / "bursts", log_file_bytes=log_file_bytes) as writer,
+    ):
         copier = Copier(Path(temporary) / "target", size, one)
-        with _store(
-            Path(temporary) / "bursts", log_file_bytes=log_file_bytes, warmed=True
-        ) as writer:
-            for name, sources in (("one queue a batch", one), ("eight queues a batch", eight)):
-                pairs = alternate(
-                    lambda sources=sources: _append(writer, sources, batches),  # type: ignore[misc]
-                    lambda: copier.rate(batches),
-                    rounds=rounds,
-                    rest=lambda: _drain(writer),
-                )
-                figures.append(_figure(name, pairs, "memcpy, pages touched"))
-        copier.close()
-        longest = max(len(batch) for batch in one)
-        fresh = Copier(
-            Path(temporary) / "fresh", (sustained_batches + 1) * longest, one, touched=False
-        )
-        part = max(1, sustained_batches // (SUSTAINED_ROUNDS + 1))  # one round does not count
-        with _store(
-            Path(temporary) / "sustained", log_file_bytes=log_file_bytes, warmed=False
-        ) as writer:
+        for name, sources in (("one queue a batch", one), ("eight queues a batch", eight)):
             pairs = alternate(
-                lambda: _append(writer, one, part),
-                lambda: fresh.rate(part),
-                rounds=SUSTAINED_ROUNDS,
-                rest=lambda: None,
+                lambda sources=sources: _append(writer, sources, batches),  # type: ignore[misc]
+                lambda: copier.rate(batches),
+                rounds=rounds,
+                rest=lambda: _drain(writer),
             )
-        name = "sustained, dispatch and flushes beside it"
-        figures.append(_figure(name, pairs, "memcpy, new pages"))
-        fresh.close()
+            name = f"burst of {batches} batches, {name}, whole records of 1 KiB"
+            figures.append(_figure(name, pairs, "memcpy, pages touched"))
+        copier.close()
     return figures
 
 
@@ -194,9 +252,10 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--store", type=Path, default=Path(), help="where the files go meanwhile")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=15, help="of bursts")
     arguments = parser.parse_args()
-    show(run(arguments.store, rounds=arguments.rounds))
+    bursts = run_bursts(arguments.store, rounds=arguments.rounds)
+    show([*bursts, run_long(arguments.store, rounds=LONG_ROUNDS, seconds=LONG_SECONDS)])
 
 
 if __name__ == "__main__":

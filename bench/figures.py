@@ -17,7 +17,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-WIDTH: Final = 190  # where no terminal says
+WIDTH: Final = 220  # where no terminal says
 PACKAGES: Final = ("grpcio", "numba", "numpy", "isal", "protobuf")
 
 
@@ -25,8 +25,9 @@ PACKAGES: Final = ("grpcio", "numba", "numpy", "isal", "protobuf")
 class Figure:
     """One measured value, its limit in the same rounds where it has one, and what is asked.
 
-    ``value`` and ``limit`` are medians over ``rounds``, each ``(value, limit)``; ``load`` is the
-    machine's load average when the figure was done.
+    ``value`` and ``limit`` are medians over ``rounds``, each ``(value, limit)``; ``refused`` is how
+    often something was refused for the moment and sent again, in all rounds of the value, None where
+    nothing can be; ``load`` is the machine's load average when the figure was done.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Figure:
     limit: float | None = None
     limit_name: str = ""
     ratio: float | None = None
+    refused: int | None = None
     rounds: Sequence[tuple[float, float | None]] = ()
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
@@ -77,8 +79,8 @@ def seconds_of(work: Callable[[], Any]) -> float:
 def table(figures: Sequence[Figure]) -> Table:
     """Lay the figures out for a terminal."""
     result = Table(title="Figures, each beside its limit in the same run")
-    numeric = ("median", "lowest .. highest", "limit beside it", "ratio", "load")
-    for heading in ("measure", *numeric[:4], "wanted", "reached", "load"):
+    numeric = ("median", "lowest .. highest", "limit beside it", "ratio", "refused", "load")
+    for heading in ("measure", *numeric[:5], "wanted", "reached", "load"):
         result.add_column(heading, justify="right" if heading in numeric else "left")
     for each in figures:
         limit = "" if each.limit is None else f"{_number(each.limit)} {each.limit_name}"
@@ -88,6 +90,7 @@ def table(figures: Sequence[Figure]) -> Table:
             _spread(each),
             limit,
             "" if each.ratio is None else f"{each.ratio:.2f}",
+            "" if each.refused is None else f"{each.refused:,}",
             each.wanted,
             "[green]yes[/]" if each.reached else "[bold red]no[/]",
             f"{each.load:.1f}",

@@ -55,8 +55,11 @@ class KernelFigure:
     rounds: list[float]
 
 
-def client_batch(rng: random.Random, queue_id: int) -> bytes:
-    """A batch of 64 records of 1 KiB for one queue, with tag and two keys, a property CRC reserved."""
+def client_batch(rng: random.Random, queue_id: int, body_bytes: int | None = None) -> bytes:
+    """Return 64 records for one queue, with tag and two keys, a property CRC reserved.
+
+    Each is 1 KiB as a whole, or has a body of so many bytes.
+    """
     records = []
     for number in range(BATCH_RECORDS):
         block = (
@@ -64,7 +67,7 @@ def client_batch(rng: random.Random, queue_id: int) -> bytes:
             f"TAGS\x01tag{number % 5}\x02WAIT\x01true\x02"
         ).encode()
         empty = encode_for_batch("orders", queue_id, b"", block, 0, 0, 1_700_000_000_000, HOST)
-        body = rng.randbytes(RECORD_SIZE - len(empty))
+        body = rng.randbytes(RECORD_SIZE - len(empty) if body_bytes is None else body_bytes)
         records.append(
             encode_for_batch("orders", queue_id, body, block, 0, 0, 1_700_000_000_000, HOST)
         )

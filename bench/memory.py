@@ -7,7 +7,7 @@ from typing import Final
 
 import grpc
 
-from bench import echo
+from bench import drivers
 from bench.figures import Figure, show
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
@@ -18,21 +18,21 @@ SETTLE_SECONDS: Final = 3.0
 
 async def _create_topic(writer: str) -> None:
     async with grpc.aio.insecure_channel(writer) as channel:
-        stub = echo.stub(writer_pb2_grpc.WriterStub, channel)
+        stub = drivers.stub(writer_pb2_grpc.WriterStub, channel)
         await stub.CreateTopic(writer_pb2.CreateTopicRequest(name="idle", queue_count=8))
 
 
 def run(*, settle_seconds: float = SETTLE_SECONDS) -> list[Figure]:
     """Start all three on an empty store, wait a little, and look."""
     with (
-        echo.scratch_store() as store,
-        echo.process(
+        drivers.scratch_store() as store,
+        drivers.process(
             "services.writer", "--store", str(store), "--listen", "127.0.0.1:0"
         ) as (address, writer),
-        echo.process(
+        drivers.process(
             "services.reader", "--store", str(store), "--listen", "127.0.0.1:0"
         ) as (_, reader),
-        echo.process(
+        drivers.process(
             "services.indexer", "--store", str(store), "--listen", "127.0.0.1:0"
         ) as (_, indexer),
     ):  # fmt: skip
@@ -40,7 +40,7 @@ def run(*, settle_seconds: float = SETTLE_SECONDS) -> list[Figure]:
         time.sleep(settle_seconds)
         figures = []
         for name, process_id in (("writer", writer), ("reader", reader), ("indexer", indexer)):
-            mib = echo.resident_mib(process_id)
+            mib = drivers.resident_mib(process_id)
             figures.append(
                 Figure(
                     name=f"resident memory of an idle {name}",

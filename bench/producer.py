@@ -12,7 +12,7 @@ import time
 from queue import SimpleQueue
 from typing import Final
 
-from bench import echo
+from bench import drivers
 from bench.figures import Figure
 from penstock import Client, Handle
 
@@ -55,8 +55,8 @@ def run(*, rounds: int, seconds: float = SECONDS) -> list[Figure]:
     """Start a writer with default settings and time the producer beside its control."""
     pairs = []
     with (
-        echo.scratch_store() as store,
-        echo.process("services.writer", "--store", str(store), "--listen", "127.0.0.1:0") as (
+        drivers.scratch_store() as store,
+        drivers.process("services.writer", "--store", str(store), "--listen", "127.0.0.1:0") as (
             at,
             _,
         ),

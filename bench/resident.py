@@ -21,11 +21,8 @@ WARM_WAIT_S: Final = 60.0
 FIELDS: Final = ("RssAnon:", "RssShmem:", "RssFile:")
 
 
-def resident_bytes(root: int) -> tuple[int, int]:
-    """Return what a process and its descendants have resident: all of it, and without mapped files.
-
-    Pages that several of them share count several times.
-    """
+def descendants(root: int) -> set[int]:
+    """Return the ids of the processes that a process has started, and they in turn."""
     parents: dict[int, int] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -34,11 +31,19 @@ def resident_bytes(root: int) -> tuple[int, int]:
             except OSError:
                 continue
             parents[int(entry.name)] = int(fields[1])
-    wanted = {root}
-    while grown := {pid for pid, parent in parents.items() if parent in wanted} - wanted:
-        wanted |= grown
+    found = {root}
+    while grown := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= grown
+    return found - {root}
+
+
+def resident_bytes(root: int) -> tuple[int, int]:
+    """Return what a process and its descendants have resident: all of it, and without mapped files.
+
+    Pages that several of them share count several times.
+    """
     total = anonymous = 0
-    for pid in wanted:
+    for pid in {root} | descendants(root):
         try:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         except OSError:

@@ -1,8 +1,9 @@
 """Starting again after kill -9 under load: ``python -m bench.restart [--gib 4] [--rounds 3]``.
 
-A writer process takes record batches until its log is long enough, is killed while more come, and is
-started again: the clock runs from the start of the new process to its first acknowledgement. Then
-the same once more for the engine alone, opened by a fresh process that has only imported it.
+``penstock serve`` takes record batches until its log is long enough, and it and its services are killed
+while more come. Then it is started again: the clock runs from the start of the command to the first
+acknowledgement. The same for the writer service alone, and once more for the engine alone, opened by a
+fresh process that has only imported it.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
-from bench import echo, produce
+from bench import drivers, produce
 from bench.figures import Figure, show
+from bench.resident import descendants
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
 from services.rpc.servicer import EOF
@@ -36,6 +39,8 @@ IN_FLIGHT: Final = 32
 RETRY_SECONDS: Final = 0.02
 MORE_BYTES: Final = 256 << 20  # between two kills
 DEADLINE_SECONDS: Final = 60
+
+Starting = AbstractContextManager[tuple[str, int]]
 
 
 async def _feed(channel: Any) -> None:
@@ -60,9 +65,9 @@ async def _feed(channel: Any) -> None:
 
 
 async def _fill_and_kill(address: str, process_id: int, log_bytes: int) -> int:
-    """Feed a writer until its log is so long, kill it meanwhile, and return where it was."""
-    async with grpc.aio.insecure_channel(address, echo.CLIENT_OPTIONS) as channel:
-        stub = echo.stub(writer_pb2_grpc.WriterStub, channel)
+    """Feed a writer until its log is so long, kill all its processes meanwhile, and return where it was."""
+    async with grpc.aio.insecure_channel(address, drivers.CLIENT_OPTIONS) as channel:
+        stub = drivers.stub(writer_pb2_grpc.WriterStub, channel)
         with suppress(grpc.aio.AioRpcError):  # it is there from the second time on
             await stub.CreateTopic(
                 writer_pb2.CreateTopicRequest(name=produce.TOPIC, queue_count=produce.QUEUES)
@@ -75,32 +80,61 @@ async def _fill_and_kill(address: str, process_id: int, log_bytes: int) -> int:
             appended_offset = status.appended_offset
         if feeding.done():
             await feeding
-        os.kill(process_id, signal.SIGKILL)
+        # The supervisor goes first, or it would start those again that are killed before it.
+        process_ids = [process_id, *descendants(process_id)]
+        for each in process_ids:
+            os.kill(each, signal.SIGKILL)
         with suppress(grpc.aio.AioRpcError):
             await asyncio.wait_for(feeding, DEADLINE_SECONDS)
-        return appended_offset
+    await asyncio.to_thread(_wait_until_gone, process_ids)
+    return appended_offset
+
+
+def _wait_until_gone(process_ids: Sequence[int]) -> None:
+    until = time.monotonic() + DEADLINE_SECONDS
+    while any(_is_running(each) for each in process_ids):
+        if time.monotonic() > until:
+            raise RuntimeError(f"a killed process is there after {DEADLINE_SECONDS} s")
+        time.sleep(0.01)
+
+
+def _is_running(process_id: int) -> bool:
+    try:
+        text = Path(f"/proc/{process_id}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"  # a zombie has let go of files and locks
 
 
 async def _first_ack(address: str) -> None:
-    async with grpc.aio.insecure_channel(address, echo.CLIENT_OPTIONS) as channel:
-        stub = echo.stub(writer_pb2_grpc.WriterStub, channel)
+    async with grpc.aio.insecure_channel(address, drivers.CLIENT_OPTIONS) as channel:
+        stub = drivers.stub(writer_pb2_grpc.WriterStub, channel)
         request = writer_pb2.ProduceRequest.FromString(produce.message())
         await stub.Produce(request, wait_for_ready=True, timeout=DEADLINE_SECONDS)
 
 
-def _writer(store: Path) -> tuple[str, ...]:
-    return ("services.writer", "--store", str(store), "--listen", "127.0.0.1:0")
+def _writer(store: Path) -> Starting:
+    return drivers.process("services.writer", "--store", str(store), "--listen", "127.0.0.1:0")
 
 
-def _fill(store: Path, log_bytes: int) -> int:
-    with echo.process(*_writer(store)) as (address, process_id):
+def _serve(store: Path) -> Starting:
+    listen = [f"--{name}-listen=127.0.0.1:0" for name in ("writer", "reader", "indexer")]
+    penstock = str(Path(sys.executable).with_name("penstock"))
+    return drivers.command(
+        [penstock, "serve", f"--store={store}", *listen], says="writer serves on"
+    )
+
+
+def _fill(running: Starting, log_bytes: int) -> int:
+    """Start, fill and kill; return where the log was."""
+    with running as (address, process_id):
         return loops.run(_fill_and_kill(address, process_id, log_bytes))
 
 
-def _restart(store: Path, log_bytes: int) -> tuple[float, int]:
-    """Return the seconds from start to first acknowledgement; the process is killed under load."""
+def _restart(running: Starting, log_bytes: int) -> tuple[float, int]:
+    """Return the seconds from start to first acknowledgement; all is killed under load then."""
     begin = time.perf_counter()
-    with echo.process(*_writer(store)) as (address, process_id):
+    with running as (address, process_id):
         loops.run(_first_ack(address))
         seconds = time.perf_counter() - begin
         return seconds, loops.run(_fill_and_kill(address, process_id, log_bytes))
@@ -113,19 +147,23 @@ def _open_alone(store: Path) -> float:
 
 
 def run(*, gib: float = 4, rounds: int = 3, directory: Path | None = None) -> list[Figure]:
-    """Measure both in turn, each after a kill of its own."""
-    starts, opens = [], []
+    """Measure the three in turn, each after a kill of its own."""
+    serves, starts, opens = [], [], []
+    end = 0
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as temporary:
         store = Path(temporary) / "store"
-        end = _fill(store, int(gib * (1 << 30)))
         for _ in range(rounds):
-            seconds, end = _restart(store, end + MORE_BYTES)
+            end = _fill(_serve(store), max(end + MORE_BYTES, int(gib * (1 << 30))))
+            seconds, end = _restart(_serve(store), end + MORE_BYTES)
+            serves.append(seconds)
+            seconds, end = _restart(_writer(store), end + MORE_BYTES)
             starts.append(seconds)
             opens.append(_open_alone(store))
-            end = _fill(store, end + MORE_BYTES)
+    log = f"after kill -9, {gib:g} GiB of log"
     return [
-        _figure(f"start after kill -9, {gib:g} GiB of log, to first ack", starts),
-        _figure(f"engine open after kill -9, {gib:g} GiB of log", opens),
+        _figure(f"penstock serve {log}, to first ack", serves),
+        _figure(f"writer start {log}, to first ack", starts),
+        _figure(f"engine open {log}", opens),
     ]
 
 

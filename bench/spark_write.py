@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from bench import echo
+from bench import drivers
 from penstock import Client
 from penstock.batch import RecordBatch
 
@@ -82,8 +82,8 @@ def measure(given: argparse.Namespace) -> dict[str, list[float]]:
     figures: dict[str, list[float]] = {}
     batches = encoded()
     with (
-        echo.scratch_store() as store,
-        echo.process(
+        drivers.scratch_store() as store,
+        drivers.process(
             "services.writer", "--store", str(store), "--listen", "127.0.0.1:0",
         ) as (writer, _),
         Client(writer=writer, timeout_s=60) as client,

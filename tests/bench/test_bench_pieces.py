@@ -12,10 +12,18 @@ from storage.kernels.client_records import validate_batch
 from storage.kernels.columns import QUEUE_ID, STOP_END, new_rows
 
 
-def test_append_bench_measures_three_figures_and_leaves_no_file(tmp_path):
-    figures = append.run(tmp_path, rounds=2, batches=4, sustained_batches=4, log_file_bytes=4 << 20)
-    assert len(figures) == 3
+def test_append_bursts_are_measured_and_leave_no_file(tmp_path):
+    figures = append.run_bursts(tmp_path, rounds=2, batches=4, log_file_bytes=4 << 20)
+    assert len(figures) == 2
     assert all(figure.value > 0 and figure.limit for figure in figures)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_long_appends_are_measured_beside_bare_files_and_leave_no_file(tmp_path):
+    figure = append.run_long(tmp_path, rounds=1, seconds=0.05, log_file_bytes=4 << 20)
+    assert figure.value > 0
+    assert figure.limit > 0
+    assert figure.refused is not None
     assert list(tmp_path.iterdir()) == []
 
 

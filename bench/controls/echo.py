@@ -1,0 +1,77 @@
+"""The transport alone: a grpc.aio server with the services' options that stores nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from penstock.v1 import writer_pb2
+from services import loops, memory
+from services.rpc.limits import server_options
+from services.settings import WriterSettings
+
+UNARY: Final = "/penstock.bench.Echo/Unary"
+SINK: Final = "/penstock.bench.Echo/Sink"
+SOURCE: Final = "/penstock.bench.Echo/Source"
+RESPONSE_BYTES: Final = 1 << 20
+BATCH_RECORDS: Final = 64  # which the sink says it has stored of each frame
+# As long as the writer's answers, and read as they are.
+UNARY_ANSWER: Final = writer_pb2.ProduceResponse(
+    results=[
+        writer_pb2.ProduceResult(
+            topic="bench", queue_offset=1 << 20, commit_offset=1 << 30, message_id="0" * 32,
+            unique_key="0" * 32, store_timestamp_ms=1_700_000_000_000,
+        )
+    ]
+).SerializeToString()  # fmt: skip
+SINK_ANSWER: Final = writer_pb2.ProduceStreamResponse(
+    stored=writer_pb2.ProduceBatchResponse(
+        commit_offset=1 << 30, end_commit_offset=(1 << 30) + (1 << 16), record_count=BATCH_RECORDS,
+        store_timestamp_ms=1_700_000_000_000,
+        ranges=[
+            writer_pb2.QueueRange(topic="bench", first_queue_offset=1 << 20, count=BATCH_RECORDS)
+        ],
+    )
+).SerializeToString()  # fmt: skip
+
+
+class _Echo:
+    def __init__(self) -> None:
+        self._response = bytes(RESPONSE_BYTES)
+
+    async def unary(self, _request: bytes, _context: Any) -> bytes:
+        return UNARY_ANSWER
+
+    async def sink(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        async for _ in requests:
+            await context.write(SINK_ANSWER)
+
+    async def source(self, request: bytes, context: Any) -> None:
+        for _ in range(int(request)):
+            await context.write(self._response)
+
+
+async def _serve() -> None:
+    memory.keep_buffers()
+    echo = _Echo()
+    settings = WriterSettings(store=Path("unused"))
+    server = grpc.aio.server(options=server_options(settings))
+    handlers = {
+        "Unary": grpc.unary_unary_rpc_method_handler(echo.unary),
+        "Sink": grpc.stream_stream_rpc_method_handler(echo.sink),
+        "Source": grpc.unary_stream_rpc_method_handler(echo.source),
+    }
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("penstock.bench.Echo", handlers),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(f"echo serves on 127.0.0.1:{port}", flush=True)
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    loops.run(_serve())

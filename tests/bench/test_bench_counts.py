@@ -1,0 +1,137 @@
+"""Tests of what a bench counts: what was answered as stored, each once, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import cycle, islice
+
+import pytest
+
+from bench import drivers
+from bench.controls import echo
+from bench.controls.bare_files import bare_files
+from penstock.errors import PenstockError
+from penstock.v1 import common_pb2, writer_pb2
+from services.rpc.servicer import EOF
+from storage.config import StoreConfig
+
+RESOURCE_EXHAUSTED = 8
+FAILED_PRECONDITION = 9
+
+
+def stored(record_count=64):
+    answer = writer_pb2.ProduceBatchResponse(record_count=record_count)
+    return writer_pb2.ProduceStreamResponse(stored=answer).SerializeToString()
+
+
+def failure(code=RESOURCE_EXHAUSTED, retry_delay_ms=5):
+    answer = common_pb2.Failure(code=code, message="no", retry_delay_ms=retry_delay_ms)
+    return writer_pb2.ProduceStreamResponse(failure=answer).SerializeToString()
+
+
+class FakeChannel:
+    """A server that answers by a script, one answer a frame, and stores when its script is over."""
+
+    def __init__(self, script):
+        self.script = iter(script)
+        self.frames = []
+        self.stored = []
+        self.answers = asyncio.Queue()
+
+    def stream_stream(self, _method):
+        return lambda: self
+
+    async def write(self, frame):
+        self.frames.append(frame)
+        answer = next(self.script, stored())
+        if answer == stored():
+            self.stored.append(frame)
+        self.answers.put_nowait(answer)
+
+    async def done_writing(self):
+        self.answers.put_nowait(EOF)
+
+    async def read(self):
+        return await self.answers.get()
+
+    def cancel(self):
+        pass
+
+
+def send(script, frames=(b"a", b"b", b"c"), in_flight=2):
+    async def run():
+        channel = FakeChannel(script)
+        sending = drivers.time_sink(channel, "", frames, in_flight=in_flight)
+        return await asyncio.wait_for(sending, 10), channel
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 64])
+def test_a_refused_frame_is_sent_again_and_counts_when_it_is_stored(in_flight):
+    rate, channel = send([failure(), stored(), failure(), failure()], in_flight=in_flight)
+    assert rate.refused == 3
+    assert len(channel.frames) == 6
+    assert sorted(channel.stored) == [b"a", b"b", b"c"]
+
+
+def test_only_what_was_stored_is_in_the_rate():
+    answers = [failure(), stored(7), stored(7), failure(), stored(7)]
+    rate, _ = send(answers)
+    seconds = 21 / rate.value
+    assert rate.refused == 2
+    assert 0.009 < seconds < 5  # two delays of 5 ms one after the other
+
+
+@pytest.mark.parametrize(
+    "code, retry_delay_ms", [(RESOURCE_EXHAUSTED, 0), (FAILED_PRECONDITION, 5)]
+)
+def test_a_frame_refused_for_good_ends_the_measurement(code, retry_delay_ms):
+    with pytest.raises(PenstockError):
+        send([stored(), failure(code, retry_delay_ms)])
+
+
+@pytest.mark.parametrize("answer", [b"", stored(0)])
+def test_an_answer_that_says_nothing_was_stored_ends_the_measurement(answer):
+    with pytest.raises(RuntimeError, match="stored nothing"):
+        send([answer])
+
+
+def test_a_stream_that_ends_before_its_answers_ends_the_measurement():
+    with pytest.raises(RuntimeError, match="unanswered"):
+        send([stored(), EOF])
+
+
+def test_the_controls_answers_are_read_as_the_writers_are():
+    with drivers.process("bench.controls.echo") as (address, _):
+
+        async def run():
+            async with drivers.grpc.aio.insecure_channel(address) as channel:
+                frames = islice(cycle([b"frame"]), 20)
+                sink = await drivers.time_sink(channel, echo.SINK, frames, in_flight=4)
+                calls = [b"call"] * 20
+                return sink, await drivers.time_unary(channel, echo.UNARY, calls, in_flight=4)
+
+        sink, unary = asyncio.run(run())
+    assert sink.value > 0
+    assert unary.value > 0
+    assert sink.refused == unary.refused == 0
+
+
+def test_bare_files_hold_what_was_copied_and_keep_to_the_bound(tmp_path):
+    size = 1 << 20
+    config = StoreConfig(
+        commit_log_file_size=4 * size, unflushed_bytes_max=2 * size, warm_ahead_bytes=2 * size
+    )
+    batches = [bytes([number]) * (size - 1) for number in (1, 2)]
+    with bare_files(tmp_path, batches, 64, config) as files:
+        for _ in range(3):
+            assert files.rate(0.1) > 0
+            assert files.unflushed_bytes <= 2 * size
+            files.settle()
+            assert files.unflushed_bytes == 0
+    written = sorted(tmp_path.iterdir())
+    assert written
+    for path in written:
+        parts = {path.read_bytes()[at : at + size - 1] for at in range(0, 3 * size, size - 1)}
+        assert parts <= {*batches, bytes(size - 1)}
