@@ -26,7 +26,7 @@ from pipeline.source.options import ReadOptions
 from pipeline.source.pieces import Piece, RemotePiece
 from pipeline.source.remote_plan import open_endpoint
 from pipeline.source.schemas import STORE
-from storage.format.consume_entry import PREFILL_SIZE, tag_code
+from storage.format.consume_entry import tag_code
 from storage.kernels.arrow import columnar
 from storage.kernels.columns import (
     CHECK_COMMIT_OFFSET,
@@ -44,6 +44,7 @@ from storage.kernels.columns import (
 from storage.kernels.scan import scan_records
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, walk_range
 from storage.view.pieces import LogPiece, QueuePiece, Target
+from storage.view.queues.checked_units import CheckedUnits, UnitBatch
 from storage.view.queues.queue_files import UNITS_MAX
 from storage.view.queues.record_queues import QueueGrouper, is_queued
 from storage.view.store_view import StoreView
@@ -127,25 +128,14 @@ class Reader:
         if begin > piece.begin:
             self._lost(piece, f"the log of offsets {piece.begin} to {begin}")
         rows, stops = new_rows(UNITS_MAX), np.empty(UNITS_MAX, np.int64)
-        at, lost = begin, piece.end - end
-        while at < end:
-            units = queue.units(at, min(UNITS_MAX, end - at))
-            if not len(units):
-                lost += end - at
-                break
-            offsets = units["offset"].astype(np.int64)
-            sizes = units["size"].astype(np.int64)
-            numbers = at + np.arange(len(units))
-            at += len(units)
-            lost += int(np.count_nonzero(sizes == 0))
-            kept = (sizes > 0) & ~((offsets == 0) & (sizes == PREFILL_SIZE))
-            if self.options.tags:
-                codes = units["tag"].astype(np.int64)
-                hashed = (codes >= -(1 << 31)) & (codes < 1 << 31)
-                kept &= ~hashed | np.isin(codes, self._tags)
-            yield from self._units(
-                piece, store, offsets[kept], sizes[kept], numbers[kept], rows, stops
-            )
+        since = store.settings.deleted_topics.get(piece.topic, 0)
+        checked = CheckedUnits(
+            store.log, queue, piece.topic, piece.queue_id, bounds=piece.bounds, since=since
+        )
+        lost = piece.end - end
+        for units in checked.read(begin, end, self._tags if self.options.tags else None):
+            lost += units.lost
+            yield from self._units(piece, store, units, rows, stops)
         if lost:
             self._lose(
                 f"{lost} units of queue {piece.queue_id} of topic {piece.topic!r} in store {piece.store}"
@@ -157,12 +147,11 @@ class Reader:
         self,
         piece: QueuePiece,
         store: StoreView,
-        offsets: npt.NDArray[np.int64],
-        sizes: npt.NDArray[np.int64],
-        numbers: npt.NDArray[np.int64],
+        units: UnitBatch,
         rows: Rows,
         stops: npt.NDArray[np.int64],
     ) -> Iterator[Any]:
+        numbers, offsets, sizes = units.queue_offsets, units.commit_offsets, units.sizes
         starts = np.array([file.start_offset for file in store.log.entries], np.int64)
         file_of = np.searchsorted(starts, offsets, side="right") - 1
         for number in np.unique(file_of).tolist():
@@ -173,7 +162,9 @@ class Reader:
             file = store.log.entries[number]
             places = offsets[mine] - file.start_offset
             ends = np.minimum(places + sizes[mine], file.size)
-            data = store.log.map(file, places, ends)
+            data = units.mapped.get(file.start_offset)
+            if data is None:
+                data = store.log.map(file, places, ends)
             columnar.scan_units(
                 data, file.start_offset, offsets[mine], sizes[mine], self._checks, rows, stops
             )

@@ -29,11 +29,14 @@ from storage.log.flush import CommitWorker, FlushWorker
 from storage.log.followers import Followers
 from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
+from storage.queues.unit_mending import mend_units
 from storage.recovery.recover import Recovered
+from storage.scrub.units import WrongUnits
 from storage.scrub.worker import ScrubWorker
 from storage.tables.topics import TopicTable
 from storage.view.layout import StorePaths
-from storage.view.settings import StoreSettings
+from storage.view.log.files import ListedLog
+from storage.view.settings import StoreSettings, load_settings
 from storage.workers import FailureLatch, FailureListener, Worker, Workers
 
 if TYPE_CHECKING:
@@ -139,6 +142,7 @@ class Engine:
             bytes_per_s=config.scrub_bytes_per_s,
             min_offset=lambda: self.log.min_offset,
             durable_offset=lambda: self.checkpointer.durable_offset,
+            mend=self._mend_units,
             workers=workers,
         )
         self.flusher.add_listener(positions.publish_flushed)
@@ -278,6 +282,17 @@ class Engine:
         appended_offset = self.log.appended_offset
         dispatched = self.dispatch.dispatcher.reached
         return LogProgress(appended_offset, timestamp_ms, self.log.flushed_offset, dispatched)
+
+    def _mend_units(self, wrong: WrongUnits) -> int:
+        """Write units again that are not what the log says; return how many were not."""
+        settings = load_settings(self.filesystem, self.paths)
+        return mend_units(
+            ListedLog(self.filesystem, self.paths.commit_log),
+            self.queues,
+            *wrong,
+            commit_range=(self.log.min_offset, self.dispatch.position),
+            since=settings.deleted_topics.get(wrong.topic, 0),
+        )
 
     def _next_file(self, start_offset: int) -> MappedFile:
         mapped = self._allocator.take(start_offset)

@@ -1,8 +1,8 @@
 """The order of consume queue units: which of them can be believed before their records were seen.
 
 Commit offsets do not fall within a queue. A unit is *in order* if it points somewhere, not below both of
-the two units before it and not above both of the two after it, as far as those point somewhere: a wrong
-unit is out of order, and makes no other one so. Unit numbers count from the start of the array.
+the two units before it, as far as those point somewhere, and not above both of the two after it: a wrong unit
+is out of order, and makes no other one so. Unit numbers count from the start of the array.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def is_in_order(units: Any, index: int) -> bool:
         return False  # in front of the log's first record are pre-fill units, or none
     lowest = i64(_EVERYTHING)
     highest = i64(-1)
+    after_count = i64(0)
     for distance in range(1, _BESIDE + 1):
         before = index - distance
         if before >= 0 and points_somewhere(units, before):
@@ -45,9 +46,11 @@ def is_in_order(units: Any, index: int) -> bool:
         after = index + distance
         if after < count and points_somewhere(units, after):
             highest = max(highest, read_i64(units, after * UNIT_SIZE))
+            after_count += 1
     if lowest != _EVERYTHING and commit_offset < lowest:
         return False
-    return bool(highest < 0 or commit_offset <= highest)
+    # The last unit alone says nothing against those before it: it may be half written.
+    return bool(commit_offset <= highest or after_count < _BESIDE)
 
 
 @inner

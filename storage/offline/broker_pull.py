@@ -16,7 +16,6 @@ from storage.message import PullResult
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView, UnitSpan
 from storage.view.queues.pull import NO_LIMIT, pull_queue
-from storage.view.queues.rebuilt_units import Extent
 from storage.view.queues.tag_filter import TagFilter
 
 EXAMINED_MAX: Final = 800
@@ -71,7 +70,7 @@ class _BrokerQueue:
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None:
         return self._queue.span(queue_offset, max_offset)
 
-    def rebuilt(self, extent: Extent) -> None:
+    def rebuilt(self, log: CommitLogView, min_offset: int, max_offset: int) -> None:
         """Return nothing: a broker takes units as they are."""
 
     def next_file_offset(self, queue_offset: int) -> int | None:

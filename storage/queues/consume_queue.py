@@ -4,22 +4,28 @@ Units are written with ``pwrite``, never through a map, so that a full disk is a
 signal; files have a broker's full length from the moment they exist, as one hole.
 
 Invariants:
-1. One thread writes units (dispatch, or recovery before dispatch starts).
+1. One thread appends units (dispatch, or recovery before dispatch starts). Others only write again what
+   the queue has had (``overwrite``), under the guard.
 2. ``next_offset`` of a queue moves only after its unit is in the page cache.
 3. Files are opened under the ``guard`` of all queues' files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storage.files.mapped_file_queue import file_path, list_files
-from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+import numpy as np
+
+from storage.files.mapped_file_queue import FileEntry, file_path, list_files
+from storage.format.consume_entry import UNIT_SIZE
+from storage.view.queues.queue_files import BESIDE
+from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at
 from storage.view.queues.units import as_units, prefill_units
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import File
+    from storage.files.filesystem import ByteArray, File
     from storage.queues.queue_files import OpenQueueFiles
 
 
@@ -53,6 +59,17 @@ class ConsumeQueue:
     def file_starts(self) -> list[int]:
         """Byte offsets at which files start, ascending."""
         return sorted(self._starts)
+
+    def lost_units(self) -> Iterator[tuple[int, int]]:
+        """Yield the queue offsets which the ends of files lost: cut short, or zeros to the last unit.
+
+        With the unit before them, which the cut may have hit. The last file is not looked at: where it ends, the queue does.
+        """
+        for start in self.file_starts[:-1]:
+            begin, end = start // UNIT_SIZE, (start + self._file_size) // UNIT_SIZE
+            if self.unit(end - 1).size == 0:
+                written = np.flatnonzero(as_units(self.read(begin, end - begin))["size"])
+                yield begin + (int(written[-1]) if len(written) else 0), end
 
     @property
     def first_offset(self) -> int:
@@ -115,6 +132,19 @@ class ConsumeQueue:
             data = data[count:]
             position += count
 
+    def overwrite(self, queue_offset: int, units: bytes) -> bool:
+        """Write units again that the queue has had before; ``next_offset`` stays. Raises StoreFull.
+
+        False, and nothing was done, if the queue has them no more: its topic was deleted.
+        """
+        with self._files.guard:
+            if queue_offset + len(units) // UNIT_SIZE > self.next_offset:
+                return False
+            tail, epoch = self._tail, self._tail_epoch
+            self.write(queue_offset, units)
+            self._tail, self._tail_epoch = tail, epoch
+            return True
+
     def read(self, queue_offset: int, count: int) -> bytes:
         """Return ``count`` units from ``queue_offset`` on; zeros where no file is."""
         with self._files.guard:
@@ -136,10 +166,29 @@ class ConsumeQueue:
             position += length
         return b"".join(parts)
 
-    def unit(self, queue_offset: int) -> tuple[int, int, int]:
-        """Return ``(commit_offset, size, tag_code)`` of one unit; zeros where nothing is."""
-        unit = as_units(self.read(queue_offset, 1))[0]
-        return int(unit["offset"]), int(unit["size"]), int(unit["tag"])
+    def unit(self, queue_offset: int) -> Unit:
+        """Return one unit; zeros where nothing is."""
+        return Unit(*as_units(self.read(queue_offset, 1))[0].tolist())
+
+    def has_file(self, queue_offset: int) -> bool:
+        """Whether the file of a unit is there."""
+        position = queue_offset * UNIT_SIZE
+        return position - position % self._file_size in self._starts
+
+    @property
+    def files(self) -> list[FileEntry]:
+        """The queue's files in order of offset, each of full length."""
+        return [
+            FileEntry(start, self._file_size, file_path(self.directory, start))
+            for start in sorted(self._starts)
+        ]
+
+    def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
+        """Return units ``[begin, end)`` of the file that ``begin`` is in, some beside them, and the first's number."""
+        first = begin - begin % self.units_per_file
+        low = max(begin - BESIDE, first)
+        high = min(end + BESIDE, first + self.units_per_file)
+        return np.frombuffer(self.read(low, high - low), np.uint8), low
 
     def prefill(self, queue_offset: int) -> None:
         """Fill a missing file up to ``queue_offset``, as a broker does when a queue begins late.
@@ -158,36 +207,15 @@ class ConsumeQueue:
                 raise
 
     def find_end(self, limit_commit_offset: int) -> int:
-        """Return the queue offset after the last unit that lies below ``limit_commit_offset``.
+        """Return the queue offset after the last unit whose record ends at or before ``limit_commit_offset``.
 
-        Binary search, file by file from the newest: units ascend, and what follows them is zeros or
-        units of records at or beyond the limit.
+        What follows is zeros, or units of records beyond the limit.
         """
-        for start in sorted(self._starts, reverse=True):
-            file = self._files.open_for_reading(file_path(self.directory, start))
-            low, high = 0, self._file_size // UNIT_SIZE
-            while low < high:
-                middle = (low + high) // 2
-                unit = as_units(file.pread(UNIT_SIZE, middle * UNIT_SIZE))[0]
-                if unit["size"] > 0 and 0 <= unit["offset"] < limit_commit_offset:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low:
-                return start // UNIT_SIZE + low
-        return self.first_offset
+        return end_of_units(self, limit_commit_offset)
 
     def find_first(self, min_commit_offset: int) -> int:
         """Return the queue offset of the first unit whose record the log still has."""
-        low, high = self.first_offset, self.next_offset
-        while low < high:
-            middle = (low + high) // 2
-            commit_offset, size, _ = self.unit(middle)
-            if commit_offset < min_commit_offset or size == PREFILL_SIZE:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return first_unit_at(self, self.first_offset, self.next_offset, min_commit_offset)
 
     def truncate(self, queue_offset: int) -> None:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""

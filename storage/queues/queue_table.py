@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.format.consume_entry import PREFILL_SIZE
 from storage.queues.consume_queue import ConsumeQueue
@@ -16,6 +16,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.files.filesystem import FileSystem
+
+
+class LostUnits(NamedTuple):
+    """Queue offsets ``[begin, end)`` of a queue that the end of a file was to hold, and does not."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+
+
+class UnitCount(NamedTuple):
+    """How many units queue files hold, those that their ends lost included; and the lost ones."""
+
+    units: int
+    lost: list[LostUnits]
 
 
 class QueueTable:
@@ -48,20 +64,20 @@ class QueueTable:
         """List the files of a queue, to read any unit of them."""
         return QueueFiles.whole(self._filesystem, self.directory / key[0] / str(key[1]))
 
-    def count_units(self, limit_commit_offset: int) -> int:
-        """Return how many units all queues' files hold before a commit offset; -1 for a lost file."""
+    def count_units(self, limit_commit_offset: int) -> UnitCount:
+        """Count the units that all queues' files hold before a commit offset; -1 for a lost file."""
         count = 0
-        for topic, queue_id in self.on_disk():
-            queue = self._queues.get((topic, queue_id)) or ConsumeQueue(
-                self._files, topic, queue_id
-            )
+        lost: list[LostUnits] = []
+        for key in self.on_disk():
+            queue = self._queues.get(key) or ConsumeQueue(self._files, *key)
             starts = queue.file_starts
             if not starts:
                 continue
             if starts[-1] - starts[0] != (len(starts) - 1) * self._files.file_size:
-                return -1
+                return UnitCount(-1, lost)
             count += queue.find_end(limit_commit_offset) - queue.first_offset
-        return count
+            lost += [LostUnits(*key, *each) for each in queue.lost_units()]
+        return UnitCount(count, lost)
 
     def newest_record_end(self) -> int:
         """Return where the last record ends that has a unit in any queue, 0 without units."""

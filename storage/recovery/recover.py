@@ -19,8 +19,10 @@ import numpy as np
 from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import QueueRepair, RepairWatch
-from storage.queues.queue_table import QueueTable
+from storage.queues.queue_table import QueueTable, UnitCount
+from storage.queues.unit_mending import mend_lost_units
 from storage.view.live_topics import LiveTopics, topics_there_are
+from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
 from storage.view.log.recovery_cases import DirectoryState, Start, decide_start
 from storage.view.log.walk import DamagedRange, End, RecordRun, walk_log
@@ -93,15 +95,18 @@ def recover(
         <= durable.flushed_offset
         <= files.end_offset
     ) and _is_there(files, durable.flushed_offset)
+    held = (
+        queues.count_units(durable.dispatched_offset)
+        if durable.trusted and inside
+        else UnitCount(-1, [])
+    )
     start = decide_start(
         DirectoryState(
             log=bool(files.entries),
             queues=any(True for _ in queues.on_disk()),
             slot=durable.trusted and not compares_all,
             inside=inside,
-            agree=durable.trusted
-            and inside
-            and queues.count_units(durable.dispatched_offset) == durable.unit_count,
+            agree=held.units == durable.unit_count,
             clean=durable.clean and not abort_found and not leftovers,
         )
     )
@@ -112,6 +117,15 @@ def recover(
         )
     if start is Start.NEW:
         return _nothing(start, 0)
+    if held.lost and start is not Start.FULL:
+        mended = mend_lost_units(
+            ListedLog(files.filesystem, files.directory),
+            queues,
+            held.lost,
+            commit_range=(files.first_offset, durable.dispatched_offset),
+            since=deleted_topics,
+        )
+        _LOG.warning("%d units at the ends of consume queue files were made again", mended)
     if start is Start.CLEAN:
         _overwrite_tail(files, durable.flushed_offset, files.end_offset, probe_only=True)
         return _nothing(

@@ -23,7 +23,7 @@ from storage.scrub.log_windows import LogWindows
 from storage.scrub.progress import load_progress, save_progress
 from storage.scrub.units import UnitComparison, WrongUnits
 from storage.view.log.files import ListedLog
-from storage.view.log.walk import DamagedRange
+from storage.view.log.walk import DamagedRange, RecordRun
 from storage.view.settings import load_settings
 from storage.view.table_damage import damaged_tables
 from storage.workers import Worker
@@ -154,20 +154,37 @@ class ScrubWorker(Worker):
         met = self._log.step(self._progress.end)
         if isinstance(met, DamagedRange):
             self._found(_damage(met, self._paths, self._filesystem))
-        elif met is not None and any(self._units.wrong(met, self._deleted_topics())):
-            # Again: a topic that was deleted meanwhile is among the deleted ones by now.
-            for wrong in list(self._units.wrong(met, self._deleted_topics())):
-                self._found_units(wrong)
+        elif met is not None:
+            self._compare(met)
         self._progress.position = min(self._log.resume_position, self._progress.end)
+
+    def _compare(self, records: RecordRun) -> None:
+        """Compare units with their records; a queue file that cannot be read is a finding."""
+        try:
+            if any(self._units.wrong(records, self._deleted_topics())):
+                # Again: a topic that was deleted meanwhile is among the deleted ones by now.
+                for wrong in list(self._units.wrong(records, self._deleted_topics())):
+                    self._found_units(wrong)
+        except OSError as error:
+            self._found(
+                Finding(
+                    severity=DAMAGE, kind=kinds.QUEUE_UNIT, file="consumequeue",
+                    message=f"cannot be read: {error}",
+                )
+            )  # fmt: skip
 
     def _found_units(self, wrong: WrongUnits) -> None:
         outcome = ""
         if self._mend is not None:
-            mended = self._mend(wrong)
-            if not mended:
-                return  # they are right: the record is not where it belongs
-            self._mended_count += mended
-            outcome = f"; {mended} mended"
+            try:
+                mended = self._mend(wrong)
+            except (OSError, StoreError) as error:
+                outcome = f"; they cannot be mended: {error}"
+            else:
+                if not mended:
+                    return  # they are right: the record is not where it belongs
+                self._mended_count += mended
+                outcome = f"; {mended} mended"
         file = f"consumequeue/{wrong.topic}/{wrong.queue_id}"
         message = f"units from queue offset {wrong.begin} on were not what the log says{outcome}"
         self._found(

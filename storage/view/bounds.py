@@ -78,6 +78,13 @@ class CheckpointPage:
         return self._durable.flushed_offset if self.is_trusted else None
 
     @property
+    def durable_units(self) -> tuple[int, int] | None:
+        """Up to which commit offset queues were synced last, and how many units they held; None if unknown."""
+        if not self.is_trusted:
+            return None
+        return self._durable.dispatched_offset, self._durable.unit_count
+
+    @property
     def live_words(self) -> dict[str, int] | None:
         """What the writer has published since the machine started; None without any."""
         if len(self.page) < checkpoint.PAGE_SIZE:

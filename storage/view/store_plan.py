@@ -9,7 +9,7 @@ in no queue yet are looked up here once and read from the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.files.mapped_file_queue import FileEntry
-from storage.format.consume_entry import PREFILL_SIZE
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.format.names import LIGHT_QUEUE_PREFIX, file_name
 from storage.view.incarnations import Incarnations
 from storage.view.log.boundary import record_starts
 from storage.view.pieces import LogPiece, QueuePiece, StorePiece, Target
+from storage.view.queues.checked_units import CheckedUnits
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.time_search import QueueTimes, search
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 SCAN_SHARE: Final = 0.25  # of the log's bytes: from there on the log is read as it lies
 UNITS_AT_ONCE: Final = 1 << 16
+NO_OFFSET: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Queue:
     queue_id: int
     files: QueueFiles
     unqueued: UnqueuedRecords = field(default_factory=UnqueuedRecords)
+    checked: CheckedUnits | None = None
 
     @property
     def begin(self) -> int:
@@ -57,8 +60,14 @@ class Queue:
         offsets = self.unqueued.queue_offsets
         return offsets[-1] + 1 if offsets else self.files.end
 
+    def record_place(self, queue_offset: int) -> tuple[int, int]:
+        """Return commit offset and size of the record at a queue offset, as the record says itself."""
+        if self.checked is None or queue_offset >= self.files.end:
+            return self.place(queue_offset)
+        return self.checked.place(queue_offset)
+
     def place(self, queue_offset: int) -> tuple[int, int]:
-        """Return commit offset and size of the record at a queue offset in ``[begin, end)``.
+        """Return what the unit at a queue offset in ``[begin, end)`` says: commit offset and size.
 
         Zeros where its unit is lost.
         """
@@ -116,11 +125,15 @@ class PlannedRange:
     @property
     def commit_range(self) -> tuple[int, int]:
         """Commit offsets from the first record to the end of the last one; zeros if all units are lost."""
-        first, last = self.queue.next_there(self.begin), self.queue.last_there(self.end - 1)
-        if first > last:
-            return 0, 0
-        offset, size = self.queue.place(last)
-        return self.queue.place(first)[0], offset + size
+        first, last = self.queue.record_place(self.begin), self.queue.record_place(self.end - 1)
+        if not first[1]:
+            at = self.queue.next_there(self.begin)
+            first = self.queue.record_place(at) if at < self.end else (0, 0)
+        if not last[1]:
+            at = self.queue.last_there(self.end - 1)
+            last = self.queue.record_place(at) if at >= self.begin else (0, 0)
+        end = sum(last)
+        return (first[0], end) if first[0] < end else (0, 0)
 
 
 class StorePlan:
@@ -147,10 +160,43 @@ class StorePlan:
     def queues(self) -> dict[QueueKey, Queue]:
         """Every queue that has a directory or a record that is not queued yet."""
         files = self.store.open_queues(*self.queued_range)
+        if self._lost_ends(files):
+            files = self._find_lost(files)
         if self.incarnations is not None:
             deleting = self.incarnations.deleting_topic
             files = {key: queue for key, queue in files.items() if key[0] != deleting}
         return self.with_unqueued(files)
+
+    def _lost_ends(self, files: dict[QueueKey, QueueFiles]) -> bool:
+        """Whether files hold fewer units than they did when all that may be read was durable in them."""
+        stated = self.store.checkpoint.durable_units
+        if self.store.location.is_url or stated is None or stated[0] != self.bounds.queued_offset:
+            return False
+        held = (
+            queue.end - queue.files[0].start_offset // UNIT_SIZE
+            for queue in files.values()
+            if queue.files
+        )
+        return sum(held) != stated[1]
+
+    def _find_lost(self, files: dict[QueueKey, QueueFiles]) -> dict[QueueKey, QueueFiles]:
+        """Look up the records whose units the ends of queues lost; return the files to go on with.
+
+        Of a queue that lost its begin none is used: all of its records are looked up.
+        """
+        incarnations = self.incarnations or Incarnations()
+        covered = {key: (queue.begin, queue.end) for key, queue in files.items()}
+        found = unqueued_records(self.store, incarnations, covered)
+        beheaded = [
+            key
+            for key, records in found.items()
+            if records.queue_offsets[0] < covered.get(key, (0, 0))[0]
+        ]
+        if beheaded:
+            covered.update(dict.fromkeys(beheaded, (0, 0)))
+            found = unqueued_records(self.store, incarnations, covered)
+        self.unqueued = found
+        return files | {key: self.store.queue(*key) for key in beheaded}
 
     def with_unqueued(self, files: dict[QueueKey, QueueFiles]) -> dict[QueueKey, Queue]:
         """Return queues of those files, and of the records that are not queued yet."""
@@ -159,9 +205,16 @@ class StorePlan:
                 *key,
                 files.get(key) or self.store.queue(*key),
                 self.unqueued.get(key) or UnqueuedRecords(),
+                self._checked(key, files.get(key)),
             )
             for key in (*files, *(key for key in self.unqueued if key not in files))
         }
+
+    def _checked(self, key: QueueKey, files: QueueFiles | None) -> CheckedUnits | None:
+        if files is None or self.store.location.is_url:  # where each look is a request of its own
+            return None
+        since = (self.incarnations or Incarnations()).of(key[0])
+        return CheckedUnits(self.store.log, files, *key, bounds=self.queued_range, since=since)
 
     @cached_property
     def topics(self) -> set[str]:
@@ -205,10 +258,14 @@ class StorePlan:
         """Cut queue ranges into pieces, through the units, and through the log where there are none yet."""
         yield from self._unit_pieces(ranges, piece_bytes)
         targets = [Target(r.queue.topic, r.queue.queue_id, *r.commit_range) for r in ranges]
-        unqueued = [t for t in targets if t.end > self.bounds.queued_offset]
+        firsts = [next(iter(r.queue.unqueued.commit_offsets), NO_OFFSET) for r in ranges]
+        unqueued = [
+            replace(target, begin=max(target.begin, first))
+            for target, first in zip(targets, firsts, strict=True)
+            if target.end > first
+        ]
         if unqueued:
-            begin = max(self.bounds.queued_offset, min(t.begin for t in unqueued))
-            end = max(t.end for t in unqueued)
+            begin, end = min(t.begin for t in unqueued), max(t.end for t in unqueued)
             yield from self.log_pieces(begin, end, piece_bytes, unqueued, with_lost=True)
 
     def _unit_pieces(

@@ -10,6 +10,8 @@ from storage.view.log.walk import RecordRun, walk_range
 from storage.view.queues.record_queues import QueueGrouper, QueueKey, is_queued
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from storage.view.incarnations import Incarnations
     from storage.view.store_view import StoreView
 
@@ -24,18 +26,22 @@ class UnqueuedRecords:
 
 
 def unqueued_records(
-    store: StoreView, incarnations: Incarnations
+    store: StoreView,
+    incarnations: Incarnations,
+    covered: Mapping[QueueKey, tuple[int, int]] | None = None,
 ) -> dict[QueueKey, UnqueuedRecords]:
     """Walk the log from where the queues end to where it may be read; return what there is, by queue.
 
-    Records of a topic that were stored before it was deleted are in no queue.
+    Records of a topic that were stored before it was deleted are in no queue. With ``covered``, the queue
+    offsets that each queue's files have, the whole log is walked for records that they should have.
     """
-    _, end_offset, queued_offset = store.bounds
+    min_offset, end_offset, queued_offset = store.bounds
+    begin_offset = queued_offset if covered is None else min_offset
     found: dict[QueueKey, UnqueuedRecords] = {}
     grouper = QueueGrouper()
     for file in store.log.entries:
         start = file.start_offset
-        begin, end = max(start, queued_offset), min(file.end_offset, end_offset)
+        begin, end = max(start, begin_offset), min(file.end_offset, end_offset)
         if begin >= end:
             continue
         data = store.log.map(file, begin - start, end - start)
@@ -48,6 +54,10 @@ def unqueued_records(
                     continue
                 counted = queued & (step.rows[:, COMMIT_OFFSET] >= incarnations.of(key[0]))
                 mine = step.rows[counted & (grouper.group_of[: len(step.rows)] == group)]
+                if covered is not None:
+                    first, after = covered.get(key, (0, 0))
+                    has_unit = (mine[:, QUEUE_OFFSET] >= first) & (mine[:, QUEUE_OFFSET] < after)
+                    mine = mine[~has_unit | (mine[:, COMMIT_OFFSET] >= queued_offset)]
                 records = found.setdefault(key, UnqueuedRecords())
                 records.queue_offsets += mine[:, QUEUE_OFFSET].tolist()
                 records.commit_offsets += mine[:, COMMIT_OFFSET].tolist()

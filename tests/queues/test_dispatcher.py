@@ -80,7 +80,7 @@ def test_in_steps_as_small_as_records_the_queues_come_out_the_same(tmp_path, log
     for limit in [*places[1:], end]:
         while dispatcher.step(limit):
             pass
-        assert dispatcher.reached == (limit, dispatcher.queues.count_units(limit))
+        assert dispatcher.reached == (limit, dispatcher.queues.count_units(limit).units)
     assert offsets(table.get("t", 0)) == places[::2]
     assert offsets(table.get("t", 1)) == places[1::2]
 
@@ -236,7 +236,7 @@ def test_a_disk_that_fills_while_a_late_queue_is_filled_up_costs_no_unit(tmp_pat
     while dispatcher.step(end):
         pass
     assert dispatcher.reached == (end, 10)
-    assert dispatcher.reached == (end, table.count_units(end))
+    assert dispatcher.reached == (end, table.count_units(end).units)
     for queue_id in (0, 1):
         queue = table.get("t", queue_id)
         assert [queue.unit(i)[:2] for i in range(2)] == [(0, PREFILL_SIZE)] * 2

@@ -120,3 +120,55 @@ def test_the_count_follows_deleted_topics_and_queues_that_begin_late(tmp_path):
     with MessageStore.open(tmp_path, CONFIG) as store:
         assert store.writer.recovered.start is Start.CLEAN
         assert len(bodies(store, 1)) == COUNT // 2 + 1
+
+
+def cut(path, size):
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def middle_file_short(directory):
+    cut(files_of(directory, 0)[1], 50)
+
+
+def middle_file_empty(directory):
+    cut(files_of(directory, 0)[1], 0)
+
+
+def first_file_short(directory):
+    cut(files_of(directory, 1)[0], 399)
+
+
+def middle_file_zeroed(directory):
+    path = files_of(directory, 0)[1]
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def end_of_middle_file_zeroed(directory):
+    path = files_of(directory, 0)[2]
+    path.write_bytes(path.read_bytes()[:200] + bytes(200))
+
+
+@pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        middle_file_short, middle_file_empty, first_file_short, middle_file_zeroed,
+        end_of_middle_file_zeroed,
+    ],
+)  # fmt: skip
+def test_a_file_that_lost_its_end_is_made_again_without_a_look_at_all_of_the_log(
+    harm, orderly, tmp_path
+):
+    fill(tmp_path)
+    before = {path: path.read_bytes() for queue in (0, 1) for path in files_of(tmp_path, queue)}
+    if not orderly:
+        (tmp_path / "abort").write_text("1")
+    harm(tmp_path)
+
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        assert store.writer.recovered.start is (Start.CLEAN if orderly else Start.BOUNDED)
+        assert {path: path.read_bytes() for path in before} == before
+        for queue_id in (0, 1):
+            assert bodies(store, queue_id) == [b"%d" % n for n in range(queue_id, COUNT, 2)]
+        stored = store.put(Message(topic="t", body=b"next", queue_id=0))
+        assert stored.queue_offset == COUNT // 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage import MessageStore, StoreConfig
+from storage.errors import StoreFull
 from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
 from storage.scrub.progress import ScrubProgress, load_progress, save_progress
@@ -246,3 +248,28 @@ def test_a_damaged_table_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFi
 
     [event] = events(caplog)
     assert "table: config/topics.json: is damaged; its checked copy is used" in event
+
+
+def test_what_cannot_be_mended_or_read_is_said_and_the_pass_goes_on(
+    scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> int:
+        raise StoreFull("no space left")
+
+    scrub = scrubbed.store.writer._engine.scrub
+    monkeypatch.setattr(scrub, "_mend", full)
+    with (scrubbed.directory / QUEUE_FILE).open("r+b") as file:
+        file.seek(3 * UNIT_SIZE + 1)
+        file.write(b"\x55")
+
+    scrubbed.next_pass()
+    assert "they cannot be mended: no space left" in events(caplog)[0]
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(scrub._units, "wrong", broken)
+    scrubbed.next_pass()
+    assert "queue-unit: consumequeue: cannot be read" in events(caplog)[1]
+    assert scrubbed.status.finding_count == 2
+    assert scrub.failure is None

@@ -48,17 +48,17 @@ def lose(*numbers: int, log_files: int = 0) -> Callable[[Path], None]:
 
 @pytest.mark.parametrize("is_a_brokers", [False, True], ids=["ours", "a broker's"])
 @pytest.mark.parametrize(
-    ("damage", "begin", "end"),
+    ("damage", "begin", "end", "log_begin"),
     [
-        (lose(), 0, 450),
-        (lose(0), 100, 450),
-        (lose(2), 0, 450),
-        (lose(1, 2, 3), 0, 450),
-        (lose(4), 0, 400),
-        (lose(log_files=1), 50, 450),
-        (lose(2, log_files=1), 50, 450),
-        (lose(1, log_files=3), 200, 450),
-        (lose(0, 1, 3, log_files=1), 200, 450),
+        (lose(), 0, 450, 0),
+        (lose(0), 100, 450, 0),
+        (lose(2), 0, 450, 0),
+        (lose(1, 2, 3), 0, 450, 0),
+        (lose(4), 0, 400, 0),
+        (lose(log_files=1), 50, 450, 50),
+        (lose(2, log_files=1), 50, 450, 50),
+        (lose(1, log_files=3), 200, 450, 200),
+        (lose(0, 1, 3, log_files=1), 200, 450, 50),
     ],
 )
 def test_reader_and_plan_see_the_same_range(
@@ -67,21 +67,28 @@ def test_reader_and_plan_see_the_same_range(
     damage: Callable[[Path], None],
     begin: int,
     end: int,
+    log_begin: int,
     is_a_brokers: bool,
 ) -> None:
-    """A lost file in the middle hides neither the files after it nor those before."""
+    """A lost file in the middle hides neither the files after it nor those before.
+
+    A plan sees by the checkpoint that an end of a queue is lost, and looks it up in the log.
+    """
     store = tmp_path / "s"
     shutil.copytree(whole, store)
     damage(store)
     if is_a_brokers:
         leave_as_a_broker_does(store)
-    queue = StorePlan(StoreView.open(store)).queues["t", 0]
+    view = StoreView.open(store)
+    files = view.open_queue("t", 0, *view.bounds[:2])
+    queue = StorePlan(view).queues["t", 0]
     with StoreReader.open(store) as reader:
-        assert (queue.files.begin, queue.files.end) == (
+        assert (files.begin, files.end) == (
             reader.min_offset("t", 0),
             reader.max_offset("t", 0),
         )
         if not is_a_brokers:
             [extent] = reader.queue_extents()
-            assert (extent.min_offset, extent.max_offset) == (queue.files.begin, queue.files.end)
-    assert (queue.files.begin, queue.files.end) == (begin, end)
+            assert (extent.min_offset, extent.max_offset) == (files.begin, files.end)
+    assert (files.begin, files.end) == (begin, end)
+    assert (queue.begin, queue.end) == (begin if is_a_brokers else log_begin, MESSAGES)

@@ -17,8 +17,10 @@ from storage.files.filesystem import ByteArray, FileSystem
 from storage.files.mapped_file_queue import FileEntry, ReadOnlyMappedFileQueue
 from storage.format.consume_entry import UNIT_SIZE
 from storage.kernels.unit_order import units_end
+from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.rebuilt_units import Extent, FileUnits, RebuiltUnits
 from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at, unit_at
+from storage.view.queues.units import UNIT_DTYPE, Units, as_units
 
 MAPPED_FILES_OF_A_QUEUE: Final = 4
 NO_UNITS: Final = np.empty(0, np.uint8)
@@ -39,14 +41,31 @@ class UnitSpan(NamedTuple):
 class RebuiltQueue:
     """Units of a queue as the log has them, for those that its files hold wrongly or no more."""
 
-    def __init__(self, rebuilt: RebuiltUnits, held: FileUnits, extent: Extent) -> None:
+    def __init__(
+        self,
+        rebuilt: RebuiltUnits,
+        held: FileUnits,
+        log: CommitLogView,
+        min_offset: int,
+        max_offset: int,
+    ) -> None:
         self._rebuilt = rebuilt
         self._held = held
-        self._extent = extent
+        self._log = log
+        self._min_offset = min_offset
+        self._max_offset = max_offset
+
+    @property
+    def is_any_known(self) -> bool:
+        """Whether any unit was made again before."""
+        return self._rebuilt.is_any_known
 
     def unit(self, queue_offset: int) -> Unit | None:
         """Return a unit; None if neither log nor file has anything for it."""
-        return self._rebuilt.unit(self._held, queue_offset, self._extent)
+        extent = Extent(
+            self._min_offset, self._max_offset, self._log.min_offset, self._log.end_offset
+        )
+        return self._rebuilt.unit(self._held, queue_offset, extent)
 
     def span(self, queue_offset: int) -> UnitSpan | None:
         """Return units from ``queue_offset`` on; None if there is nothing for that one."""
@@ -161,6 +180,21 @@ class ConsumeQueueView:
             return None
         return unit_at(mapped.array, index)
 
+    def units(self, first: int, count: int) -> Units:
+        """Return ``count`` units from ``first`` on, visible or not; zeros where no file is."""
+        held = np.zeros(count, UNIT_DTYPE)
+        at = 0
+        while at < count:
+            span = self.span(first + at, first + count)
+            if span is None:
+                following = self.next_file_offset(first + at)
+                at = count if following is None else following - first
+                continue
+            found = as_units(span.array)[span.begin : span.end]
+            held[at : at + len(found)] = found
+            at += len(found)
+        return held
+
     def window(self, begin: int, end: int) -> tuple[ByteArray, int]:  # noqa: ARG002  all is mapped
         """Return all units of the file that ``begin`` is in, and the number of its first."""
         mapped = self._files.find(begin * UNIT_SIZE)
@@ -168,9 +202,9 @@ class ConsumeQueueView:
             return NO_UNITS, begin
         return mapped.array, mapped.start_offset // UNIT_SIZE
 
-    def rebuilt(self, extent: Extent) -> RebuiltQueue | None:
-        """Return the units of the extent as the log has them, for those that are doubtful."""
-        return RebuiltQueue(self._rebuilt, self, extent)
+    def rebuilt(self, log: CommitLogView, min_offset: int, max_offset: int) -> RebuiltQueue | None:
+        """Return the units of ``[min_offset, max_offset)`` as the log has them, for those that are doubtful."""
+        return RebuiltQueue(self._rebuilt, self, log, min_offset, max_offset)
 
     def place(self, queue_offset: int) -> tuple[int, int] | None:
         """Return commit offset and size in one unit; None if its file is not there."""

@@ -22,7 +22,6 @@ from storage.message import Damage, PullResult, PullStatus
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import RebuiltQueue, UnitSpan
 from storage.view.queues.pulled_records import PulledRecords
-from storage.view.queues.rebuilt_units import Extent
 from storage.view.queues.tag_filter import TagFilter
 
 NO_LIMIT: Final = 1 << 62
@@ -36,7 +35,9 @@ class PulledQueue(Protocol):
     def min_offset(self, min_commit_offset: int, max_offset: int) -> int: ...
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None: ...
     def next_file_offset(self, queue_offset: int) -> int | None: ...
-    def rebuilt(self, extent: Extent) -> RebuiltQueue | None: ...
+    def rebuilt(
+        self, log: CommitLogView, min_offset: int, max_offset: int
+    ) -> RebuiltQueue | None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,8 +92,9 @@ def pull_queue(
         return _nothing(PullStatus.OFFSET_OVERFLOW_ONE, queue_offset, bounds)
     if queue_offset > max_offset:
         return _nothing(PullStatus.OFFSET_OVERFLOW_BADLY, max_offset, bounds)
-    rebuilt = queue.rebuilt(Extent(min_offset, max_offset, log.min_offset, log.end_offset))
-    if _span(queue, rebuilt, queue_offset, max_offset) is None:
+    rebuilt = queue.rebuilt(log, min_offset, max_offset)
+    span = _span(queue, rebuilt, queue_offset, min(max_offset, end_offset))
+    if span is None:
         following = _after_hole(queue, queue_offset, max_offset)
         return _nothing(PullStatus.OFFSET_FOUND_NULL, following, bounds)
     max_messages = min(max(max_messages, 1), NO_LIMIT)
@@ -101,7 +103,7 @@ def pull_queue(
         max_messages=max_messages, max_bytes=min(max(max_bytes, 1), NO_LIMIT),
         examined_max=max(examined_max, max_messages), skips_lost_files=skips_lost_files,
     )  # fmt: skip
-    return pull.run(queue_offset, min(max_offset, end_offset), bounds)
+    return pull.run(queue_offset, min(max_offset, end_offset), span, bounds)
 
 
 def _after_hole(queue: PulledQueue, queue_offset: int, max_offset: int) -> int:
@@ -116,14 +118,15 @@ def _span(
     """Return units from ``queue_offset`` on: of its file, or of the log where units were made again."""
     if rebuilt is None:
         return queue.span(queue_offset, end_offset)
-    span = (
-        rebuilt.known_span(queue_offset)
-        or queue.span(queue_offset, end_offset)
-        or rebuilt.span(queue_offset)
-    )
+    if rebuilt.is_any_known:
+        span = rebuilt.known_span(queue_offset) or queue.span(queue_offset, end_offset)
+    else:
+        span = queue.span(queue_offset, end_offset)
     if span is None:
-        return None
-    return span._replace(end=min(span.end, end_offset - span.first_queue_offset))
+        span = rebuilt.span(queue_offset)
+    if span is not None and span.first_queue_offset + span.end > end_offset:
+        return span._replace(end=end_offset - span.first_queue_offset)
+    return span
 
 
 def _nothing(status: PullStatus, next_offset: int, bounds: _UnitBounds) -> PullResult:
@@ -164,13 +167,19 @@ class _Pull:
             log, rebuilt, topic=topic, queue_id=queue_id, tag_filter=tag_filter, max_bytes=max_bytes
         )
 
-    def run(self, queue_offset: int, end_offset: int, bounds: _UnitBounds) -> PullResult:
-        """Choose, verify and join, one queue file after the other, up to ``end_offset``."""
+    def run(
+        self, queue_offset: int, end_offset: int, span: UnitSpan | None, bounds: _UnitBounds
+    ) -> PullResult:
+        """Choose, verify and join, one queue file after the other, up to ``end_offset``.
+
+        ``span`` is the first of the units.
+        """
         chosen_parts: list[npt.NDArray[np.int64]] = []
         chosen_count = chosen_bytes = event = 0
         at, examined_end = queue_offset, queue_offset + self._examined_max
         while at < min(end_offset, examined_end):
-            span = _span(self._queue, self._rebuilt, at, end_offset)
+            if span is None:
+                span = _span(self._queue, self._rebuilt, at, end_offset)
             if span is None:
                 if chosen_count:
                     break
@@ -202,23 +211,27 @@ class _Pull:
             is_done = index < span.end
             if count:
                 chosen = chosen[:count]
+                good_before = self._records.count
                 settled_count = self._records.take(chosen)
                 if settled_count < count:  # a unit was not the one that had been counted
                     at = int(chosen[settled_count, kernels.QUEUE_OFFSET])
                     is_done = self._records.is_full
                     chosen = chosen[:settled_count]
                     byte_count = _counted_bytes(chosen)
-                passed = chosen[chosen[:, kernels.STATE] == kernels.PASSED]
-                if len(passed):
-                    is_done = self._records.is_full
-                    byte_count -= _counted_bytes(passed)
                 chosen_parts.append(chosen)
-                chosen_count += len(chosen) - len(passed)
+                chosen_count += len(chosen)
                 chosen_bytes += int(byte_count)
+                if self._records.count - good_before != len(chosen):
+                    passed = chosen[chosen[:, kernels.STATE] == kernels.PASSED]
+                    if len(passed):
+                        is_done = self._records.is_full
+                        chosen_count -= len(passed)
+                        chosen_bytes -= _counted_bytes(passed)
             else:
                 event = met or event
             if is_done:
                 break
+            span = None
         return self._result(chosen_parts, event, at, bounds)
 
     def _result(

@@ -58,19 +58,15 @@ class PulledRecords:
         Fewer than were chosen where a unit was made again that is of another size than had been counted.
         """
         row, end = 0, len(chosen)
+        rebuilt = self._rebuilt
         ranges = np.empty((end, 2), np.int64)
         while row < end:
-            if chosen[row, kernels.STATE] not in OPEN_STATES:
-                row += 1
-                continue
-            log = None
-            if chosen[row, kernels.STATE] != kernels.SUSPECT:
-                log = self._log.span(int(chosen[row, kernels.COMMIT_OFFSET]))
+            log = self._log.span(int(chosen[row, kernels.COMMIT_OFFSET]))
             if log is not None:
                 next_row, range_count, good_count, good_bytes = kernels.verify_chosen(
                     log.array, log.start_offset, log.end_offset, chosen, row, end,
                     self._topic, self._queue_id, self._filter.texts, self._filter.text_ends,
-                    self._rebuilt is not None, ranges,
+                    rebuilt is not None, ranges,
                 )  # fmt: skip
                 if range_count:
                     self._pieces.append((log.array, ranges[:range_count]))
@@ -78,21 +74,28 @@ class PulledRecords:
                 self.count += int(good_count)
                 self._bytes += int(good_bytes)
                 row = int(next_row)
-                if row == end or self._rebuilt is None or not _is_doubtful(chosen[row]):
-                    continue
-            elif self._rebuilt is None or chosen[row, kernels.STATE] == kernels.REBUILT:
+                if row == end:
+                    break
+            state = int(chosen[row, kernels.STATE])
+            if state not in OPEN_STATES and (log is None or state < states.DAMAGED):
+                row += 1
+                continue
+            is_doubtful = state == kernels.SUSPECT or state >= states.DAMAGED
+            if log is not None and not is_doubtful:
+                continue  # its record lies in another file
+            if rebuilt is None or state == kernels.REBUILT:
                 # The file went while we were at it, or the unit never pointed into one.
                 chosen[row, kernels.STATE] = states.FILTERED
                 self.are_gone = True
                 row += 1
                 continue
-            gone = _gone_from(self._rebuilt, chosen[row:end])
+            gone = _gone_from(rebuilt, chosen[row:end])
             if gone:
                 chosen[row : row + gone, kernels.STATE] = kernels.PASSED
                 self.are_gone = True
                 row += gone
                 continue
-            is_as_counted = _rebuild(self._rebuilt, chosen[row])
+            is_as_counted = _rebuild(rebuilt, chosen[row])
             if self.count and self._bytes + chosen[row, kernels.RECORD_SIZE] > self._max_bytes:
                 self.is_full = True
                 return row
@@ -121,11 +124,6 @@ def join_pieces(
         for array, ranges in pieces
         for begin, end in ranges.tolist()
     )
-
-
-def _is_doubtful(row: Rows) -> bool:
-    """Whether a row's unit is to be looked up in the log."""
-    return bool(row[kernels.STATE] == kernels.SUSPECT or row[kernels.STATE] >= states.DAMAGED)
 
 
 def _gone_from(rebuilt: RebuiltQueue, chosen: Rows) -> int:

@@ -25,7 +25,7 @@ from storage.view.queues.unit_search import (
     first_unit_at,
     mean_size,
 )
-from storage.view.queues.units import as_units
+from storage.view.queues.units import UNIT_DTYPE, as_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, ReadFileSystem
@@ -37,6 +37,30 @@ SAMPLES: Final = 64
 UNITS_MAX: Final = 8_192  # read at once
 BESIDE: Final = 2  # units that tell of those next to them
 UNITS_FIRST: Final = 64  # of a walk, which may end soon
+
+
+class HeldInFiles:
+    """Single units of a queue's files."""
+
+    def __init__(self, queue: QueueFiles) -> None:
+        self._queue = queue
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return one unit, None if its file is not there."""
+        there = self._queue.next_there(queue_offset) == queue_offset
+        return self._queue.unit(queue_offset) if there else None
+
+    def units(self, first: int, count: int) -> UnitArray:
+        """Return ``count`` units from ``first`` on; zeros where no file is."""
+        held = np.zeros(count, UNIT_DTYPE)
+        at = 0
+        while at < count:
+            found = self._queue.units(first + at, min(UNITS_MAX, count - at))
+            if not len(found):
+                break
+            held[at : at + len(found)] = found
+            at += len(found)
+        return held
 
 
 @dataclass(frozen=True)
@@ -102,6 +126,11 @@ class QueueFiles:
         low = max((begin - BESIDE) * UNIT_SIZE, file.start_offset)
         high = min((end + BESIDE) * UNIT_SIZE, file.end_offset)
         return np.frombuffer(self._read(file, low, high - low), np.uint8), low // UNIT_SIZE
+
+    @property
+    def held(self) -> HeldInFiles:
+        """The units as lookups in the log want them: None where no file is."""
+        return HeldInFiles(self)
 
     def units(self, first: int, count: int) -> UnitArray:
         """Return up to ``count`` units from ``first`` on; what is missing between files is zeros."""

@@ -35,7 +35,11 @@ class FileUnits(Protocol):
     """The units of a queue as its files hold them."""
 
     def unit(self, queue_offset: int) -> Unit | None:
-        """Return one unit, None (or zeros) if its file is not there."""
+        """Return one unit, None if its file is not there."""
+        ...
+
+    def units(self, first: int, count: int) -> Units:
+        """Return ``count`` units from ``first`` on; zeros where no file is."""
         ...
 
 
@@ -131,10 +135,15 @@ class RebuiltUnits:
                     if near is not None:
                         self._keep(UnitRun(queue_offset, queue_offset + 1, near))
                         return _unit(near, 0)
-                run = self._rebuild(held, queue_offset, extent)
+                run = self.rebuild(held, queue_offset, queue_offset + 1, extent)
                 self._keep(run)
         unit = _unit(run.units, queue_offset - run.begin)
         return unit if unit.size else None
+
+    @property
+    def is_any_known(self) -> bool:
+        """Whether any unit was made again before."""
+        return bool(self._runs)
 
     def run_at(self, queue_offset: int) -> UnitRun | None:
         """Return the units around a queue offset that were made before; None if it was not."""
@@ -179,10 +188,13 @@ class RebuiltUnits:
                 return self._scan(None, commit_offset, commit_offset + size, queue_offset, 1)
         return None
 
-    def _rebuild(self, held: FileUnits, queue_offset: int, extent: Extent) -> UnitRun:
-        """Read the log between the nearest units that are right."""
-        before = self._nearest(held, queue_offset, extent, -1)
-        after = self._nearest(held, queue_offset, extent, 1)
+    def rebuild(self, held: FileUnits, begin: int, end: int, extent: Extent) -> UnitRun:
+        """Make units ``[begin, end)`` again, and those up to the nearest that are right.
+
+        The log is read between the records of those two.
+        """
+        before = self._nearest(held, begin, extent, -1)
+        after = self._nearest(held, end - 1, extent, 1)
         begin, low = extent.begin, max(extent.min_commit_offset, self._since())
         if before is not None:
             unit = held.unit(before)
@@ -224,22 +236,25 @@ class RebuiltUnits:
         checksum of a broker's covers. Other held units become ones that point at the gap.
         """
         missing = np.flatnonzero(made["size"] == 0)
+        if not len(missing):
+            return
         found = np.flatnonzero(made["size"])
+        following = np.searchsorted(found, missing)
         offsets = made["offset"][found].astype(np.int64)
-        ends = offsets + made["size"][found]
-        for place in missing.tolist():
-            unit = held.unit(begin + place)
-            if unit is None or unit.is_prefill:
-                continue
-            following = int(np.searchsorted(found, place))
-            floor = int(ends[following - 1]) if following else commit_range[0]
-            limit = int(offsets[following]) if following < len(found) else commit_range[1]
-            if unit.size > 0 and floor <= unit.commit_offset <= limit - unit.size:
-                made[place] = unit
-            elif unit.size > 0 and unit.commit_offset >= limit == extent.end_commit_offset:
-                continue  # into a part of the log that is not there, or not yet
-            elif next(self._log.parts(floor, limit), None) is not None:
-                made[place] = (floor, min(limit - floor, PREFILL_SIZE - 1), 0)
+        floors = np.concatenate(([commit_range[0]], offsets + made["size"][found]))[following]
+        limits = np.concatenate((offsets, [commit_range[1]]))[following]
+        units = held.units(begin, len(made))[missing]
+        sizes, places = units["size"].astype(np.int64), units["offset"].astype(np.int64)
+        is_kept = (sizes > 0) & (places >= floors) & (places <= limits - sizes)
+        made[missing[is_kept]] = units[is_kept]
+        # What points to a part of the log that is not there, or not yet, is left out, as is pre-fill.
+        others = (sizes <= 0) | (places < limits) | (limits != extent.end_commit_offset)
+        others &= ~is_kept & (sizes != PREFILL_SIZE)
+        for place in np.flatnonzero(others).tolist():
+            number, floor = int(missing[place]), int(floors[place])
+            limit = int(limits[place])
+            if held.unit(begin + number) is not None and any(self._log.parts(floor, limit)):
+                made[number] = (floor, min(limit - floor, PREFILL_SIZE - 1), 0)
 
     def _scan(self, held: FileUnits | None, low: int, high: int, begin: int, count: int) -> Units:
         """Return units ``[begin, begin + count)`` of the records of the queue in ``[low, high)``.

@@ -1,0 +1,156 @@
+"""Units of a queue as a task reads them: believed as far as their records agree, else made from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format.consume_entry import PREFILL_SIZE
+from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.kernels.columns import ByteArray
+from storage.kernels.unit_record import agreeing
+from storage.view.log.files import ListedLog
+from storage.view.queues.queue_files import UNITS_MAX, QueueFiles
+from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
+from storage.view.queues.unit_search import Unit
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+CODE_LOW = -(1 << 31)
+
+
+class UnitBatch(NamedTuple):
+    """Units by queue offset: commit offsets and sizes. ``lost`` others have nothing in file or log.
+
+    ``mapped`` has, by where a log file starts, its bytes at the records; empty where a unit was replaced.
+    """
+
+    queue_offsets: Int64s
+    commit_offsets: Int64s
+    sizes: Int64s
+    mapped: dict[int, ByteArray]
+    lost: int
+
+
+class CheckedUnits:
+    """Reads the units of one queue; ``bounds`` are those of the log whose records are in queues.
+
+    ``since`` is the commit offset from which on the topic's records count.
+    """
+
+    def __init__(
+        self,
+        log: ListedLog,
+        queue: QueueFiles,
+        topic: str,
+        queue_id: int,
+        *,
+        bounds: tuple[int, int],
+        since: int,
+    ) -> None:
+        self._log = log
+        self._queue = queue
+        self._rebuilt = RebuiltUnits(log, topic, queue_id, lambda: since)
+        self._extent = Extent(queue.begin, queue.end, *bounds)
+        self._name = np.frombuffer(topic.encode(), np.uint8)
+        self._kernel_id = -1 if topic.startswith(LIGHT_QUEUE_PREFIX) else queue_id
+
+    def place(self, queue_offset: int) -> tuple[int, int]:
+        """Return commit offset and size of a record; zeros where neither file nor log has it."""
+        unit = self._queue.unit(queue_offset)
+        if not self._rebuilt.agrees(queue_offset, unit):
+            made = self._rebuilt.unit(self._queue.held, queue_offset, self._extent)
+            unit = Unit(0, 0, 0) if made is None else made
+        return unit.commit_offset, unit.size
+
+    def read(self, begin: int, end: int, tag_codes: Int64s | None = None) -> Iterator[UnitBatch]:
+        """Yield the units of ``[begin, end)``, at most ``UNITS_MAX`` at a time; pre-fill ones are left out.
+
+        With sorted ``tag_codes`` those are left out that have another one and cannot be damaged in it.
+        """
+        at = begin
+        while at < end:
+            units = self._queue.units(at, min(UNITS_MAX, end - at))
+            if not len(units):
+                none = np.zeros(0, np.int64)
+                yield UnitBatch(none, none, none, {}, end - at)
+                return
+            offsets, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
+            numbers = at + np.arange(len(units))
+            at += len(units)
+            kept = ~((offsets == 0) & (sizes == PREFILL_SIZE))
+            gone = self._are_gone(offsets, sizes)
+            if tag_codes is not None:
+                kept &= may_be_tagged(units["tag"].astype(np.int64), sizes, tag_codes)
+            yield self._checked(numbers[kept], offsets[kept], sizes[kept], gone[kept])
+
+    def _are_gone(self, offsets: Int64s, sizes: Int64s) -> Bools:
+        """Return which units are in order, and point to a part of the log that is lost."""
+        starts = np.array([entry.start_offset for entry in self._log.entries], np.int64)
+        ends = np.array([entry.end_offset for entry in self._log.entries], np.int64)
+        file_of = np.searchsorted(starts, offsets, side="right") - 1
+        gone: Bools = (sizes > 0) & (offsets < self._log.end_offset)
+        gone &= (file_of < 0) | (offsets >= np.append(ends, 0)[file_of])
+        gone[1:] &= offsets[1:] >= offsets[:-1]
+        gone[:-1] &= offsets[:-1] <= offsets[1:]
+        return gone
+
+    def _checked(self, numbers: Int64s, offsets: Int64s, sizes: Int64s, gone: Bools) -> UnitBatch:
+        """Replace the units with which no record agrees; those for which there is nothing go."""
+        agrees, mapped = self._agreeing(numbers, offsets, sizes)
+        agrees |= gone
+        there = np.ones(len(numbers), np.bool_)
+        for place in np.flatnonzero(~agrees).tolist():
+            made = self._rebuilt.unit(self._queue.held, int(numbers[place]), self._extent)
+            if made is None:
+                there[place] = False
+            else:
+                offsets[place], sizes[place] = made.commit_offset, made.size
+        lost = len(numbers) - int(np.count_nonzero(there))
+        if not np.all(agrees):
+            mapped = {}
+        return UnitBatch(numbers[there], offsets[there], sizes[there], mapped, lost)
+
+    def _agreeing(
+        self, numbers: Int64s, offsets: Int64s, sizes: Int64s
+    ) -> tuple[Bools, dict[int, ByteArray]]:
+        agrees = np.zeros(len(numbers), np.int64)
+        mapped: dict[int, ByteArray] = {}
+        for entry in self._log.entries:
+            inside = (sizes > 0) & (offsets >= entry.start_offset)
+            inside &= offsets <= entry.end_offset - np.maximum(sizes, 0)
+            mine = np.flatnonzero(inside)
+            if not len(mine):
+                continue
+            begins = offsets[mine] - entry.start_offset
+            try:
+                data = self._log.map(entry, begins, begins + sizes[mine])
+            except FileNotFoundError:
+                continue
+            mapped[entry.start_offset] = data
+            found = np.zeros(len(mine), np.int64)
+            agreeing(
+                data, entry.start_offset, offsets[mine], sizes[mine], numbers[mine],
+                self._name, self._kernel_id, found,
+            )  # fmt: skip
+            agrees[mine] = found
+        return agrees.astype(np.bool_), mapped
+
+
+def may_be_tagged(codes: Int64s, sizes: Int64s, tag_codes: Int64s) -> Bools:
+    """Return which units have one of the sorted hashes, or may be damaged in it.
+
+    So they may where one bit makes the difference, and beside a unit that points nowhere; a code that
+    is no hash says nothing.
+    """
+    empty = sizes <= 0
+    kept: Bools = (codes < CODE_LOW) | (codes >= -CODE_LOW) | empty
+    kept[1:] |= empty[:-1]
+    kept[:-1] |= empty[1:]
+    for tag_code in tag_codes.tolist():
+        difference = (codes ^ tag_code) & 0xFFFF_FFFF
+        kept |= (difference & (difference - 1)) == 0
+    return kept

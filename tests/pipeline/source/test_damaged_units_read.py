@@ -1,0 +1,89 @@
+"""Spark's plan and tasks, without Spark, on a store whose units are damaged while its log is whole."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from unit_damage import TAGS, Whole, expected, flip, make_whole, random_damages, tag_of
+
+from pipeline.source.options import parse_options
+from pipeline.source.plan import plan_messages
+from pipeline.source.read import Reader
+from pipeline.source.source import wanted_columns
+from storage.format.consume_entry import UNIT_SIZE
+
+SCHEMA = StructType(
+    [
+        StructField("queueOffset", LongType()),
+        StructField("body", BinaryType()),
+        StructField("_corrupt", StringType()),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    return make_whole(tmp_path_factory.mktemp("units") / "whole")
+
+
+def read(store: Path, **given: str) -> dict[int, bytes]:
+    """Read what is chosen of the queue; asserts that nothing is damaged or there twice."""
+    options = parse_options({"store": str(store), "subscribe": "t", **given})
+    reader = Reader(options, wanted_columns(options, SCHEMA))
+    rows = [
+        row
+        for task in plan_messages(options)
+        for batch in reader.read(task)
+        for row in batch.to_pylist()
+    ]
+    assert not [row for row in rows if row["_corrupt"]]
+    found = {row["queueOffset"]: row["body"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def some(store: Path) -> dict[int, bytes]:
+    """Read a range that is so small that its units are read."""
+    return read(store, startingOffsets='{"t": {"1": 480}}', endingOffsets='{"t": {"1": 520}}')
+
+
+@pytest.mark.parametrize("queue_offset", [0, 300, 480, 500, 519, 999])
+def test_any_flipped_bit_of_a_unit_costs_nothing(
+    whole: Whole, tmp_path: Path, queue_offset: int
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(whole.directory, store)
+    for bit in range(queue_offset % 11, 8 * UNIT_SIZE, 11):
+        flip(store, queue_offset, bit)
+        assert read(store) == expected(whole), bit
+        assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}, bit
+        flip(store, queue_offset, bit)
+
+
+def test_a_flipped_bit_of_a_tag_code_hides_no_message_from_a_filter(
+    whole: Whole, tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    shutil.copytree(whole.directory, store)
+    for bit in range(96, 8 * UNIT_SIZE, 5):
+        flip(store, 500, bit)
+        assert read(store, tags=tag_of(500)) == expected(whole, tag_of(500)), bit
+        flip(store, 500, bit)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_damage_of_a_store_at_rest_costs_nothing(
+    whole: Whole, tmp_path: Path, seed: int
+) -> None:
+    for number, damage in enumerate(random_damages(seed, 6)):
+        store = tmp_path / str(number)
+        shutil.copytree(whole.directory, store)
+        what = damage(store)
+        assert read(store) == expected(whole), what
+        assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}, what
+        for tag in TAGS:
+            assert read(store, tags=tag) == expected(whole, tag), what
+        shutil.rmtree(store)

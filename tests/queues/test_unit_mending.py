@@ -1,0 +1,103 @@
+"""Units that are not what the log says are written again, on disk, as they were."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Final
+
+import pytest
+from engine_store import small_config
+
+from storage import Message, MessageStore
+from storage.files.filesystem import OsFileSystem
+from storage.format.consume_entry import UNIT_SIZE
+from storage.queues.queue_table import QueueTable
+from storage.queues.unit_mending import mend_units
+from storage.view.log.files import ListedLog
+
+COUNT: Final = 400
+FILE_SIZE: Final = 300 * UNIT_SIZE
+CONFIG: Final = small_config(consume_queue_file_size=FILE_SIZE)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.create_topic("t", 1)
+        store.create_topic("other", 1)
+        for n in range(COUNT):
+            store.put(Message(topic="t", body=b"%d" % n, tag=f"tag{n % 3}", queue_id=0))
+            store.put(Message(topic="other", body=b"x"))
+    return tmp_path
+
+
+def queue_bytes(store: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((store / "consumequeue/t/0").iterdir())]
+
+
+def mend(store: Path, begin: int = 0, end: int = COUNT) -> int:
+    log = ListedLog(OsFileSystem(), store / "commitlog")
+    queues = QueueTable(OsFileSystem(), store / "consumequeue", file_size=FILE_SIZE)
+    queues.end_commit_offset = log.end_offset
+    try:
+        return mend_units(
+            log, queues, "t", 0, begin, end, commit_range=(log.start_offset, log.end_offset)
+        )
+    finally:
+        queues.close()
+
+
+def test_units_that_are_right_are_not_written(store: Path) -> None:
+    assert mend(store) == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_flipped_units_become_what_they_were(store: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    whole = queue_bytes(store)
+    hit = rng.sample(range(COUNT - 1), 8)
+    for queue_offset in hit:
+        path = sorted((store / "consumequeue/t/0").iterdir())[queue_offset // 300]
+        data = bytearray(path.read_bytes())
+        data[queue_offset % 300 * UNIT_SIZE + rng.randrange(UNIT_SIZE)] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+    if seed % 2:
+        assert mend(store) == 8
+    else:
+        assert sum(mend(store, each, each + 1) for each in hit) == 8
+    assert queue_bytes(store) == whole
+    assert mend(store) == 0
+
+
+def test_a_zeroed_page_is_made_again(store: Path) -> None:
+    whole = queue_bytes(store)
+    path = sorted((store / "consumequeue/t/0").iterdir())[0]
+    data = bytearray(path.read_bytes())
+    data[:4096] = bytes(4096)
+    path.write_bytes(data)
+    assert mend(store, 0, 10) == 10
+    assert mend(store) == 4096 // UNIT_SIZE + 1 - 10
+    assert queue_bytes(store) == whole
+
+
+def test_a_unit_of_a_record_that_is_damaged_stays(store: Path) -> None:
+    whole = queue_bytes(store)
+    unit = whole[0][20 * UNIT_SIZE : 21 * UNIT_SIZE]
+    path = next((store / "commitlog").iterdir())
+    data = bytearray(path.read_bytes())
+    data[int.from_bytes(unit[:8], "big") + 60] ^= 1
+    path.write_bytes(data)
+    assert mend(store, 20, 21) == 0
+    assert queue_bytes(store) == whole
+
+
+def test_a_deleted_queue_is_not_brought_back(store: Path) -> None:
+    log = ListedLog(OsFileSystem(), store / "commitlog")
+    queues = QueueTable(OsFileSystem(), store / "consumequeue", file_size=FILE_SIZE)
+    queues.end_commit_offset = log.end_offset
+    queue = queues.get("t", 0)
+    queues.remove_topic("t")
+    assert not queue.overwrite(0, bytes(UNIT_SIZE))
+    assert not (store / "consumequeue/t").exists()
+    queues.close()
