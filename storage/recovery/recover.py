@@ -107,7 +107,10 @@ def recover(
             slot=durable.trusted and not compares_all,
             inside=inside,
             agree=held.units == durable.unit_count,
-            clean=durable.clean and not abort_found and not leftovers,
+            clean=durable.clean
+            and not abort_found
+            and not leftovers
+            and not _goes_on(files, durable.flushed_offset),
         )
     )
     if start is Start.REFUSE:
@@ -127,7 +130,7 @@ def recover(
         )
         _LOG.warning("%d units at the ends of consume queue files were made again", mended)
     if start is Start.CLEAN:
-        _overwrite_tail(files, durable.flushed_offset, files.end_offset, probe_only=True)
+        _remove_after(files, durable.flushed_offset)
         return _nothing(
             start, durable.flushed_offset, files.first_offset, unit_count=durable.unit_count
         )
@@ -293,26 +296,35 @@ def _replay(files: MappedFileQueue, leftovers: list[tuple[int, ByteArray]]) -> N
         file.sync()
 
 
-def _overwrite_tail(
-    files: MappedFileQueue, end_offset: int, written_limit: int, *, probe_only: bool = False
-) -> None:
-    """Zero everything after the end, so that no old record is ever found there; durable.
-
-    Files that begin after the end are removed: they hold nothing, or what was given up. With ``probe_only``
-    only the block after the end is looked at, which an orderly stop left zero.
-    """
+def _overwrite_tail(files: MappedFileQueue, end_offset: int, written_limit: int) -> None:
+    """Zero everything after the end, so that no old record is ever found there; durable."""
+    _remove_after(files, end_offset)
     file = files.find(end_offset)
     if file is None:
-        files.remove_from(max(end_offset, files.first_offset + 1))
         return
-    files.remove_from(file.end_offset)
     position = end_offset - file.start_offset
     limit = min(len(file.array), written_limit - file.start_offset)
-    if probe_only:
-        limit = min(limit, position + BLOCK_SIZE)
     while position < limit:
         block = file.array[position : min(position + BLOCK_SIZE, limit)]
         if np.any(block):
             block[:] = 0
         position += BLOCK_SIZE
     file.sync()
+
+
+def _remove_after(files: MappedFileQueue, end_offset: int) -> None:
+    """Remove files that begin after the end: they hold nothing, or what was given up."""
+    file = files.find(end_offset)
+    files.remove_from(max(end_offset, files.first_offset + 1) if file is None else file.end_offset)
+
+
+def _goes_on(files: MappedFileQueue, end_offset: int) -> bool:
+    """Return whether the log has bytes after the end that an orderly stop left, which are zeros then.
+
+    The checkpoint is an old copy if it has.
+    """
+    file = files.find(end_offset)
+    if file is None:
+        return False
+    position = end_offset - file.start_offset
+    return bool(np.any(file.array[position : position + BLOCK_SIZE]))

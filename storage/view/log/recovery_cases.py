@@ -43,7 +43,10 @@ START_CASES: Final[tuple[tuple[Pattern, Start], ...]] = (
     ((N, N, ANY, ANY, ANY, ANY), Start.NEW),  # a fresh directory, or one whose files were removed
     ((N, Y, ANY, ANY, ANY, ANY), Start.REFUSE),  # a lost mount; a broker would delete the queues
     ((Y, ANY, Y, Y, Y, Y), Start.CLEAN),  # we closed it
-    ((Y, ANY, Y, Y, Y, N), Start.BOUNDED),  # we were killed, or the machine went down
+    (
+        (Y, ANY, Y, Y, Y, N),
+        Start.BOUNDED,
+    ),  # we were killed, the machine went down, or the slot is old
     ((Y, ANY, Y, Y, N, ANY), Start.FULL),  # a queue, or a file of one, is gone, short or zeroed
     ((Y, ANY, Y, N, ANY, ANY), Start.FULL),  # files were removed or put back behind our back
     ((Y, ANY, N, ANY, ANY, ANY), Start.FULL),  # a broker's, an old one, or a damaged checkpoint
