@@ -213,7 +213,7 @@ def _judge_keys(
             verdict.wrong.add(entry.place)
         elif answer.damaged or entry.place in verdict.damaged:
             verdict.damaged.add(entry.place)
-        elif any(
+        elif entry.commit_offset >= answer.indexed_offset or any(
             each.begin_commit_offset <= entry.commit_offset < each.end_commit_offset
             for each in answer.uncovered
         ):

@@ -18,6 +18,7 @@ from fault_ledger import EVERYBODY, Ledger, Place, Verdict, judge
 from storage.errors import StoreError
 from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
+from storage.offline.doctor import doctor
 from storage.reader import StoreReader
 from storage.store import MessageStore
 from storage.testing import SteppedClock, SteppedWorkers, free_stopped_stores
@@ -52,7 +53,7 @@ class Tally:
 
     def note(self, kind: str, outcome: str, what: str) -> None:
         self.counts[kind, outcome] += 1
-        if outcome not in (NOTHING, NAMED, NOT_COVERED):
+        if outcome not in (NOTHING, NAMED, NOT_COVERED, GONE, LATER, RETENTION):
             self.failures.append(f"{outcome}: {what}")
 
     def lines(self) -> list[str]:
@@ -62,6 +63,9 @@ class Tally:
 NOTHING = "nothing lost"
 NAMED = "the record that was hit is named"
 NOT_COVERED = "keys not found, their range is named"
+GONE = "records gone with their part of the log; doctor names it"
+RETENTION = "records gone with the oldest log file, as by a broker's retention"
+LATER = "hidden from a reader until the next start of a writer"
 SILENT = "silent loss"
 WRONG = "wrong bytes"
 FALSE = "intact in the log, and reported as lost"
@@ -76,38 +80,41 @@ class FlipBed:
         self.copy = root / "copy"
         self.ledger = Ledger()
         self.tally = Tally()
-        self._fill(rounds)
-        self.files = {
-            path: path.read_bytes()
-            for path in sorted(self.directory.rglob("*"))
-            if path.is_file()
-        }  # fmt: skip
+        self._dice = random.Random(7)
+        self._fill(range(rounds // 2))
+        self.old_files = self._contents()  # after an orderly stop, half-way
+        self._fill(range(rounds // 2, rounds))
+        self.files = self._contents()
         with StoreReader.open(self.directory) as reader:
             found = judge(reader, self.ledger, tags=TAGS)
         assert found == Verdict(), found
 
-    def _fill(self, rounds: int) -> None:
-        ledger, dice = self.ledger, random.Random(7)
+    def _contents(self) -> dict[Path, bytes]:
+        paths = sorted(path for path in self.directory.rglob("*") if path.is_file())
+        return {path: path.read_bytes() for path in paths}
+
+    def _fill(self, rounds: range) -> None:
+        """Store four messages a queue and round, and move the groups, in one session."""
+        ledger, dice = self.ledger, self._dice
         with MessageStore.open(
             self.directory, CONFIG, clock=SteppedClock(), workers=SteppedWorkers()
         ) as store:
-            ledger.create_topic(store, "bills", 1)
-            ledger.create_topic(store, "orders", 2)
-            for number in range(rounds):
-                messages = []
-                for topic, queue_id in ledger.queues:
-                    for each in range(4):
-                        key = f"k-{topic}-{queue_id}-{number}-{each}"
-                        messages.append(
-                            Message(
-                                topic=topic, queue_id=queue_id, tag=TAGS[dice.randrange(2)],
-                                body=dice.randbytes(dice.choice((0, 5, 60, 200))),
-                                keys=(key, EVERYBODY),
-                            )
-                        )  # fmt: skip
+            if not ledger.topics:
+                ledger.create_topic(store, "bills", 1)
+                ledger.create_topic(store, "orders", 2)
+            for number in rounds:
+                messages = [
+                    Message(
+                        topic=topic, queue_id=queue_id, tag=TAGS[dice.randrange(2)],
+                        body=dice.randbytes(dice.choice((0, 5, 60, 200))),
+                        keys=(f"k-{topic}-{queue_id}-{number}-{each}", EVERYBODY),
+                    )
+                    for topic, queue_id in ledger.queues
+                    for each in range(4)
+                ]  # fmt: skip
                 ledger.put(store, messages)
             store.query_by_key("bills", "k-bills-0-0-0")  # waits until all is indexed
-            for group, to in (("billing", rounds), ("printing", 2 * rounds)):
+            for group, to in (("billing", rounds.stop), ("printing", 2 * rounds.stop)):
                 for topic, queue_id in ledger.queues:
                     ledger.commit(store, group, topic, queue_id, to)
                     ledger.commit(store, group, topic, queue_id, to + 1)
@@ -144,7 +151,9 @@ class FlipBed:
             if start:
                 self._restore(changes)
         try:
-            outcome, detail = self._outcome(kind, hit, start)
+            outcome, detail = self._outcome(
+                kind, hit, start=start, is_removal=None in changes.values()
+            )
         finally:
             self._restore(changes)
         name = f"{kind}, {'a start' if start else 'a reader'}"
@@ -157,11 +166,19 @@ class FlipBed:
         for path in asked.glob("*.damaged") if asked.is_dir() else ():
             path.unlink()
 
+    def _doctor_names(self, start: bool) -> bool:
+        found = doctor(self.copy if start else self.directory)
+        return any(line["severity"] in ("warning", "damage") for line in found)
+
     def _outcome(
-        self, kind: str, hit: tuple[Path, int, int] | None, start: bool
+        self, kind: str, hit: tuple[Path, int, int] | None, *, start: bool, is_removal: bool
     ) -> tuple[str, str]:
         free_stopped_stores()
-        keys = None if kind.startswith("index") else ("k-bills-0-0-0", "k-orders-1-3-1")
+        keys = (
+            None
+            if kind.startswith("index") or kind == "checkpoint"
+            else ("k-bills-0-0-0", "k-orders-1-3-1")
+        )
         try:
             tags = TAGS if kind in ("log", "queues") else ()
             verdict = self._started(keys, tags) if start else self._read(keys, tags)
@@ -170,6 +187,15 @@ class FlipBed:
         may_be_named = self._records_at(kind, hit)
         if verdict.is_wrong:
             return WRONG, repr(verdict)
+        of_a_file = hit is not None and hit[2] - hit[1] > 1
+        if of_a_file and verdict.is_silent_loss:
+            if kind == "log" and not verdict.lost - may_be_named:
+                if self._doctor_names(start):
+                    return GONE, ""
+                if hit is not None and hit[0] == min(self.of_kind("log")) and is_removal:
+                    return RETENTION, ""
+            if kind in ("queues", "checkpoint") and not start:
+                return LATER, ""
         if verdict.is_silent_loss:
             return SILENT, repr(verdict)
         if verdict.damaged - may_be_named:
