@@ -93,7 +93,7 @@ power-cuts: setup ## Cut the power of simulated machines 20,000 times (CUTS=n fo
 	  tests/engine/test_power_cuts.py $(PYTEST_ARGS)
 
 faults: setup ## Damage stores in every way there is (FLIPS=10000 flipped bits a kind); counts are printed at the end
-	@FLIPS=$(or $(FLIPS),10000) $(BIN)/python -m pytest -q --timeout 7200 tests/faults $(PYTEST_ARGS)
+	@FLIPS=$(or $(FLIPS),10000) FILESYSTEM_CUTS=$(or $(FILESYSTEM_CUTS),100) $(BIN)/python -m pytest -q --timeout 7200 tests/faults $(PYTEST_ARGS)
 
 compose-test: setup ## Build deploy/, start it, kill each container in turn, find nothing lost
 	@$(BIN)/python deploy/compose_test.py
