@@ -35,10 +35,14 @@ def test_a_random_bit_of_what_is_stored(bed: FlipBed, kind: str) -> None:
     assert not bed.tally.failures, bed.tally.failures[:5]
 
 
-@pytest.mark.xfail(
+LAST_UNIT = pytest.mark.xfail(
     strict=False, reason="a reader takes the last unit's high bits for the queue's end"
 )
-@pytest.mark.parametrize("start", [False, True], ids=["a reader", "a start"])
+
+
+@pytest.mark.parametrize(
+    "start", [pytest.param(False, marks=LAST_UNIT), True], ids=["a reader", "a start"]
+)
 def test_any_bit_of_the_last_unit_of_a_queue(bed: FlipBed, start: bool) -> None:
     for path in bed.of_kind("queues"):
         for bit in range(0, 8 * len(bed.files[path]), 3):

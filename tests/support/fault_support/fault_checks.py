@@ -233,6 +233,8 @@ def a_flipped_slot_is_not_believed(root: Path) -> None:
             page[newest + position] ^= 1 << bit
             path.write_bytes(page)
             life.disk.trust(path)
+            promised = durable(life)
+            require(promised.flushed_offset <= life.last_byte(), f"{position} {bit}: {promised}")
             life.open()
             life.require_all()
             life.put(1)

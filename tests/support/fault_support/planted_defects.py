@@ -22,7 +22,7 @@ from storage.kernels.columns import STOP_END
 from storage.log import acknowledgement
 from storage.log.acknowledgement import APPENDED, COMMITTED, FLUSHED, AckPolicy
 from storage.queues.consume_queue import ConsumeQueue
-from storage.queues.queue_table import QueueTable
+from storage.queues.queue_table import QueueTable, UnitCount
 from storage.recovery import recover
 from storage.staged import staged_commits
 from storage.staged.open_commit import OpenCommit
@@ -158,7 +158,7 @@ def _units_counted_as_promised(patch: Patch) -> None:
         return found
 
     patch.setattr(DurableSlots, "load", noted)
-    patch.setattr(QueueTable, "count_units", lambda *_: promised[0])
+    patch.setattr(QueueTable, "count_units", lambda *_: UnitCount(promised[0], []))
 
 
 def _pool_forgets_what_was_written(patch: Patch) -> None:
