@@ -140,18 +140,24 @@ def test_a_lost_log_file_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFi
     assert "the file is missing" in events(caplog)[0]
 
 
-def test_a_wrong_unit_is_said_and_a_lost_queue_file_too(
+def test_a_wrong_unit_is_said_and_made_right_at_once(
     scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with (scrubbed.directory / QUEUE_FILE).open("r+b") as file:
+    path = scrubbed.directory / QUEUE_FILE
+    good = path.read_bytes()
+    with path.open("r+b") as file:
         file.seek(3 * UNIT_SIZE + 1)
         file.write(b"\x55")
 
     scrubbed.next_pass()
 
     [event] = events(caplog)
-    assert "queue-unit: consumequeue/t/0" in event
-    assert "23" in event
+    assert "queue-unit: consumequeue/t/0: units from queue offset 23 on" in event
+    assert "; 1 mended" in event
+    assert scrubbed.status.mended_count == 1
+    assert path.read_bytes() == good
+    scrubbed.next_pass()
+    assert scrubbed.status.finding_count == 1
 
 
 def test_records_of_a_deleted_topic_lack_no_units(
