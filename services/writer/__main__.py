@@ -13,6 +13,7 @@ from services.rpc.listening import check_free
 from services.rpc.server import Contract, RpcServer
 from services.settings import WriterSettings, load
 from services.writer.acks import Acks
+from services.writer.full_disk import open_with_space
 from services.writer.servicer import WriterServicer
 from storage.writer import StoreWriter
 
@@ -39,9 +40,14 @@ async def serve(
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     check_free(settings.listen)
-    store = await asyncio.to_thread(
-        StoreWriter.open, settings.store, settings.store_config(), waits_for_files=False
+    store, listen = await open_with_space(
+        lambda: StoreWriter.open(settings.store, settings.store_config(), waits_for_files=False),
+        settings,
+        stop,
+        ready,
     )
+    if store is None:
+        return
     try:
         acks = Acks(store)
         draining = asyncio.Event()
@@ -50,7 +56,7 @@ async def serve(
         )
         service = writer_pb2.DESCRIPTOR.services_by_name["Writer"]
         server = RpcServer([Contract(service, servicer)], settings, draining)
-        address = await server.start(settings.listen)
+        address = await server.start(listen)
         server.set_serving(serving=store.status().writable)
         ready(address)
         place = store.place()

@@ -126,6 +126,44 @@ def test_a_full_disk_refuses_and_is_written_again_without_a_restart(
         assert writer.stop() == 0, writer.text()
 
 
+def test_a_writer_killed_on_a_full_disk_starts_and_writes_again_when_space_returns(
+    disk: tuple[Path, Path, Path],
+) -> None:
+    """Meanwhile it refuses producers for want of space, and readers go on."""
+    store, ballast, switches = disk
+    with one_service("reader", store) as reader:
+        with bad_disk_writer(store, switches) as writer, client_of(writer, reader) as client:
+            client.create_topic("t", queues=1)
+            client.produce("t", BODY, queue_id=0)
+            if ballast.name == "space":
+                ballast.touch()
+            else:
+                take_all_space(ballast)
+            stored, _ = fill(client)
+            writer.process.kill()
+            writer.process.wait(20)
+        if ballast.name != "space":
+            take_all_space(ballast.with_name("more"))
+        with bad_disk_writer(store, switches) as again:
+            address = again.wait_serving("writer")[0]
+            where = {"writer": address, "reader": reader.wait_serving("reader")[0]}
+            with Client(**where, timeout_s=20) as client:
+                with pytest.raises(ResourceExhausted, match="space"):
+                    client.produce("t", BODY, queue_id=0, timeout_s=FULL_TIMEOUT_S)
+                bodies = [r.body for r in client.consume("t", queues=[0], follow=False)]
+                assert bodies == [BODY] * (stored + 1)
+
+                ballast.with_name("more").unlink(missing_ok=True)
+                ballast.unlink()
+                after = client.produce("t", b"after", queue_id=0, timeout_s=30)
+                assert after.queue_offset == stored + 1
+                assert [r.body for r in client.consume("t", queues=[0], follow=False)][
+                    -1
+                ] == b"after"
+            assert again.process.poll() is None
+            assert again.stop() == 0, again.text()
+
+
 def until_refused(client: Client) -> list[int]:
     """Produce to queue 0 of `t` until the writer refuses; return the acknowledged queue offsets."""
     acknowledged: list[int] = []

@@ -1,0 +1,63 @@
+"""A writer whose store cannot be opened because its disk is full: it refuses, and opens it when there is space."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NoReturn, TypeVar
+
+from penstock.v1 import writer_pb2
+from services import logs
+from services.process import sleep_until
+from services.rpc.server import Contract, RpcServer
+from services.settings import WriterSettings
+from storage.errors import StoreFull
+
+TRY_AGAIN_S: Final = 1.0
+T = TypeVar("T")
+
+
+class FullDiskServicer:
+    """Answers every method of penstock.v1.Writer with the StoreFull that the store was not opened for."""
+
+    def __init__(self, full: StoreFull) -> None:
+        self._full = full
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        async def refuse(*_: object) -> NoReturn:
+            raise StoreFull(str(self._full))
+
+        return refuse
+
+
+async def open_with_space(
+    open_store: Callable[[], T],
+    settings: WriterSettings,
+    stop: asyncio.Event,
+    announce: Callable[[str], None],
+) -> tuple[T | None, str]:
+    """Return what ``open_store`` returns, run in a thread, and where to listen; None once ``stop`` is set.
+
+    While it raises StoreFull, calls are refused with that, health is not serving, and it is tried again
+    every TRY_AGAIN_S.
+    """
+    try:
+        return await asyncio.to_thread(open_store), settings.listen
+    except StoreFull as full:
+        logs.get_logger().error("no space to open the store; trying again", problem=str(full))
+        problem = full
+    service = writer_pb2.DESCRIPTOR.services_by_name["Writer"]
+    contract = Contract(service, FullDiskServicer(problem))
+    server = RpcServer([contract], settings, asyncio.Event())
+    address = await server.start(settings.listen)
+    announce(address)
+    try:
+        while not stop.is_set():
+            await sleep_until(stop, TRY_AGAIN_S)
+            try:
+                return await asyncio.to_thread(open_store), address
+            except StoreFull:
+                continue
+    finally:
+        await server.drain()
+    return None, address
