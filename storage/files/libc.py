@@ -13,6 +13,7 @@ import platform
 from typing import Final
 
 MADV_POPULATE_READ: Final = 22
+_EHWPOISON: Final = 133
 MADV_POPULATE_WRITE: Final = 23
 MAP_NORESERVE: Final = 0x4000  # in Python's mmap module only from 3.12 on
 FALLOC_KEEP_SIZE: Final = 1
@@ -92,6 +93,18 @@ def populate_for_write(address: int, length: int) -> bool:
 def populate_for_read(address: int, length: int) -> bool:
     """Fault pages in and leave them clean; False if it cannot be done."""
     return _populate(address, length, MADV_POPULATE_READ)
+
+
+def can_read(address: int, length: int) -> bool:
+    """Fault pages in for reading; False where touching one of them would be a signal.
+
+    That is a page behind the end of its file, one that the device cannot read, and, of a full file system
+    in memory, a hole. ``address`` is that of a page.
+    """
+    while _libc.madvise(address, length, MADV_POPULATE_READ) != 0:
+        if ctypes.get_errno() not in (errno.EINTR, errno.EAGAIN):
+            return ctypes.get_errno() not in (errno.EFAULT, _EHWPOISON)
+    return True
 
 
 def _populate(address: int, length: int, advice: int) -> bool:

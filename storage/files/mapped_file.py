@@ -94,6 +94,10 @@ class ReadOnlyMappedFile:
         """Offset of the first byte after this file."""
         return self.start_offset + self.size
 
+    def can_read(self, begin: int, end: int) -> bool:
+        """Return whether [begin, end) can be touched; a hole in memory of which there is no more cannot."""
+        return self._region is not None and self._region.can_read(begin, end)
+
     def close(self) -> None:
         """Let go of the map; the memory goes with the last view. Using ``array`` then is an error."""
         if self._region is not None:

@@ -73,6 +73,13 @@ class Region(Protocol):
         """
         ...
 
+    def can_read(self, begin: int, end: int) -> bool:
+        """Return whether [begin, end) can be touched; False where that would be a signal.
+
+        What a file holds always can. A hole of a file cannot on a full file system in memory, such as tmpfs.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the array; the memory is unmapped when the last view of it is gone."""
         ...

@@ -14,7 +14,7 @@ from storage.kernels.primitives.big_endian import read_i32, read_i64
 from storage.kernels.primitives.jit import BYTES, i64, inner, int64, kernel
 
 LOOK_AHEAD: Final = 256  # units after one that is not there: more than a page holds
-_BESIDE: Final = 2
+UNITS_BESIDE: Final = 2  # are looked at on each side
 _EVERYTHING: Final = (1 << 63) - 1
 
 
@@ -39,7 +39,7 @@ def is_in_order(units: Any, index: int) -> bool:
     lowest = i64(_EVERYTHING)
     highest = i64(-1)
     after_count = i64(0)
-    for distance in range(1, _BESIDE + 1):
+    for distance in range(1, UNITS_BESIDE + 1):
         before = index - distance
         if before >= 0 and points_somewhere(units, before):
             lowest = min(lowest, read_i64(units, before * UNIT_SIZE))
@@ -50,7 +50,7 @@ def is_in_order(units: Any, index: int) -> bool:
     if lowest != _EVERYTHING and commit_offset < lowest:
         return False
     # The last unit alone says nothing against those before it: it may be half written.
-    return bool(commit_offset <= highest or after_count < _BESIDE)
+    return bool(commit_offset <= highest or after_count < UNITS_BESIDE)
 
 
 @inner

@@ -40,6 +40,7 @@ class OsRegion:
             )
             array = np.frombuffer(self._memory, np.uint8)
         self._array: ByteArray | None = array
+        self._address: int = array.ctypes.data
 
     @property
     def array(self) -> ByteArray:
@@ -55,6 +56,11 @@ class OsRegion:
         end = min(end, len(array))
         if begin < end:
             libc.populate_for_write(array.ctypes.data + begin, end - begin)
+
+    def can_read(self, begin: int, end: int) -> bool:
+        """Return whether [begin, end) can be touched; False where that would be a signal."""
+        begin = begin // PAGE_SIZE * PAGE_SIZE
+        return begin >= end or libc.can_read(self._address + begin, end - begin)
 
     def advise(self, ranges: Sequence[Range]) -> None:
         """Tell the kernel which ranges will be read, and that their neighbours will not."""

@@ -14,9 +14,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from storage.files.filesystem import ByteArray, FileSystem
+from storage.files.mapped_file import ReadOnlyMappedFile
 from storage.files.mapped_file_queue import FileEntry, ReadOnlyMappedFileQueue
+from storage.files.system.os_file import PAGE_SIZE
 from storage.format.consume_entry import UNIT_SIZE
-from storage.kernels.unit_order import units_end
+from storage.kernels.unit_order import LOOK_AHEAD, UNITS_BESIDE, units_end
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.rebuilt_units import Extent, FileUnits, RebuiltUnits
 from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at, unit_at
@@ -36,6 +38,18 @@ class UnitSpan(NamedTuple):
     first_queue_offset: int
     begin: int
     end: int
+
+
+def _readable(mapped: ReadOnlyMappedFile, begin: int, end: int) -> ByteArray:
+    """Return a file's units up to ``end``, or to its own, or up to those that cannot be touched.
+
+    A queue is followed by a hole, and on a full file system in memory a hole cannot be read.
+    """
+    at, until = begin * UNIT_SIZE, min(end * UNIT_SIZE, mapped.size)
+    if not mapped.can_read(at, until):
+        page_end = min((at // PAGE_SIZE + 1) * PAGE_SIZE, until)
+        until = page_end if mapped.can_read(at, page_end) else at
+    return mapped.array[:until]
 
 
 class RebuiltQueue:
@@ -124,6 +138,7 @@ class ConsumeQueueView:
         return end_of_units(self, visible_commit_offset)
 
     def _walk_on(self, end: int, visible_commit_offset: int) -> int:
+        step = 2 * LOOK_AHEAD
         while True:
             mapped = self._files.find(end * UNIT_SIZE)
             if mapped is None:
@@ -134,11 +149,13 @@ class ConsumeQueueView:
                 if mapped is None:
                     return end
             first = mapped.start_offset // UNIT_SIZE
-            count = mapped.size // UNIT_SIZE
-            index = int(units_end(mapped.array, end - first, count, visible_commit_offset))
-            if first + index == end or index < count:
-                return first + index
-            end = first + index
+            begin = end - first
+            readable = _readable(mapped, begin, begin + step)
+            index = int(units_end(readable, begin, len(readable) // UNIT_SIZE, visible_commit_offset))
+            end = first + max(index, begin)
+            if index <= begin or index + LOOK_AHEAD < len(readable) // UNIT_SIZE:
+                return end
+            step *= 2
 
     def min_offset(self, min_commit_offset: int, max_offset: int) -> int:
         """Return the first queue offset whose record lies at or after ``min_commit_offset``.
@@ -195,12 +212,13 @@ class ConsumeQueueView:
             at += len(found)
         return held
 
-    def window(self, begin: int, end: int) -> tuple[ByteArray, int]:  # noqa: ARG002  all is mapped
-        """Return all units of the file that ``begin`` is in, and the number of its first."""
+    def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
+        """Return the units of the file that ``begin`` is in, to some after ``end``, and the number of its first."""
         mapped = self._files.find(begin * UNIT_SIZE)
         if mapped is None:
             return NO_UNITS, begin
-        return mapped.array, mapped.start_offset // UNIT_SIZE
+        first = mapped.start_offset // UNIT_SIZE
+        return _readable(mapped, begin - first, end - first + UNITS_BESIDE), first
 
     def rebuilt(self, log: CommitLogView, min_offset: int, max_offset: int) -> RebuiltQueue | None:
         """Return the units of ``[min_offset, max_offset)`` as the log has them, for those that are doubtful."""
