@@ -151,7 +151,9 @@ class ConsumeQueueView:
             first = mapped.start_offset // UNIT_SIZE
             begin = end - first
             readable = _readable(mapped, begin, begin + step)
-            index = int(units_end(readable, begin, len(readable) // UNIT_SIZE, visible_commit_offset))
+            index = int(
+                units_end(readable, begin, len(readable) // UNIT_SIZE, visible_commit_offset)
+            )
             end = first + max(index, begin)
             if index <= begin or index + LOOK_AHEAD < len(readable) // UNIT_SIZE:
                 return end
