@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from storage.files.mapped_file_queue import FileEntry, file_path, list_files
 from storage.format.consume_entry import UNIT_SIZE
+from storage.kernels.unit_order import visible_end
 from storage.view.queues.queue_files import BESIDE
 from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at
 from storage.view.queues.units import as_units, prefill_units
@@ -27,6 +28,9 @@ from storage.view.queues.units import as_units, prefill_units
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, File
     from storage.queues.queue_files import OpenQueueFiles
+
+
+FEW_BYTES: Final = 8 << 10  # of units, which are looked at one by one
 
 
 class ConsumeQueue:
@@ -211,6 +215,15 @@ class ConsumeQueue:
 
         What follows is zeros, or units of records beyond the limit.
         """
+        last = max(self._starts, default=None)
+        if last is not None:
+            with self._files.guard:
+                size = self._files.data_size(file_path(self.directory, last))
+            if size <= FEW_BYTES:  # all of them at once instead of a search through a hole
+                units = np.frombuffer(self.read(last // UNIT_SIZE, size // UNIT_SIZE), np.uint8)
+                found = int(visible_end(units, 0, len(units) // UNIT_SIZE, limit_commit_offset))
+                if found:
+                    return last // UNIT_SIZE + found
         return end_of_units(self, limit_commit_offset)
 
     def find_first(self, min_commit_offset: int) -> int:

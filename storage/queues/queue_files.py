@@ -64,6 +64,17 @@ class OpenQueueFiles:
             self._keep(path, file)
         return file
 
+    def data_size(self, path: Path) -> int:
+        """Return up to where a file has data: what follows is one hole."""
+        file = self.open_for_reading(path)
+        end = 0
+        while end < self.file_size:
+            begin, following = file.next_data(end)
+            if begin >= self.file_size:
+                break
+            end = following
+        return end
+
     def _keep(self, path: Path, file: File) -> None:
         self._open[path] = file
         if len(self._open) > self._open_max:
