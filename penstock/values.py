@@ -156,7 +156,7 @@ class IndexerStatus:
     key_count: int
     problem: str
     damaged_count: int = 0
-    scrub_position: str = ""
+    scrub_progress: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

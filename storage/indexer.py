@@ -175,9 +175,9 @@ class StoreIndexer:
         return self._builder.damaged_count
 
     @property
-    def scrub_position(self) -> str:
+    def scrub_progress(self) -> str:
         """The file that is being checked and how far, empty between two."""
-        return self._builder.scrub_position
+        return self._builder.scrub_progress
 
     @property
     def durable_offset(self) -> int:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19penstock/v1/indexer.proto\x12\x0bpenstock.v1\"\x19\n\x17GetIndexerStatusRequest\"+\n\x12WaitIndexedRequest\x12\x15\n\rcommit_offset\x18\x01 \x01(\x03\"\xbe\x01\n\rIndexerStatus\x12\x16\n\x0eindexed_offset\x18\x01 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64urable_offset\x18\x03 \x01(\x03\x12\x12\n\nfile_count\x18\x04 \x01(\x05\x12\x11\n\tkey_count\x18\x05 \x01(\x03\x12\x0f\n\x07problem\x18\x06 \x01(\t\x12\x15\n\rdamaged_count\x18\x07 \x01(\x05\x12\x16\n\x0escrub_position\x18\x08 \x01(\t2\xab\x01\n\x07Indexer\x12T\n\x10GetIndexerStatus\x12$.penstock.v1.GetIndexerStatusRequest\x1a\x1a.penstock.v1.IndexerStatus\x12J\n\x0bWaitIndexed\x12\x1f.penstock.v1.WaitIndexedRequest\x1a\x1a.penstock.v1.IndexerStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19penstock/v1/indexer.proto\x12\x0bpenstock.v1\"\x19\n\x17GetIndexerStatusRequest\"+\n\x12WaitIndexedRequest\x12\x15\n\rcommit_offset\x18\x01 \x01(\x03\"\xbe\x01\n\rIndexerStatus\x12\x16\n\x0eindexed_offset\x18\x01 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64urable_offset\x18\x03 \x01(\x03\x12\x12\n\nfile_count\x18\x04 \x01(\x05\x12\x11\n\tkey_count\x18\x05 \x01(\x03\x12\x0f\n\x07problem\x18\x06 \x01(\t\x12\x15\n\rdamaged_count\x18\x07 \x01(\x05\x12\x16\n\x0escrub_progress\x18\x08 \x01(\t2\xab\x01\n\x07Indexer\x12T\n\x10GetIndexerStatus\x12$.penstock.v1.GetIndexerStatusRequest\x1a\x1a.penstock.v1.IndexerStatus\x12J\n\x0bWaitIndexed\x12\x1f.penstock.v1.WaitIndexedRequest\x1a\x1a.penstock.v1.IndexerStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)

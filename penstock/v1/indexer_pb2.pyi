@@ -15,7 +15,7 @@ class WaitIndexedRequest(_message.Message):
     def __init__(self, commit_offset: _Optional[int] = ...) -> None: ...
 
 class IndexerStatus(_message.Message):
-    __slots__ = ("indexed_offset", "confirm_offset", "durable_offset", "file_count", "key_count", "problem", "damaged_count", "scrub_position")
+    __slots__ = ("indexed_offset", "confirm_offset", "durable_offset", "file_count", "key_count", "problem", "damaged_count", "scrub_progress")
     INDEXED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -23,7 +23,7 @@ class IndexerStatus(_message.Message):
     KEY_COUNT_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_COUNT_FIELD_NUMBER: _ClassVar[int]
-    SCRUB_POSITION_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     indexed_offset: int
     confirm_offset: int
     durable_offset: int
@@ -31,5 +31,5 @@ class IndexerStatus(_message.Message):
     key_count: int
     problem: str
     damaged_count: int
-    scrub_position: str
-    def __init__(self, indexed_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., durable_offset: _Optional[int] = ..., file_count: _Optional[int] = ..., key_count: _Optional[int] = ..., problem: _Optional[str] = ..., damaged_count: _Optional[int] = ..., scrub_position: _Optional[str] = ...) -> None: ...
+    scrub_progress: str
+    def __init__(self, indexed_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., durable_offset: _Optional[int] = ..., file_count: _Optional[int] = ..., key_count: _Optional[int] = ..., problem: _Optional[str] = ..., damaged_count: _Optional[int] = ..., scrub_progress: _Optional[str] = ...) -> None: ...

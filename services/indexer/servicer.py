@@ -30,7 +30,7 @@ class IndexerStore(Protocol):
     @property
     def damaged_count(self) -> int: ...
     @property
-    def scrub_position(self) -> str: ...
+    def scrub_progress(self) -> str: ...
     @property
     def failure(self) -> BaseException | None: ...
     @property
@@ -77,5 +77,5 @@ class IndexerServicer:
             key_count=store.key_count,
             problem=store.problem,
             damaged_count=store.damaged_count,
-            scrub_position=store.scrub_position,
+            scrub_progress=store.scrub_progress,
         )

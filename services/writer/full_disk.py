@@ -21,11 +21,11 @@ class FullDiskServicer:
     """Answers every method of penstock.v1.Writer with the StoreFull that the store was not opened for."""
 
     def __init__(self, full: StoreFull) -> None:
-        self._full = full
+        self.full = full  # of the last attempt
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         async def refuse(*_: object) -> NoReturn:
-            raise StoreFull(str(self._full))
+            raise StoreFull(str(self.full))
 
         return refuse
 
@@ -47,8 +47,8 @@ async def open_with_space(
         logs.get_logger().error("no space to open the store; trying again", problem=str(full))
         problem = full
     service = writer_pb2.DESCRIPTOR.services_by_name["Writer"]
-    contract = Contract(service, FullDiskServicer(problem))
-    server = RpcServer([contract], settings, asyncio.Event())
+    servicer = FullDiskServicer(problem)
+    server = RpcServer([Contract(service, servicer)], settings, asyncio.Event())
     address = await server.start(settings.listen)
     announce(address)
     try:
@@ -56,8 +56,8 @@ async def open_with_space(
             await sleep_until(stop, TRY_AGAIN_S)
             try:
                 return await asyncio.to_thread(open_store), address
-            except StoreFull:
-                continue
+            except StoreFull as full:
+                servicer.full = full
     finally:
         await server.drain()
     return None, address

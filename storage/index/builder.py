@@ -121,9 +121,9 @@ class IndexBuilder:
         self._looked_at = -math.inf
 
     @property
-    def scrub_position(self) -> str:
+    def scrub_progress(self) -> str:
         """The file that is being checked and how far, empty between two."""
-        return self._mender.scrub_position
+        return self._mender.scrub_progress
 
     @property
     def key_count(self) -> int:

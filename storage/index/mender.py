@@ -51,7 +51,7 @@ class IndexMender:
         self.found_count = 0  # damaged files since the start
 
     @property
-    def scrub_position(self) -> str:
+    def scrub_progress(self) -> str:
         """The file that is being checked and how far, empty between two."""
         return self._scrub.position
 

@@ -7,7 +7,6 @@ The checksums say when a file was checked last, so that a restart goes on with t
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from storage.index.follower import LogReader
     from storage.index.index_file import IndexFile
 
-_LOG: Final = logging.getLogger(__name__)
 BLOCKS_AT_ONCE: Final = 16_384  # 5 MiB of entries
 LOOK_S: Final = 60.0  # between looks whether a file is due
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from storage.scrub.log_windows import ROWS_MAX
+from storage.view.queues.held_units import QUEUE_OFFSET_LIMIT
 from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.runs import consecutive
 from storage.view.queues.units import UnitBuilder, as_units, same_units
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from storage.view.log.walk import RecordRun
 
 QUEUES_MAX: Final = 1_024  # whose files are kept in mind
-OFFSET_LIMIT: Final = 1 << 58  # times the size of a unit, it is still a position
 
 
 class WrongUnits(NamedTuple):
@@ -56,9 +57,9 @@ class UnitComparison:
             if topic in deleted:
                 alive = wanted["offset"] >= deleted[topic]
                 wanted, queue_offsets = wanted[alive], queue_offsets[alive]
-            for begin, end in _consecutive(queue_offsets):
+            for begin, end in consecutive(queue_offsets):
                 first = int(queue_offsets[begin])
-                if not 0 <= first < OFFSET_LIMIT:
+                if not 0 <= first < QUEUE_OFFSET_LIMIT:
                     continue
                 held = np.zeros(end - begin, wanted.dtype)
                 found = self._units(topic, queue_id, first, end - begin)
@@ -85,10 +86,3 @@ class UnitComparison:
             if len(units) == count and np.all(units["size"]):
                 break
         return units
-
-
-def _consecutive(offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of places whose numbers go up by one."""
-    if len(offsets):
-        breaks = (np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()
-        yield from zip([0, *breaks], [*breaks, len(offsets)], strict=True)

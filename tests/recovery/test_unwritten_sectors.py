@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from engine_store import small_config
 
@@ -65,5 +64,4 @@ def test_a_flipped_bit_is_damage_wherever_it_is(log: tuple[MappedFileQueue, list
     file = files.find(0)
     assert file is not None
     file.array[offsets[20] + 95] ^= 1
-    assert np.count_nonzero(file.array[offsets[20] : offsets[21]])
     assert walked(files, 0) == ([offsets[20]], end_offset)
