@@ -57,6 +57,8 @@ class UnitComparison:
             if topic in deleted:
                 alive = wanted["offset"] >= deleted[topic]
                 wanted, queue_offsets = wanted[alive], queue_offsets[alive]
+                if not len(wanted):
+                    continue
             for begin, end in consecutive(queue_offsets):
                 first = int(queue_offsets[begin])
                 if not 0 <= first < QUEUE_OFFSET_LIMIT:
