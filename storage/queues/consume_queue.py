@@ -215,6 +215,8 @@ class ConsumeQueue:
 
         What follows is zeros, or units of records beyond the limit.
         """
+        if limit_commit_offset <= 0:
+            return self.first_offset  # of no record; pre-fill units that lead to none do not count
         last = max(self._starts, default=None)
         if last is not None:
             with self._files.guard:
