@@ -29,7 +29,7 @@ from storage.testing.tree import DiskTree
 if TYPE_CHECKING:
     from storage.files.record_locks import RecordLock
 
-OPEN_FILES_MANY: Final = 400
+OPEN_FILES_MANY: Final = 400  # more than were left the last time
 WRITE_BACK_CHANCE: Final = (
     0.03  # at each step: the kernel writes something back that nobody asked for
 )
@@ -40,14 +40,24 @@ class ProcessStopped(BaseException):
     """The process was killed or the machine went down; nothing of it goes on."""
 
 
+class _OpenFiles:
+    """How many files of this process were open after stores were last freed: others may hold them."""
+
+    left = 0
+
+
 def free_stopped_stores() -> None:
     """Free what stopped stores still have mapped, once it is much; for tests that stop hundreds."""
-    if sum(1 for _ in Path("/proc/self/fd").iterdir()) < OPEN_FILES_MANY:
+    if _open_file_count() < _OpenFiles.left + OPEN_FILES_MANY:
         return
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()  # what was there before need not be looked at each time
     gc.collect()
+    if not gc.get_freeze_count():
+        gc.freeze()  # what was there before need not be looked at each time
+    _OpenFiles.left = _open_file_count()
+
+
+def _open_file_count() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 class _WatchedFile(OsFile):
