@@ -276,7 +276,7 @@ def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
         reached.append((before, disk.step_count))
         return repair(disk.root, filesystem=disk, clock=clock, workers=SteppedWorkers)
 
-    stride = 7
+    stride = 19
     checked = 0
     for run in every_stop(tmp_path / "runs", work, kills=kills, step_stride=stride):
         if not run.was_stopped:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pytest
 from engine_store import small_config
 
 from pipeline import export
@@ -68,6 +69,7 @@ def kill_before_the_commit(out: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+@pytest.mark.slow
 def test_the_file_sink_doubles_rows_for_all_readers_but_spark(spark: Any, tmp_path: Path) -> None:
     """After a kill the batch is written again beside its first files, which only Spark leaves out."""
     store, _ = make_store(tmp_path / "store")

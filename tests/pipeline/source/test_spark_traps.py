@@ -201,6 +201,7 @@ def test_ipv6_flags(spark: Any, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_two_pyspark_packages_one_of_them_broken(tmp_path: Path) -> None:
     """Spark then finds no format by itself; ``register`` helps, and the session of ours has it."""
