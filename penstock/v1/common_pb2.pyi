@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Message(_message.Message):
-    __slots__ = ("topic", "body", "keys", "tag", "properties", "queue_id", "unique_key", "flag", "born_timestamp_ms", "delay_level")
+    __slots__ = ("topic", "body", "keys", "tag", "properties", "queue_id", "unique_key", "flag", "born_timestamp_ms", "delay_level", "deliver_at_ms", "delay_ms")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,8 @@ class Message(_message.Message):
     FLAG_FIELD_NUMBER: _ClassVar[int]
     BORN_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     body: bytes
     keys: _containers.RepeatedScalarFieldContainer[str]
@@ -35,7 +37,9 @@ class Message(_message.Message):
     flag: int
     born_timestamp_ms: int
     delay_level: int
-    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., keys: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., queue_id: _Optional[int] = ..., unique_key: _Optional[str] = ..., flag: _Optional[int] = ..., born_timestamp_ms: _Optional[int] = ..., delay_level: _Optional[int] = ...) -> None: ...
+    deliver_at_ms: int
+    delay_ms: int
+    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., keys: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., queue_id: _Optional[int] = ..., unique_key: _Optional[str] = ..., flag: _Optional[int] = ..., born_timestamp_ms: _Optional[int] = ..., delay_level: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class Record(_message.Message):
     __slots__ = ("topic", "queue_id", "queue_offset", "commit_offset", "size", "body", "properties", "keys", "tag", "unique_key", "flag", "sys_flag", "born_timestamp_ms", "born_host", "store_timestamp_ms", "store_host", "reconsume_times", "prepared_transaction_offset", "message_id")
@@ -120,13 +124,15 @@ class Failure(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., retry_delay_ms: _Optional[int] = ..., record_index: _Optional[int] = ...) -> None: ...
 
 class DamagedRecord(_message.Message):
-    __slots__ = ("queue_offset", "commit_offset", "size", "reason")
+    __slots__ = ("queue_offset", "commit_offset", "size", "reason", "queue_id")
     QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     queue_offset: int
     commit_offset: int
     size: int
     reason: str
-    def __init__(self, queue_offset: _Optional[int] = ..., commit_offset: _Optional[int] = ..., size: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    queue_id: int
+    def __init__(self, queue_offset: _Optional[int] = ..., commit_offset: _Optional[int] = ..., size: _Optional[int] = ..., reason: _Optional[str] = ..., queue_id: _Optional[int] = ...) -> None: ...

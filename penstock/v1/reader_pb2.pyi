@@ -177,18 +177,20 @@ class ListQueuesRequest(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[str]] = ..., estimate_bytes: _Optional[bool] = ...) -> None: ...
 
 class ListQueuesResponse(_message.Message):
-    __slots__ = ("queues", "topics", "min_commit_offset", "visible_offset", "store_id")
+    __slots__ = ("queues", "topics", "min_commit_offset", "visible_offset", "store_id", "described")
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     MIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     VISIBLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBED_FIELD_NUMBER: _ClassVar[int]
     queues: _containers.RepeatedCompositeFieldContainer[QueueExtent]
     topics: _containers.RepeatedScalarFieldContainer[str]
     min_commit_offset: int
     visible_offset: int
     store_id: str
-    def __init__(self, queues: _Optional[_Iterable[_Union[QueueExtent, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., min_commit_offset: _Optional[int] = ..., visible_offset: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...
+    described: _containers.RepeatedCompositeFieldContainer[_common_pb2.Topic]
+    def __init__(self, queues: _Optional[_Iterable[_Union[QueueExtent, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., min_commit_offset: _Optional[int] = ..., visible_offset: _Optional[int] = ..., store_id: _Optional[str] = ..., described: _Optional[_Iterable[_Union[_common_pb2.Topic, _Mapping]]] = ...) -> None: ...
 
 class QueueExtent(_message.Message):
     __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "min_commit_offset", "end_commit_offset", "approximate_bytes", "topic_incarnation")

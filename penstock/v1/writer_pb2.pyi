@@ -21,7 +21,7 @@ class ProduceResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[ProduceResult, _Mapping]]] = ...) -> None: ...
 
 class ProduceResult(_message.Message):
-    __slots__ = ("topic", "queue_id", "queue_offset", "commit_offset", "message_id", "unique_key", "store_timestamp_ms")
+    __slots__ = ("topic", "queue_id", "queue_offset", "commit_offset", "message_id", "unique_key", "store_timestamp_ms", "recall_handle")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class ProduceResult(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_KEY_FIELD_NUMBER: _ClassVar[int]
     STORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    RECALL_HANDLE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     queue_offset: int
@@ -36,7 +37,8 @@ class ProduceResult(_message.Message):
     message_id: str
     unique_key: str
     store_timestamp_ms: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., commit_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., unique_key: _Optional[str] = ..., store_timestamp_ms: _Optional[int] = ...) -> None: ...
+    recall_handle: str
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., commit_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., unique_key: _Optional[str] = ..., store_timestamp_ms: _Optional[int] = ..., recall_handle: _Optional[str] = ...) -> None: ...
 
 class ProduceBatchRequest(_message.Message):
     __slots__ = ("records",)
@@ -108,7 +110,7 @@ class CreateTopicsResponse(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[_Union[_common_pb2.Topic, _Mapping]]] = ...) -> None: ...
 
 class UpdateTopicRequest(_message.Message):
-    __slots__ = ("name", "queue_count", "perm", "attributes")
+    __slots__ = ("name", "queue_count", "perm", "attributes", "read_queue_count", "write_queue_count", "force")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -120,11 +122,17 @@ class UpdateTopicRequest(_message.Message):
     QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
     PERM_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    READ_QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WRITE_QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
     name: str
     queue_count: int
     perm: int
     attributes: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., perm: _Optional[int] = ..., attributes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    read_queue_count: int
+    write_queue_count: int
+    force: bool
+    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., perm: _Optional[int] = ..., attributes: _Optional[_Mapping[str, str]] = ..., read_queue_count: _Optional[int] = ..., write_queue_count: _Optional[int] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class DeleteTopicRequest(_message.Message):
     __slots__ = ("name",)
@@ -175,7 +183,7 @@ class GetWriterStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class WriterStatus(_message.Message):
-    __slots__ = ("min_commit_offset", "appended_offset", "committed_offset", "flushed_offset", "dispatched_offset", "writable", "problem", "flush_mode", "transient_pool", "scrub_position", "scrub_end", "scrub_completed_ms", "scrub_finding_count", "scrub_mended_count", "scrub_last_finding")
+    __slots__ = ("min_commit_offset", "appended_offset", "committed_offset", "flushed_offset", "dispatched_offset", "writable", "problem", "flush_mode", "transient_pool", "scrub_position", "scrub_end", "scrub_completed_ms", "scrub_finding_count", "scrub_repaired_count", "scrub_last_finding")
     MIN_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     APPENDED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -189,7 +197,7 @@ class WriterStatus(_message.Message):
     SCRUB_END_FIELD_NUMBER: _ClassVar[int]
     SCRUB_COMPLETED_MS_FIELD_NUMBER: _ClassVar[int]
     SCRUB_FINDING_COUNT_FIELD_NUMBER: _ClassVar[int]
-    SCRUB_MENDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_REPAIRED_COUNT_FIELD_NUMBER: _ClassVar[int]
     SCRUB_LAST_FINDING_FIELD_NUMBER: _ClassVar[int]
     min_commit_offset: int
     appended_offset: int
@@ -204,6 +212,6 @@ class WriterStatus(_message.Message):
     scrub_end: int
     scrub_completed_ms: int
     scrub_finding_count: int
-    scrub_mended_count: int
+    scrub_repaired_count: int
     scrub_last_finding: str
-    def __init__(self, min_commit_offset: _Optional[int] = ..., appended_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., writable: _Optional[bool] = ..., problem: _Optional[str] = ..., flush_mode: _Optional[str] = ..., transient_pool: _Optional[bool] = ..., scrub_position: _Optional[int] = ..., scrub_end: _Optional[int] = ..., scrub_completed_ms: _Optional[int] = ..., scrub_finding_count: _Optional[int] = ..., scrub_mended_count: _Optional[int] = ..., scrub_last_finding: _Optional[str] = ...) -> None: ...
+    def __init__(self, min_commit_offset: _Optional[int] = ..., appended_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., writable: _Optional[bool] = ..., problem: _Optional[str] = ..., flush_mode: _Optional[str] = ..., transient_pool: _Optional[bool] = ..., scrub_position: _Optional[int] = ..., scrub_end: _Optional[int] = ..., scrub_completed_ms: _Optional[int] = ..., scrub_finding_count: _Optional[int] = ..., scrub_repaired_count: _Optional[int] = ..., scrub_last_finding: _Optional[str] = ...) -> None: ...
