@@ -15,7 +15,11 @@
     ├── asking
     │   ├── TopicNotFound       the topic is not in the topic table
     │   ├── TopicExists         a topic of that name exists
+    │   ├── QueuesInUse         read queues that are to go have messages for a group, or get new ones
     │   ├── QueueNotFound       the queue id is not one of the topic's
+    │   ├── GroupNotFound       the consumer group has no settings
+    │   ├── GroupExists         a consumer group of that name has settings
+    │   ├── GroupPaused         the consumer group's settings forbid to receive
     │   ├── InvalidMessage      a message breaks a limit or rule; ``field`` names it
     │   ├── InvalidBatch        one record of a batch is not valid; ``record_index`` names it
     │   ├── StageNotFound       a commit names an attempt that nobody has staged
@@ -102,6 +106,38 @@ class QueueNotFound(StoreError):
         self.queue_count = queue_count
 
 
+class QueuesInUse(StoreError):
+    """Read queues that are to go have messages that a group has not read, or producers write to them."""
+
+    def __init__(self, topic: str, problem: str) -> None:
+        super().__init__(f"topic {topic!r}: {problem}")
+        self.topic = topic
+
+
+class GroupNotFound(StoreError):
+    """The consumer group has no settings."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"there is no consumer group {group!r}")
+        self.group = group
+
+
+class GroupExists(StoreError):
+    """A consumer group of that name has settings already."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"consumer group {group!r} exists already")
+        self.group = group
+
+
+class GroupPaused(StoreError):
+    """The consumer group is paused: its settings forbid to receive."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"consumer group {group!r} is paused")
+        self.group = group
+
+
 class InvalidMessage(StoreError):
     """A message breaks a limit or a rule of the format; nothing was stored."""
 
@@ -109,6 +145,14 @@ class InvalidMessage(StoreError):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class TooLateToRecall(StoreError):
+    """A delayed message is delivered already, or is just about to be."""
+
+    def __init__(self, unique_key: str) -> None:
+        super().__init__(f"message {unique_key!r} is delivered already, or just now")
+        self.unique_key = unique_key
 
 
 class InvalidBatch(StoreError):

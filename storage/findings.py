@@ -1,4 +1,4 @@
-"""What is found in a store: which kind, where, what it costs, what mends it.
+"""What is found in a store: which kind, where, what it costs, what repairs it.
 
 Severities: *damage* is what was whole once and is not now, whether it can be made again or not; *warning*
 is something wrong that the next start repairs, or that a broker would stumble over; *note* is worth
@@ -82,7 +82,7 @@ TABLE: Final = FindingKind(
     "table", "", "nothing, but where its .bak is used: what was changed last", START
 )
 TOPIC_ENTRY: Final = FindingKind(
-    "topic-entry", "", "producers get NOT_FOUND until it is mended; the topic's attributes", START
+    "topic-entry", "", "producers get NOT_FOUND until it is repaired; the topic's attributes", START
 )
 GROUP_OFFSET: Final = FindingKind(
     "group-offset", "queue offsets", "nothing: the group goes on at the end of its queue", START
@@ -95,6 +95,9 @@ CHECKPOINT: Final = FindingKind("checkpoint", "", "a longer start", START)
 CHECKPOINT_SLOT: Final = FindingKind(
     "checkpoint-slot", "file positions", "a longer start at most: the other slot counts", START
 )
+LEASE_JOURNAL: Final = FindingKind(
+    "lease-journal", "", "messages that were acknowledged with what is lost of it come again", START
+)
 STAGED_COMMIT: Final = FindingKind(
     "staged-commit", "", "messages that are not all visible yet", START
 )
@@ -106,7 +109,7 @@ KINDS: Final = (
     LOG_RECORD, LOG_FILE_MISSING, LOG_FILE_LENGTH, LOG_FILE_FOREIGN, LOG_TAIL, QUEUE_UNIT,
     QUEUE_UNIT_MISSING, QUEUE_FILE_MISSING, QUEUE_FILE_LENGTH, QUEUE_END, QUEUE_RECORD, INDEX_FILE,
     INDEX_ENTRIES, INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TOPIC_ENTRY, GROUP_OFFSET, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
-    STAGED_COMMIT, STAGED_DAMAGE, STATE,
+    LEASE_JOURNAL, STAGED_COMMIT, STAGED_DAMAGE, STATE,
 )  # fmt: skip
 
 

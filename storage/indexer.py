@@ -33,31 +33,66 @@ if TYPE_CHECKING:
 DURABLE_INTERVAL_MS: Final = 5_000
 IDLE_WAIT_S: Final = 0.25  # how long a stop may, at worst, have to wait for the worker
 FULL_RETRY_S: Final = 0.2
+GATHER_S: Final = 0.1  # of messages that nobody waits to find by key
+GATHERED_BYTES_MAX: Final = 1 << 20  # of the log; more is indexed at once
 
 
 class _WriterBell:
-    """Rings when the writer publishes something after the word that was seen last."""
+    """Rings when the writer publishes something after the word that was seen last.
 
-    def __init__(self, checkpoint: CheckpointFile) -> None:
+    While the indexer gathers it does not ring for that, but for who asks for the index.
+    """
+
+    def __init__(self, checkpoint: CheckpointFile, clock: Clock) -> None:
         self._checkpoint = checkpoint
+        self._clock = clock
         self._seen = -1  # which no word is
+        self._gathers_until: float | None = None
+        self._gathers_from = 0  # commit offset that was reached when it began to gather
+        self._wanted_offset = 0  # up to where somebody waits for the index
 
     def look(self) -> None:
         """Take what is published by now for seen; called before looking at it."""
         self._seen = self._checkpoint.writer_word
 
+    def gather(self, position: int) -> None:
+        """Let more come before the next step, unless somebody waits for more than ``position``."""
+        self._gathers_from = position
+        self._gathers_until = self._clock.monotonic() + GATHER_S
+
+    def hurry(self, commit_offset: int) -> None:
+        """Gather nothing before the index is there: somebody waits. Safe to call from any thread."""
+        # What is not appended yet may be gathered when it comes.
+        commit_offset = min(commit_offset, self._checkpoint.appended_offset)
+        if commit_offset > self._wanted_offset:  # else those who wait wake each other for ever
+            self._wanted_offset = commit_offset
+            self._checkpoint.indexer_wake.bump()
+
     @property
     def has_rung(self) -> bool:
-        """Whether something was published since."""
-        return self._checkpoint.writer_word != self._seen
+        """Whether something was published since, and enough of it gathered."""
+        return self._left_s() <= 0 and self._checkpoint.writer_word != self._seen
 
     def ring(self) -> None:
         """End every wait, now and from here on."""
         self._checkpoint.interrupt()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Sleep until something is published; False when time is up first."""
-        return self._checkpoint.wait_for_writer(self._seen, timeout_s) != self._seen
+        """Sleep until something is published, or enough is gathered; False when time is up first."""
+        own = self._checkpoint.indexer_wake
+        word = own.value  # first: who hurries changes it
+        left_s = self._left_s()
+        if left_s <= 0:
+            return self._checkpoint.wait_for_writer(self._seen, timeout_s) != self._seen
+        own.doze(word, left_s if timeout_s is None else min(left_s, timeout_s))
+        self._gathers_until = None
+        return True
+
+    def _left_s(self) -> float:
+        until = self._gathers_until
+        if until is None or self._wanted_offset > self._gathers_from:
+            return 0.0
+        return until - self._clock.monotonic()
 
 
 class StoreIndexer:
@@ -69,13 +104,14 @@ class StoreIndexer:
         *,
         lock: DirectoryLock,
         checkpoint: CheckpointFile,
+        clock: Clock,
         workers: Workers | None = None,
     ) -> None:
         self._builder = builder
         self._lock = lock
         self._checkpoint = checkpoint
         self._closed = False
-        self._bell = _WriterBell(checkpoint)
+        self._bell = _WriterBell(checkpoint, clock)
         self._worker = FunctionWorker(
             "index",
             self._work,
@@ -134,7 +170,7 @@ class StoreIndexer:
                 parts.pop_all()
         except FileNotFoundError as error:
             raise NotAStore(f"{directory}: no writer has opened this directory yet") from error
-        return cls(builder, lock=lock, checkpoint=checkpoint, workers=workers)
+        return cls(builder, lock=lock, checkpoint=checkpoint, clock=clock, workers=workers)
 
     @property
     def indexed_offset(self) -> int:
@@ -188,11 +224,17 @@ class StoreIndexer:
         """Start the worker."""
         self._worker.start()
 
+    def hurry(self, commit_offset: int) -> None:
+        """Index up to ``commit_offset`` without gathering more: somebody waits for it."""
+        if self.indexed_offset < commit_offset:
+            self._bell.hurry(commit_offset)
+
     def wait_indexed(self, commit_offset: int, timeout_s: float) -> bool:
         """Block until everything before ``commit_offset`` is found by key; False when time is up.
 
         Raises StoreFailed when the indexer has failed.
         """
+        self.hurry(commit_offset)
         if self._worker.wait_for(lambda: self.indexed_offset >= commit_offset, timeout_s):
             return True
         self._worker.check()
@@ -202,12 +244,12 @@ class StoreIndexer:
         """Have every block of every index file checked at once, and what is damaged made again."""
         self._builder.check_all()
 
-    def wait_mended(self, timeout_s: float) -> bool:
+    def wait_repaired(self, timeout_s: float) -> bool:
         """Block until no file is known to be damaged or to be checked; False when time is up.
 
         Raises StoreFailed when the indexer has failed.
         """
-        if self._worker.wait_for(lambda: self._builder.is_mended, timeout_s):
+        if self._worker.wait_for(lambda: self._builder.is_repaired, timeout_s):
             return True
         self._worker.check()
         return False
@@ -219,7 +261,7 @@ class StoreIndexer:
         """
         if self._closed:
             raise StoreClosed("the indexer is closed")
-        return self._worker.step() is not None
+        return self._worker.guarded(self._step)
 
     def sync(self) -> None:
         """Make the index durable up to ``indexed_offset``, which the checkpoint says once the log is, too."""
@@ -249,7 +291,18 @@ class StoreIndexer:
         self.close()
 
     def _work(self) -> float | None:
+        moved = self._step()
+        if not moved:
+            return None
+        position = self._builder.position
+        missing = self._checkpoint.confirm_offset - position
+        if self._builder.goes_on or missing > GATHERED_BYTES_MAX:
+            return 0.0
+        self._bell.gather(position)
+        return None
+
+    def _step(self) -> bool:
         self._bell.look()
         moved = self._builder.step()
         self._worker.notify()
-        return 0.0 if moved else None
+        return moved

@@ -15,7 +15,10 @@ NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """A message to be stored; ``body`` is stored as it is given."""
+    """A message to be stored; ``body`` is stored as it is given.
+
+    One of ``delay_level`` (1 to 18), ``deliver_at_ms`` (Unix time) and ``delay_ms`` (from now on) has it delivered later.
+    """
 
     topic: str
     body: bytes
@@ -27,10 +30,21 @@ class Message(NamedTuple):
     flag: int = 0
     born_timestamp_ms: int = 0
     delay_level: int = 0
+    deliver_at_ms: int = 0
+    delay_ms: int = 0
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it asks for a delay."""
+        return bool(self.delay_level or self.deliver_at_ms or self.delay_ms)
 
 
 class PutResult(NamedTuple):
-    """Where one message was stored."""
+    """Where one message was stored.
+
+    A message that is delayed has ``queue_offset`` -1: it gets one when it is delivered. ``recall_ms`` says when to
+    a recall, 0 of a message that cannot be recalled.
+    """
 
     topic: str
     queue_id: int
@@ -39,6 +53,7 @@ class PutResult(NamedTuple):
     message_id: str
     unique_key: str
     store_timestamp_ms: int
+    recall_ms: int = 0
 
 
 class QueueRange(NamedTuple):
@@ -82,6 +97,8 @@ class Damage:
     commit_offset: int
     size: int
     reason: str
+    queue_id: int = -1
+    """-1 where it was not found by a queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +128,7 @@ class PullResult:
 class UncoveredRange:
     """Records that begin in ``[begin_commit_offset, end_commit_offset)`` may be missing in an answer.
 
-    ``file_name`` is the index file that is to blame, ``reason`` what is the matter with it.
+    ``file_name`` is the index file that is to blame, empty where the log is; ``reason`` is what is wrong with it.
     """
 
     begin_commit_offset: int
@@ -121,9 +138,10 @@ class UncoveredRange:
 
     def __str__(self) -> str:
         """Say it in a sentence."""
+        subject = f"index file {self.file_name} " if self.file_name else ""
         return (
             f"keys between commit offsets {self.begin_commit_offset} and {self.end_commit_offset}"
-            f" are not covered: index file {self.file_name} {self.reason}"
+            f" are not covered: {subject}{self.reason}"
         )
 
 

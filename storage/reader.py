@@ -7,7 +7,7 @@ the consume queues hold is visible. The writer may die and come back under a rea
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
@@ -27,17 +27,20 @@ from storage.files.filesystem import Anchor, FileSystem, OsFileSystem
 from storage.format.message_id import decode_message_id
 from storage.kernels.columns import STOP_END, stop_text
 from storage.message import KeyQueryResult, PullResult, PullStatus
-from storage.tables.consumer_offsets import ConsumerOffsets, OffsetBeyond
+from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.tables.groups import GroupTable
 from storage.tables.topics import TopicTable
 from storage.view.file_sizes import with_settled_sizes
+from storage.view.group_progress import GroupProgress
 from storage.view.incarnations import Incarnations
 from storage.view.index.index_file import IndexShape
 from storage.view.index.key_query import KeyIndex, query_by_key
 from storage.view.layout import StorePaths, check_is_store
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.extent import QueueExtent, queue_extent
+from storage.view.queues.extent import QueueExtent, queue_extents
 from storage.view.queues.pull import NO_LIMIT, pull_queue
+from storage.view.queues.reach import QueueReach
 from storage.view.queues.tag_filter import MATCH_ALL, TagFilter
 from storage.view.queues.time_search import Boundary, exact
 from storage.view.queues.views import QueueViews
@@ -68,12 +71,20 @@ class StoreReader:
             filesystem, paths.commit_log, mapped_files_max=config.mapped_files_max
         )
         self.topics = TopicTable(filesystem, paths.config)
-        self._queues = QueueViews(filesystem, paths.consume_queue, self.log, self._incarnation_of)
+        self._queues = QueueViews(
+            filesystem, paths.consume_queue, self.log, self.incarnation_of,
+            QueueReach(
+                filesystem, paths.consume_queue, self.log,
+                at_rest=lambda: self._visibility.durable_at_rest, incarnations=self._incarnations,
+            ),
+        )  # fmt: skip
         self._visibility = Visibility(
             filesystem, paths.checkpoint, log=self.log, topics=self.topics, queues=self._queues,
             bounds=bounds,
         )  # fmt: skip
         self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock)
+        self._progress = GroupProgress(self.consumer_offsets, self, self.shows_all)
+        self.groups = GroupTable(filesystem, paths.config, clock, self.consumer_offsets.own)
         shape = IndexShape(config.index_slot_count, config.index_entry_count)
         self.index = KeyIndex(filesystem, paths, shape, lambda: self._visibility.trusted_positions)
         self._visibility.update()
@@ -170,8 +181,13 @@ class StoreReader:
 
     # ---- queues
 
-    def _incarnation_of(self, topic: str) -> int:
-        return self._settings.load().deleted_topics.get(topic, 0)
+    def incarnation_of(self, topic: str) -> int:
+        """Return the commit offset from which on a topic's records are in its queues."""
+        return self._incarnations().of(topic)
+
+    def _incarnations(self) -> Incarnations:
+        settings = self._settings.load()
+        return Incarnations(settings.deleted_topics, settings.deleting_topic)
 
     def queue_view(self, topic: str, queue_id: int) -> ConsumeQueueView:
         """Return the view of one queue, whether it has files or not."""
@@ -216,10 +232,12 @@ class StoreReader:
     ) -> PullResult:
         """Return records of one queue, none from ``end_offset`` on; the status says why there are none.
 
-        Raises TopicNotFound. A queue that the topic does not have is a status.
+        Raises TopicNotFound, and InvalidMessage for a topic that may not be read. A queue that the topic does
+        not have, or not to read, is a status.
         """
         self._visibility.update()
-        queue = self._known_queue(topic, queue_id)
+        is_read = self.topics.is_read(topic, queue_id)
+        queue = self._known_queue(topic, queue_id) if is_read else None
         if queue is None:
             return PullResult(
                 status=PullStatus.NO_MATCHED_LOGIC_QUEUE, next_offset=0, min_offset=0, max_offset=0
@@ -237,28 +255,31 @@ class StoreReader:
         )
 
     def queue_extents(
-        self, topics: Container[str] | None = None, *, estimate_bytes: bool = False
+        self,
+        topics: Container[str] | None = None,
+        *,
+        estimate_bytes: bool = False,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> list[QueueExtent]:
         """Return how far each queue on disk goes, of all topics or of some, sorted.
 
-        A topic that is being deleted has none.
+        A topic that is being deleted has none. ``is_wanted`` is asked before each queue: raises
+        StoreClosed once it says no.
         """
+
         while True:
             settings = self._settings.load()
             self._visibility.update()  # after the settings: what they say is gone is forgotten here
             incarnations = Incarnations(settings.deleted_topics, settings.deleting_topic)
-            extents = [
-                queue_extent(
-                    self.log,
-                    self.queue_view(topic, queue_id),
-                    topic,
-                    queue_id,
-                    estimate_bytes=estimate_bytes,
-                    incarnation=incarnations.of(topic) if settings.present else None,
-                )
+            queues = [
+                (topic, queue_id)
                 for topic, queue_id in self.queues_on_disk()
                 if (topics is None or topic in topics) and topic != incarnations.deleting_topic
             ]
+            extents = queue_extents(
+                self.log, self._queues, queues, estimate_bytes=estimate_bytes,
+                incarnations=incarnations if settings.present else None, is_wanted=is_wanted,
+            )  # fmt: skip
             if self._settings.load() == settings:
                 return extents
 
@@ -361,39 +382,16 @@ class StoreReader:
 
         Durable with the next save of the offsets.
         """
-        low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
-        queue_offset = min(max(queue_offset, low), high)
-        self.consumer_offsets.commit(group, topic, queue_id, queue_offset)
-        return queue_offset
+        return self._progress.commit(group, topic, queue_id, queue_offset)
 
     def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return a group's progress in a queue, at most the queue's end; None if it has none."""
-        offset = self.consumer_offsets.fetch(group, topic, queue_id)
-        return None if offset is None else self._within(group, topic, queue_id, offset)
+        return self._progress.of_queue(group, topic, queue_id)
 
     def committed_offsets(self, group: str) -> dict[str, dict[int, int]]:
         """Return a group's progress by topic and queue id, each at most its queue's end."""
-        return {
-            topic: {
-                queue_id: self._within(group, topic, queue_id, offset)
-                for queue_id, offset in offsets.items()
-            }
-            for topic, offsets in self.consumer_offsets.fetch_group(group).items()
-        }
+        return self._progress.of_group(group)
 
-    def _within(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return an offset, or the end of its queue if it lies after that: what comes next is not missed.
-
-        The queue has lost its end, or is one of a topic that was made again.
-        """
+    def shows_all(self) -> bool:
         self._visibility.update()
-        if not self._visibility.shows_all:
-            return queue_offset  # the writer is to recover more than is shown now
-        try:
-            end_offset = self.max_offset(topic, queue_id)
-        except (TopicNotFound, QueueNotFound):
-            return queue_offset
-        if queue_offset > end_offset:
-            beyond = OffsetBeyond(group, topic, queue_id, queue_offset, end_offset)
-            self.consumer_offsets.lower_owned([beyond])
-        return min(queue_offset, end_offset)
+        return self._visibility.shows_all

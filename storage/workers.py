@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from storage.errors import StoreBusy, StoreFailed, StoreFull
+from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -249,19 +249,45 @@ class Worker:
         """Raise StoreFailed once a step has failed."""
         self._latch.check()
 
+    def try_guarded(self, work: Callable[[], object]) -> bool:
+        """Do ``work`` as a step in this thread if the worker sleeps; False if that is left to the worker.
+
+        It is where there was no room, too. A failure for good is the worker's, and is logged.
+        """
+        if not self._asleep or self.has_ended or not self._stepping.acquire(blocking=False):
+            return False
+        try:
+            self._make(work)
+        except (StoreFull, StoreBusy):
+            return False
+        except StoreFailed as failed:
+            self._report(failed)
+        finally:
+            self._stepping.release()
+        return True
+
     def guarded(self, work: Callable[[], Result]) -> Result:
         """Do ``work`` as a step: none beside it, none after a failure, and its failure is the worker's."""
         with self._stepping:
-            self._latch.check()
-            try:
-                result = work()
-            except Exception as error:
-                if isinstance(error, StoreFull | StoreBusy) and self.full_retry_s is not None:
-                    self._problem = str(error)
-                    raise
-                raise StoreFailed(str(self._fail(error))) from error
-            self._problem = ""
-            return result
+            return self._make(work)
+
+    def _make(self, work: Callable[[], Result]) -> Result:
+        self._latch.check()
+        try:
+            result = work()
+        except Exception as error:
+            if isinstance(error, StoreFull | StoreBusy) and self.full_retry_s is not None:
+                self._problem = str(error)
+                raise
+            raise StoreFailed(str(self._fail(error))) from error
+        self._problem = ""
+        return result
+
+    def _report(self, failed: StoreFailed) -> None:
+        """Log a failure; where it is not the device's, also where in the code it was."""
+        cause = failed.__cause__
+        is_of_the_device = isinstance(cause, OSError | StoreError)
+        _LOG.error("%s", failed, exc_info=None if is_of_the_device else cause)
 
     def _fail(self, error: BaseException) -> StoreFailed:
         failure = error if isinstance(error, StoreFailed) else StoreFailed(self.describe(error))
@@ -285,7 +311,7 @@ class Worker:
             except (StoreFull, StoreBusy):
                 rest_s = self.full_retry_s
             except StoreFailed as failed:
-                _LOG.error("%s", failed, exc_info=failed.__cause__)
+                self._report(failed)
                 return
             except BaseException as error:
                 self._fail(error)  # whoever waits must not wait for ever

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Final
 from storage.clock import Clock, SystemClock
 from storage.config import StoreConfig
 from storage.engine.appender import Appender
+from storage.engine.dead_letters import AppendedDeadLetters, DeadLetterAppender
 from storage.engine.engine import Engine
+from storage.engine.log_access import log_access
 from storage.engine.opening import open_engine
 from storage.engine.topic_changes import TopicChanges
 from storage.errors import StoreError, StoreFailed
@@ -32,10 +34,11 @@ from storage.files.filesystem import OsFileSystem
 from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult
 from storage.scrub.worker import ScrubStatus
-from storage.staged.log_access import LogAccess
 from storage.staged.staged_commits import StagedCommits
 from storage.staged.upkeep import StagedCommitUpkeep
 from storage.tables.topics import NewTopic
+from storage.timers.delayed import DelayedMessages
+from storage.transactions.store_transactions import StoreTransactions
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -77,11 +80,19 @@ class StoreWriter:
         self._config = engine.config
         self._appender = Appender(engine, clock)
         self._topics = TopicChanges(engine, self._appender, clock)
+        self._dead_letters = DeadLetterAppender(engine, self._appender, self._topics)
+        self.timers = DelayedMessages(engine, self._appender, self._topics, clock, workers)
         self.staged = StagedCommits(
-            engine.filesystem, engine.paths.root, self._log_access(), clock,
+            engine.filesystem, engine.paths.root,
+            log_access(engine, self._appender, self.timers.refuse), clock,
             timeout_ms=self._config.stage_timeout_ms,
         )  # fmt: skip
         self._upkeep = StagedCommitUpkeep(self.staged, workers=workers)
+        self.transactions = StoreTransactions(
+            engine, self._appender, self._topics, clock, workers=workers
+        )
+        engine.followers.register("staged", self.staged.needed_offset)
+        self.retention = engine.retention
 
     @classmethod
     def open(
@@ -119,30 +130,13 @@ class StoreWriter:
         try:
             writer.staged.recover()
             writer._upkeep.start()
+            writer.transactions.start()
+            writer.timers.start()
+            writer.retention.start()  # now that everybody who needs old records has said so
         except BaseException:
             writer.close()
             raise
         return writer
-
-    def _log_access(self) -> LogAccess:
-        """What staged commits need of the log; what is decided is appended whatever topics allow now."""
-        engine, appender = self._engine, self._appender
-
-        def wait_flushed(end_commit_offset: int, timeout_s: float) -> bool:
-            engine.flusher.hurry()
-            return engine.flusher.wait(end_commit_offset, timeout_s)
-
-        return LogAccess(
-            prepare=appender.prepare,
-            check_size=engine.log.check_size,
-            check_queue=appender.check_queue,
-            check_open=appender.check_open,
-            append=lambda prepared: appender.append(prepared, decided=True)[0],
-            appended_offset=lambda: engine.log.appended_offset,
-            wait_flushed=wait_flushed,
-            fail=engine.fail,
-            files=engine.log.files,
-        )
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -181,6 +175,25 @@ class StoreWriter:
         """
         return self._appender.append_batch(records)
 
+    def append_batch_of_few(
+        self, records: bytes | bytearray | memoryview, *, queues_max: int
+    ) -> BatchResult | None:
+        """Do what ``append_batch`` does; None, and nothing was done, if records are for more queues.
+
+        For callers that must not wait: the ends of queues may have to be looked for on disk.
+        """
+        return self._appender.append_batch_of_few(records, queues_max)
+
+    def append_dead_letters(
+        self, group: str, commit_offsets: Sequence[int], reconsume_times: Sequence[int]
+    ) -> AppendedDeadLetters:
+        """Append copies of records to a group's dead letter topic, made if absent; does not wait for durability.
+
+        ``storage.engine.dead_letters`` has what a copy is. Raises InvalidMessage, StoreBusy, StoreFull,
+        StoreFailed, and then a part may have been appended.
+        """
+        return self._dead_letters.append(group, commit_offsets, reconsume_times)
+
     # ---- acknowledging
 
     @property
@@ -214,6 +227,19 @@ class StoreWriter:
         """Wait until consumers can see everything before the offset; False when time is up."""
         return self._engine.dispatch.wait(end_commit_offset, timeout_s)
 
+    def dispatch_by(self, caller: Callable[[], None]) -> None:
+        """Have ``caller`` called after each append that may be shown at once, instead of waking dispatch.
+
+        It runs under the append's lock and has ``dispatch_few`` called soon, by a thread of its own choice.
+        """
+        self._engine.wake_dispatch = caller
+
+    def dispatch_few(self, bytes_max: int) -> None:
+        """Show consumers in this thread what was appended; wake dispatch for more than ``bytes_max``."""
+        dispatch = self._engine.dispatch
+        if not dispatch.dispatch_few(bytes_max):
+            dispatch.wake()
+
     def place(self) -> Path | None:
         """Return where the store's directory is now: it is followed wherever it is renamed to.
 
@@ -228,6 +254,11 @@ class StoreWriter:
     def failure(self) -> StoreError | None:
         """Return why nothing more will be acknowledged, if that is so."""
         return self._engine.failure
+
+    @property
+    def writable(self) -> bool:
+        """Whether anything can be appended; for event loops: nothing is read or waited for."""
+        return self._engine.failure is None and not self._appender.is_closed
 
     # ---- topics
 
@@ -255,19 +286,23 @@ class StoreWriter:
         *,
         queue_count: int | None = None,
         read_queue_count: int | None = None,
+        write_queue_count: int | None = None,
         perm: int | None = None,
         attributes: Mapping[str, str] | None = None,
+        force: bool = False,
     ) -> TopicConfig:
-        """Change a topic; durable on return. ``queue_count`` sets read and write queues alike.
+        """Change a topic; durable on return. ``queue_count`` stands for each count that is not given.
 
-        Queues that go out of use keep their messages and go on where they were when they return.
+        Queues out of use keep their messages and go on where they were when they return. Raises
+        QueuesInUse, but with ``force``, where read queues go that a group has not read to the end.
         """
         return self._topics.update(
             name,
             read_queue_count=queue_count if read_queue_count is None else read_queue_count,
-            write_queue_count=queue_count,
+            write_queue_count=queue_count if write_queue_count is None else write_queue_count,
             perm=perm,
             attributes=attributes or {},
+            force=force,
         )
 
     def delete_topic(self, name: str) -> None:
@@ -281,11 +316,7 @@ class StoreWriter:
     def describe_topic(self, name: str) -> tuple[TopicConfig, list[tuple[int, int]]]:
         """Return a topic and, for each of its queues, the first and the next queue offset."""
         topic = self._engine.topics.get(name)
-        offsets = []
-        for queue_id in range(topic.queue_count):
-            queue = self._engine.queues.get(name, queue_id)
-            first = queue.find_first(self._engine.log.min_offset)
-            offsets.append((first, queue.next_offset))
+        offsets = self._engine.queues.ranges(name, topic.queue_count, self._engine.log.min_offset)
         return topic, offsets
 
     # ---- state
@@ -314,13 +345,11 @@ class StoreWriter:
         """Return how far the writer is, and whether it can write."""
         log = self._engine.log
         failure = self.failure()
-        needed_offset = (
-            self._engine.followers.needed_offset()
-        )  # first: what followers need only grows
+        needed_offset = self._engine.followers.needed_offset()  # first: it only grows
         if self._appender.is_closed:
             problem = "the store is closed"
         else:
-            problem = str(failure or self._engine.dispatch.problem)
+            problem = str(failure or self._engine.dispatch.problem or self.transactions.problem)
         return WriterStatus(
             min_commit_offset=log.min_offset,
             appended_offset=log.appended_offset,
@@ -329,7 +358,7 @@ class StoreWriter:
             dispatched_offset=self._engine.dispatch.position,
             needed_commit_offset=log.appended_offset if needed_offset is None else needed_offset,
             followers=self._engine.followers.offsets(),
-            writable=failure is None and not self._appender.is_closed,
+            writable=self.writable,
             problem=problem,
             flush_mode=self._config.flush_mode,
             transient_pool=self._config.transient_pool,
@@ -343,8 +372,11 @@ class StoreWriter:
         """
         if not self._appender.is_closed:
             self._upkeep.end()
+            self.timers.end()
             self.staged.close()
             self._upkeep.stop()
+            self.transactions.stop()
+            self.timers.close()
         with self._topics.lock, self._appender.lock:
             if self._appender.is_closed:
                 return

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.durable_slots import DurableSlots
+from storage.checkpoint.live_words import DISTANCE, FACTOR, LiveSector
 from storage.files.futex import WakeWord
 from storage.format import checkpoint as layout
 
@@ -64,14 +65,36 @@ class _Word:
         checkpoint._words[self.index] = value
 
 
-class _WriterWord(_Word):
-    def __init__(self, name: str) -> None:
-        super().__init__(_writer_position(name), Role.WRITER)
+class _IdentityWord(_Word):
+    """A word that says whose the sector is, with its complement; see ``live_words``."""
+
+    def __set__(self, checkpoint: CheckpointFile, value: int) -> None:
+        if checkpoint.role is self.owner:
+            checkpoint._words[self.index + DISTANCE] = ~value
+        super().__set__(checkpoint, value)
 
 
-class _IndexerWord(_Word):
-    def __init__(self, name: str) -> None:
-        super().__init__(_indexer_position(name), Role.INDEXER)
+class _CheckedWord(_Word):
+    """A position that has a check word; see ``live_words``."""
+
+    def __get__(self, checkpoint: CheckpointFile, _: type[CheckpointFile]) -> int:
+        is_writers = self.owner is Role.WRITER
+        sector = checkpoint._writer_sector if is_writers else checkpoint._indexer_sector
+        return sector.position_at(self.index)
+
+    def __set__(self, checkpoint: CheckpointFile, value: int) -> None:
+        if checkpoint.role is self.owner:
+            checkpoint._words[self.index + DISTANCE] = value * FACTOR
+        super().__set__(checkpoint, value)
+
+
+def _writer_word(name: str) -> _Word:
+    return _Word(_writer_position(name), Role.WRITER)
+
+
+def _identity(name: str, owner: Role) -> _Word:
+    position = _writer_position if owner is Role.WRITER else _indexer_position
+    return _IdentityWord(position(name), owner)
 
 
 # The writer's words that move with every append.
@@ -87,29 +110,29 @@ _HEAD_SIZE: Final = _writer_position("session") + 8
 class CheckpointFile:
     """The mapped page. Loads are safe from any thread; each store has one thread at a time."""
 
-    _writer_magic = _WriterWord("magic")
-    _writer_version = _WriterWord("version")
-    _writer_boot_low = _WriterWord("boot_id_low")
-    _writer_boot_high = _WriterWord("boot_id_high")
-    _writer_session = _WriterWord("session")
-    _writer_process_id = _WriterWord("process_id")
-    _min_commit_offset = _WriterWord("min_commit_offset")
-    _appended_offset = _WriterWord("appended_offset")
-    _committed_offset = _WriterWord("committed_offset")
-    _flushed_offset = _WriterWord("flushed_offset")
-    _confirm_offset = _WriterWord("confirm_offset")
-    _dispatched_offset = _WriterWord("dispatched_offset")
-    _config_generation = _WriterWord("config_generation")
-    _writer_flags = _WriterWord("flags")
+    _writer_magic = _identity("magic", Role.WRITER)
+    _writer_version = _writer_word("version")
+    _writer_boot_low = _identity("boot_id_low", Role.WRITER)
+    _writer_boot_high = _identity("boot_id_high", Role.WRITER)
+    _writer_session = _identity("session", Role.WRITER)
+    _writer_process_id = _writer_word("process_id")
+    _min_commit_offset = _CheckedWord(_writer_position("min_commit_offset"), Role.WRITER)
+    _appended_offset = _writer_word("appended_offset")
+    _committed_offset = _writer_word("committed_offset")
+    _flushed_offset = _writer_word("flushed_offset")
+    _confirm_offset = _CheckedWord(_writer_position("confirm_offset"), Role.WRITER)
+    _dispatched_offset = _CheckedWord(_writer_position("dispatched_offset"), Role.WRITER)
+    _config_generation = _writer_word("config_generation")
+    _writer_flags = _writer_word("flags")
 
-    _indexer_magic = _IndexerWord("magic")
-    _indexer_version = _IndexerWord("version")
-    _indexer_boot_low = _IndexerWord("boot_id_low")
-    _indexer_boot_high = _IndexerWord("boot_id_high")
-    _indexer_session = _IndexerWord("session")
-    _indexer_process_id = _IndexerWord("process_id")
-    _indexed_offset = _IndexerWord("indexed_offset")
-    _indexer_flags = _IndexerWord("flags")
+    _indexer_magic = _identity("magic", Role.INDEXER)
+    _indexer_version = _Word(_indexer_position("version"), Role.INDEXER)
+    _indexer_boot_low = _identity("boot_id_low", Role.INDEXER)
+    _indexer_boot_high = _identity("boot_id_high", Role.INDEXER)
+    _indexer_session = _identity("session", Role.INDEXER)
+    _indexer_process_id = _Word(_indexer_position("process_id"), Role.INDEXER)
+    _indexed_offset = _CheckedWord(_indexer_position("indexed_offset"), Role.INDEXER)
+    _indexer_flags = _Word(_indexer_position("flags"), Role.INDEXER)
 
     def __init__(self, file: File, role: Role, boot_id: bytes) -> None:
         self.role = role
@@ -119,6 +142,8 @@ class CheckpointFile:
         self._page = self._region.array[: layout.PAGE_SIZE]
         self._bytes = memoryview(self._page).cast("B")  # type: ignore[arg-type]
         self._words = self._bytes.cast("q")
+        self._writer_sector = LiveSector.writer(self._words)
+        self._indexer_sector = LiveSector.indexer(self._words)
         self._head = self._bytes[:_HEAD_SIZE]
         self._boot_low, self._boot_high = memoryview(boot_id).cast("q")
         self.durable = DurableSlots(self._bytes, file)
@@ -158,11 +183,7 @@ class CheckpointFile:
 
         They hold after its death too: what it published is in the page cache.
         """
-        return (
-            self._writer_magic == layout.WRITER_LIVE_MAGIC
-            and self._writer_boot_low == self._boot_low
-            and self._writer_boot_high == self._boot_high
-        )
+        return self._writer_sector.is_current(self._boot_low, self._boot_high)
 
     @property
     def head(self) -> bytes:
@@ -262,6 +283,7 @@ class CheckpointFile:
         words = self._words
         words[_APPENDED] = words[_COMMITTED] = commit_offset
         if confirm:
+            words[_CONFIRM + DISTANCE] = commit_offset * FACTOR
             words[_CONFIRM] = commit_offset
 
     def publish_committed(self, commit_offset: int) -> None:
@@ -319,11 +341,7 @@ class CheckpointFile:
     @property
     def indexer_is_current(self) -> bool:
         """Whether an indexer has published in this boot."""
-        return (
-            self._indexer_magic == layout.INDEXER_LIVE_MAGIC
-            and self._indexer_boot_low == self._boot_low
-            and self._indexer_boot_high == self._boot_high
-        )
+        return self._indexer_sector.is_current(self._boot_low, self._boot_high)
 
     @property
     def indexer_session(self) -> int:
@@ -366,6 +384,11 @@ class CheckpointFile:
     def wait_for_indexer(self, seen_word: int, timeout_s: float | None) -> int:
         """Sleep until the indexer publishes something after ``seen_word``; return the word."""
         return self._indexer_wake.wait(seen_word, timeout_s)
+
+    @property
+    def indexer_wake(self) -> WakeWord:
+        """The indexer's word, on which it dozes while it gathers: any process may knock."""
+        return self._indexer_wake
 
     def interrupt(self) -> None:
         """End every wait through this object, now and from here on; see ``WakeWord.interrupt``."""

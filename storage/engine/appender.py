@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from operator import add
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from storage.errors import InvalidMessage, QueueNotFound, StoreBusy, StoreClosed, StoreFailed
+from storage.engine.parked import ASKS_FOR_DELAY, as_parked, recall_times_ms
+from storage.errors import (
+    InvalidBatch,
+    InvalidMessage,
+    QueueNotFound,
+    StoreBusy,
+    StoreClosed,
+    StoreFailed,
+    StoreFull,
+)
 from storage.format.hosts import IPV4_HOST_SIZE
 from storage.format.message_id import encode_message_id
 from storage.format.record import complete_record
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, new_rows
 from storage.kernels.message_slices import UNIQUE_HEAD_SIZE
-from storage.log.batches import BatchPreparer, Prepared, QueueKey
+from storage.log.batches import BatchPreparer, Prepared, QueueKey, highest_of_topics
 from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
 from storage.message import BatchResult, Message, PutResult, QueueRange
@@ -27,11 +37,22 @@ if TYPE_CHECKING:
     from storage.files.mapped_file import MappedFile
 
 BUSY_RETRY_MS: Final = 20
+QUEUES_UNDER_LOCK_MAX: Final = 64  # are looked up on disk while nothing else is appended
 _NO_ROWS: Final = new_rows(0)
 
 Written = TypeVar("Written")
 Write = Callable[["MappedFile", int, int, int], Written]
 """Stores a record at the file's appended position, given queue id, queue offset and store time."""
+
+
+class _HeldOffsets(NamedTuple):
+    """Where queues end by their files, if nothing was appended to them and no topic deleted since."""
+
+    deletion_count: int
+    offsets: Mapping[QueueKey, int]
+
+
+_NOTHING_HELD: Final = _HeldOffsets(-1, {})
 
 
 class Appender:
@@ -46,17 +67,23 @@ class Appender:
         self._engine = engine
         self._log = engine.log
         self._flusher = engine.flusher
+        self._retention = engine.retention
         self._clock = clock
         self._unflushed_bytes_max = config.unflushed_bytes_max
         self._property_crc = config.append_property_crc
         self._store_host = engine.store_host
         self._next_offsets: dict[QueueKey, int] = {}
+        self._park: Callable[[Prepared], Prepared | None] | None = None
+        self._expect_parked: Callable[[int], None] = lambda _: None
+        self._deletion_count = 0  # of topics since the start
         self.is_closed = False
-        self.prepare = BatchPreparer(
+        preparer = BatchPreparer(
             body_size_max=config.body_size_max,
             store_host_size=len(self._store_host),
             append_crc=self._property_crc,
-        ).prepare
+        )
+        self.prepare = preparer.prepare
+        self._prepare_few = preparer.prepare_few
         self.encoder = MessageEncoder(
             engine.topics,
             clock,
@@ -76,21 +103,40 @@ class Appender:
             else None
         )
 
+    def park_by(
+        self, park: Callable[[Prepared], Prepared | None], expect: Callable[[int], None]
+    ) -> None:
+        """Have ``park`` say what is stored of batches with delays, and ``expect`` called with its end."""
+        self._park, self._expect_parked = park, expect
+
     def put(self, messages: Sequence[Message], born_host: str) -> list[PutResult]:
         """Append messages, all or none."""
-        if len(messages) == 1 and len(self._store_host) == IPV4_HOST_SIZE:
+        if (
+            len(messages) == 1
+            and len(self._store_host) == IPV4_HOST_SIZE
+            and not messages[0].is_delayed
+        ):
             return [self._put_one(messages[0], born_host)]
         self.check_open()
         if not messages:
             return []
         encoded = [self.encoder.encode(message, born_host) for message in messages]
         prepared = self.prepare(b"".join([record for record, _, _ in encoded]))
-        _, store_timestamp_ms, _ = self.append(prepared, fills_rows=True)
+        try:
+            parked = self._parked(prepared)
+        except InvalidBatch as refused:
+            field, _, problem = refused.problem.partition(": ")
+            raise InvalidMessage(field, f"message {refused.record_index}: {problem}") from None
+        if parked is not None:
+            prepared = parked._replace(placed_rows=new_rows(parked.record_count))
+        commit_offset, store_timestamp_ms, _ = self.append(
+            prepared, decided=parked is not None, fills_rows=True
+        )
         placed = prepared.placed_rows[
             : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
         ].tolist()
         host = self._store_host
-        return [
+        results = [
             PutResult(
                 topic=message.topic,
                 queue_id=queue_id,
@@ -104,6 +150,22 @@ class Appender:
                 messages, encoded, placed, strict=True
             )
         ]
+        if parked is None:
+            return results
+        self._expect_parked(commit_offset + prepared.placed_size)
+        return list(map(as_parked, results, recall_times_ms(parked)))
+
+    def _parked(self, prepared: Prepared) -> Prepared | None:
+        """Return what is stored instead of a batch of which records are delayed; None of another.
+
+        Raises TopicNotFound, QueueNotFound, InvalidMessage, InvalidBatch, StoreFull.
+        """
+        if not prepared.features & ASKS_FOR_DELAY or self._park is None:
+            return None
+        self.check_open()
+        self._check_not_refused()
+        self._check_queues(prepared.queues)
+        return self._park(prepared)
 
     def _put_one(self, message: Message, born_host: str) -> PutResult:
         """Append one message; what its encoder made needs no check by a kernel."""
@@ -172,22 +234,39 @@ class Appender:
     def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
         """Append records that a client encoded, all or none."""
         self.check_open()
-        prepared = self.prepare(records)
-        commit_offset, store_timestamp_ms, firsts = self.append(prepared)
+        return self._append_prepared(self.prepare(records))
+
+    def append_batch_of_few(
+        self, records: bytes | bytearray | memoryview, queues_max: int
+    ) -> BatchResult | None:
+        """Do what ``append_batch`` does for a batch of at most so many queues; else return None."""
+        self.check_open()
+        prepared = self._prepare_few(records, queues_max=queues_max)
+        return None if prepared is None else self._append_prepared(prepared)
+
+    def _append_prepared(self, prepared: Prepared) -> BatchResult:
+        parked = self._parked(prepared)
+        prepared = parked or prepared
+        commit_offset, store_timestamp_ms, firsts = self.append(
+            prepared, decided=parked is not None
+        )
+        if parked is not None:
+            self._expect_parked(commit_offset + parked.placed_size)
         ranges = [
-            QueueRange(topic.decode(), queue_id, first, size)
-            for (topic, queue_id), first, size in zip(
-                prepared.queues, firsts, prepared.sizes, strict=True
-            )
+            QueueRange(key[0].decode(), key[1], first, size)
+            for key, first, size in zip(prepared.queues, firsts, prepared.sizes, strict=True)
         ]
         end_commit_offset = commit_offset + prepared.placed_size
         return BatchResult(
-            commit_offset,
-            end_commit_offset,
-            prepared.record_count,
-            store_timestamp_ms,
-            tuple(ranges),
-        )
+            commit_offset, end_commit_offset, prepared.record_count, store_timestamp_ms, tuple(ranges)
+        )  # fmt: skip
+
+    def append_parked(self, parked: Prepared) -> int:
+        """Append records of the system topics of delayed messages; return their end."""
+        commit_offset, _, _ = self.append(parked, decided=True)
+        end_commit_offset = commit_offset + parked.placed_size
+        self._expect_parked(end_commit_offset)
+        return end_commit_offset
 
     def append(
         self, prepared: Prepared, *, decided: bool = False, fills_rows: bool = False
@@ -199,29 +278,40 @@ class Appender:
         """
         log = self._log
         log.check_size(prepared.placed_size)
+        keys = checked = prepared.queues
+        held = _NOTHING_HELD
+        if len(keys) > QUEUES_UNDER_LOCK_MAX:
+            checked, held = highest_of_topics(keys), self._look_at_queues(keys)
         with self.lock:
-            self._admit(prepared.placed_size)
+            self._admit(prepared.placed_size, decided=decided)
             if decided:
-                self._check_topics(prepared.queues)
+                self._check_topics(checked)
             else:
-                self._check_queues(prepared.queues)
-            firsts = [self._next_offset(key) for key in prepared.queues]
+                self._check_queues(checked)
+            firsts = self._next_offsets_of(keys, held)
             next_queue_offsets = np.array(firsts, np.int64)
             store_timestamp_ms = self._clock.now_ms()
+            filled_rows = prepared.placed_rows if fills_rows else _NO_ROWS
             commit_offset = log.append(
-                prepared,
-                next_queue_offsets,
-                prepared.placed_rows if fills_rows else _NO_ROWS,
-                store_timestamp_ms,
+                prepared, next_queue_offsets, filled_rows, store_timestamp_ms
             )
-            for key, first, size in zip(prepared.queues, firsts, prepared.sizes, strict=True):
-                self._next_offsets[key] = first + size
+            self._next_offsets.update(zip(keys, map(add, firsts, prepared.sizes), strict=True))
             self._engine.appended(store_timestamp_ms)
         return commit_offset, store_timestamp_ms, firsts
 
-    def _admit(self, size: int) -> None:
-        """Raise StoreBusy if ``size`` more bytes would be too many that no sync has covered."""
+    def _check_not_refused(self) -> None:
+        """Raise StoreFull while retention refuses what producers append."""
+        if refusal := self._retention.refusal:
+            raise StoreFull(refusal)
+
+    def _admit(self, size: int, *, decided: bool = False) -> None:
+        """Raise StoreBusy if ``size`` more bytes would be too many that no sync has covered.
+
+        Raises StoreFull while retention refuses appends; what was decided releases what retention waits for.
+        """
         self.check_open()
+        if not decided:
+            self._check_not_refused()
         log = self._log
         unflushed = log.appended_offset - log.flushed_offset
         # A store that holds nothing unflushed takes any batch, however small the bound.
@@ -230,7 +320,8 @@ class Appender:
             raise StoreBusy(f"{unflushed} bytes wait to be flushed", retry_delay_ms=BUSY_RETRY_MS)
 
     def check_queue(self, key: QueueKey) -> None:
-        """Raise unless the topic exists, may be written to, and has the queue."""
+        """Raise unless the topic may be written to and has the queue, and producers are not refused."""
+        self._check_not_refused()
         self._check_queues([key])
 
     def _check_queues(self, keys: Sequence[QueueKey]) -> None:
@@ -256,8 +347,36 @@ class Appender:
         offset = self._next_offsets.get(key)
         if offset is None:
             # Nothing of this queue was appended since recovery, so what is on disk is all of it.
-            offset = self._engine.queues.get(key[0].decode(), key[1]).next_offset
+            offset = self._engine.queues.next_offset(key[0].decode(), key[1])
         return offset
+
+    def _next_offsets_of(self, keys: Sequence[QueueKey], held: _HeldOffsets) -> list[int]:
+        """Return each queue's next offset; runs under the lock, as long as a look at a dictionary takes."""
+        if held.deletion_count != self._deletion_count:
+            held = _NOTHING_HELD
+        known = list(map(self._next_offsets.get, keys))
+        if None not in known:
+            return cast("list[int]", known)
+        offsets = held.offsets
+        return [
+            first
+            if first is not None
+            else offsets[key]
+            if key in offsets
+            else self._next_offset(key)
+            for key, first in zip(keys, known, strict=True)
+        ]
+
+    def _look_at_queues(self, keys: Sequence[QueueKey]) -> _HeldOffsets:
+        """Find the ends of queues that were not met, so that nobody waits for that under the lock."""
+        topics, queues = self._engine.topics, self._engine.queues
+        deletion_count = self._deletion_count
+        offsets = {
+            key: queues.next_offset(key[0].decode(), key[1])
+            for key in keys
+            if key not in self._next_offsets and key[0].decode() in topics
+        }
+        return _HeldOffsets(deletion_count, offsets)
 
     def check_open(self) -> None:
         """Raise StoreClosed after ``close``, StoreFailed once nothing more can be acknowledged."""
@@ -270,6 +389,7 @@ class Appender:
 
     def forget_topic(self, name: str) -> None:
         """Forget the offsets of a deleted topic's queues; runs under the lock."""
+        self._deletion_count += 1
         topic = name.encode()
         for key in [key for key in self._next_offsets if key[0] == topic]:
             del self._next_offsets[key]

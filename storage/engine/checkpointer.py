@@ -80,6 +80,18 @@ class Checkpointer(Worker):
         # that succeeds would prove nothing.
         self.guarded(lambda: self._checkpoint(clean=clean, always=always))
 
+    def drop_units(self, drop: Callable[[], int]) -> None:
+        """Make a checkpoint without the units that ``drop()`` takes out of the count, and returns.
+
+        They are of records before every place that a checkpoint may still name. Raises as ``checkpoint``.
+        """
+        self.guarded(lambda: self._drop_units(drop))
+
+    def _drop_units(self, drop: Callable[[], int]) -> None:
+        dropped = drop()
+        self._dispatched = deque((offset, count - dropped) for offset, count in self._dispatched)
+        self._checkpoint(clean=False, always=True)
+
     def has_work(self) -> bool:
         """Return whether somebody is in a hurry."""
         return self._hurried

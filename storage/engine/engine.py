@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -29,8 +29,10 @@ from storage.log.flush import CommitWorker, FlushWorker
 from storage.log.followers import Followers
 from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
-from storage.queues.unit_mending import mend_units
+from storage.queues.unit_repair import repair_units
 from storage.recovery.recover import Recovered
+from storage.retention.policy import retention_policy
+from storage.retention.worker import RetentionWorker
 from storage.scrub.units import WrongUnits
 from storage.scrub.worker import ScrubWorker
 from storage.tables.topics import TopicTable
@@ -78,6 +80,9 @@ class Engine:
         self.queues = queues
         self.recovered = recovered
         self.abort_found = abort_found
+        self.is_unfinished = (
+            False  # a stop is not marked while the next start has to look what is missing
+        )
         self.store_host = encode_host(config.store_host)
         self.last_timestamp_ms = recovered.last_timestamp_ms
         self.filesystem = filesystem
@@ -134,6 +139,14 @@ class Engine:
             progress=self._progress,
             workers=workers,
         )
+        self.followers = Followers()
+        self.retention = RetentionWorker(
+            filesystem, files, queues, self.followers, retention_policy(config), clock,
+            publish=positions.publish_min_commit_offset,
+            drop_units=self._drop_units,
+            last_timestamp_ms=recovered.last_timestamp_ms,
+            workers=workers,
+        )  # fmt: skip
         self.scrub = ScrubWorker(
             filesystem,
             paths,
@@ -142,7 +155,7 @@ class Engine:
             bytes_per_s=config.scrub_bytes_per_s,
             min_offset=lambda: self.log.min_offset,
             durable_offset=lambda: self.checkpointer.durable_offset,
-            mend=self._mend_units,
+            repair=self._repair_units,
             workers=workers,
         )
         self.flusher.add_listener(positions.publish_flushed)
@@ -162,12 +175,13 @@ class Engine:
             show=self._show,
         )
         self._shows_commits = self.acknowledgement.shows_commits
+        self.wake_dispatch = self.dispatch.wake  # after an append that may be shown at once
+        self.on_dispatched: Callable[[], None] | None = None
         self._requests = self.acknowledgement.requests
-        self.followers = Followers()
         self.followers.register("flush", lambda: self.flusher.offset)
         self.followers.register("dispatch", lambda: self.dispatch.position)
         self.followers.register("checkpoint", lambda: self.checkpointer.durable_offset)
-        self.followers.register("index", self._index_needs)
+        self.followers.register("index", self._index_needs, yields=True)
         self._checkpointed_offset = end_offset
         self.config_generation = 1  # of the topic table, when the session begins
         self._hurried_from = -1
@@ -228,7 +242,7 @@ class Engine:
         else:
             self.positions.publish_append(offset, confirm=self._shows_commits)
             if self._shows_commits:
-                self.dispatch.wake()
+                self.wake_dispatch()
             for request in self._requests:
                 request(offset)
         if offset - self.log.flushed_offset > self._early_bytes:
@@ -255,6 +269,8 @@ class Engine:
 
     def _dispatched(self, offset: int) -> None:
         self.positions.publish_dispatched(offset)
+        if self.on_dispatched is not None:
+            self.on_dispatched()
         if offset - self._checkpointed_offset >= self.config.queue_flush_bytes:
             self._checkpointed_offset = offset
             self.checkpointer.hurry()
@@ -283,16 +299,20 @@ class Engine:
         dispatched = self.dispatch.dispatcher.reached
         return LogProgress(appended_offset, timestamp_ms, self.log.flushed_offset, dispatched)
 
-    def _mend_units(self, wrong: WrongUnits) -> int:
+    def _repair_units(self, wrong: WrongUnits) -> int:
         """Write units again that are not what the log says; return how many were not."""
         settings = load_settings(self.filesystem, self.paths)
-        return mend_units(
+        return repair_units(
             ListedLog(self.filesystem, self.paths.commit_log),
             self.queues,
             *wrong,
             commit_range=(self.log.min_offset, self.dispatch.position),
             since=settings.deleted_topics.get(wrong.topic, 0),
         )
+
+    def _drop_units(self, release: Callable[[], int]) -> None:
+        """Take what releases queue files out of the durable count of units."""
+        self.checkpointer.drop_units(lambda: self.dispatch.drop_units(release))
 
     def _next_file(self, start_offset: int) -> MappedFile:
         mapped = self._allocator.take(start_offset)
@@ -349,6 +369,8 @@ class Engine:
         complete = True
         with suppress(StoreError):
             self.scrub.stop()
+        with suppress(StoreError):
+            self.retention.stop()
         for worker in self._in_order_of_bytes():
             try:
                 worker.stop()
@@ -361,6 +383,7 @@ class Engine:
         log = self.log
         if (
             not self._stop_workers()
+            or self.is_unfinished
             or not log.flushed_offset == log.appended_offset == self.dispatch.position
         ):
             return False

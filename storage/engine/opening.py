@@ -147,7 +147,7 @@ def _recover_and_wire(
     )
     _report_lost_end(recovered)
     pool.discard_leftover()
-    queues.end_commit_offset = recovered.end_offset
+    queues.end_recovery(recovered.end_offset)
     if settings.deleting_topic:
         recovered = _finish_deletion(settings.deleting_topic, topics, queues, recovered, clock)
         settings = save_settings(filesystem, paths, replace(settings, deleting_topic=""), config)
@@ -157,7 +157,8 @@ def _recover_and_wire(
         settings = replace(settings, deleted_topics=deleted_topics)
         settings = save_settings(filesystem, paths, settings, config)
     settle_topics(filesystem, paths, topics, recovered, clock.now_ms)
-    lower_offsets(ConsumerOffsets(filesystem, paths.config, clock), topics, queues)
+    offsets = ConsumerOffsets(filesystem, paths.config, clock)
+    lower_offsets(offsets, topics, queues, after_kill=abort_found)
     _mark_running(filesystem, paths)
     return wire(
         filesystem=filesystem, paths=paths, config=config, settings=settings,
@@ -170,9 +171,9 @@ def _report_lost_end(recovered: Recovered) -> None:
     lost = recovered.lost_end
     if lost is not None:
         _LOG.error(
-            "the last files of the commit log are gone: nothing is left of [%d, %d); the log goes on at"
-            " %d, and queue offsets above those of the lost records",
-            lost.begin_offset, lost.end_offset, lost.end_offset,
+            "the end of the commit log is lost: %s: nothing is left of [%d, %d); the log goes on at %d, and"
+            " each queue after the last offset that its units show",
+            lost.reason, lost.begin_offset, lost.end_offset, lost.end_offset,
         )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """At a start the JSON tables are made to agree with the queues that recovery has left.
 
-The log says which topics there are and where their queues end; a table that says otherwise is mended, and
+The log says which topics there are and where their queues end; a table that says otherwise is repaired, and
 that is reported.
 """
 
@@ -61,10 +61,15 @@ def settle_topics(
                 )
 
 
-def lower_offsets(offsets: ConsumerOffsets, topics: TopicTable, queues: QueueTable) -> None:
+def lower_offsets(
+    offsets: ConsumerOffsets, topics: TopicTable, queues: QueueTable, *, after_kill: bool
+) -> None:
     """Set groups' offsets that lie after the end of their queue to that end; durable on return.
 
-    Their group would miss what is stored there next. A reader that keeps the offsets does so itself.
+    So are all others ``after_kill``: who saved them may have died before their sync.
+
+    Their group would miss what is stored there next, so nothing may be while the disk is too full for it: raises
+    StoreFull. A reader that keeps the offsets does so itself.
     """
 
     def end_of(topic: str, queue_id: int) -> int | None:
@@ -73,12 +78,12 @@ def lower_offsets(offsets: ConsumerOffsets, topics: TopicTable, queues: QueueTab
         return queues.get(topic, queue_id).next_offset
 
     found = offsets.beyond(end_of)
-    if not found:
+    if not found and not after_kill:
         return
     try:
-        offsets.lower(found)
+        offsets.lower(found)  # takes them, which makes their copies agree
         offsets.close()
-    except (StoreLocked, StoreFull):
+    except StoreLocked:
         return
     for each in found:
         _LOG.warning(

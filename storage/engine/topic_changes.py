@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
+from storage.engine.topic_shrink import check_shrink
+from storage.errors import InvalidMessage, StoreBusy, StoreError, StoreFailed, StoreFull
+from storage.format.consume_entry import SCHEDULE_TOPIC
+from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC, HALF_TOPIC, TIMER_TOPIC
+from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.view.settings import StoreSettings, save_settings
 
 if TYPE_CHECKING:
@@ -18,6 +23,16 @@ if TYPE_CHECKING:
     from storage.tables.topics import Created, NewTopic, TopicConfig
 
 
+STORES_OWN: Final = MappingProxyType(
+    {
+        HALF_TOPIC: "transactions that may be pending",
+        HALF_REMOVAL_TOPIC: "transactions that may be pending",
+        GIVEN_UP_TOPIC: "transactions that were given up",
+        SCHEDULE_TOPIC: "delayed messages that may be pending",
+        TIMER_TOPIC: "delayed messages that may be pending",
+    }
+)
+"""Topics that are not deleted, and what they hold."""
 INSISTED_TIMES: Final = 25
 INSISTED_S: Final = 0.02
 
@@ -58,35 +73,55 @@ class TopicChanges:
         write_queue_count: int | None,
         perm: int | None,
         attributes: Mapping[str, str],
+        force: bool = False,
     ) -> TopicConfig:
-        """Change what is given of a topic; durable on return. Raises TopicNotFound, InvalidMessage."""
-        with self.lock:
+        """Change what is given of a topic; durable on return.
+
+        With fewer read queues nothing is appended between the look at what they hold and the change.
+        Raises TopicNotFound, InvalidMessage, and without ``force`` QueuesInUse.
+        """
+        engine = self._engine
+        with self.lock, ExitStack() as held:
             self._appender.check_open()
+            topic = self._topics.changed(
+                name,
+                read_queue_count=read_queue_count,
+                write_queue_count=write_queue_count,
+                perm=perm,
+                attributes=attributes,
+            )
+            before = self._topics.get(name)
+            if not force and topic.read_queue_count < before.read_queue_count:
+                offsets = ConsumerOffsets(engine.filesystem, engine.paths.config, self._clock)
+                engine.settle()  # so that appends wait for what came since only
+                held.enter_context(self._appender.lock)
+                self._appender.check_open()
+                engine.settle()
+                check_shrink(before, topic, offsets, engine.queues, engine.log.min_offset)
             with self._failing(StoreError):
-                topic = self._topics.update(
-                    name,
-                    read_queue_count=read_queue_count,
-                    write_queue_count=write_queue_count,
-                    perm=perm,
-                    attributes=attributes,
-                    now_ms=self._clock.now_ms(),
-                )
+                self._topics.replace(topic, now_ms=self._clock.now_ms())
             self._publish()
             return topic
 
     def delete(self, name: str) -> None:
         """Remove a topic, its queues, and its earlier records' claim to ever be in them again.
 
-        Durable on return; the records stay in the log. Raises TopicNotFound, StoreFull.
+        Durable on return; the records stay in the log. Raises TopicNotFound, InvalidMessage, StoreFull.
         """
         self._appender.check_open()
         self._topics.get(name)
+        if name in STORES_OWN:
+            raise InvalidMessage("topic", f"{name!r} holds {STORES_OWN[name]}")
         self._engine.settle()  # so that appends wait for what came since only
         with self.lock, self._appender.lock:
             self._appender.check_open()
             with self._failing(StoreError):
                 self._delete(name)
             self._appender.forget_topic(name)
+
+    def deleted_at(self, name: str) -> int:
+        """Return the commit offset before which no record belongs to the topic: 0 if it was never deleted."""
+        return self._settings.deleted_topics.get(name, 0)
 
     def _delete(self, name: str) -> None:
         """Settings decide it, in one step; if the process dies after that, the next start finishes it."""

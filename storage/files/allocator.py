@@ -36,6 +36,10 @@ TAKE_WAIT_S: Final = 0.2
 RETRY_DELAY_MS: Final = 20
 WARM_FILES: Final = 2  # whose page cache is filled: the one appended to and the next
 WARM_STEP: Final = 2 << 20  # bytes faulted in by one call, so that the writer's faults get a turn
+FILL_REST_S: Final = (
+    0.005  # between two such steps beyond the window, as long as little is appended
+)
+LITTLE_APPENDED: Final = 64 << 10  # bytes from one such step to the next
 
 
 class MappedFileAllocator:
@@ -68,6 +72,7 @@ class MappedFileAllocator:
         self._current: MappedFile | None = None
         self._warm_goal = 0
         self._cold = False
+        self._filled_at = 0  # where the appends were at the last step beyond the window
         self.maker = FunctionWorker(
             "allocate", self._make_next, has_work=lambda: bool(self._wanted), workers=workers
         )
@@ -210,9 +215,15 @@ class MappedFileAllocator:
         self._look_for_cold_pages()
 
     def _warm(self) -> float | None:
-        """Warm a little; the window ahead of the writer first. Returns 0.0 while pages are cold."""
+        """Warm a little; the window ahead of the writer first. Returns when to go on, None if all is warm."""
         self._cold = False
-        return 0.0 if self._warm_step() or self._fill_step() else None
+        if self._warm_step():
+            return 0.0
+        if not self._fill_step():
+            return None
+        mapped = self._current
+        before, self._filled_at = self._filled_at, 0 if mapped is None else mapped.appended_position
+        return FILL_REST_S if abs(self._filled_at - before) <= LITTLE_APPENDED else 0.0
 
     def _warm_step(self) -> bool:
         """Fault in a little more of the window ahead of the writer; False when all of it is."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from storage.files import libc, record_locks
+from storage.files.disk_space import DiskSpace, disk_space
 from storage.files.protocol import (
     Anchor,
     Buffer,
@@ -176,6 +177,11 @@ class OsFileSystem(FileSystem):
         name, at = self._anchored.place_of(path)
         about = os.stat(name, dir_fd=at)
         return FileStatus(about.st_size, about.st_mtime_ns, about.st_ino)
+
+    def space(self, directory: Path) -> DiskSpace:
+        """Return how full the file system is that a directory is on."""
+        with self._opened_directory(directory) as descriptor:
+            return disk_space(descriptor)
 
     @contextmanager
     def _opened_directory(self, path: Path) -> Iterator[int]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class WakeWord:
     """A futex at a 4-byte aligned position of a mapped page.
 
-    The object keeps the page mapped. ``bump`` belongs to one thread of the owning process at a
-    time; everything else may be called by anybody.
+    The object keeps the page mapped. ``bump`` belongs to the owning process; everything else may be
+    called by anybody.
     """
 
     def __init__(self, page: ByteArray, position: int) -> None:
@@ -47,6 +47,15 @@ class WakeWord:
         """
         self._interrupted = True
         libc.futex_wake(self._address)
+
+    def knock(self) -> None:
+        """End a ``doze`` under way; one that is just about to begin may miss it. The word stays."""
+        libc.futex_wake(self._address)
+
+    def doze(self, seen: int, timeout_s: float) -> None:
+        """Sleep, GIL released, until somebody knocks, the word differs from ``seen``, or time is up."""
+        if not self._interrupted:
+            libc.futex_wait(self._address, seen, timeout_s)
 
     def wait(self, seen: int, timeout_s: float | None) -> int:
         """Sleep, GIL released, until the word differs from ``seen`` or time is up; return it.

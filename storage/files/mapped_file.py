@@ -72,6 +72,7 @@ class ReadOnlyMappedFile:
         self.size = len(region.array)
         self._region: Region | None = region
         self._array = region.array
+        self._readable = (0, 0)
 
     @classmethod
     def open(
@@ -95,8 +96,18 @@ class ReadOnlyMappedFile:
         return self.start_offset + self.size
 
     def can_read(self, begin: int, end: int) -> bool:
-        """Return whether [begin, end) can be touched; a hole in memory of which there is no more cannot."""
-        return self._region is not None and self._region.can_read(begin, end)
+        """Return whether [begin, end) can be touched; a hole in memory of which there is no more cannot.
+
+        What could be touched once is not asked for again.
+        """
+        readable_begin, readable_end = self._readable
+        if readable_begin <= begin and end <= readable_end:
+            return True
+        if self._region is None or not self._region.can_read(begin, end):
+            return False
+        joined = readable_begin <= begin <= readable_end
+        self._readable = (readable_begin if joined else begin, end)
+        return True
 
     def close(self) -> None:
         """Let go of the map; the memory goes with the last view. Using ``array`` then is an error."""

@@ -251,6 +251,12 @@ class MappedFileQueue(_MappedFiles[MappedFile]):
             self._mapped[start_offset] = mapped
             return mapped
 
+    def forget(self, start_offset: int) -> None:
+        """Take one file out; it stays on disk, for the caller to unlink. Views of it stay good."""
+        with self._guard:
+            self._mapped.pop(start_offset, None)
+            self._set_entries([e for e in self._entries if e.start_offset != start_offset])
+
     def remove(self, start_offset: int) -> None:
         """Unlink one file; views of it stay good. Durable with ``sync_directory``."""
         with self._guard:
@@ -258,8 +264,7 @@ class MappedFileQueue(_MappedFiles[MappedFile]):
                 if entry.start_offset == start_offset:
                     with suppress(FileNotFoundError):
                         self.filesystem.unlink(entry.path)
-            self._mapped.pop(start_offset, None)
-            self._set_entries([e for e in self._entries if e.start_offset != start_offset])
+            self.forget(start_offset)
 
     def remove_from(self, offset: int) -> list[FileEntry]:
         """Unlink every file that starts at or after ``offset``, newest first; durable on return."""

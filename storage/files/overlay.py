@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from storage.files.disk_space import DiskSpace
 from storage.files.filesystem import (
     Buffer,
     ByteArray,
@@ -322,6 +323,10 @@ class OverlayFileSystem(FileSystem):
 
     def sync_filesystem(self, path: Path) -> None:
         """Do nothing: the view is never durable."""
+
+    def space(self, directory: Path) -> DiskSpace:  # noqa: ARG002
+        """Return an empty file system: what is changed here takes no space on a disk."""
+        return DiskSpace(0, 0)
 
     def lock(self, path: Path, position: int, content: bytes) -> OverlayLock:
         """Grant the lock: no other process can be disturbed."""

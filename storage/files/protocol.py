@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from storage.files.disk_space import DiskSpace
 from storage.files.record_locks import is_held
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -310,6 +311,10 @@ class FileSystem(ReadFileSystem, Protocol):
         It takes as long as whatever anybody has written there; a ``sync`` of one file has to follow, as
         not every file system flushes the device's own cache for this.
         """
+        ...
+
+    def space(self, directory: Path) -> DiskSpace:
+        """Return how full the file system is that a directory is on."""
         ...
 
     def lock(self, path: Path, position: int, content: bytes) -> Lock:

@@ -16,7 +16,13 @@ from typing import Final
 
 from storage.errors import InvalidMessage
 from storage.format.consume_entry import SCHEDULE_TOPIC
-from storage.format.names import topic_name_problem
+from storage.format.names import (
+    GIVEN_UP_TOPIC,
+    HALF_REMOVAL_TOPIC,
+    HALF_TOPIC,
+    TIMER_TOPIC,
+    topic_name_problem,
+)
 from storage.format.properties import (
     CRC32,
     KEY_SEPARATOR,
@@ -35,9 +41,10 @@ KEYS_SIZE_MAX: Final = 32_000
 NOT_SENT_TO: Final = frozenset(
     {
         SCHEDULE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        HALF_TOPIC,
+        HALF_REMOVAL_TOPIC,
+        GIVEN_UP_TOPIC,
+        TIMER_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }

@@ -41,6 +41,7 @@ SYS_FLAG_COMPRESSED: Final = 0x1
 SYS_FLAG_MULTI_TAGS: Final = 0x2
 SYS_FLAG_TRANSACTION_MASK: Final = 0xC
 SYS_FLAG_PREPARED: Final = 0x4
+SYS_FLAG_COMMITTED: Final = 0x8
 SYS_FLAG_ROLLBACK: Final = 0xC
 SYS_FLAG_BORN_HOST_V6: Final = 0x10
 SYS_FLAG_STORE_HOST_V6: Final = 0x20
@@ -59,6 +60,7 @@ HEAD: Final = Struct(
     "i"  # sys_flag
     "q"  # born_timestamp_ms
 )
+TOTAL_SIZE: Final = Struct(">i")  # the first field
 OFFSETS: Final = Struct(">qq")  # queue_offset, commit_offset
 STORE_TIMESTAMP: Final = Struct(">q")
 UNTIL_BODY: Final = Struct(HEAD.format + "8sq8s" + "iqi")  # IPv4 hosts, and AFTER_HOSTS

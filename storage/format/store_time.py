@@ -15,6 +15,7 @@ from storage.format.record_layout import (
     MAGIC_POSITION,
     MAGIC_V1,
     MAGIC_V2,
+    QUEUE_OFFSET_POSITION,
     STORE_TIMESTAMP,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_POSITION,
@@ -32,9 +33,17 @@ def store_time_in(head: bytes | memoryview) -> int:
     return int(STORE_TIMESTAMP.unpack_from(head, position)[0])
 
 
-def store_time_of(head: bytes | memoryview, commit_offset: int, size: int) -> int:
-    """Return when the record of ``size`` bytes at ``commit_offset`` was stored; NO_TIME without one."""
+def store_time_of(
+    head: bytes | memoryview, commit_offset: int, size: int, queue_offset: int = -1
+) -> int:
+    """Return when the record of ``size`` bytes at ``commit_offset`` was stored; NO_TIME without one.
+
+    It must name the queue offset, too, unless that is below 0.
+    """
     if len(head) < HEAD_SIZE:
+        return NO_TIME
+    held = head[QUEUE_OFFSET_POSITION : QUEUE_OFFSET_POSITION + 8]
+    if queue_offset >= 0 and int.from_bytes(held, "big") != queue_offset:
         return NO_TIME
     magic = int.from_bytes(head[MAGIC_POSITION : MAGIC_POSITION + 4], "big")
     named = int.from_bytes(head[COMMIT_OFFSET_POSITION : COMMIT_OFFSET_POSITION + 8], "big")

@@ -26,8 +26,8 @@ from storage.index.consistency import agrees_with_log
 from storage.index.directory import IndexDirectory
 from storage.index.follower import IndexFollower, LogReader
 from storage.index.index_file import IndexFileDamaged
-from storage.index.mender import IndexMender
 from storage.index.recovery import recover_foreign, recover_from_slot, recover_without_slot
+from storage.index.repair import IndexRepair
 from storage.view.index.index_file import IndexShape
 
 if TYPE_CHECKING:
@@ -79,8 +79,11 @@ class IndexBuilder:
         self._session = 0
         self._left: bytes | None = None  # of the last file: its header after our last put
         self._looked_at = clock.monotonic()
+        self.goes_on = False
+        """Whether files are being repaired or checked, and more of that can be done at once."""
         self._is_asked = False  # whether all files are to be checked at the next look
-        self._mender = IndexMender(
+        self._cleaned_offset = 0  # where the log began when files were last deleted with it
+        self._repair = IndexRepair(
             filesystem, self._directory, self._log, clock,
             scrub_interval_ms=scrub_interval_ms, scrub_bytes_per_s=scrub_bytes_per_s,
         )  # fmt: skip
@@ -108,12 +111,12 @@ class IndexBuilder:
     @property
     def damaged_count(self) -> int:
         """How many files were found to be damaged since the start."""
-        return self._mender.found_count
+        return self._repair.found_count
 
     @property
-    def is_mended(self) -> bool:
+    def is_repaired(self) -> bool:
         """Whether no file is known to be damaged, or has been asked for and not been looked at yet."""
-        return self._mender.is_done and not self._is_asked
+        return self._repair.is_done and not self._is_asked
 
     def check_all(self) -> None:
         """Have every block of every file checked at the next step."""
@@ -123,7 +126,7 @@ class IndexBuilder:
     @property
     def scrub_progress(self) -> str:
         """The file that is being checked and how far, empty between two."""
-        return self._mender.scrub_progress
+        return self._repair.scrub_progress
 
     @property
     def key_count(self) -> int:
@@ -144,7 +147,7 @@ class IndexBuilder:
             return True
         except IndexFileDamaged:
             self._looked_at = -math.inf
-            self._mender.suspect(self._directory.paths[-1:])
+            self._repair.suspect(self._directory.paths[-1:])
             return True
 
     def _try_step(self) -> bool:
@@ -173,7 +176,8 @@ class IndexBuilder:
             self.sync()
         else:
             self._checkpointer.write_synced()
-        return self._mend() or moved
+        self.goes_on = self._repair_some()
+        return self.goes_on or moved
 
     def _look_at_page(self) -> Trust:
         """Return what of the checkpoint page holds now."""
@@ -182,12 +186,12 @@ class IndexBuilder:
             trust = self._trust = trust_in(self._checkpoint)
         return trust
 
-    def _mend(self) -> bool:
-        """Mend or check a little of the older files; return whether there is more to do at once."""
+    def _repair_some(self) -> bool:
+        """Repair or check a little of the older files; return whether there is more to do at once."""
         follower = self._follower
         if follower is None or follower.is_interrupted:
             return False
-        goes_on, replaced = self._mender.step(
+        goes_on, replaced = self._repair.step(
             min_commit_offset=self._min_commit_offset, position=follower.position
         )
         if replaced:  # readers open their files again with a new session
@@ -200,10 +204,11 @@ class IndexBuilder:
         """Index again from the first file on that is damaged or was deleted."""
         self._looked_at = self._clock.monotonic()
         if self._is_asked:
-            self._mender.suspect(self._directory.paths)
+            self._repair.suspect(self._directory.paths)
             self._is_asked = False
         bad = sorted({*self._give_up_lost(), *self._give_up_damaged()})
         if not bad:
+            self._drop_expired()
             return
         self._begin(
             recover_without_slot(
@@ -214,6 +219,22 @@ class IndexBuilder:
                 end_commit_offset=end_commit_offset,
             )
         )
+
+    def _drop_expired(self) -> None:
+        """Delete the files of whose records the log has none any more, but never the newest."""
+        min_commit_offset = self._min_commit_offset
+        if min_commit_offset <= self._cleaned_offset:
+            return
+        expired = self._directory.expired(min_commit_offset)
+        if expired:
+            self._repair.forget_work()
+            try:
+                for path in expired:
+                    self._directory.drop(path)
+                    _LOG.info("deleted %s: the log has its messages no more", path)
+            finally:
+                self._checkpoint.start_indexer(indexed_offset=self._published_offset)
+        self._cleaned_offset = min_commit_offset
 
     def _give_up_lost(self) -> list[Path]:
         """Forget the files that were deleted since they were listed, with a warning each."""
@@ -227,7 +248,7 @@ class IndexBuilder:
 
     def _give_up_damaged(self) -> list[Path]:
         """Delete the newest file if it is damaged; older ones are answered from until replaced."""
-        newest = self._mender.find_damaged()
+        newest = self._repair.find_damaged()
         if newest:
             self._follower = None  # until the files are right again
             self._directory.give_up(newest)
@@ -246,7 +267,7 @@ class IndexBuilder:
             return
         self._give_up_lost()
         self._directory.refresh()
-        self._mender.suspect(self._directory.unlike_noted())
+        self._repair.suspect(self._directory.unlike_noted())
         position = None
         slot = self._checkpointer.load()
         if slot is not None:
@@ -270,7 +291,7 @@ class IndexBuilder:
 
     def _begin(self, position: int) -> None:
         """Index from ``position`` on, which the files reach up to."""
-        self._mender.forget_work()
+        self._repair.forget_work()
         self._directory.drop_orphans()
         self._follower = IndexFollower(
             self._log, position, self._directory, on_filled=self._checkpointer.take_full
@@ -334,6 +355,6 @@ class IndexBuilder:
 
     def close(self) -> None:
         """Close the files; nothing is synced."""
-        self._mender.close()
+        self._repair.close()
         self._directory.close()
         self._log.close()

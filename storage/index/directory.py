@@ -216,7 +216,17 @@ class IndexDirectory:
         """Delete one file that is not the last; durable on return."""
         self._unlink(path)
         self.paths.remove(path)
+        self._filesystem.sync_directory(self.checksums)
         self._filesystem.sync_directory(self.directory)
+
+    def expired(self, min_commit_offset: int) -> list[Path]:
+        """Return the oldest files, as far as all their records lie before a commit offset; never the last."""
+        found = []
+        for path, header in zip(self.paths[:-1], self.noted_headers(), strict=False):
+            if header.next_entry <= 1 or header.end_commit_offset >= min_commit_offset:
+                break
+            found.append(path)
+        return found
 
     def drop_orphans(self) -> None:
         """Delete the checksums of files that are not there."""

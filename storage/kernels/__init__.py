@@ -8,8 +8,10 @@ from time import perf_counter
 from typing import Final
 
 MODULES: Final = (
-    "primitives.crc", "scan", "client_records", "batch", "queue", "unit_order", "unit_record", "pull",
+    "primitives.crc", "scan", "client_records", "batch", "queue", "unit_order", "unit_record", "pull", "filters.property_values",
     "lookup", "index.checksums", "index.entries", "index.shape", "staged", "encode", "message_slices",
+    "copies.records", "copies.dead_letters", "timers.parking", "timers.delivery",
+    "leases.records", "leases.rows", "leases.replay", "leases.handles",
 )  # fmt: skip
 PIPELINE_MODULES: Final = ("index.chains", "placing", "same_keys", "arrow.columnar", "arrow.gather")
 

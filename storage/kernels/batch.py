@@ -164,17 +164,19 @@ def placed_size(
 def check_rows(
     records: Any, store_host_size: int, append_property_crc: bool, rows: Any, group_of: Any,
     first_row: Any, group_size: Any, sizes: Any, queues: Any,
-) -> tuple[int, int, int, int, int, int]:  # fmt: skip
+) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
     """What :func:`check_batch` does, for kernels."""
     zero = i64(0)
     count, bad_index, stop = validate_records(records, rows)
     if stop != STOP_END:
-        return count, bad_index, stop, zero, zero, zero
+        return count, bad_index, stop, zero, zero, zero, zero
     if queues.shape[1] != QUEUES_COLUMN_COUNT or queues.shape[0] < count:
-        return zero, zero, i64(STOP_ROWS_FULL), zero, zero, zero
+        return zero, zero, i64(STOP_ROWS_FULL), zero, zero, zero, zero
     longest = zero
+    features = zero
     for i in range(count):
         longest = max(longest, rows[i, BODY_LENGTH])
+        features |= rows[i, FEATURES]
     group_count = group_rows(records, rows, count, group_of, first_row, group_size)
     for group in range(group_count):
         row = first_row[group]
@@ -189,11 +191,11 @@ def check_rows(
         queues[group, 2] = rows[row, QUEUE_ID]
         queues[group, 3] = group_size[group]
     size = measure_rows(records, rows, count, store_host_size, append_property_crc, sizes)
-    return count, bad_index, stop, group_count, size, longest
+    return count, bad_index, stop, group_count, size, longest, features
 
 
 @kernel(
-    results(int64, 6)(
+    results(int64, 7)(
         BYTES, int64, boolean, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
         WRITABLE_INT64S, WRITABLE_ROWS,
     )
@@ -201,7 +203,7 @@ def check_rows(
 def check_batch(
     records: Any, store_host_size: int, append_property_crc: bool, rows: Any, group_of: Any,
     first_row: Any, group_size: Any, sizes: Any, queues: Any,
-) -> tuple[int, int, int, int, int, int]:  # fmt: skip
+) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
     """Validate, group and measure a client's batch in one call.
 
     The arrays are those of :func:`validate_batch`, :func:`group_by_queue` and
@@ -209,8 +211,8 @@ def check_batch(
     group: position and length of the topic, queue id, number of records. A group with the topic of
     the group before has its position, too.
 
-    Returns ``(count, bad_index, stop, group_count, placed_size, longest)``, ``longest`` being the
-    most bytes of a body; the last three are 0 unless ``stop`` is END.
+    Returns ``(count, bad_index, stop, group_count, placed_size, longest, features)``, ``longest`` being the
+    most bytes of a body, ``features`` all HAS_* bits of records; the last four are 0 unless ``stop`` is END.
     """
     return check_rows(
         records, store_host_size, append_property_crc, rows, group_of, first_row, group_size,
@@ -219,7 +221,7 @@ def check_batch(
 
 
 @kernel(
-    results(int64, 6)(
+    results(int64, 7)(
         BYTES, int64, boolean, WRITABLE_ROWS, WRITABLE_INT64S, WRITABLE_INT64S, WRITABLE_INT64S,
         WRITABLE_INT64S, WRITABLE_ROWS,
     ),
@@ -228,7 +230,7 @@ def check_batch(
 def check_few(
     records: Any, store_host_size: int, append_property_crc: bool, rows: Any, group_of: Any,
     first_row: Any, group_size: Any, sizes: Any, queues: Any,
-) -> tuple[int, int, int, int, int, int]:  # fmt: skip
+) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
     """What :func:`check_batch` does, holding the interpreter lock: for small batches."""
     return check_rows(
         records, store_host_size, append_property_crc, rows, group_of, first_row, group_size,

@@ -133,7 +133,7 @@ def validate_batch(records: Any, rows: Any) -> tuple[int, int, int]:
     A record must have lengths that add up, magic V1 or V2 as the topic's length asks, a topic of
     legal characters, a queue id >= 0, the right body CRC, no system flag but compression, multi-tag
     and IPv6 bits, and well-formed UTF-8 properties whose names are not the store's (a property CRC
-    trailer may end them; its digits are not looked at), no delay level above 0, no ``|`` in TAGS, and
+    trailer may end them; its digits are not looked at), delays that are numbers, no ``|`` in TAGS, and
     no end that would be taken for a torn or damaged one.
     Not checked: body and topic length limits, whether topic and queue exist, the fields that
     :func:`place_records` sets.

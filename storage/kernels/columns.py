@@ -64,6 +64,7 @@ HAS_UNIQ_KEY: Final = 4
 HAS_PROPERTY_CRC: Final = 8  # the properties end with a property CRC trailer
 HAS_MULTI_DISPATCH: Final = 16  # INNER_MULTI_DISPATCH: the record is in light queues, too
 HAS_DELAY: Final = 32
+HAS_TIMER: Final = 64  # a property that begins with TIMER_DE: a time to be delivered at
 
 CHECK_BODY_CRC: Final = 1
 CHECK_PROPERTY_CRC: Final = 2  # of records that have the trailer; none may end in a zero byte
@@ -98,7 +99,7 @@ class Stop(IntEnum):
     VERSION = 12, "the record version does not fit the topic's length"
     QUEUE = 13, "the queue id is negative"
     SYS_FLAG = 14, "a transaction, batch or unknown bit is set in the system flag"
-    DELAY = 15, "the message has a delay level, which is not supported"
+    DELAY = 15, "a delay or a time of delivery is not a number of at most 15 digits"
     RESERVED_PROPERTY = 16, "a property has a name that is reserved for the store"
     PROPERTIES = 17, "the properties are not well-formed name-value pairs in UTF-8"
     TAG = 18, "the tag contains '|'"

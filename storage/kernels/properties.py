@@ -160,6 +160,33 @@ def has_crc_trailer(data: Any, position: int, length: int) -> bool:
 
 
 @inner
+def property_value(data: Any, position: int, length: int, name: Any) -> tuple[int, int]:
+    """Position and length of a property's value in a block, ``(-1, 0)`` where there is none."""
+    value = i64(-1)
+    value_length = i64(0)
+    begin = i64(position)
+    end = i64(position + length)
+    while begin < end:
+        stop = i64(begin)
+        separator = i64(-1)
+        while stop < end and read_u8(data, stop) != PROPERTY_END:
+            if separator < 0 and read_u8(data, stop) == NAME_END:
+                separator = stop
+            stop += 1
+        if separator - begin == name.size and separator + 1 < stop and matches(data, begin, name):
+            value = separator + 1
+            value_length = stop - separator - 1
+        begin = stop + 1
+    return value, value_length
+
+
+@inner
+def has_property(data: Any, position: int, length: int, name: Any) -> bool:
+    """Whether a block has a property of that name."""
+    return property_value(data, position, length, name)[0] >= 0
+
+
+@inner
 def eight_digits(number: int) -> int:
     """ASCII digits of a number below 10**8, the least significant in the highest byte.
 

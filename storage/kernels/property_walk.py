@@ -14,10 +14,13 @@ import numpy as np
 
 from storage.format.properties import (
     DELAY,
+    DELAYING,
     INNER_MULTI_DISPATCH,
     KEYS,
     STORE_ONLY,
     TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
     UNIQ_KEY,
 )
 from storage.format.property_crc import PROPERTY_CRC_SIZE
@@ -28,6 +31,7 @@ from storage.kernels.columns import (
     HAS_MULTI_DISPATCH,
     HAS_PROPERTY_CRC,
     HAS_TAGS,
+    HAS_TIMER,
     HAS_UNIQ_KEY,
     KEYS_LENGTH,
     KEYS_POSITION,
@@ -53,18 +57,36 @@ from storage.kernels.properties import (
 )
 from storage.kernels.reserved import reserved_names
 
-ZERO_DIGIT: Final = 0x30
+DIGITS_MAX: Final = 15
 BAR: Final = 0x7C
 
 _TAGS: Final = int.from_bytes(TAGS.encode(), "big")
 _KEYS: Final = int.from_bytes(KEYS.encode(), "big")
 _UNIQ_KEY: Final = int.from_bytes(UNIQ_KEY.encode(), "big")
 _DELAY_SIZE: Final = len(DELAY)
+_TIMER: Final = int.from_bytes(b"TIMER_DE", "big")
+_TIMER_SIZE_MIN: Final = len(TIMER_DELAY_MS)
+_TIMER_SIZE_MAX: Final = len(TIMER_DELIVER_MS)
 _MULTI_DISPATCH_SIZE: Final = len(INNER_MULTI_DISPATCH)
 
-# Names that only a store writes. KEYS, TAGS, UNIQ_KEY and what a client says of its own sending are a
-# client's to set; DELAY has a stop of its own.
-name_is_reserved: Final = reserved_names(STORE_ONLY - {DELAY})
+# Names that only a store writes. KEYS, TAGS, UNIQ_KEY, a delay and what a client says of its own sending are
+# a client's to set.
+name_is_reserved: Final = reserved_names(STORE_ONLY - DELAYING)
+
+
+@inner
+def asks_for_time(data: Any, begin: int, length: int) -> bool:
+    """Whether a name of ``length`` bytes is one of those that ask for a time of delivery, or much like them."""
+    return bool(_TIMER_SIZE_MIN <= length <= _TIMER_SIZE_MAX and read_i64(data, begin) == _TIMER)
+
+
+@inner
+def is_number(data: Any, begin: int, end: int) -> bool:
+    """Whether bytes are digits, and not too many."""
+    for i in range(begin, end):
+        if not 0x30 <= data[uintp(i)] <= 0x39:
+            return False
+    return bool(end - begin <= DIGITS_MAX)
 
 
 @inner
@@ -92,6 +114,8 @@ def note_property(data: Any, begin: int, separator: int, end: int, rows: Any, ro
             return i64(HAS_DELAY)
     elif length == _MULTI_DISPATCH_SIZE and matches(data, begin, NAME_MULTI_DISPATCH):
         return i64(HAS_MULTI_DISPATCH)
+    elif asks_for_time(data, begin, length):
+        return i64(HAS_TIMER)
     return i64(0)
 
 
@@ -103,10 +127,9 @@ def client_stop(data: Any, begin: int, separator: int, end: int) -> int:
     length = separator - begin
     if name_is_reserved(data, begin, length):
         return i64(STOP_RESERVED_PROPERTY)
-    if length == _DELAY_SIZE and matches(data, begin, NAME_DELAY):
-        for i in range(separator + 1, end):
-            if data[uintp(i)] != ZERO_DIGIT:  # "0" delays nothing
-                return i64(STOP_DELAY)
+    is_delay = length == _DELAY_SIZE and matches(data, begin, NAME_DELAY)
+    if (is_delay or asks_for_time(data, begin, length)) and not is_number(data, separator + 1, end):
+        return i64(STOP_DELAY)
     if length == 4 and read_u32(data, begin) == _TAGS:
         for i in range(separator + 1, end):
             if data[uintp(i)] == BAR:

@@ -38,15 +38,18 @@ from storage.kernels.primitives.jit import (
     kernel,
     results,
 )
+from storage.kernels.primitives.prefetch import CACHE_LINE, prefetch
 from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.unit_order import is_in_order, points_somewhere
 from storage.kernels.unit_record import (
     CHOSEN,
     DAMAGED,
+    DAMAGED_LOST,
     DAMAGED_UNIT,
     FILTERED,
     GOOD,
     judge,
+    says_tag_code,
 )
 
 QUEUE_OFFSET: Final = 0
@@ -60,15 +63,8 @@ NEAR: Final = 4
 PASSED: Final = 5
 REBUILT: Final = 6
 
-RECORDS_MAX: Final = 0
-BYTES_MAX: Final = 1
-EXAMINED_MAX: Final = 2
-RECORDS_BEFORE: Final = 3
-BYTES_BEFORE: Final = 4
-SKIPS_LOST_FILES: Final = 5
-CHECKS_UNITS: Final = 6
-LIMIT_COUNT: Final = 7
-
+RECORDS_AHEAD: Final = 4  # are fetched while one is looked at
+_EVERYTHING: Final = (1 << 63) - 1
 NOTHING: Final = 0
 UNMATCHED: Final = 1
 REMOVED: Final = 2
@@ -110,11 +106,10 @@ def range_index(starts: Any, ends: Any, offset: int) -> int:
 
 
 @inner
-def may_be_tagged(units: Any, index: int, end: int, tag_code: int, tag_codes: Any) -> bool:
-    """Whether a unit may be damaged in its tag code, and have had one of the sorted hashes.
+def is_near(tag_code: int, tag_codes: Any) -> bool:
+    """Whether a tag code is one of the sorted hashes, or may be one of them that was damaged.
 
-    So it may where one bit makes the difference, or the half that repeats the sign does not, and
-    beside a unit that points nowhere: what was zeroed may begin or end within this one.
+    So it may where one bit makes the difference, or the half that repeats the sign does not.
     """
     low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
     if low != tag_code:
@@ -123,16 +118,64 @@ def may_be_tagged(units: Any, index: int, end: int, tag_code: int, tag_codes: An
         difference = (tag_codes[i] ^ low) & 0xFFFFFFFF
         if difference & (difference - 1) == 0:
             return True
+    return False
+
+
+@inner
+def is_beside_nowhere(units: Any, index: int, end: int) -> bool:
+    """Whether a unit beside one points nowhere: what was zeroed may begin or end within this one."""
     if index > 0 and not points_somewhere(units, index - 1):
         return True
     return bool(index + 1 < end and not points_somewhere(units, index + 1))
 
 
+@inner
+def expect_ends(units: Any, index: int, end: int, log: Any, log_start: int) -> None:
+    """Have fetched what is looked at first and last of the record of one of the next units."""
+    if index < end:
+        position = read_i64(units, index * UNIT_SIZE) - log_start
+        record_end = position + read_i32(units, index * UNIT_SIZE + SIZE_IN_UNIT)
+        prefetch(log, position)
+        prefetch(log, position + CACHE_LINE)
+        prefetch(log, record_end - 2 * CACHE_LINE)
+        prefetch(log, record_end - CACHE_LINE)
+        prefetch(log, record_end - 1)
+
+
+@inner
+def next_near(
+    units: Any, begin: int, until: int, end: int, tag_codes: Any, size_max: int
+) -> int:  # fmt: skip
+    """Index of the first unit of ``units[begin:until]`` that cannot be passed over for its tag code.
+
+    The file's units go on to ``end``. One longer than ``size_max`` is not passed over either.
+    """
+    index = i64(begin)
+    if index >= until or (index > 0 and not points_somewhere(units, index - 1)):
+        return index
+    is_there = points_somewhere(units, index)
+    while index < until:
+        following = index + 1
+        is_next_there = following >= end or points_somewhere(units, following)
+        position = index * UNIT_SIZE
+        if (
+            not is_there
+            or not is_next_there
+            or read_i32(units, position + SIZE_IN_UNIT) > size_max
+            or is_near(read_i64(units, position + TAG_CODE_IN_UNIT), tag_codes)
+        ):
+            break
+        is_there = is_next_there
+        index = following
+    return index
+
+
 @kernel(
     results(int64, 4)(
-        BYTES, int64, int64, int64, INT64S, int64, INT64S, INT64S, INT64S, WRITABLE_ROWS
+        BYTES, int64, int64, int64, INT64S, int64, INT64S, INT64S, int64, int64, int64, int64,
+        int64, int64, int64, int64, BYTES, int64, int64, WRITABLE_ROWS,
     )
-)
+)  # fmt: skip
 def select_units(
     units: Any,
     begin: int,
@@ -142,7 +185,17 @@ def select_units(
     has_filter: int,
     log_starts: Any,
     log_ends: Any,
-    limits: Any,
+    stated_log_end: int,
+    records_max: int,
+    bytes_max: int,
+    examined_max: int,
+    records_before: int,
+    bytes_before: int,
+    skips_lost_files: int,
+    checks_units: int,
+    log: Any,
+    log_start: int,
+    log_end: int,
     chosen: Any,
 ) -> tuple[int, int, int, int]:
     """Choose units of ``units[begin:end]`` for a pull; the file's first is ``first_queue_offset``.
@@ -150,8 +203,10 @@ def select_units(
     ``tag_codes`` are the sorted 32-bit hashes asked for; ``log_starts`` and ``log_ends`` the ranges
     of the commit log that exist. Stops before a unit that a limit excludes, but not before the
     first record of the pull. Units into ranges that do not exist are stepped over, with everything
-    up to the next range. With the limit CHECKS_UNITS those out of order are not, and no unit is
-    passed over for a tag that a flipped bit can have made.
+    up to the next range where that ``skips_lost_files``. With ``checks_units`` those out of order are
+    not, those in order below ``stated_log_end`` are chosen as DAMAGED_LOST, and no unit is passed over
+    for a tag that a flipped bit can have made, unless its record says the same tag; ``log`` holds
+    the records of ``[log_start, log_end)``.
 
     Returns ``(chosen_count, next_index, byte_count, last_event)``; the event is what was last met
     while nothing had been chosen: NOTHING, UNMATCHED or REMOVED.
@@ -159,56 +214,79 @@ def select_units(
     count = i64(0)
     byte_count = i64(0)
     event = i64(NOTHING)
-    if begin < 0 or end * UNIT_SIZE > units.size or limits.size < LIMIT_COUNT:
+    if begin < 0 or end * UNIT_SIZE > units.size or log_end - log_start > log.size:
         return count, i64(begin), byte_count, event
-    checks = limits[CHECKS_UNITS] != 0
+    scratch = scratch_row()
+    passes_runs = has_filter and checks_units and not skips_lost_files
+    last_log_end = log_ends[log_ends.size - 1] if log_ends.size else i64(0)
+    range_start = i64(0)  # of the range that the last unit pointed into
+    range_end = i64(0)
     resume_at = i64(-(1 << 63))
-    examined_end = begin + limits[EXAMINED_MAX]
+    until = min(i64(end), begin + examined_max)
     index = i64(begin)
-    while index < end and index < examined_end and count < chosen.shape[0]:
+    while index < until and count < chosen.shape[0]:
+        records = records_before + count
+        size_max = i64(_EVERYTHING)
+        if records > 0:
+            size_max = bytes_max - bytes_before - byte_count
+            if size_max <= 0 or records >= records_max:
+                break
+        if passes_runs:
+            passed_end = next_near(units, index, until, end, tag_codes, size_max)
+            if passed_end > index:
+                if records == 0:
+                    event = i64(UNMATCHED)
+                index = passed_end
+                if index == until:
+                    break
         position = index * UNIT_SIZE
         commit_offset = read_i64(units, position)
         size = i64(read_i32(units, position + SIZE_IN_UNIT))
-        records = limits[RECORDS_BEFORE] + count
-        total = limits[BYTES_BEFORE] + byte_count
-        if records > 0:
-            if total >= limits[BYTES_MAX] or records >= limits[RECORDS_MAX]:
-                break
-            if total + size > limits[BYTES_MAX]:
-                break
+        if size > size_max:
+            break
         index += 1
         if commit_offset < resume_at:
             continue
         resume_at = i64(-(1 << 63))
         state = i64(CHOSEN)
-        if checks and (commit_offset < 0 or size <= 0):
+        if checks_units and (commit_offset < 0 or size <= 0):
             state = i64(SUSPECT)
         elif has_filter:
             tag_code = read_i64(units, position + TAG_CODE_IN_UNIT)
             if tag_code > ADDRESS_MAX:
                 low = ((tag_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
                 if not among(tag_codes, low):
-                    if not checks or not may_be_tagged(units, index - 1, end, tag_code, tag_codes):
+                    is_other = not checks_units or not (
+                        is_near(tag_code, tag_codes) or is_beside_nowhere(units, index - 1, end)
+                    )
+                    if not is_other and log_start <= commit_offset < log_end:
+                        expect_ends(units, index - 1 + RECORDS_AHEAD, end, log, log_start)
+                        is_other = says_tag_code(
+                            log, commit_offset - log_start, log_end - log_start, commit_offset,
+                            size, tag_code, scratch,
+                        )  # fmt: skip
+                    if is_other:
                         if records == 0:
                             event = i64(UNMATCHED)
                         continue
                     state = i64(NEAR)
-        log = range_index(log_starts, log_ends, commit_offset)
-        if (
-            checks
-            and log < 0
-            and size != PREFILL_SIZE
-            and (
-                log_ends.size == 0
-                or commit_offset >= log_ends[log_ends.size - 1]
-                or not is_in_order(units, index - 1)
-            )
-        ):
-            state = i64(SUSPECT)
-        if state != SUSPECT and (log < 0 or size == PREFILL_SIZE):
+        if commit_offset < range_start or commit_offset >= range_end:
+            found = range_index(log_starts, log_ends, commit_offset)
+            range_start = log_starts[found] if found >= 0 else i64(0)
+            range_end = log_ends[found] if found >= 0 else i64(0)
+        is_in_log = range_start < range_end
+        if checks_units and not is_in_log and size != PREFILL_SIZE:
+            if log_ends.size == 0 or not is_in_order(units, index - 1):
+                state = i64(SUSPECT)
+            elif state == CHOSEN and log_starts[0] <= commit_offset < stated_log_end:
+                state = i64(DAMAGED_LOST)
+            elif commit_offset >= last_log_end:
+                state = i64(SUSPECT)
+        is_settled = state in (SUSPECT, DAMAGED_LOST)
+        if not is_settled and (not is_in_log or size == PREFILL_SIZE):
             if records == 0:
                 event = i64(REMOVED)
-            if limits[SKIPS_LOST_FILES]:
+            if skips_lost_files:
                 resume_at = commit_offset
                 for start in log_starts:
                     if start > commit_offset:
@@ -219,12 +297,11 @@ def select_units(
         chosen[count, COMMIT_OFFSET] = commit_offset
         chosen[count, RECORD_SIZE] = size
         chosen[count, STATE] = state
-        if state == SUSPECT:
-            pass
-        elif size <= 0 or commit_offset + size > log_ends[log]:
-            chosen[count, STATE] = SUSPECT if checks else DAMAGED_UNIT
-        else:
-            byte_count += size
+        if not is_settled:
+            if size <= 0 or commit_offset + size > range_end:
+                chosen[count, STATE] = SUSPECT if checks_units else DAMAGED_UNIT
+            else:
+                byte_count += size
         count += 1
     return count, index, byte_count, event
 
@@ -268,6 +345,11 @@ def verify_chosen(
         return row, range_count, good_count, good_bytes
     scratch = scratch_row()
     while row < end:
+        ahead = row + RECORDS_AHEAD
+        if ahead < end:
+            expected = chosen[ahead, COMMIT_OFFSET] - log_start
+            prefetch(log, expected)
+            prefetch(log, expected + CACHE_LINE)
         before = chosen[row, STATE]
         if before == SUSPECT and checks_units:
             break

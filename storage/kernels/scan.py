@@ -70,27 +70,46 @@ from storage.kernels.primitives.crc import masked_crc
 from storage.kernels.primitives.jit import BYTES, WRITABLE_ROWS, i64, inner, int64, kernel, results
 from storage.kernels.primitives.prefetch import CACHE_LINE, prefetch
 from storage.kernels.primitives.scratch import scratch_row
-from storage.kernels.properties import crc_trailer_tells, trailer_is_damaged
+from storage.kernels.properties import crc_trailer_tells, has_crc_trailer, trailer_is_damaged
 from storage.kernels.property_walk import walk_properties
 
 AFTER_HOSTS_SIZE: Final = AFTER_HOSTS.size
 _MAGIC_FIRST: Final = MAGIC_V1 >> 24  # bytes that the magics of both versions begin with
 _MAGIC_SECOND: Final = MAGIC_V1 >> 16 & 0xFF
+_DOT: Final = ord(".")
+# Eight bytes each, as signed numbers.
+_ONES: Final = 0x0101_0101_0101_0101
+_HIGH_BITS: Final = 0x80 * _ONES - (1 << 64)
+_FIRST_VISIBLE: Final = ord("!") * _ONES
+_SLASHES: Final = ord("/") * _ONES
+_LETTERS: Final = ord("a") * _ONES
 
 
 @inner
 def topic_is_safe(data: Any, position: int, length: int) -> bool:
-    """Whether the topic could be a broker's: visible ASCII, no slash, not ``.`` or ``..``."""
+    """Whether the topic could be a broker's: visible ASCII, no slash, not ``.`` or ``..``.
+
+    Eight bytes are looked at together, from the end; as many must stand before the topic's end.
+    """
     if length <= 0:
         return False
-    dots = i64(0)
-    for i in range(length):
-        byte = read_u8(data, position + i)
-        if byte < 0x21 or byte > 0x7E or byte == 0x2F:
+    at = position + length
+    while at > position:
+        at -= 8
+        word = read_i64(data, at)
+        if at < position:  # what stands in front of the topic is taken for letters
+            of_topic = (1 << 8 * (at + 8 - position)) - 1
+            word = word & of_topic | _LETTERS & ~of_topic
+        if (
+            word & _HIGH_BITS != 0
+            or (word | _HIGH_BITS) - _FIRST_VISIBLE & _HIGH_BITS != _HIGH_BITS
+            or word + _ONES & _HIGH_BITS != 0
+            or ((word ^ _SLASHES) | _HIGH_BITS) - _ONES & _HIGH_BITS != _HIGH_BITS
+        ):
             return False
-        if byte == 0x2E:
-            dots += 1
-    return length > 2 or dots < length
+    if length > 2:
+        return True
+    return read_u8(data, position) != _DOT or read_u8(data, position + length - 1) != _DOT
 
 
 @inner
@@ -108,7 +127,7 @@ def expect_record(data: Any, position: int, properties_at: int, size: int) -> No
 
 
 @inner
-def frame_record(data: Any, position: int, end: int, checks: int, rows: Any, row: int) -> int:
+def frame_one(data: Any, position: int, end: int, checks: int, rows: Any, row: int) -> int:
     """What :func:`check_record` does before it looks into the properties; body CRC included."""
     if end - position < BLANK_SIZE:
         return STOP_END if end == position else STOP_TRUNCATED
@@ -179,8 +198,49 @@ def frame_record(data: Any, position: int, end: int, checks: int, rows: Any, row
     rows[row, TOPIC_LENGTH] = topic_length
     rows[row, PROPERTIES_POSITION] = properties_position
     rows[row, PROPERTIES_LENGTH] = properties_length
-    expect_record(data, record_end, properties_position - position, size)
     return STOP_END
+
+
+@inner
+def frame_record(data: Any, position: int, end: int, checks: int, rows: Any, row: int) -> int:
+    """What :func:`frame_one` does, of a record that another one follows."""
+    stop = frame_one(data, position, end, checks, rows, row)
+    if stop == STOP_END and position < end:
+        size = rows[row, SIZE]
+        expect_record(data, position + size, rows[row, PROPERTIES_POSITION] - position, size)
+    return stop
+
+
+@inner
+def content_stop(
+    data: Any, commit_offset: int, checks: int, has_property_crc: bool, rows: Any, row: int
+) -> int:
+    """What :func:`check_record` looks at last, of a framed record: its property CRC and its place."""
+    position = rows[row, POSITION]
+    size = rows[row, SIZE]
+    if checks & CHECK_PROPERTY_CRC and rows[row, PROPERTIES_LENGTH] >= PROPERTY_CRC_SIZE:
+        trailer = position + size - PROPERTY_CRC_SIZE
+        if has_property_crc:
+            crc = masked_crc(data, position, size - PROPERTY_CRC_SIZE)
+            if not crc_trailer_tells(data, trailer, crc):
+                return i64(STOP_PROPERTY_CRC)
+        elif trailer_is_damaged(data, position, trailer):
+            return i64(STOP_PROPERTY_CRC)
+    if checks & CHECK_COMMIT_OFFSET and rows[row, COMMIT_OFFSET] != commit_offset:
+        return i64(STOP_COMMIT_OFFSET)
+    return i64(STOP_END)
+
+
+@inner
+def check_alone(data: Any, position: int, end: int, commit_offset: int, rows: Any, row: int) -> int:
+    """What :func:`check_record` returns with CHECK_ALL; nothing of the properties is in the row."""
+    stop = i64(frame_one(data, position, end, CHECK_ALL, rows, row))
+    if stop != STOP_END or position == end:
+        return stop
+    has_property_crc = has_crc_trailer(
+        data, rows[row, PROPERTIES_POSITION], rows[row, PROPERTIES_LENGTH]
+    )
+    return content_stop(data, commit_offset, i64(CHECK_ALL), has_property_crc, rows, row)
 
 
 @inner
@@ -194,21 +254,9 @@ def check_record(
     stop = frame_record(data, position, end, checks, rows, row)
     if stop != STOP_END or position == end:
         return stop
-    properties_length = rows[row, PROPERTIES_LENGTH]
-    size = rows[row, SIZE]
-    record_end = position + size
-    walk_properties(data, rows[row, PROPERTIES_POSITION], properties_length, rows, row)
-    if checks & CHECK_PROPERTY_CRC and properties_length >= PROPERTY_CRC_SIZE:
-        trailer = record_end - PROPERTY_CRC_SIZE
-        if rows[row, FEATURES] & HAS_PROPERTY_CRC:
-            crc = masked_crc(data, position, size - PROPERTY_CRC_SIZE)
-            if not crc_trailer_tells(data, trailer, crc):
-                return STOP_PROPERTY_CRC
-        elif trailer_is_damaged(data, position, trailer):
-            return STOP_PROPERTY_CRC
-    if checks & CHECK_COMMIT_OFFSET and rows[row, COMMIT_OFFSET] != commit_offset:
-        return STOP_COMMIT_OFFSET
-    return STOP_END
+    walk_properties(data, rows[row, PROPERTIES_POSITION], rows[row, PROPERTIES_LENGTH], rows, row)
+    has_property_crc = rows[row, FEATURES] & HAS_PROPERTY_CRC != 0
+    return content_stop(data, commit_offset, checks, has_property_crc, rows, row)
 
 
 @inner

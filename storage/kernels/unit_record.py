@@ -18,11 +18,7 @@ from storage.format.record_layout import (
     RECORD_SIZE_MIN,
 )
 from storage.kernels.columns import (
-    CHECK_ALL,
     COMMIT_OFFSET,
-    FEATURES,
-    HAS_MULTI_DISPATCH,
-    HAS_TAGS,
     PROPERTIES_LENGTH,
     PROPERTIES_POSITION,
     QUEUE_ID,
@@ -30,15 +26,17 @@ from storage.kernels.columns import (
     SIZE,
     STOP_END,
     STOP_TRUNCATED,
+    TAG_CODE,
     TOPIC_LENGTH,
     TOPIC_POSITION,
 )
 from storage.kernels.primitives.big_endian import read_i32, read_i64, read_u8
-from storage.kernels.primitives.crc import bytes_equal
+from storage.kernels.primitives.crc import bytes_equal, find_byte
 from storage.kernels.primitives.jit import (
     BYTES,
     INT64S,
     WRITABLE_INT64S,
+    apart,
     i64,
     inner,
     int64,
@@ -46,12 +44,14 @@ from storage.kernels.primitives.jit import (
 )
 from storage.kernels.primitives.scratch import scratch_row
 from storage.kernels.properties import NAME_MULTI_DISPATCH, NAME_TAGS, matches
-from storage.kernels.scan import check_record, frame_record
+from storage.kernels.property_walk import walk_properties
+from storage.kernels.scan import check_alone, frame_one, frame_record
 
 CHOSEN: Final = 0
 GOOD: Final = 1
 FILTERED: Final = 2
 DAMAGED: Final = 100
+DAMAGED_LOST: Final = DAMAGED + 96  # the part of the log that the unit points into is gone
 DAMAGED_OFFSET: Final = DAMAGED + 97  # a record of the queue that says another queue offset
 DAMAGED_PLACE: Final = DAMAGED + 98  # a record of another topic or queue
 DAMAGED_UNIT: Final = DAMAGED + 99  # the unit cannot be pointing at a record
@@ -69,13 +69,13 @@ def property_value(data: Any, position: int, length: int, name: Any) -> tuple[in
     end = position + length
     begin = position
     while begin < end:
-        separator = i64(-1)
-        at = begin
-        while at < end and data[np.uintp(at)] != PROPERTY_END:
-            if separator < 0 and data[np.uintp(at)] == NAME_END:
-                separator = at
-            at += 1
-        if separator - begin == name.size and separator + 1 < at and matches(data, begin, name):
+        at = find_byte(data, begin, end, PROPERTY_END)
+        separator = begin + name.size
+        if (
+            separator + 1 < at
+            and read_u8(data, separator) == NAME_END
+            and matches(data, begin, name)
+        ):
             found = separator + 1
             found_length = at - found
         begin = at + 1
@@ -104,14 +104,28 @@ def is_of_queue(log: Any, row: Any, topic: Any, queue_id: int) -> bool:
 
 
 @inner
+def says_tag_code(
+    log: Any, position: int, end: int, commit_offset: int, size: int, tag_code: int, row: Any
+) -> bool:
+    """Whether a record of this place and size is in ``log[position:end]``, and its tag has this code.
+
+    No checksum is looked at: unit and record were damaged alike if both were wrong.
+    """
+    if size > end - position or frame_one(log, position, position + size, 0, row, 0) != STOP_END:
+        return False
+    if row[0, SIZE] != size or row[0, COMMIT_OFFSET] != commit_offset:
+        return False
+    walk_properties(log, row[0, PROPERTIES_POSITION], row[0, PROPERTIES_LENGTH], row, 0)
+    return bool(row[0, TAG_CODE] == tag_code)
+
+
+@inner
 def has_one_of(log: Any, row: Any, tags: Any, tag_ends: Any) -> bool:
     """Whether the record of the one row has a tag, and one of these."""
-    if row[0, FEATURES] & HAS_TAGS == 0:
-        return False
     at, length = property_value(
         log, row[0, PROPERTIES_POSITION], row[0, PROPERTIES_LENGTH], NAME_TAGS
     )
-    return is_one_of(log, at, length, tags, tag_ends)
+    return at >= 0 and is_one_of(log, at, length, tags, tag_ends)
 
 
 @inner
@@ -130,11 +144,9 @@ def token_at(data: Any, position: int, length: int, number: int) -> tuple[int, i
     return i64(-1), i64(0)
 
 
-@inner
+@apart
 def is_in_light_queue(log: Any, row: Any, topic: Any, queue_offset: int) -> bool:
     """Whether the record of the one row says that it has this queue offset in a light queue."""
-    if row[0, FEATURES] & HAS_MULTI_DISPATCH == 0:
-        return False
     position = row[0, PROPERTIES_POSITION]
     length = row[0, PROPERTIES_LENGTH]
     names, names_length = property_value(log, position, length, NAME_MULTI_DISPATCH)
@@ -168,7 +180,7 @@ def judge_place(
     """
     if size > end - position:
         return i64(DAMAGED_UNIT)
-    stop = i64(check_record(log, position, position + size, commit_offset, CHECK_ALL, row, 0))
+    stop = check_alone(log, position, position + size, commit_offset, row, 0)
     if stop == STOP_END and row[0, SIZE] != size:
         stop = i64(STOP_TRUNCATED)
     if stop != STOP_END:
@@ -254,15 +266,13 @@ def agreeing(
         if position < 0 or size < RECORD_SIZE_MIN or position > log.size - size:
             continue
         end = position + size
+        if frame_record(log, position, end, 0, row, 0) != STOP_END:
+            continue
         if queue_id >= 0:
-            if frame_record(log, position, end, 0, row, 0) != STOP_END:
-                continue
             is_own = is_of_queue(log, row, topic, queue_id) and (
                 row[0, QUEUE_OFFSET] == queue_offsets[i]
             )
         else:
-            if check_record(log, position, end, commit_offsets[i], 0, row, 0) != STOP_END:
-                continue
             is_own = is_in_light_queue(log, row, topic, queue_offsets[i])
         if row[0, SIZE] != size or row[0, COMMIT_OFFSET] != commit_offsets[i]:
             continue

@@ -6,6 +6,7 @@ All of it happens before the append lock is taken, in buffers of the calling thr
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ class Prepared(NamedTuple):
     queues: list[QueueKey]
     sizes: list[int]
     placed_size: int
+    features: int = 0  # HAS_* bits of its records
 
 
 class _Arrays(NamedTuple):
@@ -82,18 +84,26 @@ class BatchPreparer:
 
     def prepare(self, records: bytes | bytearray | memoryview) -> Prepared:
         """Check every record. Raises InvalidBatch with the index of the first bad one."""
+        prepared = self.prepare_few(records, queues_max=len(records))
+        assert prepared is not None  # a record has more than one byte
+        return prepared
+
+    def prepare_few(
+        self, records: bytes | bytearray | memoryview, *, queues_max: int
+    ) -> Prepared | None:
+        """Do the same, or return None if the records are for more queues."""
         data = np.frombuffer(records, np.uint8)
         check = check_few if data.size <= FEW_BYTES else check_batch
         arrays = self._buffers.arrays
         rows, placed_rows, group_of, first_row, group_size, sizes, queues = arrays
-        count, bad_index, stop, group_count, size, longest = check(
+        count, bad_index, stop, group_count, size, longest, features = check(
             data, self._store_host_size, self._append_crc,
             rows, group_of, first_row, group_size, sizes, queues,
         )  # fmt: skip
         if stop != STOP_END:
             if stop == STOP_ROWS_FULL:
                 self._buffers.arrays = _Arrays.of(len(data) // RECORD_SIZE_MIN + 1)
-                return self.prepare(records)
+                return self.prepare_few(records, queues_max=queues_max)
             raise InvalidBatch(bad_index, stop_text(stop))
         if longest > self._body_size_max:
             raise InvalidBatch(
@@ -107,6 +117,8 @@ class BatchPreparer:
             )
         if count == 0:
             raise InvalidBatch(0, "the batch is empty; send at least one record")
+        if group_count > queues_max:
+            return None
         keys = []
         sizes_of_queues = []
         topic, topic_position = b"", -1
@@ -115,4 +127,15 @@ class BatchPreparer:
                 topic, topic_position = data[position : position + length].tobytes(), position
             keys.append((topic, queue_id))
             sizes_of_queues.append(queue_size)
-        return Prepared(data, rows, placed_rows, count, group_of, keys, sizes_of_queues, size)
+        return Prepared(
+            data, rows, placed_rows, count, group_of, keys, sizes_of_queues, size, features
+        )
+
+
+def highest_of_topics(keys: Sequence[QueueKey]) -> list[QueueKey]:
+    """Return the queue with the highest id of each topic."""
+    highest: dict[bytes, int] = {}
+    for topic, queue_id in keys:
+        if queue_id >= highest.get(topic, queue_id):
+            highest[topic] = queue_id
+    return list(highest.items())

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from storage.errors import InvalidMessage, QueueNotFound
 from storage.format.limits import check_body, check_topic, checked_properties
+from storage.format.properties import (
+    DELAY,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    encode_properties,
+)
 from storage.format.record import encode_for_batch
 from storage.log.unique_keys import UniqueKeys
 
@@ -16,7 +22,26 @@ if TYPE_CHECKING:
     from storage.tables.topics import TopicConfig, TopicTable
 
 _FLAG_MIN, _FLAG_MAX = -(1 << 31), (1 << 31) - 1
+_DELAY_MAX: Final = 10**15 - 1
 _TIMESTAMP_MAX: Final = (1 << 63) - 1
+
+
+def delay_properties(message: Message) -> bytes:
+    """Return the property by which a message asks for its delay. Raises InvalidMessage."""
+    asked = {
+        "delay_level": (DELAY, message.delay_level),
+        "deliver_at_ms": (TIMER_DELIVER_MS, message.deliver_at_ms),
+        "delay_ms": (TIMER_DELAY_MS, message.delay_ms),
+    }
+    chosen = {field: pair for field, pair in asked.items() if pair[1]}
+    field, (name, value) = next(iter(chosen.items()))
+    if len(chosen) > 1:
+        raise InvalidMessage(
+            field, "give a delay level, a delay or a time of delivery, one of them"
+        )
+    if not 0 < value <= _DELAY_MAX:
+        raise InvalidMessage(field, f"{value} is not a delay")
+    return encode_properties({name: str(value)})
 
 
 class MessageEncoder:
@@ -47,8 +72,6 @@ class MessageEncoder:
             topic = self._checked[message.topic] = self._topics.get(message.topic, to_send=True)
         queue_id = self._queue_id(topic, message.queue_id)
         check_body(len(message.body), self._body_size_max)
-        if message.delay_level > 0:
-            raise InvalidMessage("delay_level", "delayed messages are not supported yet")
         if not _FLAG_MIN <= message.flag <= _FLAG_MAX:
             raise InvalidMessage("flag", "must fit in 32 bits")
         born_timestamp_ms = message.born_timestamp_ms or self._clock.now_ms()
@@ -64,6 +87,8 @@ class MessageEncoder:
             unique_key=unique_key,
             property_crc=self._property_crc,
         )
+        if message.is_delayed:
+            properties += delay_properties(message)
         record = encode_for_batch(
             message.topic, queue_id, message.body, properties, message.flag, 0,
             born_timestamp_ms, born_host, self._property_crc,

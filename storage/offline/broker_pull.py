@@ -61,8 +61,8 @@ class _BrokerQueue:
     def __init__(self, queue: ConsumeQueueView) -> None:
         self._queue = queue
 
-    def max_offset(self, visible_commit_offset: int) -> int:
-        return self._queue.max_offset(visible_commit_offset)
+    def max_offset(self, visible_commit_offset: int, at: int) -> int:
+        return self._queue.max_offset(visible_commit_offset, at)
 
     def min_offset(self, min_commit_offset: int, max_offset: int) -> int:
         return min_offset_of(self._queue, min_commit_offset, max_offset)
@@ -70,7 +70,7 @@ class _BrokerQueue:
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None:
         return self._queue.span(queue_offset, max_offset)
 
-    def rebuilt(self, log: CommitLogView, min_offset: int, max_offset: int) -> None:
+    def rebuilt(self, log: CommitLogView) -> None:
         """Return nothing: a broker takes units as they are."""
 
     def next_file_offset(self, queue_offset: int) -> int | None:

@@ -19,6 +19,7 @@ from storage.findings import DAMAGE, NOTE, OK, Finding, Line
 from storage.offline.checks.checkpoint import checkpoint
 from storage.offline.checks.index import index
 from storage.offline.checks.index_entries import index_entries
+from storage.offline.checks.leases import lease_journal
 from storage.offline.checks.log import log_files, log_records, log_tail
 from storage.offline.checks.queues import (
     QueueDifferences,
@@ -118,4 +119,5 @@ def _examine(
         yield from queue_records(store, advance)
         yield from index(store, disk)
         yield from index_entries(store, disk)
+        yield from lease_journal(disk, store.paths)
         yield from staged_commits(disk, store.paths)

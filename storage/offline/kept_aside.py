@@ -48,7 +48,7 @@ class KeptFile(NamedTuple):
 
 
 def files_to_keep(filesystem: FileSystem, root: Path, found: Iterable[Finding]) -> list[KeptFile]:
-    """Return what has to be kept aside before what was found is mended."""
+    """Return what has to be kept aside before what was found is repaired."""
     wrong = [finding for finding in found if finding.is_wrong]
     if not wrong:
         return []

@@ -1,4 +1,4 @@
-"""Making a stopped store whole: what is wrong is kept aside, then mended as a start mends it.
+"""Making a stopped store whole: what is wrong is kept aside, then put right as by a start.
 
 The repair is a start of writer and indexer in which every queue is compared with the whole log, whatever the
 checkpoint says; so there is no rule here that they do not have, and a repair that is killed leaves what a
@@ -58,7 +58,7 @@ def plan_repair(
     advance: Advance = lambda _: None,
     is_locked: bool = False,
 ) -> RepairReport:
-    """Return what a repair would keep aside and mend; nothing is changed. Raises NotAStore."""
+    """Return what a repair would keep aside and change; nothing is changed. Raises NotAStore."""
     found = tuple(examine(directory, spec, advance=advance, is_locked=is_locked))
     return RepairReport(
         found=found, kept=tuple(files_to_keep(OsFileSystem(), Path(directory), found))
@@ -74,7 +74,7 @@ def repair(
     workers: Callable[[], Workers] | None = None,
     advance: Advance = lambda _: None,
 ) -> RepairReport:
-    """Mend a stopped store; durable on return. Where nothing is wrong nothing is changed.
+    """Repair a stopped store; durable on return. Where nothing is wrong nothing is changed.
 
     ``workers`` makes the steps of background work, as in ``StoreWriter.open``. Raises StoreLocked if the
     store is in use, NotAStore, StoreFull, StoreFailed; it can then be repaired again.
@@ -168,7 +168,7 @@ def _start_and_stop(
         with indexer:
             indexer.check_all()
             indexer.start()
-            indexer.wait_mended(INDEX_TIMEOUT_S)
+            indexer.wait_repaired(INDEX_TIMEOUT_S)
             if not indexer.wait_indexed(writer.appended_offset, INDEX_TIMEOUT_S):
                 raise StoreFailed(f"the index of {root} is not made: {indexer.problem}")
     with closing(ConsumerOffsets(filesystem, StorePaths(root).config, clock)) as offsets:

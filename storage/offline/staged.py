@@ -44,7 +44,11 @@ def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
     stages: dict[str, Stage] = {}
     for entry in disk.list_directory(directory):
         if entry.name.endswith(SUFFIX):
-            stage = read_stage(disk, directory / entry.name)
+            try:
+                stage = read_stage(disk, directory / entry.name)
+            except OSError as error:
+                yield "damage", f"{name}/{entry.name}", f"cannot be read: {error}"
+                continue
             if stage is not None:
                 stages[stage.header.attempt] = stage
     try:

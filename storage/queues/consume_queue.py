@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,24 @@ if TYPE_CHECKING:
 
 
 FEW_BYTES: Final = 8 << 10  # of units, which are looked at one by one
+KEPT_BYTES_MAX: Final = 1 << 10  # of units after an end that was looked for
+
+
+class _FoundEnd(NamedTuple):
+    """What was found of a queue's end; it holds until the queue is first written to."""
+
+    limit_commit_offset: int
+    end: int  # queue offset
+    start: int  # of the last file
+    data_size: int  # in it; what follows is one hole
+    following: bytes | None = None  # the units after the end, zeros follow; None if they are many
+
+    def ends_at(self, queue_offset: int) -> bool:
+        """Whether the last file is known to hold nothing from a queue offset on."""
+        if self.data_size <= queue_offset * UNIT_SIZE - self.start:
+            return True
+        past_end = (queue_offset - self.end) * UNIT_SIZE
+        return self.following is not None and past_end >= len(self.following)
 
 
 class ConsumeQueue:
@@ -47,10 +65,12 @@ class ConsumeQueue:
         self._last_path: tuple[int, Path] | None = None
         self._tail: tuple[int, File] | None = None  # written to last: its start; good in its epoch
         self._tail_epoch = -1
+        self._found_end: _FoundEnd | None = None
         self.refresh()
 
     def refresh(self) -> None:
         """List the files; bring those of a wrong length to the right one."""
+        self._found_end = None
         self._starts = set()
         for entry in list_files(self._files.filesystem, self.directory):
             if entry.start_offset % self._file_size:
@@ -58,6 +78,7 @@ class ConsumeQueue:
             if entry.size != self._file_size:
                 self._files.repair_length(entry.path, entry.size)
             self._starts.add(entry.start_offset)
+            self._last_path = entry.start_offset, entry.path
 
     @property
     def file_starts(self) -> list[int]:
@@ -123,6 +144,7 @@ class ConsumeQueue:
 
     def write(self, queue_offset: int, units: bytes | memoryview) -> None:
         """Write units from ``queue_offset`` on, making files as they are needed."""
+        self._found_end = None
         data = memoryview(units)
         position = queue_offset * UNIT_SIZE
         while data:
@@ -155,6 +177,10 @@ class ConsumeQueue:
             return self._read(queue_offset, count)
 
     def _read(self, queue_offset: int, count: int) -> bytes:
+        known = self._found_end if self._tail is None else None
+        if known is not None and known.following is not None and queue_offset >= known.end:
+            begin, end = (queue_offset - known.end) * UNIT_SIZE, count * UNIT_SIZE
+            return known.following[begin : begin + end].ljust(end, b"\0")
         parts = []
         position = queue_offset * UNIT_SIZE
         end = position + count * UNIT_SIZE
@@ -162,7 +188,7 @@ class ConsumeQueue:
             start = position - position % self._file_size
             length = min(end, start + self._file_size) - position
             if start in self._starts:
-                file = self._files.open_for_reading(file_path(self.directory, start))
+                file = self._files.open_for_reading(self._path_at(start))
                 part = file.pread(length, position - start)
                 parts.append(part.ljust(length, b"\0"))
             else:
@@ -215,34 +241,79 @@ class ConsumeQueue:
 
         What follows is zeros, or units of records beyond the limit.
         """
-        if limit_commit_offset <= 0:
-            return self.first_offset  # of no record; pre-fill units that lead to none do not count
         last = max(self._starts, default=None)
-        if last is not None:
-            with self._files.guard:
-                size = self._files.data_size(file_path(self.directory, last))
-            if size <= FEW_BYTES:  # all of them at once instead of a search through a hole
-                units = np.frombuffer(self.read(last // UNIT_SIZE, size // UNIT_SIZE), np.uint8)
-                found = int(visible_end(units, 0, len(units) // UNIT_SIZE, limit_commit_offset))
-                if found:
-                    return last // UNIT_SIZE + found
-        return end_of_units(self, limit_commit_offset)
+        if last is None:
+            return 0
+        found_end = self._found_end if self._tail is None else None
+        if found_end is None or found_end.limit_commit_offset != limit_commit_offset:
+            self._found_end = None
+            found_end = self._found_end = self._find_end(last, limit_commit_offset)
+        return found_end.end
+
+    def _find_end(self, last: int, limit: int) -> _FoundEnd:
+        with self._files.guard:
+            size = self._files.data_size(self._path_at(last))
+        if size <= FEW_BYTES:  # all of them at once instead of a search through a hole
+            first, count = last // UNIT_SIZE, min(-(-size // UNIT_SIZE), self.units_per_file)
+            data = self.read(first, count)
+            units = np.frombuffer(data, np.uint8)
+            # Before the first record there is none; pre-fill units that lead to none do not count.
+            found = int(visible_end(units, 0, count, limit)) if limit > 0 else 0
+            if found or len(self._starts) == 1:
+                following = data[found * UNIT_SIZE :].rstrip(b"\0")
+                kept = following if len(following) <= KEPT_BYTES_MAX else None
+                return _FoundEnd(limit, first + found, last, size, kept)
+        end = end_of_units(self, limit) if limit > 0 else self.first_offset
+        return _FoundEnd(limit, end, last, size)
 
     def find_first(self, min_commit_offset: int) -> int:
         """Return the queue offset of the first unit whose record the log still has."""
         return first_unit_at(self, self.first_offset, self.next_offset, min_commit_offset)
 
+    def expired_files(self, min_commit_offset: int, end: int) -> list[int]:
+        """Return where the files start all of whose units are of records before a commit offset.
+
+        ``end`` is the queue's. Never the last file, nor one whose last unit is missing: what it had to say is not known.
+        """
+        starts = self.file_starts
+        if len(starts) < 2 or min_commit_offset <= 0:
+            return []
+        first = first_unit_at(self, self.first_offset, end, min_commit_offset)
+        expired = []
+        for start in starts[:-1]:
+            file_end = (start + self._file_size) // UNIT_SIZE
+            last = self.unit(file_end - 1)
+            if file_end > first or last.size <= 0 or last.commit_offset >= min_commit_offset:
+                break
+            expired.append(start)
+        return expired
+
+    def release_files(self, starts: list[int]) -> list[Path]:
+        """Take files out of the queue, which stay on disk; return them, oldest first. Never the last one."""
+        last = max(self._starts, default=0)
+        released = [start for start in sorted(starts) if start in self._starts and start < last]
+        self._starts.difference_update(released)
+        return [file_path(self.directory, start) for start in released]
+
     def truncate(self, queue_offset: int) -> None:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""
         end = queue_offset * UNIT_SIZE
+        found_end = self._found_end if self._tail is None else None
+        if found_end is not None and end > found_end.start and found_end.ends_at(queue_offset):
+            self.next_offset = queue_offset
+            return
+        self._found_end = None
         for start in sorted(self._starts, reverse=True):
             if start >= end and start > min(self._starts):
                 self._files.remove(file_path(self.directory, start))
                 self._starts.discard(start)
             elif start + self._file_size > end:
-                path = file_path(self.directory, start)
-                self._files.zero_tail(path, max(0, end - start))
+                self._files.zero_tail(self._path_at(start), max(0, end - start))
         self.next_offset = queue_offset
+
+    def forget_end(self) -> None:
+        """Look at the files again when the end is asked for next."""
+        self._found_end = None
 
     def distrust_names(self) -> None:
         """Have the next sync make the names of the queue's files and directories durable."""
@@ -252,6 +323,7 @@ class ConsumeQueue:
         """Become empty, since the files were deleted; a caller that still holds the queue sees that."""
         self._starts = set()
         self._tail = None
+        self._found_end = None
         self.next_offset = 0
 
     def _path_at(self, start: int) -> Path:

@@ -24,6 +24,10 @@ COALESCE_GROWTH: Final = 1.25  # a round: nine rounds without a pause reach the 
 FULL_RETRY_S: Final = 0.2
 
 
+class _UnmetQueue(Exception):
+    """A unit is for a queue that was not met before."""
+
+
 class Dispatcher(LogFollower):
     """Builds the consume queues; the only one who writes units while the store is open."""
 
@@ -38,6 +42,7 @@ class Dispatcher(LogFollower):
         self._scanned: Scanned | None = None
         self._met: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._damage: tuple[int, int] = (0, 0)
+        self._makes_queues = True
 
     def scan(self, data: ByteArray, begin: int) -> tuple[int, int, int]:
         """Fill the row table and build the units, in one compiled call."""
@@ -48,6 +53,8 @@ class Dispatcher(LogFollower):
         """Append each queue's units in one write. Doing it again is harmless."""
         scanned = self._scanned
         if scanned is None or not scanned.is_plain:
+            if not self._makes_queues:
+                raise _UnmetQueue
             for topic, queue_id, units, queue_offsets in self._builder.build(
                 records.data, records.rows, len(records.rows), records.data_offset
             ):
@@ -64,6 +71,8 @@ class Dispatcher(LogFollower):
             if known is not None and known.append_next(first, units_of_run):
                 self._unit_count += end - begin
                 continue
+            if known is None and not self._makes_queues:
+                raise _UnmetQueue
             queue = met[name, queue_id] = self.queues.get(name.decode("ascii"), queue_id)
             self._append(queue, first, units_of_run)
 
@@ -90,6 +99,19 @@ class Dispatcher(LogFollower):
             self.reached = (self.position, self._unit_count)
         return moved
 
+    def step_in_met_queues(self, limit: int) -> bool:
+        """Go on by one chunk if all its queues were met before, so that no file of a new one is made.
+
+        False where ``step`` has to do it; what was appended by then is met as built.
+        """
+        self._makes_queues = False
+        try:
+            return self.step(limit)
+        except _UnmetQueue:
+            return False
+        finally:
+            self._makes_queues = True
+
     def forget_units(self, count: int) -> None:
         """Take the units of deleted queues out of the count, while nothing is dispatched."""
         self._unit_count -= count
@@ -106,7 +128,7 @@ class DispatchWorker(Worker):
 
     Wake-ups are joined: after a round the worker rests for a millisecond, and for up to five while
     every look finds more, so that a stream of appends costs a few rounds and not one GIL hand-over
-    each. An append after a pause is dispatched at once.
+    each. An append after a pause is dispatched at once. Who appends little may dispatch it himself.
     """
 
     full_retry_s = FULL_RETRY_S
@@ -151,18 +173,52 @@ class DispatchWorker(Worker):
         """
         began = self._clock.monotonic()
         moved = False
-        while self.dispatcher.step(self._limit()):
+        while self._dispatch_to(self._limit(), self.dispatcher.step):
+            moved = True
+        if not moved:
+            self._coalesce_s = max(self._coalesce_s / 2, COALESCE_MIN_S)
+            return None
+        spare_s = self._coalesce_s - (self._clock.monotonic() - began)
+        self._coalesce_s = min(self._coalesce_s * COALESCE_GROWTH, COALESCE_MAX_S)
+        return max(spare_s, 0.0)
+
+    def dispatch_few(self, bytes_max: int) -> bool:
+        """Dispatch what is confirmed in this thread: quicker than waking the worker, where it is little.
+
+        False if something is left to the worker: it is more than ``bytes_max``, queues are new, or the
+        worker is awake.
+        """
+        limit = self._limit()
+        if limit - self.position > bytes_max:
+            return False
+        done = self.try_guarded(
+            lambda: self._dispatch_to(limit, self.dispatcher.step_in_met_queues)
+        )
+        return done and self.position >= limit
+
+    def _dispatch_to(self, limit: int, step: Callable[[int], bool]) -> bool:
+        """Dispatch up to ``limit``, publish it and notify; return whether there was anything."""
+        moved = False
+        while step(limit):
             moved = True
             position = self.position
             self._publish(position)
             self._published_offset = position
-        if not moved:
-            self._coalesce_s = max(self._coalesce_s / 2, COALESCE_MIN_S)
-            return None
-        self.notify()
-        spare_s = self._coalesce_s - (self._clock.monotonic() - began)
-        self._coalesce_s = min(self._coalesce_s * COALESCE_GROWTH, COALESCE_MAX_S)
-        return max(spare_s, 0.0)
+        if moved:
+            self.notify()
+        return moved
+
+    def drop_units(self, release: Callable[[], int]) -> int:
+        """Release files of queues while nothing is dispatched; return how many units they held.
+
+        ``release()`` returns that number, which is taken out of the count.
+        """
+        return self.guarded(lambda: self._drop_units(release))
+
+    def _drop_units(self, release: Callable[[], int]) -> int:
+        count = release()
+        self.dispatcher.forget_units(count)
+        return count
 
     def finish(self) -> None:
         """Dispatch what is confirmed."""

@@ -106,15 +106,20 @@ class OpenQueueFiles:
             self._dirty_files[path] = None
             self._dirty_directories[path.parent] = None
 
-    def remove(self, path: Path) -> None:
-        """Unlink a file."""
+    def let_go(self, path: Path) -> None:
+        """Close a file that goes: nothing of it is to be synced."""
         file = self._open.pop(path, None)
         if file is not None:
             file.close()
-        self.filesystem.unlink(path)
         with self.guard:
             self.epoch += 1
             self._dirty_files.pop(path, None)
+
+    def remove(self, path: Path) -> None:
+        """Unlink a file."""
+        self.let_go(path)
+        self.filesystem.unlink(path)
+        with self.guard:
             self._dirty_directories[path.parent] = None
 
     def zero_tail(self, path: Path, position: int) -> None:

@@ -186,8 +186,10 @@ class QueueRepair:
             self.units_written += int(np.count_nonzero(wrong))
 
     def _correct(self, queue: ConsumeQueue, queue_offset: int, units: Units) -> None:
-        held = as_units(queue.read(queue_offset, len(units)))
-        self._remember(queue, queue_offset, held)
+        count = len(units)
+        beside = as_units(queue.read(queue_offset, count + 1))
+        held = beside[:count]
+        self._remember(queue, queue_offset, beside)
         same = same_units(held, units)
         wrong = np.flatnonzero(~same)
         if not len(wrong):
@@ -200,12 +202,12 @@ class QueueRepair:
         queue.write(queue_offset + begin, corrected.tobytes())
         self.units_written += len(wrong)
 
-    def _remember(self, queue: ConsumeQueue, queue_offset: int, held: Units) -> None:
-        """Keep what stood where placing may still ask for it."""
-        key, last = (queue.topic, queue.queue_id), len(held) - 1
-        if queue_offset == 0:
-            self._held.remember(key, 0, Unit(*held[0].tolist()))
-        self._held.remember(key, queue_offset + last, Unit(*held[last].tolist()))
+    def _remember(self, queue: ConsumeQueue, queue_offset: int, beside: Units) -> None:
+        """Keep what stood where placing may still ask for it: the last but one, and the one after it."""
+        key, last = (queue.topic, queue.queue_id), len(beside) - 2
+        if queue_offset == 0 and last:
+            self._held.remember(key, 0, _unit(beside[0]), _unit(beside[1]))
+        self._held.remember(key, queue_offset + last, _unit(beside[last]), _unit(beside[last + 1]))
 
     def finish(self, end_offset: int, *, sure_offset: int | None = None) -> int:
         """End every queue after its last unit of a record below ``end_offset``.
@@ -246,3 +248,7 @@ class QueueRepair:
             if begin < queue.next_offset:
                 queue.write(begin, queue.read(begin, queue.next_offset - begin))
                 queue.distrust_names()
+
+
+def _unit(held: np.void) -> Unit:
+    return Unit(*held.tolist())

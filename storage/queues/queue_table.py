@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from storage.format.consume_entry import PREFILL_SIZE
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_files import OpenQueueFiles
 from storage.view.layout import queues_of_topic, queues_on_disk
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
 
 
+QUEUES_IN_A_ROW: Final = 64  # that are looked at before a rest
+REST_S: Final = 0.0005
+
+
+class ExpiredFiles(NamedTuple):
+    """Files of a queue, by where they start, that hold nothing that the log still has."""
+
+    queue: ConsumeQueue
+    starts: list[int]
+
+
 class LostUnits(NamedTuple):
     """Queue offsets ``[begin, end)`` of a queue that the end of a file was to hold, and does not."""
 
@@ -28,10 +40,25 @@ class LostUnits(NamedTuple):
 
 
 class UnitCount(NamedTuple):
-    """How many units queue files hold, those that their ends lost included; and the lost ones."""
+    """How many units queue files hold, those that their ends lost included; and the lost ones.
+
+    ``expired`` of them are in files that retention deletes, each with ``file_units``.
+    """
 
     units: int
     lost: list[LostUnits]
+    expired: int = 0
+    file_units: int = 1
+
+    def agrees(self, durable_count: int) -> bool:
+        """Return whether files hold what was durable: all of it, or all but some whole files being deleted.
+
+        Units leave the durable count some queues at a time, before their files go. So the files may hold more
+        than the count, by whole expired files; never less, and never more by anything else: a file
+        that lost its end or is missing makes them hold less.
+        """
+        more = self.units - durable_count
+        return 0 <= more <= self.expired and more % self.file_units == 0
 
 
 class QueueTable:
@@ -39,45 +66,93 @@ class QueueTable:
 
     def __init__(self, filesystem: FileSystem, directory: Path, *, file_size: int) -> None:
         self.directory = directory
-        self.end_commit_offset: int | None = None
+        self._end_commit_offset: int | None = None
         self._filesystem = filesystem
         self._files = OpenQueueFiles(filesystem, directory, file_size=file_size)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._listed: dict[tuple[str, int], ConsumeQueue] = {}  # by recovery, which may ask again
         self._removing: dict[str, int] = {}  # units of topics whose removal has begun
+        self._on_disk_first: dict[str, frozenset[int]] = {}  # queue ids, when first asked for
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue; it need not have files yet.
 
-        Once recovery has set ``end_commit_offset``, a queue met for the first time ends after its last
-        unit below that offset; before, ``next_offset`` is the caller's to set.
+        After recovery a queue met for the first time ends after its last unit below the end of the log;
+        before, ``next_offset`` is the caller's to set.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             with self._files.guard:
-                queue = ConsumeQueue(self._files, topic, queue_id)
-                if self.end_commit_offset is not None:
-                    queue.next_offset = queue.find_end(self.end_commit_offset)
+                queue = self._listed.get((topic, queue_id))
+                queue = queue or ConsumeQueue(self._files, topic, queue_id)
+                if self._end_commit_offset is not None:
+                    queue.next_offset = queue.find_end(self._end_commit_offset)
                 queue = self._queues.setdefault((topic, queue_id), queue)
         return queue
 
+    def known(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return the queue, None if it never had a unit; after recovery.
+
+        A queue without a directory is not looked at: what is made later is made here.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            return queue
+        on_disk = self._on_disk_first.get(topic)
+        if on_disk is None:
+            found = frozenset(queues_of_topic(self._filesystem, self.directory, topic))
+            on_disk = self._on_disk_first.setdefault(topic, found)
+        return self.get(topic, queue_id) if queue_id in on_disk else None
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset after the last unit of a queue; after recovery."""
+        queue = self.known(topic, queue_id)
+        return 0 if queue is None else queue.next_offset
+
+    def ranges(self, topic: str, queue_count: int, min_commit_offset: int) -> list[tuple[int, int]]:
+        """Return of each queue the first offset whose record the log still has, and the next one; after recovery."""
+        offsets = []
+        for queue_id in range(queue_count):
+            if queue_id % QUEUES_IN_A_ROW == QUEUES_IN_A_ROW - 1:
+                time.sleep(REST_S)  # dispatch needs the files' guard, too, and hardly gets it else
+            queue = self.known(topic, queue_id)
+            first = 0 if queue is None else queue.find_first(min_commit_offset)
+            offsets.append((first, 0 if queue is None else queue.next_offset))
+        return offsets
+
+    def end_recovery(self, end_commit_offset: int) -> None:
+        """Say where the log ends: from here on queues are what this table writes to them."""
+        self._end_commit_offset = end_commit_offset
+        self._listed.clear()
+        for queue in self._queues.values():
+            queue.forget_end()
+
     def held(self, key: tuple[str, int]) -> QueueFiles:
         """List the files of a queue, to read any unit of them."""
+        listed = self._listed.get(key)
+        if listed is not None:
+            return QueueFiles(self._filesystem, listed.directory, tuple(listed.files))
         return QueueFiles.whole(self._filesystem, self.directory / key[0] / str(key[1]))
 
-    def count_units(self, limit_commit_offset: int) -> UnitCount:
-        """Count the units that all queues' files hold before a commit offset; -1 for a lost file."""
-        count = 0
+    def count_units(self, limit_commit_offset: int, min_commit_offset: int = 0) -> UnitCount:
+        """Count the units that all queues' files hold before a commit offset; -1 for a lost file.
+
+        ``min_commit_offset`` is where the log begins.
+        """
+        count = expired = 0
         lost: list[LostUnits] = []
         for key in self.on_disk():
-            queue = self._queues.get(key) or ConsumeQueue(self._files, *key)
+            queue = self._listed[key] = self._queues.get(key) or ConsumeQueue(self._files, *key)
             starts = queue.file_starts
             if not starts:
                 continue
             if starts[-1] - starts[0] != (len(starts) - 1) * self._files.file_size:
                 return UnitCount(-1, lost)
-            count += queue.find_end(limit_commit_offset) - queue.first_offset
+            end = queue.find_end(limit_commit_offset)
+            count += end - queue.first_offset
+            expired += len(queue.expired_files(min_commit_offset, end)) * queue.units_per_file
             lost += [LostUnits(*key, *each) for each in queue.lost_units()]
-        return UnitCount(count, lost)
+        return UnitCount(count, lost, expired, self._files.file_size // UNIT_SIZE)
 
     def newest_record_end(self) -> int:
         """Return where the last record ends that has a unit in any queue, 0 without units."""
@@ -117,6 +192,44 @@ class QueueTable:
         self._filesystem.sync_directory(self.directory)  # also of what a dead process removed
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).forget()
+        self._on_disk_first.pop(topic, None)
+
+    def expired_files(self, key: tuple[str, int], min_commit_offset: int) -> ExpiredFiles | None:
+        """Return the files of a queue that hold nothing of the log from an offset on, None without any.
+
+        After recovery. Raises StoreBusy while files cannot be opened.
+        """
+        with self._files.guard:
+            queue = self.known(*key)
+            if queue is None:
+                return None
+            starts = queue.expired_files(min_commit_offset, queue.next_offset)
+            return ExpiredFiles(queue, starts) if starts else None
+
+    def release_files(self, expired: ExpiredFiles) -> tuple[list[Path], int]:
+        """Take files out of a queue, while nothing is dispatched; return them, and how many units they held.
+
+        They are for the caller to ``unlink``. Nothing is taken out of a queue whose topic was deleted since.
+        """
+        queue, starts = expired
+        with self._files.guard:
+            is_same = self._queues.get((queue.topic, queue.queue_id)) is queue
+            if not is_same or queue.topic in self._removing:
+                return [], 0
+            before = queue.unit_count
+            return queue.release_files(starts), before - queue.unit_count
+
+    def unlink(self, path: Path) -> None:
+        """Delete a released file, unless its queue has it: its topic was deleted and made again.
+
+        Not durable by itself. Raises FileNotFoundError.
+        """
+        with self._files.guard:
+            queue = self._queues.get((path.parent.parent.name, int(path.parent.name)))
+            if queue is not None and int(path.name) in queue.file_starts:
+                return
+            self._files.let_go(path)
+            self._filesystem.unlink(path)
 
     def sync(self) -> None:
         """Make every unit written before the call durable. An OSError latches with the caller."""

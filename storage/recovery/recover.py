@@ -20,7 +20,7 @@ from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import QueueRepair, RepairWatch
 from storage.queues.queue_table import QueueTable, UnitCount
-from storage.queues.unit_mending import mend_lost_units
+from storage.queues.unit_repair import repair_lost_units
 from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.files import ListedLog
 from storage.view.log.lost_end import find_lost_end
@@ -43,7 +43,7 @@ class Recovered:
 
     ``queue_counts`` says how many queues the topics met on the way have, ``unit_count`` how many
     units all queues hold. ``lost_end``, the last of ``damage``, is what is gone with the last files of the
-    log, if any are. ``last_timestamp_ms`` is the store time of the last record walked over, 0
+    log or damaged at its durable end, if anything is. ``last_timestamp_ms`` is the store time of the last record walked over, 0
     if there was none. ``forgotten_topics`` are those that a broker deleted: records of theirs were
     met, and are in no queue.
     """
@@ -86,7 +86,7 @@ def recover(
     whole log is read, and every unit is compared with it. ``watch`` is shown what changes of the queues.
     Raises NotAStore when queues exist and the log does not.
     """
-    _mend_file_lengths(files)
+    _repair_file_lengths(files)
     leftovers = _unless_overwritten(files, list(leftovers))
     _replay(files, leftovers)
     inside = (
@@ -96,7 +96,7 @@ def recover(
         <= files.end_offset
     ) and _is_there(files, durable.flushed_offset)
     held = (
-        queues.count_units(durable.dispatched_offset)
+        queues.count_units(durable.dispatched_offset, files.first_offset)
         if durable.trusted and inside
         else UnitCount(-1, [])
     )
@@ -106,7 +106,7 @@ def recover(
             queues=any(True for _ in queues.on_disk()),
             slot=durable.trusted and not compares_all,
             inside=inside,
-            agree=held.units == durable.unit_count,
+            agree=held.agrees(durable.unit_count),
             clean=durable.clean
             and not abort_found
             and not leftovers
@@ -121,19 +121,17 @@ def recover(
     if start is Start.NEW:
         return _nothing(start, 0)
     if held.lost and start is not Start.FULL:
-        mended = mend_lost_units(
+        repaired = repair_lost_units(
             ListedLog(files.filesystem, files.directory),
             queues,
             held.lost,
             commit_range=(files.first_offset, durable.dispatched_offset),
             since=deleted_topics,
         )
-        _LOG.warning("%d units at the ends of consume queue files were made again", mended)
+        _LOG.warning("%d units at the ends of consume queue files were made again", repaired)
     if start is Start.CLEAN:
         _remove_after(files, durable.flushed_offset)
-        return _nothing(
-            start, durable.flushed_offset, files.first_offset, unit_count=durable.unit_count
-        )
+        return _nothing(start, durable.flushed_offset, files.first_offset, unit_count=held.units)
     complete = start is Start.FULL
     begin = files.first_offset if complete else durable.dispatched_offset
     search_limit = (
@@ -209,6 +207,7 @@ def _walk(
                 files,
                 step,
                 file_size=files.file_size,
+                durable_offset=sure.flushed_offset if sure.trusted else 0,
                 stated_offset=stated_offset,
                 queued_offset=queues.newest_record_end,
             )
@@ -251,7 +250,7 @@ def _sync_log(files: MappedFileQueue, begin_offset: int, sure_offset: int, end_o
     files.filesystem.sync_directory(files.directory)
 
 
-def _mend_file_lengths(files: MappedFileQueue) -> None:
+def _repair_file_lengths(files: MappedFileQueue) -> None:
     """Give a short last file its length; an empty one goes. Others are read as far as they reach."""
     while files.entries and files.entries[-1].size == 0:
         files.remove(files.entries[-1].start_offset)

@@ -1,6 +1,11 @@
 """The commit log in windows read past the page cache, with every checksum checked.
 
 Only what is durable is read, so no byte of it changes meanwhile.
+
+It is a walk of its own beside ``view.log.walk``, which takes mapped files: through a map all of the log would
+pass the page cache, a sector that cannot be read would be a signal and not an error, and the record after
+damage is looked for up to the end of the file in one go, where a scrub has to rest between its steps. What
+a record is, and whether it is whole, is decided by the same kernels.
 """
 
 from __future__ import annotations

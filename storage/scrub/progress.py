@@ -4,16 +4,17 @@ It is ours alone; a broker reads the tables of ``config/`` that it knows by name
 missing or damaged means that it is not known when the store was last read as a whole::
 
     {"formatVersion": 1, "position": commit offset, "end": where this pass ends, 0 between passes,
-     "beganMs": Unix time, "completedMs": of the last pass, 0 without one,
-     "crc32": of the fields before it, as text}
+     "beganMs": Unix time, "completedMs": of the last pass, 0 without one, "checksum": of the rest}
+
+``storage.tables.checked_json`` says what the checksum is.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
+
+from storage.tables.checked_json import decode_checked, encode_checked, has_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,9 +43,9 @@ class ScrubProgress:
 def load_progress(filesystem: FileSystem, config: Path) -> ScrubProgress:
     """Return what was saved; a new one where nothing whole was."""
     try:
-        document = json.loads(filesystem.read_bytes(config / FILE_NAME))
-        checksum = document.pop("crc32")
-        if document["formatVersion"] == FORMAT_VERSION and checksum == _checksum(document):
+        data = filesystem.read_bytes(config / FILE_NAME)
+        document = decode_checked(data)
+        if has_checksum(data) and document["formatVersion"] == FORMAT_VERSION:
             return ScrubProgress(
                 position=document["position"], end=document["end"],
                 began_ms=document["beganMs"], completed_ms=document["completedMs"],
@@ -60,9 +61,4 @@ def save_progress(filesystem: FileSystem, config: Path, progress: ScrubProgress)
         "formatVersion": FORMAT_VERSION, "position": progress.position, "end": progress.end,
         "beganMs": progress.began_ms, "completedMs": progress.completed_ms,
     }  # fmt: skip
-    whole = {**document, "crc32": _checksum(document)}
-    filesystem.write_atomically(config / FILE_NAME, json.dumps(whole).encode(), backup=False)
-
-
-def _checksum(document: dict[str, int]) -> int:
-    return crc32(json.dumps(document, sort_keys=True).encode())
+    filesystem.write_atomically(config / FILE_NAME, encode_checked(document), backup=False)

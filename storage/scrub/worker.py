@@ -2,7 +2,7 @@
 
 A pass goes over the log from its first record to where log and queues were durable when the pass began, and
 compares every unit of the queues with its record on the way; then it looks at the tables. What it
-finds is an event in the log, once, and counted in the status. Wrong units are mended at once, if
+finds is an event in the log, once, and counted in the status. Wrong units are repaired at once, if
 there is somebody to do it. A pass that was interrupted goes on at the next start.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
@@ -41,7 +41,7 @@ LOOK_S: Final = 600.0  # between looks at the clock when no pass is due
 SAVE_BYTES: Final = 1 << 30  # read between two notes of how far it is
 FINDINGS_MAX: Final = 1_000  # kept to say each but once
 
-Mend = Callable[[WrongUnits], int]
+Repair = Callable[[WrongUnits], int]
 """Makes units right again; returns how many were wrong."""
 
 
@@ -50,14 +50,14 @@ class ScrubStatus:
     """How far the scrub is. ``position`` and ``end`` are commit offsets, 0 between passes.
 
     ``completed_ms`` is when the last pass ended, 0 if none has; ``finding_count`` counts what was found
-    since the start, ``mended_count`` the units that were made right; ``last_finding`` is the newest in words.
+    since the start, ``repaired_count`` the units that were made right; ``last_finding`` is the newest in words.
     """
 
     position: int
     end: int
     completed_ms: int
     finding_count: int
-    mended_count: int
+    repaired_count: int
     last_finding: str
 
 
@@ -78,7 +78,7 @@ class ScrubWorker(Worker):
         bytes_per_s: int,
         min_offset: Callable[[], int],
         durable_offset: Callable[[], int],
-        mend: Mend | None = None,
+        repair: Repair | None = None,
         workers: Workers | None = None,
     ) -> None:
         super().__init__("scrub", workers=workers)
@@ -90,14 +90,14 @@ class ScrubWorker(Worker):
         self._bytes_per_s = bytes_per_s
         self._min_offset = min_offset
         self._durable_offset = durable_offset
-        self._mend = mend
+        self._repair = repair
         self._log = LogWindows(filesystem, paths.commit_log)
         self._units = UnitComparison(filesystem, paths.consume_queue)
         self._progress = load_progress(filesystem, paths.config)
         self._log.rewind(self._progress.position)
         self._saved_bytes = 0
         self._known: set[tuple[str, str, int | None, int | None]] = set()
-        self._finding_count = self._mended_count = 0
+        self._finding_count = self._repaired_count = 0
         self._last_finding = ""
         self._publish()
 
@@ -151,10 +151,15 @@ class ScrubWorker(Worker):
         return progress.is_under_way
 
     def _read(self) -> None:
+        if self._log.position < self._min_offset():  # what it was reading was deleted
+            self._log.rewind(self._min_offset())
         met = self._log.step(self._progress.end)
+        min_offset = self._min_offset()
         if isinstance(met, DamagedRange):
-            self._found(_damage(met, self._paths, self._filesystem))
-        elif met is not None:
+            if met.end_offset > min_offset:
+                met = replace(met, begin_offset=max(met.begin_offset, min_offset))
+                self._found(_damage(met, self._paths, self._filesystem))
+        elif met is not None and met.begin_offset >= min_offset:
             self._compare(met)
         self._progress.position = min(self._log.resume_position, self._progress.end)
 
@@ -164,7 +169,8 @@ class ScrubWorker(Worker):
             if any(self._units.wrong(records, self._deleted_topics())):
                 # Again: a topic that was deleted meanwhile is among the deleted ones by now.
                 for wrong in list(self._units.wrong(records, self._deleted_topics())):
-                    self._found_units(wrong)
+                    if records.begin_offset >= self._min_offset():  # else deleted meanwhile
+                        self._found_units(wrong)
         except OSError as error:
             self._found(
                 Finding(
@@ -175,16 +181,16 @@ class ScrubWorker(Worker):
 
     def _found_units(self, wrong: WrongUnits) -> None:
         outcome = ""
-        if self._mend is not None:
+        if self._repair is not None:
             try:
-                mended = self._mend(wrong)
+                repaired = self._repair(wrong)
             except (OSError, StoreError) as error:
-                outcome = f"; they cannot be mended: {error}"
+                outcome = f"; they cannot be repaired: {error}"
             else:
-                if not mended:
+                if not repaired:
                     return  # they are right: the record is not where it belongs
-                self._mended_count += mended
-                outcome = f"; {mended} mended"
+                self._repaired_count += repaired
+                outcome = f"; {repaired} repaired"
         file = f"consumequeue/{wrong.topic}/{wrong.queue_id}"
         message = f"units from queue offset {wrong.begin} on were not what the log says{outcome}"
         self._found(
@@ -224,7 +230,7 @@ class ScrubWorker(Worker):
         progress = self._progress
         self.status = ScrubStatus(
             position=progress.position, end=progress.end, completed_ms=progress.completed_ms,
-            finding_count=self._finding_count, mended_count=self._mended_count,
+            finding_count=self._finding_count, repaired_count=self._repaired_count,
             last_finding=self._last_finding,
         )  # fmt: skip
 

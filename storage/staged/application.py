@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -95,3 +96,10 @@ def _make_durable(filesystem: FileSystem, directory: Path) -> None:
             file.close()
     if filesystem.exists(directory):
         filesystem.sync_directory(directory)
+
+
+def needed_offset(applications: Mapping[str, Application]) -> int | None:
+    """Return from which commit offset on the records of decided commits are looked for; None without any."""
+    commits = [commit for app in list(applications.values()) for commit in list(app.open.values())]
+    intents = [commit.intent for commit in commits]
+    return min((intent.log_offset for intent in intents if intent is not None), default=None)

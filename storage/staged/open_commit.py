@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import DamagedStage, StoreBusy, TopicNotFound
+from storage.errors import DamagedLedger, DamagedStage, StoreBusy, TopicNotFound
 from storage.kernels.columns import POSITION, SIZE
 from storage.kernels.staged import mark_staged
 from storage.log.batches import Prepared
@@ -163,16 +163,24 @@ def _without_topic(prepared: Prepared, topic: bytes) -> bytes:
 def load_open(filesystem: FileSystem, directory: Path, version: int) -> OpenCommit | None:
     """Read a staged commit's directory; what was never sealed is removed, and the directory with it if that is all it holds.
 
-    Raises DamagedLedger for a decision that cannot be read.
+    Raises DamagedLedger for a decision that cannot be read, and for a file that the device does not give: it may
+    be a stage that was acknowledged.
     """
     commit = OpenCommit(filesystem, directory, version)
     unreadable = []
     for entry in filesystem.list_directory(directory):
         if entry.is_directory or not entry.name.endswith(SUFFIX):
             continue
-        stage = read_stage(filesystem, directory / entry.name)
+        path = directory / entry.name
+        try:
+            stage = read_stage(filesystem, path)
+        except OSError as error:
+            raise DamagedLedger(
+                f"{path} cannot be read: {error}. Restore it, or remove it to give that stage up; then"
+                " start the writer again"
+            ) from error
         if stage is None:
-            unreadable.append(directory / entry.name)
+            unreadable.append(path)
         else:
             commit.stages[stage.header.attempt] = stage
     intent = load_intent(filesystem, directory)

@@ -44,7 +44,7 @@ from storage.format.stage import (
     id_problem,
     safe_name,
 )
-from storage.staged.application import Application, load_applications
+from storage.staged.application import Application, load_applications, needed_offset
 from storage.staged.directory import DIRECTORY, take_over
 from storage.staged.intent import Intent, save_intent
 from storage.staged.ledger import Ledger, Outcome, save_ledger
@@ -77,6 +77,7 @@ class StagedCommits:
             str, DamagedLedger
         ] = {}  # by directory: what is refused until a restart
         self._closing = threading.Event()
+        self.needed_offset = lambda: needed_offset(self._applications)
 
     # ---- start and end
 

@@ -126,13 +126,13 @@ class Stage:
 
 
 def read_stage(filesystem: FileSystem, path: Path) -> Stage | None:
-    """Return the stage in a file; None if it was never sealed, or cannot be read.
+    """Return the stage in a file; None if it was never sealed, or is damaged.
 
-    Only its header and its seal are looked at.
+    Only its header and its seal are looked at. Raises OSError.
     """
     try:
         file = filesystem.open(path, writable=False)
-    except OSError:
+    except FileNotFoundError:
         return None
     try:
         header = seal = None
@@ -157,7 +157,7 @@ def read_stage(filesystem: FileSystem, path: Path) -> Stage | None:
         if header is None or seal is None or position != end:
             return None
         return Stage(filesystem, path, header, seal)
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError):
         return None
     finally:
         file.close()

@@ -115,18 +115,38 @@ class ConsumerOffsets:
                     self._name = name
                     break
 
+    def groups_of(self, topic: str) -> dict[str, dict[int, int]]:
+        """Return the progress in a topic, by queue id, of each group that has any."""
+        with self._guard:
+            found = [(topic_and_group(key), progress) for key, progress in self._table.items()]
+            return {group: dict(progress) for (name, group), progress in found if name == topic}
+
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set progress in memory. Raises InvalidMessage, and StoreLocked if another commits here."""
         problem = group_name_problem(group)
         if problem:
             raise InvalidMessage("group", problem)
         with self._guard:
-            self._own()
+            self.own()
             self._table.setdefault(offset_key(topic, group), {})[queue_id] = queue_offset
             self._commits += 1
 
-    def _own(self) -> None:
-        if self._lock is None:
+    def forget(self, group: str) -> None:
+        """Remove all progress of a group, in memory. Raises StoreLocked if another commits here."""
+        with self._guard:
+            self.own()
+            for key in [key for key in self._table if topic_and_group(key)[1] == group]:
+                del self._table[key]
+                self._commits += 1
+
+    def own(self) -> None:
+        """Take the right to commit, which is kept until ``close``; StoreLocked if another commits here.
+
+        Settings and leases of groups belong to whoever has it, too.
+        """
+        with self._guard:
+            if self._lock is not None:
+                return
             lock = DirectoryLock.acquire(
                 self._filesystem, self._directory.parent, LockRole.CONSUMER_OFFSETS
             )
@@ -163,7 +183,7 @@ class ConsumerOffsets:
     def lower(self, found: Sequence[OffsetBeyond]) -> None:
         """Set offsets to the ends of their queues, in memory. Raises StoreLocked if another commits here."""
         with self._guard:
-            self._own()
+            self.own()
             for each in found:
                 self._table[offset_key(each.topic, each.group)][each.queue_id] = each.end_offset
                 self._commits += 1
@@ -217,7 +237,8 @@ class ConsumerOffsets:
             return True
 
     def _to_document(self) -> dict[str, Any]:
-        version = self._document.get("dataVersion") or {}
+        held = self._document.get("dataVersion")
+        version = held if isinstance(held, dict) else {}
         since = self._commits // COMMITS_OF_A_VERSION - self._saved_commits // COMMITS_OF_A_VERSION
         now = data_version(
             int(version.get("counter", 0)) + since,

@@ -183,6 +183,18 @@ class TopicTable:
         """Return the topic: the same object for as long as nothing of it changes."""
         return self._topics.get(name)
 
+    def is_read(self, name: str, queue_id: int) -> bool:
+        """Return whether clients read a queue of a topic; of a topic that is not in the table they do.
+
+        Raises InvalidMessage if the topic may not be read.
+        """
+        topic = self._topics.get(name)
+        if topic is None:
+            return True
+        if not topic.perm & PERM_READ:
+            raise InvalidMessage("topic", f"{name!r} may not be read: perm {topic.perm}")
+        return queue_id < topic.read_queue_count
+
     def get(self, name: str, *, to_send: bool = False) -> TopicConfig:
         """Return the topic or raise TopicNotFound, which advises who is ``to_send`` to create it."""
         try:
@@ -211,7 +223,7 @@ class TopicTable:
             self._save(topics, now_ms=now_ms)
         return created
 
-    def update(
+    def changed(
         self,
         name: str,
         *,
@@ -219,9 +231,8 @@ class TopicTable:
         write_queue_count: int | None = None,
         perm: int | None = None,
         attributes: Mapping[str, str] = NO_ATTRIBUTES,
-        now_ms: int,
     ) -> TopicConfig:
-        """Change what is given, keep the rest, and save the table; durable on return."""
+        """Return a topic as it would be with what is given. Raises TopicNotFound, InvalidMessage."""
         topic = self.get(name)
         if read_queue_count is not None:
             topic = replace(topic, read_queue_count=_checked_queue_count(read_queue_count))
@@ -234,8 +245,11 @@ class TopicTable:
         if attributes:
             checked = _checked_attributes(attributes)
             topic = replace(topic, attributes=_bounded({**topic.attributes, **checked}))
-        self._store(name, topic, now_ms=now_ms)
         return topic
+
+    def replace(self, topic: TopicConfig, *, now_ms: int) -> None:
+        """Put a changed topic in the place of the one of its name and save the table; durable on return."""
+        self._store(topic.name, topic, now_ms=now_ms)
 
     def delete(self, name: str, *, now_ms: int) -> None:
         """Remove a topic from the table and save it; durable on return."""

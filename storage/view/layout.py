@@ -16,6 +16,7 @@ LOG_DIRECTORY: Final = "commitlog"
 QUEUE_DIRECTORY: Final = "consumequeue"
 INDEX_DIRECTORY: Final = "index"
 INDEX_CHECKSUMS_DIRECTORY: Final = "index-checksums"
+TIMERS_DIRECTORY: Final = "timers"
 SETTINGS_FILE: Final = "penstock.json"
 _STORE_NAMES: Final = frozenset(
     {LOG_DIRECTORY, QUEUE_DIRECTORY, INDEX_DIRECTORY, "config", "checkpoint", "lock", "abort"}
@@ -31,6 +32,7 @@ class StorePaths:
         self.consume_queue = root / QUEUE_DIRECTORY
         self.index = root / INDEX_DIRECTORY
         self.index_checksums = root / INDEX_CHECKSUMS_DIRECTORY
+        self.timers = root / TIMERS_DIRECTORY
         self.config = root / "config"
         self.settings = root / "config" / SETTINGS_FILE
         self.checkpoint = root / "checkpoint"

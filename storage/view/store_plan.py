@@ -226,13 +226,17 @@ class StorePlan:
 
         The next readable one's time if it has none, 0 if there is no such.
         """
-        time_ms, _ = QueueTimes(self.store.log, queue)(queue_offset, queue.end)
+        time_ms, _ = self.times(queue)(queue_offset, queue.end)
         return max(time_ms, 0)
+
+    def times(self, queue: Queue) -> QueueTimes:
+        """Return the store times of a queue's records."""
+        is_light = queue.topic.startswith(LIGHT_QUEUE_PREFIX)
+        return QueueTimes(self.store.log, queue, is_light=is_light)
 
     def offset_at_time(self, queue: Queue, timestamp_ms: int) -> int | None:
         """Return the first offset stored at or after a time, None if all are older."""
-        times = QueueTimes(self.store.log, queue)
-        found = search(queue.begin, queue.end, timestamp_ms, times)
+        found = search(queue.begin, queue.end, timestamp_ms, self.times(queue))
         return found if found < queue.end else None
 
     def range_pieces(

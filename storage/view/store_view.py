@@ -184,6 +184,7 @@ class StoreView:
             self.log,
             End(self.log.end_offset, ""),
             file_size=self.sizes.commit_log_file_size,
+            durable_offset=self.checkpoint.flushed_offset or 0,
             stated_offset=self.checkpoint.flushed_offset or 0,
             queued_offset=self._newest_record_end,
         )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from storage.checkpoint.positions import CheckpointFile, Role
 from storage.checkpoint.trust import Trust, trust_in
 from storage.errors import StoreClosed
+from storage.files.directory_lock import DirectoryLock, LockRole
+from storage.kernels.columns import STOP_END
 from storage.tables.topics import TopicTable
 from storage.view.bounds import Bounds, stated_bounds
 from storage.view.log.commit_log import EVERYTHING, CommitLogView
@@ -17,6 +19,7 @@ from storage.view.queues.views import QueueViews
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from storage.checkpoint.durable_slots import DurablePositions
     from storage.files.filesystem import FileSystem
 
 UNLIMITED: Final = (0, EVERYTHING)  # bounds that hide nothing
@@ -57,6 +60,19 @@ class Visibility:
         """The page as of the last update; None where our writer has said nothing, or a broker ran since."""
         trust = self._trust
         return self.positions if trust is not None and trust.durable.trusted else None
+
+    @property
+    def durable_at_rest(self) -> DurablePositions | None:
+        """What was durable when the last writer went; None while one runs, or if the page is not trusted."""
+        trust = self._trust
+        if trust is None or not trust.durable.trusted:
+            return None
+        try:
+            directory = self._checkpoint.parent
+            is_written = DirectoryLock.is_held(directory, LockRole.WRITER, self._filesystem)
+        except OSError:
+            return None
+        return None if is_written else trust.durable
 
     @property
     def shows_all(self) -> bool:
@@ -113,6 +129,11 @@ class Visibility:
         """Find out what of the page holds."""
         with self._guard:
             trust = trust_in(positions)
+            if self._is_older_than_log(trust.durable):
+                trust = trust_in(positions)
+                if self._is_older_than_log(trust.durable):  # and no writer has begun meanwhile
+                    durable = trust.durable._replace(trusted=False)
+                    trust = trust._replace(durable=durable, is_live=False, session=0)
             if self._trust is None or trust.session != self._trust.session:
                 # A writer started, or a broker: recovery may have changed what was known of files
                 # and queues.
@@ -122,6 +143,16 @@ class Visibility:
             self._bounds_at_rest = _queued(stated_bounds(trust.durable, None))
             self._trust = trust  # last: who finds it needs not wait
             return trust
+
+    def _is_older_than_log(self, durable: DurablePositions) -> bool:
+        """Whether a record follows where the log is said to have ended at an orderly stop: the page is an old copy."""
+        if not (durable.trusted and durable.clean):
+            return False
+        end = durable.flushed_offset
+        following = self._log.next_start(end)
+        return any(
+            self._log.check(place)[1] == STOP_END for place in (end, following) if place is not None
+        )
 
     def _visible(self, positions: CheckpointFile) -> tuple[int, int]:
         """Return from and up to which commit offset records with a unit may be read."""

@@ -20,7 +20,7 @@ from pipeline.jobs.export.known_stores import ExportedStore, check_incarnations
 from pipeline.jobs.export.manifest import Manifest, QueueOfStore, Ranges
 from pipeline.source.pieces import Piece, pack
 from storage.format.names import LIGHT_QUEUE_PREFIX
-from storage.view.queues.time_search import QueueTimes, search
+from storage.view.queues.time_search import search
 from storage.view.store_plan import PlannedRange, Queue, StorePlan
 
 DAY_MS: Final = 86_400_000
@@ -149,7 +149,7 @@ def days_of(plan: StorePlan, queue: Queue, begin: int, end: int) -> Iterator[Day
 
     Where a clock went back a part holds records of other days, too; there are no more parts for it.
     """
-    times = QueueTimes(plan.store.log, queue)
+    times = plan.times(queue)
     while begin < end:
         day = plan.timestamp(queue, begin) // DAY_MS
         after = search(begin + 1, end, (day + 1) * DAY_MS, times)

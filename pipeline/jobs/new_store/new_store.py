@@ -20,7 +20,7 @@ from pipeline.jobs.rebuild.job import rebuild_stores
 from pipeline.jobs.work import open_stores
 from storage.clock import SystemClock
 from storage.format.consume_entry import SCHEDULE_TOPIC
-from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.format.names import LIGHT_QUEUE_PREFIX, TIMER_TOPIC
 from storage.stopped.checkpoint import write_checkpoint
 from storage.stopped.config_tables import write_configuration
 from storage.view.config_tables import ConfigTables, TopicConfig
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MADE: Final = ".made"
 LOG_PAGE: Final = 4096
 INTERNAL_PREFIXES: Final = (
-    SCHEDULE_TOPIC, "RMQ_SYS_TRANS_", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_",
+    SCHEDULE_TOPIC, "RMQ_SYS_TRANS_", TIMER_TOPIC, "rmq_sys_REVIVE_LOG_",
 )  # fmt: skip
 """Topics whose queue offsets are named elsewhere: in bodies, in files, in other records."""
 

@@ -18,7 +18,7 @@ from storage.kernels.columns import COMMIT_OFFSET, SIZE
 from storage.view.incarnations import Incarnations
 from storage.view.log.boundary import next_record
 from storage.view.log.walk import DamagedRange, walk_range
-from storage.view.queues.queue_directories import QueueDirectories
+from storage.view.queue_directories import QueueDirectories
 from storage.view.queues.queue_files import QueueFiles
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.settled import settled

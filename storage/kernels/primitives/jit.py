@@ -64,6 +64,7 @@ ROWS = types.Array(types.int64, 2, "C", readonly=True)
 WRITABLE_ROWS = types.Array(types.int64, 2, "C")
 results: Any = types.UniTuple
 INLINED: Any = {"forceinline": True}  # how a function is compiled into its callers
+APART: Any = {"forceinline": False}
 # Without reference counts: an option private to numba. A numba that has it no more compiles the same
 # kernels, right and slower; a test says so.
 UNCOUNTED: Final = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
@@ -81,6 +82,12 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     """Mark ``function`` as callable from kernels; called from Python it stays plain Python."""
     compiled_in: Callable[P, R] = register_jitable(**INLINED)(function)
     return compiled_in
+
+
+def apart(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark ``function`` as callable from kernels that seldom need it: compiled once, and called."""
+    compiled_apart: Callable[P, R] = register_jitable(**APART)(function)
+    return compiled_apart
 
 
 def kernel(signature: Any, *, nogil: bool = True) -> Callable[[Callable[P, R]], Kernel[P, R]]:

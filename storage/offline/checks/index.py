@@ -53,7 +53,7 @@ def index(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
 def _damaged(store: OfflineStore, damage: UncoveredRange, *, is_newest: bool) -> Finding:
     """Return the finding for a file that is gone, or not as its checksums have it.
 
-    After a stop that was not in order the start mends the newest file without being asked.
+    After a stop that was not in order the start repairs the newest file without being asked.
     """
     begin, end = damage.begin_commit_offset, damage.end_commit_offset
     is_gone = damage.reason.startswith("is gone")

@@ -96,7 +96,7 @@ class KeyIndex:
         positions = self._positions()
         if positions is None or not positions.indexer_is_current:
             return
-        for name in {each.file_name for each in uncovered}:
+        for name in {each.file_name for each in uncovered} - {""}:
             report_damage(self._filesystem, self._paths.index_checksums, name)
 
     @property
@@ -179,6 +179,19 @@ class _KeyQuestion:
                 )  # fmt: skip
         return list(zip(offsets, states.tolist(), sizes.tolist(), strict=True))
 
+    def lost_range(self, offset: int) -> UncoveredRange | None:
+        """Return the part of the log that is gone from a candidate's commit offset on; None if it is there."""
+        log = self._log
+        if not log.min_offset <= offset < log.stated_end or log.span(offset) is not None:
+            return None
+        following = log.next_start(offset)
+        return UncoveredRange(
+            begin_commit_offset=offset,
+            end_commit_offset=log.stated_end if following is None else following,
+            file_name="",
+            reason="its part of the commit log is gone",
+        )
+
 
 def query_by_key(
     log: CommitLogView,
@@ -226,7 +239,7 @@ def _extended(
     newest = files[-1].path.name if files else ""
     return tuple(
         replace(each, end_commit_offset=max(each.end_commit_offset, indexed_offset))
-        if each.file_name >= newest
+        if each.file_name and each.file_name >= newest
         else each
         for each in uncovered
     )
@@ -256,6 +269,9 @@ def _find(
             if state == GOOD:
                 below = offset
                 found.append(_Match(offset, size, cursor))
+            elif state == KEY_ABSENT and (lost := question.lost_range(offset)) is not None:
+                if lost not in uncovered:
+                    uncovered.append(lost)
             elif state >= DAMAGED:
                 damaged[offset] = Damage(
                     queue_offset=-1, commit_offset=offset, size=size, reason=damage_reason(state)

@@ -172,10 +172,14 @@ class IndexReader:
             offsets += walk.commit_offsets
             if walk.is_damaged:
                 begin, end = file.covered
+                # Its checksums may be an old copy: it goes to where the next file begins.
+                newer = min((other for other in files if other > number), default=None)
                 uncovered.append(
                     UncoveredRange(
                         begin_commit_offset=begin,
-                        end_commit_offset=end,
+                        end_commit_offset=end
+                        if newer is None
+                        else max(end, files[newer].covered[0] + 1),
                         file_name=file.path.name,
                         reason="is damaged",
                     )

@@ -94,6 +94,11 @@ class CommitLogView:
         return min(int(ends[-1]), self.visible_offset) if len(ends) else 0
 
     @property
+    def stated_end(self) -> int:
+        """End of what is said to be visible; of what there is where nobody says it."""
+        return self.end_offset if self.visible_offset == EVERYTHING else self.visible_offset
+
+    @property
     def file_starts(self) -> list[int]:
         """Where each file starts."""
         return [entry.start_offset for entry in self._files.entries]
@@ -164,10 +169,13 @@ class CommitLogView:
         record = self.bytes_at(commit_offset, size)
         return NO_TIME if record is None or size < HEAD_SIZE else store_time_in(record)
 
-    def record_time_ms(self, commit_offset: int, size: int) -> int:
-        """Return when the record at a commit offset was stored; NO_TIME if no head of one is there."""
+    def record_time_ms(self, commit_offset: int, size: int, queue_offset: int = -1) -> int:
+        """Return when the record at a commit offset was stored; NO_TIME if no head of one is there.
+
+        A head that names another queue offset is not its own, unless that is below 0.
+        """
         head = self.bytes_at(commit_offset, HEAD_SIZE)
-        return NO_TIME if head is None else store_time_of(head, commit_offset, size)
+        return NO_TIME if head is None else store_time_of(head, commit_offset, size, queue_offset)
 
     def next_there(self, commit_offset: int) -> int | None:
         """Return where the log has bytes from ``commit_offset`` on; None after its last file."""

@@ -98,14 +98,17 @@ class ListedLog:
         """
         return self.filesystem.map_ranges(entry.path, begins, ends)[: entry.size]
 
-    def record_time_ms(self, commit_offset: int, size: int | None = None) -> int:
+    def record_time_ms(
+        self, commit_offset: int, size: int | None = None, queue_offset: int = -1
+    ) -> int:
         """Return when the record at a commit offset was stored; NO_TIME if no head of one is there.
 
-        ``size`` is what a unit says of it, None where it is known from nowhere else.
+        ``size`` is what a unit says of it, None where it is known from nowhere else. A head that names another
+        queue offset is not its own, unless that is below 0.
         """
         head = self.read(commit_offset, HEAD_SIZE)
         named = int.from_bytes(head[:4], "big") if size is None else size
-        return store_time_of(head, commit_offset, named)
+        return store_time_of(head, commit_offset, named, queue_offset)
 
     def record(self, commit_offset: int) -> bytes | None:
         """Return the intact record at a commit offset, None if there is none."""

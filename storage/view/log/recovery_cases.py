@@ -96,6 +96,7 @@ class LogEnd(NamedTuple):
     file_there: (
         bool  # the file is there in which the log would go on, or that of the last bytes below
     )
+    durable: bool  # our checkpoint says that a sync had returned for more
     stated: bool  # our checkpoint says that the log had been written further
     queued: bool  # a unit of a queue points further
 
@@ -104,19 +105,25 @@ class EndDecision(Enum):
     """Where the next record goes."""
 
     HERE = "where the scan ended: nothing was lost, or nothing that was known to be durable"
+    AFTER = "after what is damaged: it was durable, and keeps its queue offsets"
     ABOVE = "after what is lost with its files, a damaged range: queue offsets go on above, too"
 
 
 END_CASES: Final[tuple[tuple[Pattern, EndDecision], ...]] = (
-    # file_there stated queued
-    ((Y, ANY, ANY), EndDecision.HERE),  # a power cut took the tail, which units may have outlived
-    ((N, N, N), EndDecision.HERE),  # a broker's file is full, and the next one was never made
+    # file_there durable stated queued
     (
-        (N, Y, ANY),
+        (Y, N, ANY, ANY),
+        EndDecision.HERE,
+    ),  # a power cut took the tail, which units may have outlived
+    ((Y, Y, ANY, ANY), EndDecision.AFTER),  # a flipped bit in the last record, a page that is zeros
+    ((N, N, N, N), EndDecision.HERE),  # a broker's file is full, and the next one was never made
+    ((N, Y, ANY, ANY), EndDecision.ABOVE),  # the last files were removed
+    (
+        (N, N, Y, ANY),
         EndDecision.ABOVE,
-    ),  # the last files were removed: they are made before they are written to
+    ),  # the same, before a sync: they are made before they are written to
     (
-        (N, N, Y),
+        (N, N, N, Y),
         EndDecision.ABOVE,
     ),  # the same, and the checkpoint is lost, or older than those files
 )

@@ -103,12 +103,19 @@ class CheckedUnits:
         agrees, mapped = self._agreeing(numbers, offsets, sizes)
         agrees |= gone
         there = np.ones(len(numbers), np.bool_)
-        for place in np.flatnonzero(~agrees).tolist():
-            made = self._rebuilt.unit(self._queue.held, int(numbers[place]), self._extent)
-            if made is None:
-                there[place] = False
-            else:
-                offsets[place], sizes[place] = made.commit_offset, made.size
+        wrong = np.flatnonzero(~agrees)
+        while len(wrong):
+            number = int(numbers[wrong[0]])
+            made = self._rebuilt.unit(self._queue.held, number, self._extent)
+            run = self._rebuilt.run_at(number)
+            count = 1 if run is None else int(np.searchsorted(numbers[wrong], run.end))
+            places, wrong = wrong[:count], wrong[count:]
+            if run is not None:
+                units = run.units[numbers[places] - run.begin]
+                offsets[places], sizes[places] = units["offset"], units["size"]
+            elif made is not None:
+                offsets[places], sizes[places] = made.commit_offset, made.size
+            there[places] = made is not None if run is None else units["size"] != 0
         lost = len(numbers) - int(np.count_nonzero(there))
         if not np.all(agrees):
             mapped = {}

@@ -8,6 +8,7 @@ or no more, is made again from the log.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,9 +19,11 @@ from storage.files.mapped_file import ReadOnlyMappedFile
 from storage.files.mapped_file_queue import FileEntry, ReadOnlyMappedFileQueue
 from storage.files.system.os_file import PAGE_SIZE
 from storage.format.consume_entry import UNIT_SIZE
+from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels.unit_order import LOOK_AHEAD, UNITS_BESIDE, units_end
-from storage.view.log.commit_log import CommitLogView
-from storage.view.queues.rebuilt_units import Extent, FileUnits, RebuiltUnits
+from storage.view.log.commit_log import EVERYTHING, CommitLogView
+from storage.view.queues.reach import Reach
+from storage.view.queues.rebuilt_units import Extent, RebuiltUnits
 from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at, unit_at
 from storage.view.queues.units import UNIT_DTYPE, Units, as_units
 
@@ -45,7 +48,8 @@ def _readable(mapped: ReadOnlyMappedFile, begin: int, end: int) -> ByteArray:
 
     A queue is followed by a hole, and on a full file system in memory a hole cannot be read.
     """
-    at, until = begin * UNIT_SIZE, min(end * UNIT_SIZE, mapped.size)
+    at = begin * UNIT_SIZE
+    until = min(-(-end * UNIT_SIZE // PAGE_SIZE) * PAGE_SIZE, mapped.size)
     if not mapped.can_read(at, until):
         page_end = min((at // PAGE_SIZE + 1) * PAGE_SIZE, until)
         until = page_end if mapped.can_read(at, page_end) else at
@@ -55,19 +59,12 @@ def _readable(mapped: ReadOnlyMappedFile, begin: int, end: int) -> ByteArray:
 class RebuiltQueue:
     """Units of a queue as the log has them, for those that its files hold wrongly or no more."""
 
-    def __init__(
-        self,
-        rebuilt: RebuiltUnits,
-        held: FileUnits,
-        log: CommitLogView,
-        min_offset: int,
-        max_offset: int,
-    ) -> None:
-        self._rebuilt = rebuilt
-        self._held = held
+    __slots__ = ("_log", "_queue", "_rebuilt")
+
+    def __init__(self, rebuilt: RebuiltUnits, queue: ConsumeQueueView, log: CommitLogView) -> None:
         self._log = log
-        self._min_offset = min_offset
-        self._max_offset = max_offset
+        self._rebuilt = rebuilt
+        self._queue = queue
 
     @property
     def is_any_known(self) -> bool:
@@ -76,10 +73,25 @@ class RebuiltQueue:
 
     def unit(self, queue_offset: int) -> Unit | None:
         """Return a unit; None if neither log nor file has anything for it."""
-        extent = Extent(
-            self._min_offset, self._max_offset, self._log.min_offset, self._log.end_offset
-        )
-        return self._rebuilt.unit(self._held, queue_offset, extent)
+        log = self._log
+        end = self._queue.max_offset(log.visible_offset)
+        begin = self._queue.min_offset(log.min_offset, end)
+        extent = Extent(begin, end, log.min_offset, log.end_offset)
+        return self._rebuilt.unit(self._queue, queue_offset, extent)
+
+    def agreeing(self, queue_offset: int) -> Unit | None:
+        """Return the unit that the files hold if its record agrees, or else the one that the log has."""
+        unit = self._queue.unit(queue_offset)
+        return unit if self._rebuilt.agrees(queue_offset, unit) else self.unit(queue_offset)
+
+    def place(self, queue_offset: int) -> tuple[int, int] | None:
+        """Return commit offset and size of a record, of a lost one as its unit has them; None without a unit."""
+        unit = self.agreeing(queue_offset) or self._queue.unit(queue_offset)
+        return None if unit is None else (unit.commit_offset, unit.size)
+
+    def next_file_offset(self, queue_offset: int) -> int | None:
+        """Return the first queue offset of the next file that is there, None if none is."""
+        return self._queue.next_file_offset(queue_offset)
 
     def span(self, queue_offset: int) -> UnitSpan | None:
         """Return units from ``queue_offset`` on; None if there is nothing for that one."""
@@ -103,15 +115,19 @@ class ConsumeQueueView:
         directory: Path,
         rebuilt: RebuiltUnits,
         *,
+        reach: Callable[[], Reach | None] = lambda: None,
         mapped_files_max: int = MAPPED_FILES_OF_A_QUEUE,
     ) -> None:
         self.directory = directory
         self._rebuilt = rebuilt
+        self._reach = reach
         self._files = ReadOnlyMappedFileQueue(
             filesystem, directory, file_size=0, mapped_files_max=mapped_files_max
         )
         self._guard = threading.Lock()
         self._end: int | None = None
+        self._ends_by_log = False
+        self._end_is_for = EVERYTHING  # visible commit offset that the end was last looked for with
         self._min_key: tuple[int, int] | None = None
         self._min = 0
 
@@ -124,18 +140,38 @@ class ConsumeQueueView:
         """Let go of every map."""
         self._files.close()
 
-    def max_offset(self, visible_commit_offset: int) -> int:
-        """Return the queue offset after the last visible unit; 0 of a queue without files."""
+    def max_offset(self, visible_commit_offset: int, at: int = EVERYTHING) -> int:
+        """Return the queue offset after the last visible unit; 0 of a queue without files.
+
+        It is looked for again where more is visible than before, or ``at`` is not below the last known one.
+        """
         with self._guard:
-            if self._end is None:
-                self._end = self._find_end(visible_commit_offset)
-            self._end = self._walk_on(self._end, visible_commit_offset)
+            end = self._end
+            if end is None:
+                end = self._find_end(visible_commit_offset)
+            elif at < end and visible_commit_offset == self._end_is_for != EVERYTHING:
+                return end
+            self._end = end if self._ends_by_log else self._walk_on(end, visible_commit_offset)
+            self._end_is_for = visible_commit_offset
             return self._end
 
     def _find_end(self, visible_commit_offset: int) -> int:
-        """Return where the files as they are listed now say that the queue ends."""
+        """Return where the queue ends by its files as they are listed now, or by the log where they lack units."""
         self._files.refresh()
-        return end_of_units(self, visible_commit_offset)
+        end = end_of_units(self, visible_commit_offset)
+        end = self._rebuilt.end_after(self, end, visible_commit_offset)
+        reach = self._reach()
+        self._ends_by_log = reach is not None  # until a writer starts, and another view is made
+        if reach is None:
+            return end
+        # A unit after that of the last intact record is of a damaged one, which lies after that record.
+        while end > reach.end and not self._points_after(end - 1, reach.last_commit_offset):
+            end -= 1
+        return max(end, reach.end)
+
+    def _points_after(self, queue_offset: int, commit_offset: int) -> bool:
+        unit = self.unit(queue_offset)
+        return unit is not None and unit.size > 0 and unit.commit_offset > commit_offset
 
     def _walk_on(self, end: int, visible_commit_offset: int) -> int:
         step = 2 * LOOK_AHEAD
@@ -164,15 +200,31 @@ class ConsumeQueueView:
 
         ``max_offset`` if no record is left. Pre-fill units are not counted.
         """
-        entries = self._files.entries
-        key = (min_commit_offset, entries[0].start_offset if entries else -1)
         with self._guard:
+            key = min_commit_offset, self._first_start
             if key == self._min_key and (self._min < max_offset or max_offset == 0):
                 return self._min
-            first = entries[0].start_offset // UNIT_SIZE if entries else max_offset
-            found = first_unit_at(self, first, max_offset, min_commit_offset)
-            self._min_key, self._min = key, found
+            if self._min_key is None or self._min_key[0] != min_commit_offset:
+                self._files.refresh()  # files whose records were deleted go, too
+                found = self._find_first(min_commit_offset, max_offset)
+                while self._files.refresh():
+                    found = self._find_first(min_commit_offset, max_offset)
+            else:
+                found = self._find_first(min_commit_offset, max_offset)
+            self._min_key, self._min = (min_commit_offset, self._first_start), found
             return found
+
+    @property
+    def _first_start(self) -> int:
+        entries = self._files.entries
+        return entries[0].start_offset if entries else -1
+
+    def _find_first(self, min_commit_offset: int, max_offset: int) -> int:
+        start = self._first_start
+        first = max_offset if start < 0 else start // UNIT_SIZE
+        found = first_unit_at(self, first, max_offset, min_commit_offset)
+        reach = self._reach()
+        return found if reach is None else min(found, reach.begin)
 
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None:
         """Return the file of units that ``queue_offset`` is in; None if that file is not there."""
@@ -222,14 +274,19 @@ class ConsumeQueueView:
         first = mapped.start_offset // UNIT_SIZE
         return _readable(mapped, begin - first, end - first + UNITS_BESIDE), first
 
-    def rebuilt(self, log: CommitLogView, min_offset: int, max_offset: int) -> RebuiltQueue | None:
-        """Return the units of ``[min_offset, max_offset)`` as the log has them, for those that are doubtful."""
-        return RebuiltQueue(self._rebuilt, self, log, min_offset, max_offset)
+    def rebuilt(self, log: CommitLogView) -> RebuiltQueue:
+        """Return the units as a log has them, for those that are doubtful."""
+        return RebuiltQueue(self._rebuilt, self, log)
 
     def place(self, queue_offset: int) -> tuple[int, int] | None:
         """Return commit offset and size in one unit; None if its file is not there."""
         unit = self.unit(queue_offset)
         return None if unit is None else (unit.commit_offset, unit.size)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether its records name offsets of other queues."""
+        return self._rebuilt.topic.startswith(LIGHT_QUEUE_PREFIX)
 
     def next_file_offset(self, queue_offset: int) -> int | None:
         """Return the first queue offset of the next file that is there, None if none is."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from storage.errors import StoreClosed
+from storage.view.incarnations import Incarnations
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.unit_search import mean_size
+from storage.view.queues.views import QueueViews
 
 SAMPLES: Final = 16
 
@@ -30,20 +34,49 @@ class QueueExtent:
     incarnation: int | None = None
 
 
-def queue_extent(
+def queue_extents(
+    log: CommitLogView,
+    views: QueueViews,
+    queues: Sequence[tuple[str, int]],
+    *,
+    estimate_bytes: bool,
+    incarnations: Incarnations | None,
+    is_wanted: Callable[[], bool],
+) -> list[QueueExtent]:
+    """Look at queues one after the other.
+
+    Raises StoreClosed once ``is_wanted``, which is asked before each, says no.
+    """
+    extents = []
+    for topic, queue_id in queues:
+        if not is_wanted():
+            raise StoreClosed("nobody waits for the queues any more")
+        with views.lent(topic, queue_id, among=len(queues)) as queue:
+            extent = _extent(
+                log, queue, topic, queue_id, estimate_bytes=estimate_bytes,
+                incarnation=None if incarnations is None else incarnations.of(topic),
+            )  # fmt: skip
+        extents.append(extent)
+    return extents
+
+
+def _extent(
     log: CommitLogView,
     queue: ConsumeQueueView,
     topic: str,
     queue_id: int,
     *,
     estimate_bytes: bool,
-    incarnation: int | None = None,
+    incarnation: int | None,
 ) -> QueueExtent:
     """Look at a queue's first and last units, and at a few between them for an estimate."""
     high = queue.max_offset(log.visible_offset)
     low = min(queue.min_offset(log.min_offset, high), high)
-    first, last = queue.unit(low), queue.unit(high - 1)
-    if low == high or first is None or last is None:
+    rebuilt = queue.rebuilt(log)
+    first, last = (
+        (rebuilt.agreeing(low), rebuilt.agreeing(high - 1)) if low < high else (None, None)
+    )
+    if first is None or last is None:
         return QueueExtent(
             topic=topic, queue_id=queue_id, min_offset=low, max_offset=high, incarnation=incarnation
         )

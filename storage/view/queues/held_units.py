@@ -43,16 +43,16 @@ class HeldUnits:
         self._open_queue = open_queue
         self._opened: dict[QueueKey, QueueFiles] = {}
         self._first: dict[QueueKey, Unit] = {}
-        self._last: dict[QueueKey, tuple[int, Unit]] = {}
+        self._last: dict[QueueKey, tuple[int, Unit, Unit]] = {}
 
-    def remember(self, key: QueueKey, queue_offset: int, unit: Unit) -> None:
-        """Keep what stood at a queue offset before it was written to.
+    def remember(self, key: QueueKey, queue_offset: int, unit: Unit, following: Unit) -> None:
+        """Keep what stood at a queue offset before it was written to, and after it.
 
-        Of each queue that is the unit at queue offset 0, as it was first, and the last one given.
+        Of each queue that is the unit at queue offset 0, as it was first, and the last two given.
         """
         if queue_offset == 0:
             self._first.setdefault(key, unit)
-        self._last[key] = queue_offset, unit
+        self._last[key] = queue_offset, unit, following
 
     def unit(self, key: QueueKey, queue_offset: int) -> Unit:
         """Return a unit as it was; zeros where none was."""
@@ -60,8 +60,10 @@ class HeldUnits:
             return NO_UNIT
         if queue_offset == 0 and key in self._first:
             return self._first[key]
-        place, unit = self._last.get(key, (-1, NO_UNIT))
-        return unit if place == queue_offset else self.queue(key).unit(queue_offset)
+        place, unit, following = self._last.get(key, (-2, NO_UNIT, NO_UNIT))
+        if queue_offset == place:
+            return unit
+        return following if queue_offset == place + 1 else self.queue(key).unit(queue_offset)
 
     def queue(self, key: QueueKey) -> QueueFiles:
         """Return a queue's files as they were at the first look."""

@@ -19,25 +19,25 @@ from storage.kernels import pull as kernels
 from storage.kernels import unit_record as states
 from storage.kernels.columns import STOP_END, STOP_TRUNCATED, stop_text
 from storage.message import Damage, PullResult, PullStatus
-from storage.view.log.commit_log import CommitLogView
+from storage.view.log.commit_log import CommitLogView, LogSpan
 from storage.view.queues.consume_queue import RebuiltQueue, UnitSpan
 from storage.view.queues.pulled_records import PulledRecords
 from storage.view.queues.tag_filter import TagFilter
+from storage.view.queues.unit_search import unit_at
 
 NO_LIMIT: Final = 1 << 62
+NO_LOG: Final = LogSpan(np.empty(0, np.uint8), 0, 0)
 EXAMINED_MAX: Final = 65_536  # units looked at in one pull, where not more messages are asked for
 
 
 class PulledQueue(Protocol):
     """What a pull needs of a queue; ``ConsumeQueueView`` has it, and says what the methods return."""
 
-    def max_offset(self, visible_commit_offset: int) -> int: ...
+    def max_offset(self, visible_commit_offset: int, at: int) -> int: ...
     def min_offset(self, min_commit_offset: int, max_offset: int) -> int: ...
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None: ...
     def next_file_offset(self, queue_offset: int) -> int | None: ...
-    def rebuilt(
-        self, log: CommitLogView, min_offset: int, max_offset: int
-    ) -> RebuiltQueue | None: ...
+    def rebuilt(self, log: CommitLogView) -> RebuiltQueue | None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +48,8 @@ class _UnitBounds:
 
 def damage_reason(state: int) -> str:
     """Say in words what is wrong with a unit or record of a damaged state."""
+    if state == states.DAMAGED_LOST:
+        return "its part of the commit log is gone"
     if state == states.DAMAGED_UNIT:
         return "the queue's unit points outside the commit log"
     if state == states.DAMAGED_PLACE:
@@ -81,7 +83,7 @@ def pull_queue(
     where that is more, ``max_messages``. ``skips_lost_files``, of a broker, passes over all units up to
     the next log file where one is lost; the loop that chooses units has it, as there is no second one.
     """
-    max_offset = queue.max_offset(log.visible_offset)
+    max_offset = queue.max_offset(log.visible_offset, queue_offset)
     min_offset = queue.min_offset(log.min_offset, max_offset)
     bounds = _UnitBounds(min_offset=min_offset, max_offset=max_offset)
     if max_offset == 0:
@@ -92,7 +94,7 @@ def pull_queue(
         return _nothing(PullStatus.OFFSET_OVERFLOW_ONE, queue_offset, bounds)
     if queue_offset > max_offset:
         return _nothing(PullStatus.OFFSET_OVERFLOW_BADLY, max_offset, bounds)
-    rebuilt = queue.rebuilt(log, min_offset, max_offset)
+    rebuilt = queue.rebuilt(log)
     span = _span(queue, rebuilt, queue_offset, min(max_offset, end_offset))
     if span is None:
         following = _after_hole(queue, queue_offset, max_offset)
@@ -158,6 +160,7 @@ class _Pull:
         self._log = log
         self._queue = queue
         self._rebuilt = rebuilt
+        self._queue_id = queue_id
         self._filter = tag_filter
         self._max_messages = max_messages
         self._max_bytes = max_bytes
@@ -188,31 +191,26 @@ class _Pull:
                 at = following
                 event = event or kernels.REMOVED
                 continue
-            limits = np.empty(kernels.LIMIT_COUNT, np.int64)
-            limits[kernels.RECORDS_MAX] = self._max_messages
-            limits[kernels.BYTES_MAX] = self._max_bytes
-            limits[kernels.EXAMINED_MAX] = examined_end - at
-            limits[kernels.RECORDS_BEFORE] = chosen_count
-            limits[kernels.BYTES_BEFORE] = chosen_bytes
-            limits[kernels.SKIPS_LOST_FILES] = self._skips_lost_files
-            limits[kernels.CHECKS_UNITS] = self._rebuilt is not None
             room = min(
                 self._max_messages - chosen_count,
                 self._max_bytes // RECORD_SIZE_MIN + 1,
                 span.end - span.begin,
             )
             chosen = kernels.new_chosen(room)
+            log = self._log_beside(span)
             count, index, byte_count, met = kernels.select_units(
                 span.array, span.begin, span.end, span.first_queue_offset,
                 self._filter.codes, not self._filter.matches_all,
-                *self._log.ranges, limits, chosen,
+                *self._log.ranges, self._log.stated_end, self._max_messages, self._max_bytes, examined_end - at,
+                chosen_count, chosen_bytes, self._skips_lost_files, self._rebuilt is not None,
+                log.array, log.start_offset, log.end_offset, chosen,
             )  # fmt: skip
             at = span.first_queue_offset + int(index)
             is_done = index < span.end
             if count:
                 chosen = chosen[:count]
                 good_before = self._records.count
-                settled_count = self._records.take(chosen)
+                settled_count = self._records.take(chosen, log)
                 if settled_count < count:  # a unit was not the one that had been counted
                     at = int(chosen[settled_count, kernels.QUEUE_OFFSET])
                     is_done = self._records.is_full
@@ -234,6 +232,13 @@ class _Pull:
             span = None
         return self._result(chosen_parts, event, at, bounds)
 
+    def _log_beside(self, span: UnitSpan) -> LogSpan:
+        """Return the file of the log that the first unit points into, if tags may have to be compared there."""
+        if self._filter.matches_all or self._rebuilt is None:
+            return NO_LOG
+        unit = unit_at(span.array, span.begin)
+        return self._log.span(unit.commit_offset) or NO_LOG
+
     def _result(
         self, parts: list[npt.NDArray[np.int64]], event: int, next_offset: int, bounds: _UnitBounds
     ) -> PullResult:
@@ -244,7 +249,7 @@ class _Pull:
             good_parts = [part[part[:, kernels.STATE] == states.GOOD] for part in parts]
             for part in parts:
                 bad = part[part[:, kernels.STATE] >= states.DAMAGED]
-                damaged += [_damage(row) for row in bad.tolist()]
+                damaged += [damage_of(row, self._queue_id) for row in bad.tolist()]
         if records.count or damaged:
             status = PullStatus.FOUND
         elif records.are_gone or (event == kernels.REMOVED and not parts):
@@ -265,14 +270,17 @@ class _Pull:
 
 def _counted_bytes(chosen: npt.NDArray[np.int64]) -> int:
     """Return the bytes of the records that rows stand for, whether they are served or damaged."""
-    counted = chosen[chosen[:, kernels.STATE] != states.DAMAGED_UNIT]
+    state = chosen[:, kernels.STATE]
+    counted = chosen[(state != states.DAMAGED_UNIT) & (state != states.DAMAGED_LOST)]
     return int(counted[:, kernels.RECORD_SIZE].sum())
 
 
-def _damage(row: list[int]) -> Damage:
+def damage_of(row: list[int], queue_id: int) -> Damage:
+    """Return what is wrong with a damaged unit of a table of chosen ones of a queue."""
     return Damage(
         queue_offset=row[kernels.QUEUE_OFFSET],
         commit_offset=row[kernels.COMMIT_OFFSET],
         size=row[kernels.RECORD_SIZE],
         reason=damage_reason(row[kernels.STATE]),
+        queue_id=queue_id,
     )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from storage.format.names import LIGHT_QUEUE_PREFIX
 from storage.kernels import pull as kernels
 from storage.kernels import unit_record as states
-from storage.view.log.commit_log import CommitLogView
+from storage.view.log.commit_log import CommitLogView, LogSpan
 from storage.view.queues.consume_queue import RebuiltQueue
 from storage.view.queues.tag_filter import TagFilter
 from storage.view.queues.units import as_units
@@ -52,16 +52,24 @@ class PulledRecords:
         self._bytes = 0
         self._pieces: list[tuple[npt.NDArray[np.uint8], Rows]] = []
 
-    def take(self, chosen: Rows) -> int:
+    def take(self, chosen: Rows, beside: LogSpan | None = None) -> int:
         """Look at the records of chosen units in order, set their states; return how many were settled.
 
-        Fewer than were chosen where a unit was made again that is of another size than had been counted.
+        ``beside`` is a file of the log that is at hand, which the records may lie in. Fewer than were chosen where a unit was made again that is of another size than had been counted.
         """
         row, end = 0, len(chosen)
         rebuilt = self._rebuilt
         ranges = np.empty((end, 2), np.int64)
         while row < end:
-            log = self._log.span(int(chosen[row, kernels.COMMIT_OFFSET]))
+            if chosen[row, kernels.STATE] == states.DAMAGED_LOST:
+                others = np.flatnonzero(chosen[row:end, kernels.STATE] != states.DAMAGED_LOST)
+                row = row + int(others[0]) if len(others) else end
+                continue
+            commit_offset = int(chosen[row, kernels.COMMIT_OFFSET])
+            if beside is not None and beside.start_offset <= commit_offset < beside.end_offset:
+                log: LogSpan | None = beside
+            else:
+                log = self._log.span(commit_offset)
             if log is not None:
                 next_row, range_count, good_count, good_bytes = kernels.verify_chosen(
                     log.array, log.start_offset, log.end_offset, chosen, row, end,
@@ -85,8 +93,10 @@ class PulledRecords:
                 continue  # its record lies in another file
             if rebuilt is None or state == kernels.REBUILT:
                 # The file went while we were at it, or the unit never pointed into one.
-                chosen[row, kernels.STATE] = states.FILTERED
-                self.are_gone = True
+                offset = int(chosen[row, kernels.COMMIT_OFFSET])
+                is_lost = rebuilt is not None and offset >= self._log.min_offset
+                chosen[row, kernels.STATE] = states.DAMAGED_LOST if is_lost else states.FILTERED
+                self.are_gone |= not is_lost
                 row += 1
                 continue
             gone = _gone_from(rebuilt, chosen[row:end])

@@ -44,6 +44,7 @@ class HeldInFiles:
 
     def __init__(self, queue: QueueFiles) -> None:
         self._queue = queue
+        self.files = queue.files
 
     def unit(self, queue_offset: int) -> Unit | None:
         """Return one unit, None if its file is not there."""

@@ -10,16 +10,23 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.consume_entry import PREFILL_SIZE
-from storage.format.names import LIGHT_QUEUE_PREFIX
+from storage.files.mapped_file_queue import FileEntry
+from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
+from storage.format.names import LIGHT_QUEUE_PREFIX, OFFSET_LIMIT
+from storage.kernels.columns import (
+    FEATURES,
+    HAS_MULTI_DISPATCH,
+    Rows,
+)
 from storage.kernels.primitives.big_endian import read_i32
+from storage.kernels.queue import rows_of_queue
 from storage.kernels.unit_record import GOOD, names_itself, place_state
 from storage.view.log.parts import LogPart, RecordSource
 from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun, walk_range
@@ -27,12 +34,16 @@ from storage.view.queues.unit_search import Unit
 from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units
 
 OFFSET_BITS: Final = 64
-OFFSET_LIMIT: Final = 1 << 62
 HEAD_BYTES: Final = 128
 
 
 class FileUnits(Protocol):
     """The units of a queue as its files hold them."""
+
+    @property
+    def files(self) -> Sequence[FileEntry]:
+        """The queue's files in order of offset."""
+        ...
 
     def unit(self, queue_offset: int) -> Unit | None:
         """Return one unit, None if its file is not there."""
@@ -188,6 +199,16 @@ class RebuiltUnits:
                 return self._scan(None, commit_offset, commit_offset + size, queue_offset, 1)
         return None
 
+    def end_after(self, held: FileUnits, end: int, end_commit_offset: int) -> int:
+        """Return where a queue ends of which no unit from ``end`` on seems to be visible.
+
+        The unit there may be the queue's last, with a flipped bit.
+        """
+        unit = held.unit(end)
+        if unit is None or self._near(end, unit, Extent(end, end, 0, end_commit_offset)) is None:
+            return end
+        return end + 1
+
     def rebuild(self, held: FileUnits, begin: int, end: int, extent: Extent) -> UnitRun:
         """Make units ``[begin, end)`` again, and those up to the nearest that are right.
 
@@ -250,11 +271,13 @@ class RebuiltUnits:
         # What points to a part of the log that is not there, or not yet, is left out, as is pre-fill.
         others = (sizes <= 0) | (places < limits) | (limits != extent.end_commit_offset)
         others &= ~is_kept & (sizes != PREFILL_SIZE)
-        for place in np.flatnonzero(others).tolist():
-            number, floor = int(missing[place]), int(floors[place])
-            limit = int(limits[place])
-            if held.unit(begin + number) is not None and any(self._log.parts(floor, limit)):
-                made[number] = (floor, min(limit - floor, PREFILL_SIZE - 1), 0)
+        others &= _are_in_files(held, begin + missing)
+        for gap in np.unique(following[others]).tolist():
+            mine = others & (following == gap)
+            first = int(np.argmax(mine))
+            floor, limit = int(floors[first]), int(limits[first])
+            if any(self._log.parts(floor, limit)):
+                made[missing[mine]] = (floor, min(limit - floor, PREFILL_SIZE - 1), 0)
 
     def _scan(self, held: FileUnits | None, low: int, high: int, begin: int, count: int) -> Units:
         """Return units ``[begin, begin + count)`` of the records of the queue in ``[low, high)``.
@@ -262,14 +285,19 @@ class RebuiltUnits:
         Of records that say the same queue offset, the one whose unit is held counts, or else the last.
         """
         made = np.zeros(count, UNIT_DTYPE)
+        kept: npt.NDArray[np.int64] | None = None
         for units, queue_offsets in queue_units(self._log, self.topic, self.queue_id, low, high):
             mine = (queue_offsets >= begin) & (queue_offsets < begin + count)
-            places = queue_offsets[mine] - begin
-            for place in places[made["size"][places] > 0].tolist():
-                unit = None if held is None else held.unit(begin + place)
-                if unit is not None and unit.commit_offset == made["offset"][place]:
-                    mine &= queue_offsets != begin + place
-            made[queue_offsets[mine] - begin] = units[mine]
+            places, found = queue_offsets[mine] - begin, units[mine]
+            if made["size"][places].any() or np.any(places[1:] <= places[:-1]):
+                if kept is None and held is not None:
+                    kept = held.units(begin, count)["offset"].astype(np.int64)
+                if kept is not None:
+                    stays = (made["size"][places] > 0) & (made["offset"][places] == kept[places])
+                    places, found = places[~stays], found[~stays]
+                    last = np.argsort(found["offset"] == kept[places], kind="stable")
+                    places, found = places[last], found[last]
+            made[places] = found
         return made
 
 
@@ -291,9 +319,32 @@ def queue_units(
 def _of_queue(
     builder: UnitBuilder, run: RecordRun, topic: str, queue_id: int
 ) -> Iterator[tuple[Units, npt.NDArray[np.int64]]]:
-    for built in builder.build(run.data, run.rows, len(run.rows), run.data_offset):
+    rows = _rows_of(run, topic, queue_id)
+    for built in builder.build(run.data, rows, len(rows), run.data_offset):
         if (built.topic, built.queue_id) == (topic, queue_id):
             yield as_units(built.units), built.queue_offsets
+
+
+def _rows_of(run: RecordRun, topic: str, queue_id: int) -> Rows:
+    """Return the rows of the records that can have a unit in a queue, light or not."""
+    rows = run.rows
+    if topic.startswith(LIGHT_QUEUE_PREFIX):
+        light: Rows = rows[rows[:, FEATURES] & HAS_MULTI_DISPATCH != 0]
+        return light
+    numbers = np.empty(len(rows), np.int64)
+    name = np.frombuffer(topic.encode(), np.uint8)
+    count = rows_of_queue(run.data, rows, len(rows), name, queue_id, numbers)
+    return rows if 2 * count > len(rows) else rows[numbers[:count]]
+
+
+def _are_in_files(held: FileUnits, queue_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which units, by ascending queue offset, have a file."""
+    there = np.zeros(len(queue_offsets), np.bool_)
+    for file in held.files:
+        borders = file.start_offset // UNIT_SIZE, file.end_offset // UNIT_SIZE
+        begin, end = np.searchsorted(queue_offsets, borders).tolist()
+        there[begin:end] = True
+    return there
 
 
 def _unit(units: Units, index: int) -> Unit:

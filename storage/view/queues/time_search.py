@@ -52,8 +52,11 @@ def search(
 class TimedLog(Protocol):
     """The log as far as times are read from it."""
 
-    def record_time_ms(self, commit_offset: int, size: int) -> int:
-        """Return when the record at a commit offset was stored; NO_TIME if no head is there."""
+    def record_time_ms(self, commit_offset: int, size: int, queue_offset: int) -> int:
+        """Return when the record at a commit offset was stored; NO_TIME if no head is there.
+
+        It must name the queue offset, unless that is below 0.
+        """
         ...
 
     def next_there(self, commit_offset: int) -> int | None:
@@ -77,10 +80,14 @@ class TimedQueue(Protocol):
 
 
 class QueueTimes:
-    """Store times of one queue's records, for one search. A range without any is walked once."""
+    """Store times of one queue's records, for one search. A range without any is walked once.
 
-    def __init__(self, log: TimedLog, queue: TimedQueue) -> None:
+    ``is_light``: the records of a light queue name offsets of their own queues.
+    """
+
+    def __init__(self, log: TimedLog, queue: TimedQueue, *, is_light: bool) -> None:
         self._log = log
+        self._is_light = is_light
         self._queue = queue
         self._unreadable = (0, 0)
 
@@ -92,9 +99,10 @@ class QueueTimes:
                 at = self._unreadable[1]
                 continue
             place = self._queue.place(at)
-            time_ms = NO_TIME if place is None else self._log.record_time_ms(*place)
-            if time_ms != NO_TIME:
-                break
+            if place is not None:
+                time_ms = self._log.record_time_ms(*place, -1 if self._is_light else at)
+                if time_ms != NO_TIME:
+                    break
             at = self._after(at, place, end)
         at = min(at, end)
         if at > begin:
@@ -128,4 +136,5 @@ def exact(
     """Return the queue offset; LOWER of a time after all is the maximum, UPPER before all the minimum."""
     max_offset = queue.max_offset(log.visible_offset)
     min_offset = queue.min_offset(log.min_offset, max_offset)
-    return search(min_offset, max_offset, timestamp_ms, QueueTimes(log, queue), boundary)
+    times = QueueTimes(log, queue.rebuilt(log), is_light=queue.is_light)
+    return search(min_offset, max_offset, timestamp_ms, times, boundary)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,11 +14,12 @@ from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.rebuilt_units import RebuiltUnits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from storage.files.filesystem import FileSystem
     from storage.view.log.parts import RecordSource
+    from storage.view.queues.reach import QueueReach
 
 QUEUES_MAX: Final = 4_096  # views kept; each may map some files, so less where few may be open
 
@@ -26,7 +27,8 @@ QUEUES_MAX: Final = 4_096  # views kept; each may map some files, so less where 
 class QueueViews:
     """Views by topic and queue id, the least used let go. Safe to use from several threads.
 
-    ``since`` gives the commit offset from which on a topic's records are in its queues.
+    ``since`` gives the commit offset from which on a topic's records are in its queues, ``reach`` how far
+    queues go that lack units.
     """
 
     def __init__(
@@ -35,8 +37,10 @@ class QueueViews:
         directory: Path,
         log: RecordSource,
         since: Callable[[str], int],
+        reach: QueueReach,
     ) -> None:
         self._filesystem = filesystem
+        self._reach = reach
         self._log = log
         self._since = since
         self._directory = directory
@@ -50,14 +54,33 @@ class QueueViews:
         with self._guard:
             queue = self._kept.get(key)
             if queue is None:
-                directory = self._directory / topic / str(queue_id)
-                rebuilt = RebuiltUnits(self._log, topic, queue_id, partial(self._since, topic))
-                queue = self._kept[key] = ConsumeQueueView(self._filesystem, directory, rebuilt)
+                queue = self._kept[key] = self._new(topic, queue_id)
                 while len(self._kept) > self._kept_max:
                     self._kept.popitem(last=False)
             else:
                 self._kept.move_to_end(key)
             return queue
+
+    def _new(self, topic: str, queue_id: int) -> ConsumeQueueView:
+        directory = self._directory / topic / str(queue_id)
+        rebuilt = RebuiltUnits(self._log, topic, queue_id, partial(self._since, topic))
+        return ConsumeQueueView(
+            self._filesystem, directory, rebuilt, reach=partial(self._reach.of, topic, queue_id)
+        )
+
+    @contextmanager
+    def lent(self, topic: str, queue_id: int, *, among: int) -> Iterator[ConsumeQueueView]:
+        """Lend the view of one queue among so many; where they are more than are kept, no other goes for it."""
+        few = among <= self._kept_max
+        kept = self.get(topic, queue_id) if few else self.find(topic, queue_id)
+        if kept is not None:
+            yield kept
+            return
+        queue = self._new(topic, queue_id)
+        try:
+            yield queue
+        finally:
+            queue.close()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueueView | None:
         """Return the view of one queue if it is kept."""
@@ -89,6 +112,7 @@ class QueueViews:
 
         Whoever has one at hand may go on reading what it was.
         """
+        self._reach.forget()
         with self._guard:
             self._kept.clear()
 

@@ -1,7 +1,7 @@
 """Units on disk that are not what the log says, written again from it while a store is open, or starts.
 
-Everything in a queue file can be made again from the log, so a unit is mended by writing what the log
-says; a death in the middle leaves some units mended and others not.
+Everything in a queue file can be made again from the log, so a unit is repaired by writing what the log
+says; a death in the middle leaves some units repaired and others not.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class _UnitsOnDisk:
 
     def __init__(self, queue: ConsumeQueue) -> None:
         self._queue = queue
+        self.files = queue.files
 
     def unit(self, queue_offset: int) -> Unit | None:
         return self._queue.unit(queue_offset) if self._queue.has_file(queue_offset) else None
@@ -37,7 +38,7 @@ class _UnitsOnDisk:
         return as_units(self._queue.read(first, count))
 
 
-def mend_units(
+def repair_units(
     log: RecordSource,
     queues: QueueTable,
     topic: str,
@@ -79,7 +80,7 @@ def _correct(queue: ConsumeQueue, queue_offset: int, made: Units) -> int:
     return len(wrong)
 
 
-def mend_lost_units(
+def repair_lost_units(
     log: RecordSource,
     queues: QueueTable,
     lost: Sequence[LostUnits],
@@ -99,7 +100,7 @@ def mend_lost_units(
     for is_last in (False, True):
         for each in lost:
             begin, end = (each.end - 1, each.end) if is_last else (each.begin, each.end - 1)
-            written += mend_units(
+            written += repair_units(
                 log, queues, each.topic, each.queue_id, begin, end,
                 commit_range=commit_range, since=since.get(each.topic, 0),
             )  # fmt: skip

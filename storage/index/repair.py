@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 
-class IndexMender:
+class IndexRepair:
     """Knows which files are damaged. One thread at a time, but for its properties."""
 
     def __init__(
@@ -115,6 +115,6 @@ class IndexMender:
             self._rebuild = None
 
     def close(self) -> None:
-        """Leave what is not mended to who comes next."""
+        """Leave what is not repaired to who comes next."""
         self.forget_work()
         self._directory.report(self._damaged)

@@ -1,0 +1,1 @@
+"""Leases: the bytes of their journal, and of receipt handles."""

@@ -1,0 +1,33 @@
+"""Receipt handles: what a consumer gives back to acknowledge a message; 40 letters each.
+
+URL-safe base64 of 30 bytes, big-endian::
+
+    offset  size  type  field
+    0       1     u8    version
+    1       1     u8    kind          0: the topic's own queue; 1, 2: of its retry topics
+    2       2     u16   attempt       65,535 for more
+    4       4     i32   queue_id
+    8       8     i64   queue_offset
+    16      6     u48   leased_at     Unix ms
+    22      8     u64   mac           SipHash-2-4 of the 22 bytes before, by a key of the group and topic
+    30
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = 1
+HANDLE_SIZE: Final = 40
+PACKED_SIZE: Final = 30
+SIGNED_SIZE: Final = 22
+ATTEMPT_MAX: Final = 0xFFFF
+
+KIND_POSITION: Final = 1
+ATTEMPT_POSITION: Final = 2
+QUEUE_ID_POSITION: Final = 4
+QUEUE_OFFSET_POSITION: Final = 8
+LEASED_AT_POSITION: Final = 16
+MAC_POSITION: Final = 22
+
+ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

@@ -1,0 +1,1 @@
+"""Delayed messages: their files, and the handles by which they are recalled."""

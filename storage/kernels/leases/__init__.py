@@ -1,0 +1,1 @@
+"""Loops over leases: their rows, their receipt handles, the records that are handed out."""

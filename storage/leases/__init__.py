@@ -1,0 +1,1 @@
+"""Leases: messages handed out to consumers of a group for a time, and acknowledged one by one."""

@@ -1,0 +1,181 @@
+"""Which queues a group's leases in a topic are of: those that the topic has now, and of its retry topics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from storage.format.leases import journal as journal_format
+from storage.leases.group_topic import GroupTopic
+from storage.leases.journal import Journal
+from storage.leases.leased_queue import Events, LeasedQueue
+from storage.leases.loading import LeasedQueueName, LoadedQueue
+from storage.leases.queues import NOWHERE, StoreQueues, retry_topics
+from storage.leases.rows import LeaseRows
+from storage.leases.values import GroupRules
+
+
+class Shape(NamedTuple):
+    """The topics that a group's messages of a topic come from: name, incarnation and queue ids of each."""
+
+    sources: tuple[tuple[str, int, tuple[int, ...]], ...]
+    shows_all: bool
+
+
+class QueueSets:
+    """Safe to use from several threads."""
+
+    def __init__(self, queues: StoreQueues, journal: Journal) -> None:
+        self._queues = queues
+        self._journal = journal
+        self._guard = threading.Lock()
+        self._next_number = 0
+        self._known: dict[GroupTopic, tuple[Shape, bool]] = {}
+
+    def shape(self, group: str, topic: str) -> Shape:
+        """Return what there is now. Raises TopicNotFound."""
+        queues = self._queues
+        retries = [name for name in retry_topics(group, topic) if queues.has_topic(name)]
+        sources = [
+            (name, queues.incarnation_of(name), queues.queue_ids(name))
+            for name in (topic, *retries)
+        ]
+        return Shape(tuple(sources), queues.shows_all())
+
+    def fits(self, held: GroupTopic, shape: Shape, rules: GroupRules) -> bool:
+        """Return whether a group's leases are of those queues already."""
+        return self._known.get(held) == (shape, rules.is_orderly)
+
+    def go_on(self, held: GroupTopic, number: int, loaded: LoadedQueue, now_ms: int) -> None:
+        """Take in a queue of the journal, with what consumerOffset.json says of it by now.
+
+        Our own last word there counts for nothing new; another one, a broker's, counts: what lies before it
+        is acknowledged, and where it is lower the group was set back.
+        """
+        self._next_number = max(self._next_number, number + 1)
+        name = loaded.name
+        kinds = (name.topic, *retry_topics(name.group, name.topic))
+        queue = LeasedQueue.of(number, kinds.index(name.source), loaded)
+        held.queues.add(queue)
+        stored = self._queues.stored_offset(name.group, name.source, name.queue_id)
+        if stored is None or stored == queue.rows.committed_offset:
+            return
+        events = Events()
+        if stored > queue.rows.committed_offset:
+            queue.drop_before(stored, events, now_ms)
+        else:
+            queue.drop_from(stored, events, now_ms)
+        queue.note_committed(stored, events)
+        held.write(events)
+
+    def bring_up(self, held: GroupTopic, shape: Shape, rules: GroupRules, now_ms: int) -> bool:
+        """Take in queues that are new, and let go of those of a topic that was deleted.
+
+        Returns False, with nothing done, if the group's leases in the topic were forgotten. After an error
+        nothing has changed.
+        """
+        with self._guard, held.guard:
+            if held.is_forgotten:
+                return False
+            incarnations = {source: incarnation for source, incarnation, _ in shape.sources}
+            gone = [queue for queue in held.queues.all if _is_gone(queue, incarnations)]
+            kept = [queue for queue in held.queues.all if queue not in gone]
+            unchecked = [each for each in kept if shape.shows_all and not each.is_checked]
+            ends = [(queue, self._lost_from(queue)) for queue in unchecked]
+            new = self._missing(held, shape, rules, kept, gone)
+
+            events, names = Events(), []  # from here on nothing is read of the store
+            for queue in gone:
+                events.add(journal_format.FORGOTTEN, queue.number, 0)
+            for queue in kept:
+                if queue.rows.is_orderly != rules.is_orderly:
+                    queue.rows.set_orderly(is_orderly=rules.is_orderly, now_ms=now_ms)
+                    names.append(queue.line)
+            for queue, lost_from in ends:
+                if lost_from is not None:
+                    queue.drop_from(lost_from, events, now_ms)
+                queue.is_checked = True
+            for queue, stored in new:
+                names.append(queue.line)
+                if stored is not None:
+                    queue.note_committed(stored, events)
+                queue.note_next(events)
+            held.queues.set(kept + [queue for queue, _ in new])
+            if names or events.count:
+                self._journal.append(held, events.encoded(), {"queues": names} if names else None)
+            self._known[held] = (shape, rules.is_orderly)
+            return True
+
+    def _missing(
+        self, held: GroupTopic, shape: Shape, rules: GroupRules, kept: list[LeasedQueue],
+        gone: list[LeasedQueue],
+    ) -> list[tuple[LeasedQueue, int | None]]:  # fmt: skip
+        """Return the queues that a group has no leases of yet, each with its offset in consumerOffset.json."""
+        known = {(queue.name.source, queue.name.queue_id) for queue in kept}
+        made_again = {(queue.name.source, queue.name.queue_id) for queue in gone}
+        missing = []
+        for source, incarnation, queue_ids in shape.sources:
+            for queue_id in queue_ids:
+                if (source, queue_id) in known:
+                    continue
+                begin = None
+                if (source, queue_id) not in made_again:
+                    begin = self._queues.begin_of(held.group, source, queue_id)
+                stored = self._queues.stored_offset(held.group, source, queue_id)
+                queue = self._new(held, source, queue_id, incarnation, rules, begin)
+                missing.append((queue, stored))
+        return missing
+
+    def _new(
+        self, held: GroupTopic, source: str, queue_id: int, incarnation: int, rules: GroupRules,
+        begin: int | None,
+    ) -> LeasedQueue:  # fmt: skip
+        low, high = self._queues.bounds(source, queue_id)
+        if begin is None:
+            begin = high if rules.begins_at_latest and source == held.topic else low
+        number, self._next_number = self._next_number, self._next_number + 1
+        kinds = (held.topic, *retry_topics(held.group, held.topic))
+        name = LeasedQueueName(held.group, held.topic, source, queue_id, incarnation)
+        rows = LeaseRows(begin, is_orderly=rules.is_orderly)
+        last = self._queues.place_before(source, queue_id, begin)
+        queue = LeasedQueue(number, kinds.index(source), name, rows, last)
+        queue.is_checked = True
+        return queue
+
+    def _lost_from(self, queue: LeasedQueue) -> int | None:
+        """Return where the queue is no more what it was, if the log has lost its end since; else None.
+
+        Records that come after a loss have the queue offsets of those that are lost; they are stored later.
+        """
+        name = queue.name
+        low, high = self._queues.bounds(name.source, name.queue_id)
+        next_offset = queue.rows.next_offset
+        if queue.last == NOWHERE or low == high:
+            return high if next_offset > high else None
+        if next_offset <= low:
+            return None
+        if next_offset <= high:
+            place = self._queues.place(name.source, name.queue_id, next_offset - 1)
+            if place == queue.last:
+                return None
+        first = self._queues.first_after(name.source, name.queue_id, queue.last.store_timestamp_ms)
+        first = min(first, high)
+        return first if first < next_offset else None
+
+    def forget(self, held: GroupTopic) -> None:
+        """Forget a group's leases in a topic."""
+        with self._guard, held.guard:
+            events = Events()
+            for queue in held.queues.all:
+                events.add(journal_format.FORGOTTEN, queue.number, 0)
+            held.queues.set([])
+            held.is_forgotten = True
+            held.write(events)
+            self._known.pop(held, None)
+
+
+def _is_gone(queue: LeasedQueue, incarnations: Mapping[str, int]) -> bool:
+    """Return whether a queue's topic was made again since."""
+    name = queue.name
+    return incarnations.get(name.source, name.incarnation) != name.incarnation

@@ -1,0 +1,168 @@
+"""What is asked of leases and answered, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.files.filesystem import ByteArray
+from storage.kernels.leases import columns
+from storage.message import Damage
+from storage.tables.groups import GroupConfig
+
+MS_PER_HOUR: Final = 3_600_000
+BACKOFF_STEPS: Final = 256  # as many as a customized one can have
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseConfig:
+    """Tunables of leases; times in milliseconds."""
+
+    lease_ms: int = 60_000
+    """Of a receive that names no time, and of each renewal."""
+    renewed_max_ms: int = 3 * MS_PER_HOUR
+    """A lease that its owner renews is given back by the group's backoff after so long."""
+    released_ms: int = 1_000
+    """After what time messages of an owner that has gone are visible again."""
+    dead_letter_retry_ms: int = 30_000
+    """After what time a dead letter is asked for again that was not confirmed."""
+    sync_interval_ms: int = 500
+    """How often what was written of the journal is synced; 0: with each answer."""
+    offsets_interval_ms: int = 5_000
+    """How often groups' offsets are written to consumerOffset.json."""
+    journal_bytes_max: int = 16 << 20
+    """A journal is written again when it is longer than this and than what it would be then by far."""
+    blocked_max: int = 4_096
+    """Rows of one queue that wait for their message group; then the queue waits."""
+    orderly_rows_max: int = 65_536
+    """Rows of one queue of an orderly group; then only what was handed out before is."""
+    rows_max: int = 8_000_000
+    """Rows of all groups; then only what was handed out before is."""
+    attempt_ids_max: int = 1_024
+    """Receives of an orderly group that are known by their attempt id."""
+
+
+NO_BACKOFF: Final = np.empty(0, np.int64)
+
+
+class GroupRules(NamedTuple):
+    """What of a group's settings decides which of its messages are handed out.
+
+    A message that was handed out ``attempts_max`` times becomes a dead letter. ``backoff`` has the times, ms,
+    after 1, 2, ... attempts, the last for more.
+    """
+
+    attempts_max: int
+    is_orderly: bool
+    begins_at_latest: bool
+    backoff: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, group: GroupConfig) -> GroupRules:
+        """Return the rules of a group's settings."""
+        delay_ms = group.backoff.delay_ms
+        return cls(
+            group.attempts_max,
+            group.orderly,
+            group.begin == "latest",
+            np.array([delay_ms(attempt) for attempt in range(1, BACKOFF_STEPS + 1)], np.int64),
+        )
+
+
+class RecordPredicate(Protocol):
+    """Says which of a batch of records are to be handed out."""
+
+    def matching(self, data: ByteArray, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return for each record, which begin at ``positions`` of ``data``, whether it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveQuestion:
+    """What a consumer asks for. ``client_id`` names an owner that renews the lease, "" for none.
+
+    ``attempt_id``: the same question asked again. ``queue_ids``: none for all.
+    """
+
+    max_messages: int = 32
+    max_bytes: int = 1 << 20
+    lease_ms: int = 0
+    tag_expression: str = ""
+    predicate: RecordPredicate | None = None
+    client_id: str = ""
+    attempt_id: str = ""
+    queue_ids: tuple[int, ...] = ()
+
+
+class DeadMessages(NamedTuple):
+    """Records of one queue that are to be copied to the group's dead letters."""
+
+    topic: str
+    """Where they were received from: the group's topic, or its retry topic."""
+    queue_id: int
+    queue_offsets: npt.NDArray[np.int64]
+    commit_offsets: npt.NDArray[np.int64]
+    reconsume_times: npt.NDArray[np.int64]
+    """Of the copies, as a broker counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedBatch:
+    """Records that were handed out, those of one queue together.
+
+    ``slices`` hold ``record_count`` whole records; ``attempts`` (int32) and the receipt handles,
+    HANDLE_SIZE bytes each, are in the same order. What is ``damaged`` counts as acknowledged. ``dead`` is to
+    be copied and then confirmed; it is asked for again if it is not.
+    """
+
+    record_count: int = 0
+    attempts: npt.NDArray[np.int32]
+    receipt_handles: bytes = b""
+    lease_end_ms: int
+    slices: tuple[memoryview, ...] = ()
+    damaged: tuple[Damage, ...] = ()
+    dead: tuple[DeadMessages, ...] = ()
+    has_more: bool = False
+    """Whether it ends before all was looked at, since a filter has dropped so much."""
+
+
+class HandleProblem(IntEnum):
+    """Why a receipt handle is refused."""
+
+    FORGED = columns.FORGED
+    EXPIRED = columns.EXPIRED
+    ACKNOWLEDGED = columns.ACKNOWLEDGED
+
+
+class Refusal(NamedTuple):
+    """A receipt handle that is refused, by its number among those given."""
+
+    handle_index: int
+    problem: HandleProblem
+
+
+class GroupCounts(NamedTuple):
+    """How many messages a group was handed that are not done, in all its topics; as in ``QueueLeases``."""
+
+    group: str
+    leased_count: int
+    waiting_count: int
+
+
+class QueueLeases(NamedTuple):
+    """Where a group is in one queue; queue offsets."""
+
+    topic: str
+    """The group's topic, or its retry topic."""
+    queue_id: int
+    group_offset: int
+    """Everything before it is acknowledged."""
+    next_offset: int
+    """Nothing from here on was handed out."""
+    leased_count: int
+    waiting_count: int
+    """Handed out, and not under a lease now; or waiting for their message group."""

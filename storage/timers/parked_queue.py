@@ -1,0 +1,85 @@
+"""One queue of a system topic, read by its writer: records at queue offsets, proved as those of a pull are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.kernels.columns import STOP_END, Rows, new_rows
+from storage.kernels.scan import scan_records
+from storage.view.log.commit_log import CommitLogView
+from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.rebuilt_units import RebuiltUnits
+from storage.view.records_at import records_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.files.filesystem import ByteArray, FileSystem
+    from storage.message import Damage
+
+Longs = npt.NDArray[np.int64]
+
+
+class ParkedRecords(NamedTuple):
+    """The first ``looked_at`` of the offsets asked for. ``data`` has the records one after the other.
+
+    Behind them it has ``room`` for each record. ``queue_offsets`` are those of the records; what is missing
+    there is ``damaged``, or gone from the log.
+    """
+
+    looked_at: int
+    queue_offsets: Longs
+    data: ByteArray
+    records_end: int
+    rows: Rows
+    damaged: tuple[Damage, ...]
+
+
+class ParkedQueue:
+    """Used by one thread. ``log`` is the writer's own view, of which it sets the bounds."""
+
+    def __init__(
+        self, filesystem: FileSystem, directory: Path, log: CommitLogView, topic: str, queue_id: int
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._log = log
+        rebuilt = RebuiltUnits(log, topic, queue_id, lambda: 0)
+        self._view = ConsumeQueueView(filesystem, directory / topic / str(queue_id), rebuilt)
+
+    def close(self) -> None:
+        """Let go of its files."""
+        self._view.close()
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the first and the next queue offset of what the log's bounds let see."""
+        end = self._view.max_offset(self._log.visible_offset)
+        return self._view.min_offset(self._log.min_offset, end), end
+
+    def tag_codes(self, begin: int, end: int) -> Longs:
+        """Return the tag codes of units: in the schedule topic, when each is due."""
+        codes: Longs = self._view.units(begin, end - begin)["tag"].astype(np.int64)
+        return codes
+
+    def records(self, queue_offsets: Longs, *, bytes_max: int, room: int) -> ParkedRecords:
+        """Return the records at ascending queue offsets, as many as ``bytes_max`` has room for."""
+        found = records_at(
+            self._log, self._view, topic=self.topic, queue_id=self.queue_id,
+            queue_offsets=queue_offsets, max_bytes=bytes_max,
+        )  # fmt: skip
+        count = len(found.queue_offsets)
+        size = sum(map(len, found.slices))
+        data = np.empty(size + count * room, np.uint8)
+        at = 0
+        for piece in found.slices:
+            data[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+            at += len(piece)
+        rows = new_rows(count)
+        scanned, _, stop = scan_records(data, 0, size, 0, 0, rows)
+        assert (scanned, stop) == (count, STOP_END)
+        return ParkedRecords(
+            found.looked_at, found.queue_offsets, data, size, rows, found.damaged
+        )  # fmt: skip

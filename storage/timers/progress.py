@@ -1,0 +1,195 @@
+"""How far delayed messages were delivered, as it is kept on disk.
+
+``timers/progress.json``, in two files with checksums, says what was pending when the log ended at
+``commit_offset``; copies that the log has after that are found by reading it. It is written only once the log
+is synced that far, so it never says of a message that it was delivered whose copy a power cut takes. Rows
+of pending timers are in files of ``timers/`` that are never changed (``storage.format.timers.files``).
+A broker reads ``config/delayOffset.json`` and ``config/timercheck``, which are written with it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from storage.format.config_json import encode_config
+from storage.format.timers.files import decode_check, decode_rows, encode_check, encode_rows
+from storage.tables.own_document import load_document, save_document, settle_document
+from storage.tables.table_copies import TableCopies
+from storage.tables.table_files import (
+    DELAYS_FILE,
+    data_version,
+    delay_fields,
+    delays_in,
+    read_table,
+)
+from storage.timers.pending import TimerBlock
+
+if TYPE_CHECKING:
+    from storage.files.filesystem import FileSystem
+    from storage.view.layout import StorePaths
+
+PROGRESS_FILE: Final = "progress.json"
+TIMER_CHECK_FILE: Final = "timercheck"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerProgress:
+    """What was pending when the log ended at ``commit_offset``.
+
+    ``queue_offset``: the next record of the timer topic that is not among ``blocks`` yet; ``levels``: the next queue
+    offset of each delay level; ``recalled``: recalls that count, and until when.
+    """
+
+    commit_offset: int
+    queue_offset: int
+    levels: dict[int, int]
+    blocks: list[TimerBlock]
+    recalled: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProgress:
+    """What a broker's file says: slots before ``read_ms`` are delivered, but of records from ``queue_offset`` on."""
+
+    read_ms: int
+    queue_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProgress:
+    """What a start finds. ``broker`` is None unless somebody else than we wrote its file last."""
+
+    own: TimerProgress | None
+    levels: dict[int, int]
+    broker: BrokerProgress | None
+
+
+class HandedOverTimers(NamedTuple):
+    """Where the timer log that was written for a broker ends, and how far it has the timer topic."""
+
+    log_position: int
+    queue_offset: int
+
+
+class TimerProgressFiles:
+    """The files of one store's progress. Used by one thread of the writer."""
+
+    def __init__(self, filesystem: FileSystem, paths: StorePaths) -> None:
+        self._filesystem = filesystem
+        self._directory = paths.timers
+        self._path = paths.timers / PROGRESS_FILE
+        self._config = paths.config
+        self._check_path = paths.config / TIMER_CHECK_FILE
+        self._next_file = 1
+        self._saved_levels: dict[int, int] | None = None
+
+    def load(self) -> FoundProgress:
+        """Return what the files say, None where nothing is whole. Raises OSError, StoreFull."""
+        own, check = None, b""
+        if self._filesystem.exists(self._directory):
+            settle_document(self._filesystem, self._path, dict)
+            names = [entry.name for entry in self._filesystem.list_directory(self._directory)]
+            self._next_file = 1 + max((int(name) for name in names if name.isdigit()), default=0)
+            with suppress(ValueError):
+                found = load_document(self._filesystem, self._path, self._parsed)
+                own, check = found or (None, b"")
+        levels = read_table(self._filesystem, self._config, DELAYS_FILE, delays_in) or {}
+        held = self._held_check()
+        broker = None
+        if held is not None and held.rstrip(b"\0") != check:
+            broker = BrokerProgress(*decode_check(held))
+        return FoundProgress(own, levels, broker)
+
+    def _held_check(self) -> bytes | None:
+        try:
+            data = self._filesystem.read_bytes(self._check_path)
+            decode_check(data)
+        except (FileNotFoundError, ValueError):
+            return None
+        return data
+
+    def _parsed(self, document: dict[str, Any]) -> tuple[TimerProgress, bytes]:
+        blocks = [self._block(str(name), int(head)) for name, head in document["blocks"]]
+        progress = TimerProgress(
+            commit_offset=int(document["commit_offset"]),
+            queue_offset=int(document["queue_offset"]),
+            levels={int(level): int(offset) for level, offset in document["levels"].items()},
+            blocks=blocks,
+            recalled={int(key): int(until) for key, until in document["recalled"]},
+        )
+        return progress, bytes.fromhex(document["timercheck"])
+
+    def _block(self, name: str, head: int) -> TimerBlock:
+        data = self._filesystem.read_bytes(self._directory / name)
+        base_ms, base_offset, packed = decode_rows(data)
+        rows = np.frombuffer(packed, ">u8").astype(np.uint64)
+        return TimerBlock(rows, base_ms, base_offset, head=head, file=name)
+
+    def save(
+        self,
+        progress: TimerProgress,
+        heads: list[int],
+        *,
+        read_ms: int,
+        now_ms: int,
+        handed_over: HandedOverTimers | None = None,
+    ) -> None:
+        """Write all of it; durable on return. ``heads`` are those of the blocks at that time.
+
+        A broker would go on at slot ``read_ms``, by its timer log where that was ``handed_over``. Raises StoreFull, OSError with the progress before still whole.
+        """
+        filesystem = self._filesystem
+        filesystem.make_directory(self._directory)
+        for block in progress.blocks:
+            if not block.file:
+                block.file = self._write_block(block)
+        firsts = [block.base_offset for block in progress.blocks]
+        first = min([*firsts, progress.queue_offset])
+        log_position = 0
+        if handed_over is not None:
+            log_position, first = handed_over
+        check = encode_check(
+            read_ms, first,
+            timestamp_ms=now_ms, counter=progress.commit_offset, log_position=log_position,
+        )  # fmt: skip
+        document = {
+            "blocks": [
+                [block.file, head] for block, head in zip(progress.blocks, heads, strict=True)
+            ],
+            "commit_offset": progress.commit_offset,
+            "levels": {str(level): offset for level, offset in sorted(progress.levels.items())},
+            "queue_offset": progress.queue_offset,
+            "recalled": sorted(progress.recalled.items()),
+            "timercheck": check.rstrip(b"\0").hex(),
+        }
+        save_document(filesystem, self._path, document)
+        filesystem.write_atomically(self._check_path, check, backup=True)
+        self._save_levels(progress.levels, now_ms)
+        kept = {block.file for block in progress.blocks}
+        for entry in filesystem.list_directory(self._directory):
+            if entry.name.isdigit() and entry.name not in kept:
+                filesystem.unlink(self._directory / entry.name)
+
+    def _write_block(self, block: TimerBlock) -> str:
+        rows = block.rows.astype(">u8").tobytes()
+        data = encode_rows(block.base_ms, block.base_offset, rows)
+        name = f"{self._next_file:08d}"
+        self._filesystem.write_atomically(self._directory / name, data, backup=False)
+        self._next_file += 1
+        return name
+
+    def _save_levels(self, levels: dict[int, int], now_ms: int) -> None:
+        if not levels or levels == self._saved_levels:
+            return
+        version = read_table(
+            self._filesystem, self._config, DELAYS_FILE, lambda document: document["dataVersion"]
+        )
+        counter = int((version or {}).get("counter", 0)) + 1
+        fields = delay_fields(dict(sorted(levels.items())), data_version(counter, 0, now_ms))
+        table = TableCopies(self._filesystem, self._config / DELAYS_FILE)
+        table.replace(encode_config(fields))
+        self._saved_levels = dict(levels)

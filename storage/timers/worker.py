@@ -1,0 +1,394 @@
+"""The worker of delayed messages: it takes up what was parked, delivers what is due, and saves how far it is.
+
+Steps, and what a stop after each leaves:
+
+1. Records of the timer topic that were dispatched become pending rows. Stopped: they are read again.
+2. Due records are appended to their topics, as one batch. Stopped within or after it: the start finds the
+   copies in the log after the saved progress, and delivers those records no more.
+3. Progress is saved once the log is synced as far as it was when it was noted. Stopped before: the former one
+   counts, and more of the log is read. A power cut takes copies only that no progress knows of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from storage.errors import StoreBusy, StoreFull
+from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
+from storage.format.names import TIMER_TOPIC
+from storage.format.properties import TIMER_DEL_UNIQKEY
+from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
+from storage.timers.delivery import Delivery, DeliveryCounts
+from storage.timers.found import delivered_since, resumed
+from storage.timers.hand_over import (
+    has_broker_timers,
+    remove_broker_timers,
+    write_broker_timers,
+)
+from storage.timers.parked_queue import ParkedQueue
+from storage.timers.pending import PendingTimers
+from storage.timers.progress import (
+    BrokerProgress,
+    HandedOverTimers,
+    TimerProgress,
+    TimerProgressFiles,
+)
+from storage.view.log.commit_log import CommitLogView
+from storage.workers import Worker
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.engine.appender import Appender
+    from storage.engine.engine import Engine
+    from storage.engine.topic_changes import TopicChanges
+    from storage.workers import Workers
+
+ROWS_MAX: Final = 4_096  # taken up or delivered at once
+BYTES_MAX: Final = 4 << 20
+SLEEP_MAX_S: Final = 1.0  # a clock that was set forward is seen after it
+SAVE_INTERVAL_S: Final = 5.0
+SECOND_MS: Final = 1_000
+HANDED_OVER_MAX: Final = (
+    1 << 21
+)  # rows that a close writes for a broker; of more it reads the topic again
+FULL_RETRY_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class TimerStatus:
+    """What waits. ``due_counts`` are of those with a time of delivery, within each of the times asked for."""
+
+    pending_count: int
+    next_due_ms: int | None
+    due_counts: list[int]
+    counts: DeliveryCounts
+
+
+class _Noted(NamedTuple):
+    progress: TimerProgress
+    heads: list[int]
+    read_ms: int
+
+
+class TimerWorker(Worker):
+    """Delivers the delayed messages of one store."""
+
+    full_retry_s = FULL_RETRY_S
+
+    def __init__(
+        self, engine: Engine, appender: Appender, topics: TopicChanges, clock: Clock, *,
+        workers: Workers | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__("timers", workers=workers)
+        self._engine = engine
+        self._clock = clock
+        self._log = CommitLogView(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
+        self._timers = self._queue(TIMER_TOPIC, 0)
+        self._levels: dict[int, ParkedQueue] = {}
+        self._delivery = Delivery(engine, appender, topics)
+        self._files = TimerProgressFiles(engine.filesystem, engine.paths)
+        self._pending = PendingTimers()
+        self._next_offset = 0  # of the timer topic: what was not taken up yet
+        self._level_offsets: dict[int, int] = {}
+        self._level_dues: dict[int, int] = {}  # when the next of a level is due, as far as known
+        self._expected_offset = 0  # end of the last append of parked records
+        self._seen_offset = -1  # how far the log was dispatched at the last look
+        # What a step's end needs of the log, and how far it was dispatched at its begin; replaced as one.
+        self._need: tuple[int | None, int] = 0, 0
+        self._noted: _Noted | None = None
+        self._changed = False  # since progress was last noted
+        self._saved_at = clock.monotonic()
+        self._is_loaded = False
+        self._broker: BrokerProgress | None = None
+        self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 4)
+
+    def _queue(self, topic: str, queue_id: int) -> ParkedQueue:
+        paths = self._engine.paths
+        return ParkedQueue(self._engine.filesystem, paths.consume_queue, self._log, topic, queue_id)
+
+    # ---- what others ask
+
+    @property
+    def counts(self) -> DeliveryCounts:
+        """What became of due messages since the start."""
+        return self._delivery.counts
+
+    def expect(self, end_commit_offset: int) -> None:
+        """Look at the system topics once the log is dispatched as far."""
+        self._expected_offset = max(self._expected_offset, end_commit_offset)
+        self.dispatched()
+
+    def dispatched(self) -> None:
+        """The log was dispatched further; cheap where nothing is parked."""
+        if self._seen_offset < self._expected_offset <= self._engine.dispatch.position:
+            self.wake()
+
+    def status(self, within_ms: Sequence[int]) -> TimerStatus:
+        """Return what waits, as of the last step."""
+        edges_ms = self._clock.now_ms() + 1 + np.array(within_ms, np.int64)
+        due_counts = self._pending.counts(edges_ms).tolist()
+        return TimerStatus(self._pending_count(), self._next_due_ms(), due_counts, self.counts)
+
+    def _pending_count(self) -> int:
+        levels = sum(
+            max(self._engine.queues.next_offset(SCHEDULE_TOPIC, level - 1) - offset, 0)
+            for level, offset in dict(self._level_offsets).items()
+        )
+        return len(self._pending) + levels
+
+    def needed_offset(self) -> int | None:
+        """Return from which commit offset on pending records need the log; None: nothing is pending.
+
+        It is as of the end of a step, for those who delete what is before it; no file is read for it.
+        Until it is known what is pending, all of the log is needed.
+        """
+        need, seen_offset = self._need
+        if self._expected_offset > seen_offset:  # parked since
+            return seen_offset if need is None else min(need, seen_offset)
+        return need
+
+    def _pending_from(self) -> int | None:
+        queues = self._engine.queues
+        first = self._pending.first_queue_offset()
+        places = [(TIMER_TOPIC, 0, self._next_offset if first is None else first)]
+        places += [
+            (SCHEDULE_TOPIC, level - 1, offset) for level, offset in self._level_offsets.items()
+        ]
+        offsets = [
+            queue.unit(offset).commit_offset
+            for topic, queue_id, offset in places
+            if (queue := queues.known(topic, queue_id)) is not None and offset < queue.next_offset
+        ]
+        return min(offsets, default=None)
+
+    # ---- steps
+
+    def has_work(self) -> bool:
+        """Return whether records are to be taken up, or are due."""
+        if (
+            not self._is_loaded
+            or self._seen_offset < self._expected_offset <= self._engine.dispatch.position
+        ):
+            return True
+        due_ms = self._next_due_ms()
+        return due_ms is not None and due_ms <= self._clock.now_ms()
+
+    def idle_s(self) -> float | None:
+        """Return how long until the next record is due, or progress is to be saved."""
+        left_s = SLEEP_MAX_S
+        due_ms = self._next_due_ms()
+        if due_ms is not None:
+            left_s = min(max(due_ms - self._clock.now_ms(), 0) / 1_000, left_s)
+        elif not self._changed and self._noted is None:
+            return None
+        return left_s
+
+    def _next_due_ms(self) -> int | None:
+        dues = [*dict(self._level_dues).values()]
+        first = self._pending.next_due_ms()
+        if first is not None:
+            dues.append(first)
+        return min(dues, default=None)
+
+    def work(self) -> float | None:
+        """Make one step: take up, deliver, save."""
+        seen = self._engine.dispatch.position
+        self._log.set_bounds(self._engine.log.min_offset, seen)
+        if not self._is_loaded:
+            self._load()
+        moved = self._take_up()
+        moved |= self._deliver_timers()
+        moved |= self._deliver_levels()
+        if not moved:
+            self._seen_offset = seen
+        self._changed |= moved
+        with suppress(OSError, StoreBusy):  # then more than is pending stays until the next step
+            self._need = self._pending_from(), seen
+        self._save()
+        return 0.0 if moved else None
+
+    def _load(self) -> None:
+        """Find what was pending when the store was last written to, by us or by a broker."""
+        progress, self._broker = resumed(self._files.load(), self._engine, self._log)
+        self._pending.blocks = list(progress.blocks)
+        self._next_offset = progress.queue_offset
+        self._level_offsets = dict(progress.levels)
+        self._delivery.recalled = dict(progress.recalled)
+        self._delivery.seen = delivered_since(progress.commit_offset, self._engine)
+        if has_broker_timers(self._engine.filesystem, self._engine.paths.root):
+            # They would be wrong as soon as anything is delivered; without them our progress counts.
+            self._write(self._note(progress.commit_offset), None)
+            remove_broker_timers(self._engine.filesystem, self._engine.paths.root)
+        self._is_loaded = True
+
+    def _take_up(self) -> bool:
+        """Make pending rows of the next records of the timer topic; return whether there were any."""
+        if self._engine.queues.known(TIMER_TOPIC, 0) is None:
+            return False
+        begin, end = self._timers.bounds()
+        self._next_offset = max(self._next_offset, begin)
+        if self._next_offset >= end:
+            return False
+        wanted = np.arange(self._next_offset, min(end, self._next_offset + ROWS_MAX))
+        records = self._timers.records(wanted, bytes_max=self._bytes_max, room=DELIVERY_PAIRS_MAX)
+        _, said = self._delivery.plan(records, now_ms=self._clock.now_ms(), is_timer=True)
+        dues_ms = said[:, DUE_MS].copy()
+        recalls = said[:, RECALLS] != 0
+        dues_ms[recalls] -= SECOND_MS  # a recall comes before what it recalls
+        kept = said[:, IS_LOST] == 0
+        broker = self._broker
+        if broker is not None:
+            outs_ms = (said[:, DUE_MS] - 1) // SECOND_MS * SECOND_MS
+            kept &= (outs_ms >= broker.read_ms) | (records.queue_offsets >= broker.queue_offset)
+        self._pending.add(dues_ms[kept], records.queue_offsets[kept])
+        self.counts.damaged += len(records.damaged) + int((said[:, IS_LOST] != 0).sum())
+        self._next_offset += records.looked_at
+        return True
+
+    def _deliver_timers(self) -> bool:
+        now_ms = self._clock.now_ms()
+        due = self._pending.due(now_ms, ROWS_MAX)
+        if not len(due.queue_offsets):
+            return False
+        by_offset = np.argsort(due.queue_offsets, kind="stable")
+        wanted = due.queue_offsets[by_offset]
+        records = self._timers.records(wanted, bytes_max=self._bytes_max, room=DELIVERY_PAIRS_MAX)
+        places = by_offset[np.searchsorted(wanted, records.queue_offsets)]
+        order = np.argsort(places, kind="stable")
+        early, dues_ms = self._delivery.deliver(records, order, now_ms=now_ms, is_timer=True)
+        self._pending.take(due)
+        rest = by_offset[records.looked_at :]
+        self._pending.add(due.dues_ms[rest], due.queue_offsets[rest])
+        self._pending.add(dues_ms, records.queue_offsets[order[early]])
+        self.counts.damaged += len(records.damaged)
+        self._delivery.forget_recalls(self._pending.next_due_ms())
+        return True
+
+    def _deliver_levels(self) -> bool:
+        moved = False
+        for level in range(1, len(DELAY_LEVELS_MS) + 1):
+            end = self._engine.queues.next_offset(SCHEDULE_TOPIC, level - 1)
+            if self._level_offsets.get(level, 0) < end:
+                moved |= self._deliver_level(level)
+        return moved
+
+    def _deliver_level(self, level: int) -> bool:
+        """Deliver what is due of a level, whose units say when each record is, in that order."""
+        queue = self._levels.get(level)
+        if queue is None:
+            queue = self._levels[level] = self._queue(SCHEDULE_TOPIC, level - 1)
+        self._level_dues.pop(level, None)
+        begin, end = queue.bounds()
+        begin = max(self._level_offsets.get(level, 0), begin)
+        if begin >= end:
+            return False
+        now_ms = self._clock.now_ms()
+        dues_ms = queue.tag_codes(begin, min(end, begin + ROWS_MAX))
+        late = np.flatnonzero(dues_ms > now_ms)
+        count = int(late[0]) if len(late) else len(dues_ms)
+        if not count:
+            self._level_offsets[level] = begin
+            self._level_dues[level] = int(dues_ms[0])
+            return False
+        records = queue.records(
+            np.arange(begin, begin + count), bytes_max=self._bytes_max, room=DELIVERY_PAIRS_MAX
+        )
+        order = np.arange(len(records.rows))
+        self._delivery.deliver(records, order, now_ms=now_ms, is_timer=False)
+        self._level_offsets[level] = begin + records.looked_at
+        self.counts.damaged += len(records.damaged)
+        return True
+
+    # ---- progress
+
+    def _save(self) -> None:
+        """Note progress now and then, and write it once the log is synced as far."""
+        now = self._clock.monotonic()
+        if self._noted is None and self._changed and now - self._saved_at >= SAVE_INTERVAL_S:
+            self._noted = self._note()
+            self._changed = False
+        noted = self._noted
+        if noted is None or self._engine.log.flushed_offset < noted.progress.commit_offset:
+            return
+        self._write(noted, None)
+        self._noted, self._saved_at = None, now
+
+    def _write(self, noted: _Noted, handed_over: HandedOverTimers | None) -> None:
+        self._files.save(
+            noted.progress, noted.heads,
+            read_ms=noted.read_ms, now_ms=self._clock.now_ms(), handed_over=handed_over,
+        )  # fmt: skip
+
+    def _note(self, commit_offset: int | None = None) -> _Noted:
+        """Return the progress as of now. Nobody else appends copies, so the log has none that it lacks."""
+        now_ms = self._clock.now_ms()
+        due_ms = self._pending.next_due_ms()
+        before_ms = now_ms if due_ms is None else min(due_ms - 1, now_ms)
+        blocks = list(self._pending.blocks)
+        progress = TimerProgress(
+            commit_offset=self._engine.log.appended_offset
+            if commit_offset is None
+            else commit_offset,
+            queue_offset=self._next_offset,
+            levels=dict(self._level_offsets),
+            blocks=blocks,
+            recalled=dict(self._delivery.recalled),
+        )
+        return _Noted(
+            progress, [block.head for block in blocks], before_ms // SECOND_MS * SECOND_MS
+        )
+
+    def finish(self) -> None:
+        """Save how far it is; of an engine that still runs."""
+        if not self._is_loaded:
+            return
+        engine = self._engine
+        engine.settle()
+        with suppress(StoreBusy, StoreFull):  # what is not delivered stays pending
+            self.work()
+        while self._take_up():
+            pass
+        noted = self._note()
+        handed_over = None
+        try:
+            handed_over = self._hand_over(noted)
+        except StoreFull:  # a broker reads the topic again
+            remove_broker_timers(engine.filesystem, engine.paths.root)
+        engine.settle()
+        self._write(noted, handed_over)
+
+    def _hand_over(self, noted: _Noted) -> HandedOverTimers | None:
+        """Write what a broker needs, which counts all of the topic as read; None if that is not so, or too much."""
+        engine = self._engine
+        queue = engine.queues.known(TIMER_TOPIC, 0)
+        if queue is None or not queue.next_offset or self._next_offset != queue.next_offset:
+            return None
+        if len(self._pending) > HANDED_OVER_MAX:
+            return None
+        blocks = self._delivery.without_recalled(
+            noted.progress.blocks,
+            self._timers,
+            now_ms=self._clock.now_ms(),
+            bytes_max=self._bytes_max,
+        )
+        end = write_broker_timers(
+            engine.filesystem, engine.paths.root, blocks, queue,
+            is_recall=self._is_recall, read_ms=noted.read_ms, now_ms=self._clock.now_ms(),
+        )  # fmt: skip
+        return HandedOverTimers(end, queue.next_offset)
+
+    def _is_recall(self, commit_offset: int, size: int) -> bool:
+        """Whether a record, as it lies in the log, recalls another one."""
+        data = self._log.bytes_at(commit_offset, size)
+        return data is not None and f"{TIMER_DEL_UNIQKEY}\x01".encode() in bytes(data)
+
+    def close(self) -> None:
+        """Let go of files."""
+        for queue in (self._timers, *self._levels.values()):
+            queue.close()
+        self._log.close()

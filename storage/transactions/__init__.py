@@ -1,0 +1,1 @@
+"""Transactions: half messages, their end by commit or rollback, and the checks of those that nobody ends."""

@@ -1,0 +1,285 @@
+"""The worker that asks producers about transactions which nobody has ended, by a broker's rules.
+
+A half is due when its immunity is over, then at each interval. It is stored again with its count of
+checks raised, and one producer of its topic is asked. After ``check_max`` checks, or when it is older
+than ``age_max_ms``, it goes to the topic of those that were given up. Unlike a broker's, a check does
+not count when there was nobody to ask: the half waits. The age may be a clock's that was set, or the
+time for which there was no writer: who is too old is asked once more, or waits for somebody to ask as
+long as ``check_max`` checks take.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
+from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC
+from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
+from storage.transactions.copies import given_up_copies, halves_again
+from storage.transactions.removals import HalfEnd
+from storage.transactions.values import TransactionCheck, TransactionState
+from storage.workers import Worker, Workers
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.kernels.columns import ByteArray
+    from storage.transactions.halves import Half
+    from storage.transactions.transactions import Transactions
+
+_LOG: Final = logging.getLogger(__name__)
+LOOK_S: Final = 0.5
+SAVE_INTERVAL_MS: Final = 10_000
+HALVES_AT_ONCE: Final = 1_024
+FULL_RETRY_S: Final = 1.0
+_PROGRESS: Final = ("",)  # stands for no transaction
+
+Ask = Callable[[TransactionCheck], bool | None]
+"""Passes a question on; False if it cannot, and then it does not count as asked."""
+
+
+class UnreadableHalf(StoreError):
+    """A half message of a pending transaction is damaged."""
+
+
+class TransactionChecks(Worker):
+    """Checks the transactions of one store; ``watch`` registers who can be asked."""
+
+    full_retry_s = FULL_RETRY_S
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        clock: Clock,
+        *,
+        interval_ms: int,
+        check_max: int,
+        age_max_ms: int,
+        workers: Workers | None = None,
+    ) -> None:
+        super().__init__("transactions", workers=workers)
+        self._transactions = transactions
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._check_max = check_max
+        self._age_max_ms = age_max_ms
+        self._watchers: dict[int, tuple[frozenset[str], Ask]] = {}
+        self._numbers = itertools.count()
+        self._turn = itertools.count()
+        self._waiting: set[str] = set()  # were due when there was nobody to ask
+        self._late: dict[str, int] = {}  # too old; how often they were looked at since
+        self._troubles: dict[str, str] = {}  # by transaction id, or of what was to be kept
+        self._saved_ms = clock.now_ms()
+
+    # ---- who can be asked
+
+    def watch(self, topics: Sequence[str], ask: Ask) -> int:
+        """Have ``ask`` called, from any thread, with checks about the topics; return a number for ``unwatch``.
+
+        Halves of these topics that waited for somebody to ask are looked at soon.
+        """
+        number = next(self._numbers)
+        transactions = self._transactions
+        with transactions.guard:
+            watched = frozenset(topics)
+            self._watchers[number] = watched, ask
+            found = [
+                each
+                for each in self._waiting
+                if any(half.topic in watched for half in transactions.table.of(each))
+            ]
+            self._waiting.difference_update(found)
+            transactions.table.postpone(found, self._clock.now_ms())
+        return number
+
+    def unwatch(self, number: int) -> None:
+        """Ask no more; an unknown number is no error."""
+        with self._transactions.guard:
+            self._watchers.pop(number, None)
+
+    def _watcher_of(self, halves: Sequence[Half]) -> Ask | None:
+        topics = {half.topic for half in halves}
+        asked = [ask for watched, ask in self._watchers.values() if watched & topics]
+        return asked[next(self._turn) % len(asked)] if asked else None
+
+    # ---- the worker
+
+    def idle_s(self) -> float:
+        """Return how often it is looked at what is due."""
+        return LOOK_S
+
+    def work(self) -> float | None:
+        """Check what is due; keep the progress now and then."""
+        transactions = self._transactions
+        transactions.complete_decided()
+        now_ms = self._clock.now_ms()
+        more = False
+        with transactions.guard:
+            due = transactions.table.due(now_ms, HALVES_AT_ONCE)
+            if due:
+                more = self._check(due, now_ms)
+            for each in [
+                each for each in self._troubles if each and each not in transactions.table
+            ]:
+                del self._troubles[each]
+        if abs(now_ms - self._saved_ms) >= SAVE_INTERVAL_MS:
+            self._saved_ms = now_ms
+            with self._apart(_PROGRESS, now_ms):
+                transactions.save_progress()
+        return 0.0 if more else None
+
+    @property
+    def problem(self) -> str:
+        """Why it has failed, has no room, or what keeps it from a part of its work; empty while all is well."""
+        trouble = next(iter(self._troubles.copy().values()), "")
+        return super().problem or trouble or self._transactions.decided.problem
+
+    @contextmanager
+    def _apart(self, transaction_ids: Sequence[str], now_ms: int) -> Iterator[None]:
+        """What goes wrong with some is said, and keeps no others from their checks: they are put off."""
+        try:
+            yield
+        except (StoreBusy, StoreFull, StoreFailed):
+            raise
+        except (StoreError, OSError) as error:
+            name = transaction_ids[0]
+            trouble = (
+                f"transaction {name}: {error}" if name else f"progress of transactions: {error}"
+            )
+            if self._troubles.get(name) != trouble:
+                _LOG.error("%s", trouble)
+            self._troubles[name] = trouble
+            self._transactions.table.postpone(transaction_ids, now_ms + self._interval_ms)
+        else:
+            self._troubles.pop(transaction_ids[0], None)
+
+    def finish(self) -> None:
+        """Keep the progress for the next start."""
+        self._transactions.save_progress()
+
+    def _check(self, transaction_ids: Sequence[str], now_ms: int) -> bool:
+        """Look at transactions that are due; return whether there may be more."""
+        transactions = self._transactions
+        table, log = transactions.table, transactions.log
+        asked: list[tuple[Ask, str, list[Half]]] = []
+        given_up: list[str] = []
+        gone: list[str] = []
+        waiting: list[str] = []
+        self._late = {each: count for each, count in self._late.items() if each in table}
+        for transaction_id in transaction_ids:
+            halves = table.of(transaction_id)
+            if transaction_id in transactions.decided.copied:
+                table.postpone([transaction_id], now_ms + self._interval_ms)
+            elif not all(log.has_topic(half.topic, half.commit_offset) for half in halves):
+                gone.append(transaction_id)
+            elif max(half.check_count for half in halves) >= self._check_max or self._is_too_late(
+                transaction_id, halves, now_ms
+            ):
+                given_up.append(transaction_id)
+            elif (ask := self._watcher_of(halves)) is None:
+                waiting.append(transaction_id)
+            else:
+                asked.append((ask, transaction_id, halves))
+        table.postpone(waiting, now_ms + self._interval_ms)
+        self._waiting = {each for each in self._waiting if each in table} | set(waiting)
+        if gone:
+            _LOG.warning("%d transactions are rolled back: their topics were deleted", len(gone))
+            with self._apart(gone, now_ms):
+                transactions.end(gone, commit=False)
+        if given_up:
+            self._give_up(given_up, now_ms)
+        if asked:
+            self._ask(asked, now_ms)
+        return len(transaction_ids) >= HALVES_AT_ONCE
+
+    def _is_too_late(self, transaction_id: str, halves: Sequence[Half], now_ms: int) -> bool:
+        """Whether one that is too old has had its last chance; this is one unless it had."""
+        if now_ms - min(half.born_ms for half in halves) <= self._age_max_ms:
+            self._late.pop(transaction_id, None)
+            return False
+        count = self._late.get(transaction_id, 0)
+        self._late[transaction_id] = count + 1
+        return count >= self._check_max
+
+    def _give_up(self, transaction_ids: Sequence[str], now_ms: int) -> None:
+        for transaction_id in transaction_ids:
+            with self._apart([transaction_id], now_ms):
+                self._give_up_one(transaction_id)
+
+    def _give_up_one(self, transaction_id: str) -> None:
+        transactions = self._transactions
+        transactions.log.ensure_topics(GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC)
+        halves = transactions.table.of(transaction_id)
+        records = self._records(halves)
+        removed = [half.queue_offset for half in halves]
+        copies = given_up_copies(records)
+        transactions.log.append(copies, len(records), removed, HalfEnd.GIVEN_UP)
+        transactions.forget(transaction_id, TransactionState.GIVEN_UP, len(halves))
+        _LOG.warning(
+            "transaction %s of %s is given up after %d checks; its messages are in %s",
+            transaction_id, halves[0].topic, halves[0].check_count, GIVEN_UP_TOPIC,
+        )  # fmt: skip
+
+    def _ask(self, asked: Sequence[tuple[Ask, str, list[Half]]], now_ms: int) -> None:
+        for ask, transaction_id, halves in asked:
+            with self._apart([transaction_id], now_ms):
+                records = self._records(halves)
+                self._transactions.table.postpone([transaction_id], now_ms + self._interval_ms)
+                counts = [half.check_count + 1 for half in halves]
+                check = TransactionCheck(
+                    transaction_id,
+                    tuple(dict.fromkeys(half.topic for half in halves)),
+                    max(counts),
+                    tuple(record.tobytes() for record in records),
+                )
+                if ask(check) is False:
+                    self._waiting.add(transaction_id)
+                    continue
+                if transaction_id in self._late:
+                    self._late[transaction_id] = self._check_max
+                self._store_again(transaction_id, halves, records, counts)
+
+    def _store_again(
+        self,
+        transaction_id: str,
+        halves: Sequence[Half],
+        records: Sequence[ByteArray],
+        counts: Sequence[int],
+    ) -> None:
+        """Store halves again with other counts of checks."""
+        transactions = self._transactions
+        rows, stored_ms = transactions.log.append(
+            halves_again(records, counts),
+            len(records),
+            [half.queue_offset for half in halves],
+            HalfEnd.AGAIN,
+        )
+        transactions.table.remove(transaction_id)
+        placed = rows[:, (QUEUE_OFFSET, COMMIT_OFFSET, SIZE)].tolist()
+        for half, count, (queue_offset, commit_offset, size) in zip(
+            halves, counts, placed, strict=True
+        ):
+            transactions.table.add(
+                half._replace(
+                    queue_offset=queue_offset,
+                    commit_offset=commit_offset,
+                    size=size,
+                    due_ms=stored_ms + self._interval_ms,
+                    check_count=count,
+                )
+            )
+
+    def _records(self, halves: Sequence[Half]) -> list[ByteArray]:
+        """Return the halves' records. Raises UnreadableHalf."""
+        found = []
+        for half in halves:
+            record, problem = self._transactions.log.read(half.commit_offset)
+            if record is None:
+                raise UnreadableHalf(
+                    f"the half message at commit offset {half.commit_offset}: {problem}"
+                )
+            found.append(record)
+        return found

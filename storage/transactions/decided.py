@@ -1,0 +1,59 @@
+"""Commits that are decided and not complete: some of their copies are stored, and their op records are not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.transactions.halves import Half
+    from storage.transactions.values import EndedTransaction
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class DecidedCommits:
+    """Such commits of one store. Whoever uses it holds the lock of ``Transactions``."""
+
+    def __init__(self, clock: Clock, *, interval_ms: int) -> None:
+        self.copied: dict[str, list[Half]] = {}  # by id; what has a copy of each
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._stuck: dict[str, tuple[str, int]] = {}  # by id; why, and when that was found
+
+    def complete(self, end: Callable[[str], EndedTransaction]) -> None:
+        """Have ``end`` called with each that is not known to be stuck, or was found so an interval ago.
+
+        Raises StoreBusy, StoreFull, StoreFailed; any other error is that of one commit, and is logged once.
+        """
+        for transaction_id in list(self.copied):
+            former, found_ms = self._stuck.get(transaction_id, ("", 0))
+            now_ms = self._clock.now_ms()
+            if former and abs(now_ms - found_ms) < self._interval_ms:
+                continue
+            try:
+                problem = end(transaction_id).problem
+            except (StoreBusy, StoreFull, StoreFailed):
+                raise
+            except (StoreError, OSError) as error:
+                problem = str(error)
+            if problem and transaction_id in self.copied:
+                self._stuck[transaction_id] = problem, now_ms
+                if problem != former:
+                    _LOG.error("transaction %s cannot be completed: %s", transaction_id, problem)
+
+    def forget(self, transaction_id: str) -> None:
+        """Drop one that is complete; others are no error."""
+        self.copied.pop(transaction_id, None)
+        self._stuck.pop(transaction_id, None)
+
+    @property
+    def problem(self) -> str:
+        """What keeps one of them from its end; empty if nothing is known. From any thread."""
+        for transaction_id, (problem, _) in list(self._stuck.items()):
+            return f"transaction {transaction_id} cannot be completed: {problem}"
+        return ""

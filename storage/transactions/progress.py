@@ -1,0 +1,90 @@
+"""How far transactions are, as a start needs it: ``config/transactions.json`` and a broker's own entry.
+
+``half_offset`` is a queue offset of the half queue before which all halves are ended;
+``removal_offset`` one of the queue of op records, before which none names a half at or after
+``half_offset``. Both only save reading: without them a start reads all of both queues. A broker keeps
+the same two as offsets of its group CID_RMQ_SYS_TRANS in ``consumerOffset.json``.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from storage.errors import StoreError, StoreFull, StoreLocked
+from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
+from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.tables.own_document import load_document, save_document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.clock import Clock
+    from storage.files.filesystem import FileSystem
+
+TRANSACTIONS_FILE: Final = "transactions.json"
+_LOG: Final = logging.getLogger(__name__)
+
+
+class TransactionProgress(NamedTuple):
+    """Queue offsets up to which halves and op records need not be read again."""
+
+    half_offset: int
+    removal_offset: int
+
+
+NO_PROGRESS: Final = TransactionProgress(0, 0)
+
+
+def _parsed(document: dict[str, Any]) -> TransactionProgress:
+    return TransactionProgress(int(document["half_offset"]), int(document["removal_offset"]))
+
+
+class ProgressFiles:
+    """Reads and writes the progress of one store."""
+
+    def __init__(self, filesystem: FileSystem, config_directory: Path, clock: Clock) -> None:
+        self._filesystem = filesystem
+        self._directory = config_directory
+        self._clock = clock
+        self._path = config_directory / TRANSACTIONS_FILE
+
+    def load(self) -> TransactionProgress:
+        """Return the progress that is further on, ours or a broker's: each holds on its own."""
+        found = [NO_PROGRESS]
+        try:
+            found.append(load_document(self._filesystem, self._path, _parsed) or NO_PROGRESS)
+        except (OSError, ValueError) as error:
+            _LOG.warning(
+                "config/%s: %s; the half queue is read from its start", TRANSACTIONS_FILE, error
+            )
+        topics = ConsumerOffsets(self._filesystem, self._directory, self._clock).fetch_group(
+            TRANSACTION_GROUP
+        )
+        found.append(
+            TransactionProgress(
+                topics.get(HALF_TOPIC, {}).get(0, 0), topics.get(HALF_REMOVAL_TOPIC, {}).get(0, 0)
+            )
+        )
+        return max(found)
+
+    def save(self, progress: TransactionProgress) -> None:
+        """Keep the progress; durable on return. Raises StoreFull with nothing changed, OSError."""
+        save_document(self._filesystem, self._path, progress._asdict())
+
+    def hand_over(self, progress: TransactionProgress) -> None:
+        """Write the progress where a broker reads it, unless a reader keeps that table or there is no room.
+
+        A broker that finds it older, or none, reads more of both queues, and comes to the same.
+        """
+        if progress == NO_PROGRESS:
+            return
+        offsets = ConsumerOffsets(self._filesystem, self._directory, self._clock)
+        with suppress(StoreLocked, StoreFull):
+            offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, progress.half_offset)
+            offsets.commit(TRANSACTION_GROUP, HALF_REMOVAL_TOPIC, 0, progress.removal_offset)
+            try:
+                offsets.close()
+            except StoreError as error:
+                _LOG.warning("the progress of transactions is not handed over: %s", error)

@@ -1,0 +1,114 @@
+"""The transactions of a writer, wired: the table of pending ones, and the worker that checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import StoreError
+from storage.log.followers import DurableNeed
+from storage.transactions.checks import Ask, TransactionChecks
+from storage.transactions.log_access import TransactionLog
+from storage.transactions.progress import ProgressFiles
+from storage.transactions.transactions import Transactions
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.engine.appender import Appender
+    from storage.engine.engine import Engine
+    from storage.engine.topic_changes import TopicChanges
+    from storage.transactions.transactions import StoredHalves
+    from storage.transactions.values import EndedTransaction, PendingTransaction
+    from storage.workers import Workers
+
+FLUSH_TIMEOUT_S: Final = 5.0  # of what the progress that is kept at a stop rests on
+
+
+class StoreTransactions:
+    """All transactions of a store. Methods are safe to call from several threads."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        appender: Appender,
+        topics: TopicChanges,
+        clock: Clock,
+        *,
+        workers: Workers | None = None,
+    ) -> None:
+        config = engine.config
+        self._engine = engine
+        self._is_recovered = False
+        self._transactions = Transactions(
+            TransactionLog(engine, appender, topics, clock),
+            ProgressFiles(engine.filesystem, engine.paths.config, clock),
+            immunity_ms=config.transaction_timeout_ms,
+            interval_ms=config.transaction_check_interval_ms,
+        )
+        self._checks = TransactionChecks(
+            self._transactions,
+            clock,
+            interval_ms=config.transaction_check_interval_ms,
+            check_max=config.transaction_check_max,
+            age_max_ms=config.transaction_age_max_ms,
+            workers=workers,
+        )
+        needs = DurableNeed(self._transactions.needed_offset, engine.log)
+        engine.followers.register("transactions", needs)
+
+    def start(self) -> None:
+        """Find what is pending, complete commits that were stopped, and begin to check."""
+        self._engine.is_unfinished = self._engine.abort_found  # if the start fails here
+        self._transactions.recover()
+        self._is_recovered = True
+        self._checks.start()
+
+    def stop(self) -> None:
+        """End checks, and keep for the next start, ours or a broker's, how far transactions are."""
+        with suppress(StoreError, OSError):
+            self._checks.stop()
+            if self._is_recovered:
+                self._engine.is_unfinished = bool(self._transactions.decided.copied)
+            engine, end_offset = self._engine, self._engine.log.appended_offset
+            engine.flusher.hurry()
+            if engine.flusher.wait(end_offset, FLUSH_TIMEOUT_S) and engine.dispatch.wait(
+                end_offset, FLUSH_TIMEOUT_S
+            ):
+                self._transactions.save_progress()
+                self._transactions.hand_over()
+
+    def prepare(
+        self,
+        records: bytes | bytearray | memoryview,
+        *,
+        transaction_id: str = "",
+        immunity_s: int = 0,
+    ) -> StoredHalves:
+        """See ``Transactions.prepare``."""
+        return self._transactions.prepare(
+            records, transaction_id=transaction_id, immunity_s=immunity_s
+        )
+
+    def end(
+        self, transaction_ids: Sequence[str], *, commit: bool, topic: str = ""
+    ) -> tuple[list[EndedTransaction], int]:
+        """See ``Transactions.end``."""
+        return self._transactions.end(transaction_ids, commit=commit, topic=topic)
+
+    @property
+    def problem(self) -> str:
+        """What keeps the worker from its checks or a transaction from its end; empty while all is well."""
+        return self._checks.problem
+
+    def pending(self) -> list[PendingTransaction]:
+        """See ``Transactions.pending``."""
+        return self._transactions.pending()
+
+    def watch(self, topics: Sequence[str], ask: Ask) -> int:
+        """See ``TransactionChecks.watch``."""
+        return self._checks.watch(topics, ask)
+
+    def unwatch(self, number: int) -> None:
+        """See ``TransactionChecks.unwatch``."""
+        self._checks.unwatch(number)

@@ -1,0 +1,399 @@
+"""Transactions of one store: halves are stored, ended by commit or rollback, and found again after a restart.
+
+A commit is one batch of the log: the copies for consumers, then the op records. What a stop leaves of
+it is completed at the next start (``loading``), so that each half has one copy. The steps of one
+transaction are made one after the other, under one lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from storage.engine.parked import ASKS_FOR_DELAY
+from storage.errors import InvalidBatch, InvalidMessage, StoreBusy, StoreFull
+from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC
+from storage.kernels.columns import (
+    COMMIT_OFFSET,
+    FEATURES,
+    QUEUE_OFFSET,
+    SIZE,
+)
+from storage.transactions.copies import committed_copies, halves_of
+from storage.transactions.decided import DecidedCommits
+from storage.transactions.ended import EndedTransactions
+from storage.transactions.halves import Half, HalfTable
+from storage.transactions.loading import load_transactions
+from storage.transactions.progress import TransactionProgress
+from storage.transactions.removals import HalfEnd
+from storage.transactions.sent import immunity_ms, unique_keys
+from storage.transactions.values import (
+    EndedTransaction,
+    PendingTransaction,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from storage.kernels.columns import ByteArray
+    from storage.log.batches import Prepared
+    from storage.transactions.log_access import TransactionLog
+    from storage.transactions.progress import ProgressFiles
+
+_LOG: Final = logging.getLogger(__name__)
+TRANSACTION_BYTES_MAX: Final = 64 << 20
+COMMIT_BYTES_MAX: Final = (
+    16 << 20
+)  # of the transactions that go into one batch, but for a larger one
+ID_BYTES_MAX: Final = 255
+HALF_GROWTH_BYTES: Final = (
+    256  # about what a half is longer than its message, and its part of an op record
+)
+LISTED_MAX: Final = 10_000
+_NO_BYTES: Final = np.empty(0, np.uint8)
+_ENDS: Final = {True: TransactionState.COMMITTED, False: TransactionState.ROLLED_BACK}
+
+
+class StoredHalves(NamedTuple):
+    """What was stored of a transaction's messages. Repeats of stored ones count as stored."""
+
+    transaction_ids: tuple[str, ...]  # of each message
+    queue_offsets: tuple[int, ...]  # of each, in the half queue
+    end_commit_offset: int
+
+
+class _Ending(NamedTuple):
+    transaction_id: str
+    halves: list[Half]
+    missing: list[Half]  # of them, those of which a copy is to be stored
+    records: list[ByteArray]  # of these
+
+
+class Transactions:
+    """All transactions of a store. Methods are safe to call from several threads."""
+
+    def __init__(
+        self, log: TransactionLog, files: ProgressFiles, *, immunity_ms: int, interval_ms: int
+    ) -> None:
+        self.log = log
+        self.guard = threading.RLock()
+        self.table = HalfTable()
+        # A commit has to fit into one file of the log.
+        self._bytes_max = min(
+            TRANSACTION_BYTES_MAX, log.engine.config.commit_log_file_size * 7 // 8
+        )
+        self._files = files
+        self._immunity_ms = immunity_ms
+        self._interval_ms = interval_ms
+        self.ended = EndedTransactions()
+        self.decided = DecidedCommits(log.clock, interval_ms=interval_ms)
+        self._damaged_offsets: list[int] = []
+        # Op records before a removal offset name halves before the half offset beside it.
+        self._removals: deque[TransactionProgress] = deque()
+        self._removal_offset = 0
+        self._is_recovered = False
+        self._saved = TransactionProgress(-1, -1)
+
+    # ---- start and end
+
+    def recover(self) -> None:
+        """Find what is pending, and complete commits that were stopped; nothing is served before."""
+        kept = self._files.load()
+        loaded = load_transactions(
+            self.log,
+            kept,
+            immunity_ms=self._immunity_ms,
+            interval_ms=self._interval_ms,
+        )
+        if loaded.progress != kept:
+            self._files.save(loaded.progress)  # or what is stored next would not be read again
+        with self.guard:
+            self._removal_offset = loaded.progress.removal_offset
+            for half in loaded.pending:
+                self.table.add(half)
+            self.ended.remember(loaded.ended)
+            self.decided.copied = loaded.copied
+            for each in loaded.damaged:
+                _LOG.error(
+                    "the half message at queue offset %d, commit offset %d, cannot be read: %s",
+                    each.queue_offset, each.commit_offset, each.problem,
+                )  # fmt: skip
+                self._damaged_offsets.append(each.queue_offset)
+            with suppress(StoreBusy, StoreFull):  # the checks complete them when there is room
+                if loaded.superseded:
+                    self.log.ensure_topics(HALF_REMOVAL_TOPIC)
+                    self.log.append(_NO_BYTES, 0, loaded.superseded, HalfEnd.AGAIN)
+                self.complete_decided()
+            self._is_recovered = True
+
+    def complete_decided(self) -> None:
+        """Store what is missing of commits that were decided. Raises StoreBusy, StoreFull, StoreFailed."""
+        with self.guard:
+            self.decided.complete(lambda each: self._end([each], commit=True, topic="")[0])
+
+    def needed_offset(self) -> int | None:
+        """Return the commit offset of the oldest pending half, None without any, 0 before ``recover``; waits for nobody."""
+        return self.table.first_commit_offset() if self._is_recovered else 0
+
+    # ---- storing halves
+
+    def prepare(
+        self,
+        records: bytes | bytearray | memoryview,
+        *,
+        transaction_id: str = "",
+        immunity_s: int = 0,
+    ) -> StoredHalves:
+        """Store messages, as a client encodes them, where consumers do not see them; all or none.
+
+        All become part of the transaction that is named; without a name each is a transaction of its own, by its
+        unique key. One that is pending already with its unique key is not stored again. ``immunity_s`` is how
+        long the producer is not asked, where the record has no such property. Does not wait for durability.
+
+        Raises InvalidBatch, TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
+        """
+        if len(transaction_id.encode()) > ID_BYTES_MAX or "\x02" in transaction_id:
+            raise InvalidMessage(
+                "transaction_id", f"must have at most {ID_BYTES_MAX} bytes, none of them U+0002"
+            )
+        appender = self.log.appender
+        appender.check_open()
+        sent = appender.prepare(records)
+        if sent.features & ASKS_FOR_DELAY:
+            delayed = sent.rows[: sent.record_count, FEATURES] & ASKS_FOR_DELAY
+            raise InvalidBatch(
+                int(np.flatnonzero(delayed)[0]), "a message of a transaction cannot be delayed"
+            )
+        for key in sent.queues:
+            appender.check_queue(key)
+        keys = list(unique_keys(sent))
+        ids = [transaction_id or key for key in keys]
+        self.log.ensure_topics(HALF_TOPIC, HALF_REMOVAL_TOPIC)
+        with self.guard:
+            known = self._known(ids, keys, sent)
+            chosen = [row for row, place in enumerate(known) if place is None]
+            if chosen:
+                halves = halves_of(
+                    sent, [ids[row] for row in chosen], chosen, immunity_s=immunity_s
+                )
+                for row, half in zip(
+                    chosen, self._store(sent, halves, chosen, ids, keys, immunity_s), strict=True
+                ):
+                    known[row] = half.queue_offset
+            end = self.log.engine.log.appended_offset
+        return StoredHalves(tuple(ids), tuple(place or 0 for place in known), end)
+
+    def _known(self, ids: Sequence[str], keys: Sequence[str], sent: Prepared) -> list[int | None]:
+        """Return for each message the queue offset of its half, None if it is not stored."""
+        stored: dict[str, dict[str, int]] = {}
+        sizes: dict[str, int] = {}
+        for transaction_id in set(ids):
+            if transaction_id in self.decided.copied or self.ended.get(transaction_id) is not None:
+                raise InvalidMessage("transaction_id", f"{transaction_id!r} has ended")
+            halves = self.table.of(transaction_id) if transaction_id in self.table else []
+            stored[transaction_id] = {half.unique_key: half.queue_offset for half in halves}
+            sizes[transaction_id] = sum(half.size for half in halves)
+        known: list[int | None] = []
+        seen = set()
+        for row, (transaction_id, key) in enumerate(zip(ids, keys, strict=True)):
+            if (transaction_id, key) in seen:
+                raise InvalidBatch(row, "two messages of a transaction have the same UNIQ_KEY")
+            seen.add((transaction_id, key))
+            known.append(stored[transaction_id].get(key))
+            sizes[transaction_id] += int(sent.rows[row, SIZE]) + HALF_GROWTH_BYTES
+        if max(sizes.values()) > self._bytes_max:
+            raise InvalidMessage("records", f"a transaction has at most {self._bytes_max} bytes")
+        return known
+
+    def _store(
+        self, sent: Prepared, halves: ByteArray, chosen: Sequence[int], ids: Sequence[str],
+        keys: Sequence[str], immunity_s: int,
+    ) -> list[Half]:  # fmt: skip
+        queues = [sent.queues[int(sent.group_of[row])] for row in chosen]
+        waits = [immunity_ms(sent, row, immunity_s) or self._immunity_ms for row in chosen]
+        rows, stored_ms = self.log.append(halves, len(chosen))
+        placed = rows[:, (QUEUE_OFFSET, COMMIT_OFFSET, SIZE)].tolist()
+        stored = [
+            Half(
+                ids[row], keys[row], topic.decode(), queue_id, queue_offset, commit_offset, size,
+                stored_ms, stored_ms + wait_ms, 0,
+            )
+            for row, (topic, queue_id), wait_ms, (queue_offset, commit_offset, size) in zip(
+                chosen, queues, waits, placed, strict=True
+            )
+        ]  # fmt: skip
+        for half in stored:
+            self.table.add(half)
+        return stored
+
+    # ---- ending
+
+    def end(
+        self, transaction_ids: Sequence[str], *, commit: bool, topic: str = ""
+    ) -> tuple[list[EndedTransaction], int]:
+        """Commit or roll back transactions, each whole; return what became of each, and the end of the log.
+
+        Of one that has ended the first answer is returned again, for as long as it is remembered: the
+        last 65,536, and 10,000 messages' after a restart. With ``topic`` only transactions whose
+        messages are all for it are ended. Does not wait for durability.
+
+        Raises StoreBusy, StoreFull, StoreFailed; then a part of the transactions may have ended.
+        """
+        self.log.appender.check_open()
+        with self.guard:
+            answers: dict[str, EndedTransaction] = {}
+            for run in self._runs(list(dict.fromkeys(transaction_ids))):
+                answers.update(
+                    (each.transaction_id, each)
+                    for each in self._end(run, commit=commit, topic=topic)
+                )
+            end = self.log.engine.log.appended_offset
+        return [answers[each] for each in transaction_ids], end
+
+    def _runs(self, transaction_ids: Sequence[str]) -> Iterator[list[str]]:
+        """Yield transactions that go into one batch together."""
+        run: list[str] = []
+        total = 0
+        for transaction_id in transaction_ids:
+            size = sum(half.size for half in self.table.of(transaction_id))
+            if run and total + size > min(COMMIT_BYTES_MAX, self._bytes_max):
+                yield run
+                run, total = [], 0
+            run.append(transaction_id)
+            total += size
+        if run:
+            yield run
+
+    def _end(
+        self, transaction_ids: Sequence[str], *, commit: bool, topic: str
+    ) -> list[EndedTransaction]:
+        answers = []
+        endings: list[_Ending] = []
+        for transaction_id in transaction_ids:
+            found = self._ending(transaction_id, commit=commit, topic=topic)
+            if isinstance(found, EndedTransaction):
+                answers.append(found)
+            else:
+                endings.append(found)
+        if not endings:
+            return answers
+        missing = [half for ending in endings for half in ending.missing]
+        removed = [half.queue_offset for ending in endings for half in ending.halves]
+        self.log.ensure_topics(HALF_REMOVAL_TOPIC)
+        if commit and missing:
+            records = [record for ending in endings for record in ending.records]
+            copies = committed_copies(records, [(half.topic, half.queue_id) for half in missing])
+            self.log.append(copies, len(missing), removed, HalfEnd.COMMIT)
+        else:
+            self.log.append(_NO_BYTES, 0, removed, HalfEnd.COMMIT if commit else HalfEnd.ROLLBACK)
+        answers += [
+            self.forget(ending.transaction_id, _ENDS[commit], len(ending.halves))
+            for ending in endings
+        ]
+        return answers
+
+    def _ending(
+        self, transaction_id: str, *, commit: bool, topic: str
+    ) -> _Ending | EndedTransaction:
+        """Return what is to be appended for a transaction, or why nothing is."""
+        halves = self.table.of(transaction_id)
+        if not halves:
+            ended = self.ended.get(transaction_id)
+            if ended is None:
+                return EndedTransaction(transaction_id, TransactionState.NOT_FOUND, 0)
+            return EndedTransaction(transaction_id, ended[0], ended[1], already=True)
+        count = len(halves)
+        if topic and any(half.topic != topic for half in halves):
+            return EndedTransaction(transaction_id, TransactionState.OTHER_TOPIC, count)
+        copied = self.decided.copied.get(transaction_id, [])
+        if copied and not commit:  # it is decided, and was stopped
+            return self._end([transaction_id], commit=True, topic="")[0]._replace(already=True)
+        missing: list[Half] = []
+        records: list[ByteArray] = []
+        if commit:
+            for half in halves:
+                if half in copied:
+                    continue
+                if not self.log.has_topic(half.topic, half.commit_offset):
+                    if copied:  # it ends with what can be stored of it
+                        continue
+                    problem = f"topic {half.topic!r} was deleted; roll the transaction back"
+                    return EndedTransaction(
+                        transaction_id, TransactionState.TOPIC_GONE, count, problem=problem
+                    )
+                record, problem = self.log.read(half.commit_offset)
+                if record is None:
+                    problem = f"the half message at commit offset {half.commit_offset}: {problem}"
+                    return EndedTransaction(
+                        transaction_id, TransactionState.DAMAGED, count, problem=problem
+                    )
+                missing.append(half)
+                records.append(record)
+        return _Ending(transaction_id, halves, missing, records)
+
+    def forget(self, transaction_id: str, state: TransactionState, count: int) -> EndedTransaction:
+        """Take an ended transaction from the table and remember how it ended; under ``guard``."""
+        self.table.remove(transaction_id)
+        self.decided.forget(transaction_id)
+        self.ended.add(transaction_id, state, count)
+        return EndedTransaction(transaction_id, state, count)
+
+    # ---- looking
+
+    def pending(self) -> list[PendingTransaction]:
+        """Return the transactions that nobody has ended, the oldest at the front, at most 10,000."""
+        with self.guard:
+            return [self._pending(each) for each in self.table.ids()[:LISTED_MAX]]
+
+    def _pending(self, transaction_id: str) -> PendingTransaction:
+        halves = self.table.of(transaction_id)
+        gone = [half for half in halves if not self.log.has_topic(half.topic, half.commit_offset)]
+        return PendingTransaction(
+            transaction_id=transaction_id,
+            topics=tuple(dict.fromkeys(half.topic for half in halves)),
+            message_count=len(halves),
+            born_ms=min(half.born_ms for half in halves),
+            due_ms=min(half.due_ms for half in halves),
+            check_count=max(half.check_count for half in halves),
+            problem=f"topic {gone[0].topic!r} was deleted" if gone else "",
+        )
+
+    # ---- progress
+
+    def progress(self) -> TransactionProgress:
+        """Return from where on a start has to read half queue and op records."""
+        with self.guard:
+            queue, removal_queue = self.log.half_queue(), self.log.removal_queue()
+            if queue is None:
+                return TransactionProgress(0, 0)
+            # Dispatch may be behind: what it has not seen is read again. Op records come after their halves.
+            removal_end = 0 if removal_queue is None else removal_queue.next_offset
+            half_end = queue.next_offset
+            self._removals.append(TransactionProgress(half_end, removal_end))
+            first = self.table.first_queue_offset()
+            half_offset = min([half_end if first is None else first, *self._damaged_offsets])
+            while self._removals and self._removals[0].half_offset <= half_offset:
+                self._removal_offset = self._removals.popleft().removal_offset
+            return TransactionProgress(half_offset, self._removal_offset)
+
+    def save_progress(self) -> None:
+        """Keep the progress for the next start if it has moved; durable on return. Raises StoreFull, OSError.
+
+        Only what is flushed counts: a power cut may take the op records that it rests on.
+        """
+        engine = self.log.engine
+        with self.guard:
+            progress = self.progress()
+            if progress == self._saved or engine.log.flushed_offset < engine.log.appended_offset:
+                return
+        self._files.save(progress)
+        self._saved = progress
+
+    def hand_over(self) -> None:
+        """Keep the progress where a broker reads it, as far as nobody else keeps that table."""
+        self._files.hand_over(self.progress())

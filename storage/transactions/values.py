@@ -1,0 +1,50 @@
+"""What is asked and answered of transactions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class TransactionState(StrEnum):
+    """What a transaction is, as far as is known."""
+
+    PENDING = "pending"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    GIVEN_UP = "given up"  # nobody ended it within the checks that there are
+    NOT_FOUND = "not found"  # never begun, or ended too long ago
+    OTHER_TOPIC = "other topic"  # it is pending, and its messages are for another topic
+    TOPIC_GONE = "topic gone"  # it is pending, and cannot be committed
+    DAMAGED = "damaged"  # it is pending, and cannot be committed
+
+
+class EndedTransaction(NamedTuple):
+    """What became of a transaction that was to be ended. ``already``: it had been before."""
+
+    transaction_id: str
+    state: TransactionState
+    message_count: int
+    already: bool = False
+    problem: str = ""
+
+
+class PendingTransaction(NamedTuple):
+    """A transaction that nobody has ended."""
+
+    transaction_id: str
+    topics: tuple[str, ...]
+    message_count: int
+    born_ms: int
+    due_ms: int  # when a producer is asked next
+    check_count: int
+    problem: str
+
+
+class TransactionCheck(NamedTuple):
+    """A question to a producer: what is to become of this transaction?"""
+
+    transaction_id: str
+    topics: tuple[str, ...]
+    check_count: int
+    halves: tuple[bytes, ...]  # the stored half messages, whole records

@@ -1,0 +1,1 @@
+"""Filters of records by their properties, as consumers write them."""

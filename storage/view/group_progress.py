@@ -1,0 +1,69 @@
+"""Groups' offsets as far as their queues go: what is committed lies in the queue's range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from storage.errors import QueueNotFound, TopicNotFound
+from storage.tables.consumer_offsets import OffsetBeyond
+
+if TYPE_CHECKING:
+    from storage.tables.consumer_offsets import ConsumerOffsets
+
+
+class QueueRanges(Protocol):
+    """Where queues begin and end."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+
+class GroupProgress:
+    """Commits and returns offsets; ``shows_all``: whether queues end where they will after recovery."""
+
+    def __init__(
+        self, offsets: ConsumerOffsets, ranges: QueueRanges, shows_all: Callable[[], bool]
+    ) -> None:
+        self._offsets = offsets
+        self._ranges = ranges
+        self._shows_all = shows_all
+
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Set a group's progress, clamped to the queue's range; return what was set."""
+        low = self._ranges.min_offset(topic, queue_id)
+        high = self._ranges.max_offset(topic, queue_id)
+        queue_offset = min(max(queue_offset, low), high)
+        self._offsets.commit(group, topic, queue_id, queue_offset)
+        return queue_offset
+
+    def of_queue(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return a group's progress in a queue, at most the queue's end; None if it has none."""
+        offset = self._offsets.fetch(group, topic, queue_id)
+        return None if offset is None else self._within(group, topic, queue_id, offset)
+
+    def of_group(self, group: str) -> dict[str, dict[int, int]]:
+        """Return a group's progress by topic and queue id, each at most its queue's end."""
+        return {
+            topic: {
+                queue_id: self._within(group, topic, queue_id, offset)
+                for queue_id, offset in offsets.items()
+            }
+            for topic, offsets in self._offsets.fetch_group(group).items()
+        }
+
+    def _within(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return an offset, or the end of its queue if it lies after that: what comes next is not missed.
+
+        The queue has lost its end, or is one of a topic that was made again.
+        """
+        if not self._shows_all():
+            return queue_offset  # the writer is to recover more than is shown now
+        try:
+            end_offset = self._ranges.max_offset(topic, queue_id)
+        except (TopicNotFound, QueueNotFound):
+            return queue_offset
+        if queue_offset > end_offset:
+            beyond = OffsetBeyond(group, topic, queue_id, queue_offset, end_offset)
+            self._offsets.lower_owned([beyond])
+        return min(queue_offset, end_offset)
