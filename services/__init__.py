@@ -1,4 +1,4 @@
-"""The three services over one store directory, and what runs them."""
+"""The services over one store directory, the gateway in front of them, and what runs them all."""
 
 import os
 

@@ -1,14 +1,17 @@
-"""Waiting on the event loop for what the writer publishes: one worker asleep in a futex for all.
+"""Waiting on the event loop for what another process publishes: one worker asleep in a futex for all.
 
-Nobody waiting means that the worker waits for work, not for the writer, so a busy writer costs an
-idle reader nothing.
+Nobody waiting means that the worker waits for work, not for that process, so a busy writer costs an
+idle reader nothing. Who waits for one key only, such as a queue, is left asleep while others change.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from collections.abc import Collection, Hashable
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
 
+from storage.errors import StoreError
 from storage.workers import FunctionWorker
 
 _LOOK_SECONDS: Final = 1.0  # even without a wake-up: files a broker wrote, or a replaced checkpoint
@@ -27,19 +30,44 @@ class Announcing(Protocol):
         ...
 
 
+class ChangedKeys(Protocol):
+    """What says which keys changed. ``position`` rises with what has been looked at."""
+
+    @property
+    def position(self) -> int:
+        """Up to where it has looked."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """Up to where a look would go now."""
+        ...
+
+    def look(self) -> Collection[Hashable] | None:
+        """Return the keys that changed since the last look, None if it may be any."""
+        ...
+
+
+class Moment(NamedTuple):
+    """Where things were before one looked at them: what to wait from."""
+
+    word: int
+    end: int
+
+
 class Arrivals:
     """All methods run on the event loop."""
 
-    def __init__(self, store: Announcing) -> None:
+    def __init__(self, store: Announcing, keys: ChangedKeys | None = None) -> None:
         self._store = store
+        self._keys = keys
         self._loop = asyncio.get_running_loop()
-        self._waiting: set[asyncio.Future[None]] = set()
-        self._asleep = False
+        self._waiting: dict[Hashable, set[asyncio.Future[bool]]] = {}  # None: for any change
         self._closed = False
-        self._seen_word: int | None = None  # to watch from
-        self._worker = FunctionWorker(
-            "arrivals", self._watch, has_work=lambda: self._seen_word is not None
-        )
+        self._is_watched = False  # the worker sleeps in the futex, or is about to
+        self._is_posted = False  # a wake-up is on its way to the loop
+        self._seen_word = 0  # the worker's, while it watches
+        self._worker = FunctionWorker("arrivals", self._watch, has_work=lambda: self._is_watched)
         self._worker.start()
 
     @property
@@ -47,49 +75,92 @@ class Arrivals:
         """What to pass to ``wait``, read before looking whether there is something to read."""
         return self._store.change_word
 
+    @property
+    def moment(self) -> Moment:
+        """What to pass to ``wait_for_key``, read before looking whether there is something to read."""
+        word = self._store.change_word  # first: what becomes visible after it changes it again
+        return Moment(word, 0 if self._keys is None else self._keys.end)
+
     async def wait(self, seen_word: int, timeout_seconds: float) -> None:
         """Return after the next change, at the latest when time is up; never misses one."""
-        if self._closed or self._store.change_word != seen_word or timeout_seconds <= 0:
-            return
-        future = self._loop.create_future()
-        self._waiting.add(future)
-        if not self._asleep:
-            # A worker already asleep saw this word or an older one, so it wakes for this waiter.
-            self._asleep = True
+        if not self._closed and self._store.change_word == seen_word and timeout_seconds > 0:
+            await self._wait(None, seen_word, timeout_seconds)
+
+    async def wait_for_key(self, key: Hashable, seen: Moment, timeout_seconds: float) -> bool:
+        """Return after the next change of a key, at the latest when time is up; never misses one.
+
+        True if it was that key that changed, and by little; False where it may be anything.
+        """
+        if self._closed or self._store.change_word != seen.word or timeout_seconds <= 0:
+            return False
+        if self._keys is None or self._keys.position > seen.end:
+            return False  # the change that it waits for may have been looked at
+        return await self._wait(key, seen.word, timeout_seconds)
+
+    async def _wait(self, key: Hashable, seen_word: int, timeout_seconds: float) -> bool:
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self._waiting.setdefault(key, set()).add(future)
+        if not self._is_watched:
             self._seen_word = seen_word
+            self._is_watched = True
             self._worker.wake()
-        timer = self._loop.call_later(timeout_seconds, _finish, future)
+        timer = self._loop.call_later(timeout_seconds, _finish, future, False)
         try:
-            await future
+            return await future
         finally:
             timer.cancel()
-            self._waiting.discard(future)
+            waiting = self._waiting.get(key)
+            if waiting is not None:
+                waiting.discard(future)
+                if not waiting:
+                    del self._waiting[key]
 
     def wake(self) -> None:
         """Wake everybody, whatever happened."""
-        self._asleep = False
-        for future in self._waiting:
-            _finish(future)
-        self._waiting.clear()
+        self._wake_all()
 
     def close(self) -> None:
         """Wake everybody for the last time and let the worker end."""
         self._closed = True
-        self.wake()
+        self._wake_all()
         self._worker.end()
 
-    def _watch(self) -> None:
-        seen_word, self._seen_word = self._seen_word, None
-        if seen_word is None:
+    def _changed(self) -> None:
+        """Wake those who may have waited for what the worker saw."""
+        self._is_posted = False  # what changes from here on posts again
+        if not self._waiting:
+            self._is_watched = False
             return
-        self._store.wait_for_change(seen_word, _LOOK_SECONDS)
-        if not self._closed:
+        changed = None
+        if self._keys is not None and self._waiting.keys() != {None}:
+            with suppress(StoreError, OSError):  # the next read meets it, too
+                changed = self._keys.look()
+        if changed is None:
+            self._wake_all()
+            return
+        for key in (None, *changed):
+            for future in self._waiting.pop(key, ()):
+                _finish(future, key is not None)
+
+    def _wake_all(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for futures in waiting.values():
+            for future in futures:
+                _finish(future, False)
+
+    def _watch(self) -> float | None:
+        self._seen_word = self._store.wait_for_change(self._seen_word, _LOOK_SECONDS)
+        if self._closed:
+            return None
+        if not self._is_posted:
+            self._is_posted = True
             try:
-                self._loop.call_soon_threadsafe(self.wake)
+                self._loop.call_soon_threadsafe(self._changed)
             except RuntimeError:  # the loop has been closed
                 self._worker.end()
+        return 0.0 if self._is_watched else None
 
 
-def _finish(future: asyncio.Future[None]) -> None:
+def _finish(future: asyncio.Future[bool], is_key: bool) -> None:
     if not future.done():
-        future.set_result(None)
+        future.set_result(is_key)

@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from services import logs, loops, memory
+from services.process_settings import ListenSettings
 from services.rpc.listening import CannotListen
-from services.settings import ListenSettings
 from storage.errors import NotAStore, StoreError, StoreLocked, UnsupportedFormat
 from storage.files import open_files
 

@@ -3,141 +3,59 @@
 Each setting is one field below; ``--help``, the table in docs/operations.md and the checks are
 made from these fields. A field ``flush_mode`` is the flag ``--flush-mode``, the variable
 ``PENSTOCK_FLUSH_MODE`` and the TOML key ``flush_mode``. Sizes are bytes and may be written 64MiB.
-This is the only module which reads the environment.
+``services.flags`` reads them.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ByteSize, Field, ValidationError, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    CliSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-    TomlConfigSettingsSource,
-)
+from pydantic import ByteSize, Field, field_validator, model_validator
 
 from penstock.addresses import (
+    DEFAULT_GATEWAY,
     DEFAULT_INDEXER,
     DEFAULT_READER,
     DEFAULT_WRITER,
     address_problem,
 )
 from services import memory
+from services.process_settings import (
+    DirectorySettings,
+    ListenSettings,
+    ProcessSettings,
+    check_address,
+)
+from services.retention_settings import RetentionSettings
+from services.transaction_settings import TransactionSettings
 from storage.config import FlushMode, StoreConfig
+from storage.leases.values import LeaseConfig
 
-ENV_PREFIX: Final = "PENSTOCK_"
-EXIT_USAGE: Final = 2
 WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends
 DEFAULT_LISTEN: Final[Mapping[str, str]] = {
     "writer": DEFAULT_WRITER,
     "reader": DEFAULT_READER,
     "indexer": DEFAULT_INDEXER,
+    "gateway": DEFAULT_GATEWAY,
 }
 
 UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-_CONFIG_FLAG: Final = "--config"
 _ENGINE: Final = StoreConfig()
-_S = TypeVar("_S", bound="ProcessSettings")
+_LEASES: Final = LeaseConfig()
+ScrubInterval = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="Time between two readings of all of the store in search of damage; 0: none.",
+    ),
+]
+ScrubRate = Annotated[ByteSize, Field(ge=1, description="What such a reading reads at most.")]
 
 
-class ProcessSettings(BaseSettings):
-    """What every process takes."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX,
-        extra="ignore",
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_avoid_json=True,
-        cli_hide_none_type=True,
-        env_ignore_empty=True,
-    )
-    toml_file: ClassVar[Path | None] = None  # the file that --config names
-
-    config: Path | None = Field(None, description="TOML file with any of these settings.")
-    store: Path = Field(description="Store directory; the writer makes it if it is missing.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least severe event to log."
-    )
-    log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="How events are written; auto: console on a terminal, else json."
-    )
-    access_log: Literal["none", "failures", "all"] = Field(
-        "failures", description="Which calls are logged, each with its request id."
-    )
-    drain_grace_seconds: float = Field(
-        10.0, ge=0, description="How long calls under way may take after a stop signal."
-    )
-    message_bytes_max: ByteSize = Field(
-        ByteSize(16 << 20),
-        ge=64 << 10,
-        description="Largest request; larger ones are refused unread.",
-    )
-    concurrent_calls_max: int = Field(
-        4_096, ge=1, description="Calls under way at once; above it RESOURCE_EXHAUSTED."
-    )
-    connections_max: int = Field(
-        2_048,
-        ge=1,
-        description="Open connections; above it, or above half the files that the process may have "
-        "open, none is taken.",
-    )
-    connection_idle_seconds: float = Field(
-        300.0, gt=0, description="A connection without calls is closed after this."
-    )
-    handshake_timeout_seconds: float = Field(
-        10.0, gt=0, description="A connection which has not spoken HTTP/2 by then is closed."
-    )
-    keepalive_seconds: float = Field(
-        30.0,
-        gt=0,
-        description="A silent connection is pinged after this, and closed if it is dead.",
-    )
-
-    @field_validator("message_bytes_max")
-    @classmethod
-    def _fits_int32(cls, value: ByteSize) -> ByteSize:
-        if value > 1 << 30:
-            raise ValueError("at most 1GiB")
-        return value
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  not offered
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  not offered
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags win over variables, variables over the file."""
-        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, cls.toml_file))
-
-
-class ListenSettings(ProcessSettings):
-    """What a process with one address takes."""
-
-    listen: str = Field(description="HOST:PORT to serve on; port 0 takes a free one.")
-
-    supervised: bool = Field(False, description="Stop when the parent process ends.")
-
-    @field_validator("listen")
-    @classmethod
-    def _host_and_port(cls, value: str) -> str:
-        return check_address(value)
-
-
-class EngineSettings(ProcessSettings):
+class EngineSettings(DirectorySettings, RetentionSettings, TransactionSettings):
     """How the writer lays out and writes a store; defaults are a broker's where it has them."""
 
     flush_mode: FlushMode = Field(
@@ -194,14 +112,8 @@ class EngineSettings(ProcessSettings):
         ge=1,
         description="Staged records that are not committed are removed after this.",
     )
-    scrub_interval_ms: int = Field(
-        _ENGINE.scrub_interval_ms,
-        ge=0,
-        description="Time between two readings of all of the store in search of damage; 0: none.",
-    )
-    scrub_bytes_per_s: ByteSize = Field(
-        ByteSize(_ENGINE.scrub_bytes_per_s), ge=1, description="What such a reading reads at most."
-    )
+    scrub_interval_ms: ScrubInterval = _ENGINE.scrub_interval_ms
+    scrub_bytes_per_s: ScrubRate = ByteSize(_ENGINE.scrub_bytes_per_s)
     mapped_files_max: int = Field(
         _ENGINE.mapped_files_max, ge=1, description="Files of a kind kept mapped."
     )
@@ -224,7 +136,62 @@ class EngineSettings(ProcessSettings):
         return StoreConfig(**plain)
 
 
-class WriterSettings(EngineSettings, ListenSettings):
+class MessagingSettings(ProcessSettings):
+    """How clients of RocketMQ are served."""
+
+    broker_name: str = Field("penstock", min_length=1, description="Name of the broker in routes.")
+    cluster_name: str = Field(
+        "DefaultCluster",
+        min_length=1,
+        description="Written into records, as a broker's proxy does.",
+    )
+    message_body_max: ByteSize = Field(
+        ByteSize(4 << 20), ge=1, description="Largest body that clients may send."
+    )
+    sending_bytes_max: ByteSize = Field(
+        ByteSize(128 << 20),
+        ge=1,
+        description="Messages that wait for the writer; above it sends are refused with TOO_MANY_REQUESTS.",
+    )
+    sessions_max: int = Field(
+        20_000, ge=1, description="Clients remembered; above it the one silent for longest is not."
+    )
+    session_timeout_seconds: float = Field(
+        120.0, gt=0, description="A client that is silent for this long has gone."
+    )
+    push_lease_ms: int = Field(
+        60_000, ge=1_000, description="Lease of a push consumer's message, renewed while it lives."
+    )
+    writer_endpoint: str = Field(
+        "",
+        description="HOST:PORT where RocketMQ's clients reach the writer. With reader_endpoint: routes are "
+        "split, clients that honour it send to the writer and receive from the reader. Empty: all "
+        "through the gateway.",
+    )
+    reader_endpoint: str = Field(
+        "", description="HOST:PORT where RocketMQ's clients reach the reader."
+    )
+
+    @field_validator("writer_endpoint", "reader_endpoint")
+    @classmethod
+    def _nothing_or_an_endpoint(cls, value: str) -> str:
+        if value and (fix := address_problem(value)):
+            raise ValueError(f"{value!r} is not HOST:PORT; {fix}")
+        return value
+
+    @model_validator(mode="after")
+    def _both_endpoints_or_none(self) -> Self:
+        if bool(self.writer_endpoint) != bool(self.reader_endpoint):
+            raise ValueError("writer_endpoint and reader_endpoint are given together or not at all")
+        return self
+
+    @property
+    def splits_routes(self) -> bool:
+        """Whether routes name the writer for sends and the reader for receives."""
+        return bool(self.writer_endpoint)
+
+
+class WriterSettings(MessagingSettings, EngineSettings, ListenSettings):
     """The writer: the one process that appends to a store."""
 
     listen: str = Field(
@@ -233,9 +200,15 @@ class WriterSettings(EngineSettings, ListenSettings):
     stream_batches_max: int = Field(
         64, ge=1, description="Batches of one stream appended and not yet acknowledged."
     )
+    reader_address: str = Field(DEFAULT_READER, description="HOST:PORT of the reader.")
+
+    @field_validator("reader_address")
+    @classmethod
+    def _an_address(cls, value: str) -> str:
+        return check_address(value)
 
 
-class ReaderSettings(ListenSettings):
+class ReaderSettings(MessagingSettings, ListenSettings, DirectorySettings):
     """The reader: serves what is stored, keeps the progress of groups."""
 
     listen: str = Field(
@@ -249,13 +222,52 @@ class ReaderSettings(ListenSettings):
         ge=1,
         description="Answers of all pull streams together that may wait for their callers to read.",
     )
-    wait_ms_max: int = Field(60_000, ge=0, description="Longest wait of one pull.")
+    wait_ms_max: int = Field(60_000, ge=0, description="Longest wait of one pull or receive.")
+    writer_address: str = Field(
+        DEFAULT_WRITER,
+        description="HOST:PORT of the writer. Of a reader: where dead letters go; empty: they wait.",
+    )
+    auto_create_groups: bool = Field(
+        True, description="Make a consumer group with default settings when it first receives."
+    )
+    lease_ms: int = Field(
+        _LEASES.lease_ms, ge=1, description="How long a lease lasts if its receive does not say."
+    )
+    lease_renewed_max_ms: int = Field(
+        _LEASES.renewed_max_ms,
+        ge=1,
+        description="A lease that its client renews is given back after this.",
+    )
+    lease_sync_interval_ms: int = Field(
+        _LEASES.sync_interval_ms,
+        ge=0,
+        description="Time between syncs of what was leased and acknowledged; 0: with each answer.",
+    )
     store_wait_seconds: float = Field(
         60.0, ge=0, description="How long to wait for the writer to make the store."
     )
 
+    @field_validator("writer_address")
+    @classmethod
+    def _nothing_or_an_address(cls, value: str) -> str:
+        return check_address(value) if value else value
 
-class IndexerSettings(ListenSettings):
+    @model_validator(mode="after")
+    def _knows_the_writer(self) -> Self:
+        if self.splits_routes and not self.writer_address:
+            raise ValueError("writer_address is needed with writer_endpoint")
+        return self
+
+    def lease_config(self) -> LeaseConfig:
+        """Return the configuration of leases."""
+        return LeaseConfig(
+            lease_ms=self.lease_ms,
+            renewed_max_ms=self.lease_renewed_max_ms,
+            sync_interval_ms=self.lease_sync_interval_ms,
+        )
+
+
+class IndexerSettings(ListenSettings, DirectorySettings):
     """The indexer: follows the commit log and builds index files."""
 
     listen: str = Field(
@@ -264,135 +276,74 @@ class IndexerSettings(ListenSettings):
     store_wait_seconds: float = Field(
         60.0, ge=0, description="How long to wait for the writer to make the store."
     )
-    scrub_interval_ms: int = Field(
-        _ENGINE.scrub_interval_ms,
-        ge=0,
-        description="Time between two readings of all of the store in search of damage; 0: none.",
-    )
-    scrub_bytes_per_s: ByteSize = Field(
-        ByteSize(_ENGINE.scrub_bytes_per_s), ge=1, description="What such a reading reads at most."
-    )
+    scrub_interval_ms: ScrubInterval = _ENGINE.scrub_interval_ms
+    scrub_bytes_per_s: ScrubRate = ByteSize(_ENGINE.scrub_bytes_per_s)
 
 
-class ServeSettings(EngineSettings):
-    """All three services under one supervisor."""
+class RocketmqSettings(MessagingSettings):
+    """What clients of RocketMQ meet at the gateway."""
+
+    tls_certificate: Path | None = Field(None, description="PEM file: certificate and its chain.")
+    tls_key: Path | None = Field(None, description="PEM file: the certificate's private key.")
+
+
+class GatewaySettings(RocketmqSettings, ListenSettings):
+    """The gateway: serves the clients of RocketMQ 5, with the writer and the reader behind it."""
+
+    listen: str = Field(
+        DEFAULT_LISTEN["gateway"], description="HOST:PORT to serve on; port 0 takes a free one."
+    )
+    concurrent_calls_max: int = Field(
+        20_000, ge=1, description="Calls under way at once; above it RESOURCE_EXHAUSTED."
+    )
+    connections_max: int = Field(
+        8_192,
+        ge=1,
+        description="Open connections; above it, or above half the files that the process may have "
+        "open, none is taken.",
+    )
+    tls_listen: str = Field(
+        "", description="HOST:PORT to serve on with TLS; needs a certificate and its key."
+    )
+    writer_address: str = Field(DEFAULT_WRITER, description="HOST:PORT of the writer.")
+    reader_address: str = Field(DEFAULT_READER, description="HOST:PORT of the reader.")
+
+    @field_validator("tls_listen", "writer_address", "reader_address")
+    @classmethod
+    def _nothing_or_an_address(cls, value: str) -> str:
+        return check_address(value) if value else value
+
+
+class ServeSettings(RocketmqSettings, EngineSettings):
+    """All services under one supervisor."""
 
     writer_listen: str = Field(DEFAULT_LISTEN["writer"], description="HOST:PORT of the writer.")
     reader_listen: str = Field(DEFAULT_LISTEN["reader"], description="HOST:PORT of the reader.")
     indexer_listen: str = Field(DEFAULT_LISTEN["indexer"], description="HOST:PORT of the indexer.")
+    gateway_listen: str = Field(
+        DEFAULT_LISTEN["gateway"], description="HOST:PORT of the gateway; none: it is not run."
+    )
+    gateway_tls_listen: str = Field("", description="HOST:PORT of the gateway's TLS.")
 
     @field_validator("writer_listen", "reader_listen", "indexer_listen")
     @classmethod
     def _host_and_port(cls, value: str) -> str:
         return check_address(value)
 
+    @field_validator("gateway_listen", "gateway_tls_listen")
+    @classmethod
+    def _nothing_or_host_and_port(cls, value: str) -> str:
+        return check_address(value) if value not in ("", "none") else ""
 
-def check_address(value: str) -> str:
-    """Return ``HOST:PORT`` to listen on as it is. Raises ValueError with what to change."""
-    if fix := address_problem(value, port_min=0):
-        raise ValueError(f"{value!r} is not HOST:PORT; {fix}")
-    return value
-
-
-def load(
-    kind: type[_S],
-    argv: Sequence[str] | None,
-    *,
-    prog: str,
-    defaults: Mapping[str, Any] | None = None,
-) -> _S:
-    """Read the settings of a process; on anything wrong print one line and exit with status 2."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    path = _config_path(arguments)
-    try:
-        if path is not None:
-            path.open().close()  # the source takes a file that is missing for an empty one
-        values = TomlConfigSettingsSource(kind, path).toml_data
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        _exit(prog, f"settings file {path}: {error}")
-    unknown = sorted(set(values) - _all_names())
-    if unknown:
-        _exit(prog, f"settings file {path}: no setting is called {', '.join(unknown)}")
-    flavour = type(kind.__name__, (kind,), {"toml_file": path, "__doc__": kind.__doc__})
-    flags: CliSettingsSource[Any] = CliSettingsSource(
-        flavour, cli_prog_name=prog, cli_exit_on_error=False
-    )
-    _complete_help(flags, kind)
-    try:
-        source = flags(args=arguments)
-        return flavour(_cli_settings_source=source, **(defaults or {}))  # type: ignore[no-any-return]
-    except ValidationError as error:
-        errors = error.errors()
-        name = str((*errors[0]["loc"], "settings")[0])
-        # A setting that may be a word or a size has an error for each; the last says what a size is.
-        same = [each for each in errors if each["loc"][:1] == errors[0]["loc"][:1]]
-        first = same[-1]
-        given_as = _given_as(name, arguments, values, path)
-        problem = str(first["msg"]).removeprefix("Value error, ")
-        if str(first["type"]).startswith("byte_size"):
-            words = [each["ctx"]["expected"] for each in same if each["type"] == "literal_error"]
-            sizes = ", or ".join(["bytes, for instance 64MiB", *words])
-            problem = f"{str(first['input'])!r} is not a size: give {sizes}"
-        if first["type"] == "missing":
-            problem = f"is needed (or {ENV_PREFIX}{name.upper()})"
-        _exit(prog, f"{given_as}: {problem}")
-    except SettingsError as error:
-        problem = str(error).splitlines()[0].removeprefix("error parsing CLI: ")
-        _exit(prog, f"{problem}; see {prog} --help")
-
-
-def _given_as(
-    name: str, arguments: Sequence[str], values: Mapping[str, Any], path: Path | None
-) -> str:
-    """Return the flag, variable or line of the file that a setting has its value from."""
-    flag, variable = "--" + name.replace("_", "-"), ENV_PREFIX + name.upper()
-    if any(argument.partition("=")[0] == flag for argument in arguments):
-        return flag
-    if os.environ.get(variable):  # noqa: TID251  the one reader
-        return variable
-    return f"settings file {path}: {name}" if name in values else flag
-
-
-def _config_path(arguments: Sequence[str]) -> Path | None:
-    for position, argument in enumerate(arguments):
-        if argument == _CONFIG_FLAG and position + 1 < len(arguments):
-            return Path(arguments[position + 1])
-        if argument.startswith(_CONFIG_FLAG + "="):
-            return Path(argument.partition("=")[2])
-    named = os.environ.get(ENV_PREFIX + "CONFIG", "")  # noqa: TID251  the one reader
-    return Path(named) if named else None
-
-
-def _all_names() -> set[str]:
-    kinds: tuple[type[ProcessSettings], ...] = (
-        WriterSettings, ReaderSettings, IndexerSettings, ServeSettings,
-    )  # fmt: skip
-    return {name for kind in kinds for name in kind.model_fields}
-
-
-def _complete_help(source: CliSettingsSource[Any], kind: type[ProcessSettings]) -> None:
-    """Add its environment variable to each flag's help, and write sizes as they are typed."""
-    for action in source.root_parser._actions:
-        field = kind.model_fields.get(action.dest)
-        if field is None or not action.help:
-            continue
-        if isinstance(field.default, ByteSize):
-            action.metavar = "SIZE"
-            shown = f"(default: {size_text(field.default)})"
-            action.help = action.help.replace(f"(default: {int(field.default)})", shown)
-        action.help += f" [{ENV_PREFIX}{action.dest.upper()}]"
-    source.root_parser.epilog = (
-        "A SIZE is bytes, for instance 64MiB. Flags win over variables, variables over the file."
-        " All settings, and exit codes: docs/operations.md."
-    )
+    @model_validator(mode="after")
+    def _known_ports(self) -> Self:
+        listens = self.writer_listen, self.reader_listen
+        if self.splits_routes and any(listen.endswith(":0") for listen in listens):
+            raise ValueError("writer_listen and reader_listen need ports with writer_endpoint")
+        return self
 
 
 def size_text(size: int) -> str:
     """Return bytes as they are typed: in the largest unit that divides them."""
     unit, factor = next((u for u in UNITS if size % u[1] == 0), ("", 1))
     return f"{size // factor}{unit}"
-
-
-def _exit(prog: str, problem: str) -> NoReturn:
-    sys.stderr.write(f"{prog}: {problem}" + "\n")
-    raise SystemExit(EXIT_USAGE)

@@ -1,4 +1,4 @@
-"""``penstock serve``: the three services as child processes, restarted when they die.
+"""``penstock serve``: the services as child processes, restarted when they die.
 
 The children are new programs, never forks of a process that has loaded gRPC. They print their
 addresses on their stdout, log to the stderr they inherit, and stop when this process does, however
@@ -16,23 +16,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from services.flags import load
+from services.process_settings import ListenSettings
 from services.rpc.listening import CannotListen, check_free
 from services.settings import (
+    GatewaySettings,
     IndexerSettings,
-    ListenSettings,
     ReaderSettings,
     ServeSettings,
     WriterSettings,
-    load,
 )
 
 SERVICES: Final[dict[str, type[ListenSettings]]] = {
     "writer": WriterSettings,
     "reader": ReaderSettings,
     "indexer": IndexerSettings,
+    "gateway": GatewaySettings,
+}
+CALLS: Final = {  # services that it is given the addresses of
+    "reader": ("writer",),
+    "gateway": ("writer", "reader"),
 }
 EXIT_USAGE_CODES: Final = frozenset({2, 3, 4, 5, 6})  # starting again would end the same way
 EXIT_NO_STORE: Final = 4
+_LOOK_SECONDS: Final = 0.02
 _RESTART_DELAY_SECONDS: Final = 0.2
 _RESTART_DELAY_MAX_SECONDS: Final = 10.0
 _STABLE_SECONDS: Final = 30.0  # a child that lived this long is restarted without delay again
@@ -44,18 +51,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = load(ServeSettings, argv, prog="penstock serve")
     try:
         settings.store_config()
-        for service, kind in SERVICES.items():  # before any of them makes anything
-            load(kind, child_arguments(service, settings), prog="penstock serve")
+        for service in services_of(settings):  # before any of them makes anything
+            load(SERVICES[service], child_arguments(service, settings), prog="penstock serve")
     except ValueError as error:
         sys.stderr.write(f"penstock serve: {error}" + "\n")
         return 2
     try:
-        for service in SERVICES:
+        for service in services_of(settings):
             check_free(getattr(settings, f"{service}_listen"))
+        if settings.gateway_tls_listen:
+            check_free(settings.gateway_tls_listen)
     except CannotListen as error:
         sys.stderr.write(f"penstock serve: {error}" + "\n")
         return 6
     return asyncio.run(_supervise(settings))
+
+
+def services_of(settings: ServeSettings) -> list[str]:
+    """Return the services that are run."""
+    return [name for name in SERVICES if getattr(settings, f"{name}_listen")]
 
 
 def child_arguments(service: str, settings: ServeSettings) -> list[str]:
@@ -73,6 +87,12 @@ def child_arguments(service: str, settings: ServeSettings) -> list[str]:
             flags += [flag, str(int(value) if isinstance(value, int) else value)]
     if settings.config is not None:
         flags += ["--config", str(settings.config)]
+    if service == "gateway" and settings.gateway_tls_listen:
+        flags += ["--tls-listen", settings.gateway_tls_listen]
+    if service == "writer" and settings.splits_routes:
+        flags += ["--reader-address", reachable(settings.reader_listen)]
+    for called in CALLS.get(service, ()):
+        flags += [f"--{called}-address", getattr(settings, f"{called}_listen")]
     return flags
 
 
@@ -103,10 +123,17 @@ class StorePlace:
 class Child:
     """One service: its process, and the address it said it has."""
 
-    def __init__(self, service: str, arguments: Sequence[str], store: StorePlace) -> None:
+    def __init__(
+        self,
+        service: str,
+        arguments: Sequence[str],
+        store: StorePlace,
+        calls: Sequence[Child] = (),
+    ) -> None:
         self.service = service
         self._store = store
         self.address = ""
+        self._calls = calls
         self.exit_code: int | None = None
         self._arguments = list(arguments)
         self._process: asyncio.subprocess.Process | None = None
@@ -114,6 +141,8 @@ class Child:
 
     async def keep_running(self) -> int:
         """Run the process, again and again if it dies; return when it ends for good."""
+        if not await self._has_addresses():
+            return 0
         delay = _RESTART_DELAY_SECONDS
         while True:
             started = asyncio.get_running_loop().time()
@@ -140,6 +169,17 @@ class Child:
             delay = min(delay * 2, _RESTART_DELAY_MAX_SECONDS)
             if self._stopping:
                 return code
+
+    async def _has_addresses(self) -> bool:
+        """Wait for services that it calls on ports chosen freely; False if it is stopped meanwhile."""
+        for called in self._calls:
+            place = self._arguments.index(f"--{called.service}-address") + 1
+            if self._arguments[place].endswith(":0"):
+                while not called.address and not self._stopping:
+                    await asyncio.sleep(_LOOK_SECONDS)
+                self._arguments[place] = called.address
+            self._arguments[place] = reachable(self._arguments[place])
+        return not self._stopping
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Tell the process to drain and end, and do not start it again."""
@@ -179,7 +219,11 @@ class Child:
 
 async def _supervise(settings: ServeSettings) -> int:
     store = StorePlace(settings.store)
-    children = [Child(name, child_arguments(name, settings), store) for name in SERVICES]
+    by_name: dict[str, Child] = {}
+    for name in services_of(settings):
+        called = [by_name[other] for other in CALLS.get(name, ())]
+        by_name[name] = Child(name, child_arguments(name, settings), store, called)
+    children = list(by_name.values())
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -204,6 +248,12 @@ async def _supervise(settings: ServeSettings) -> int:
         code = 1
     _say("stopped")
     return code
+
+
+def reachable(listen: str) -> str:
+    """Return the address to call on this machine for one that is listened on."""
+    host, _, port = listen.rpartition(":")
+    return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]") else listen  # noqa: S104  any of them
 
 
 def _how(code: int) -> str:

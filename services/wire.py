@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from penstock.v1 import common_pb2, reader_pb2, writer_pb2
-from services.rpc.status import NotServed, code_of, retry_delay_ms
+from penstock.v1 import common_pb2, leases_pb2, reader_pb2, writer_pb2
+from services.rpc.status import code_of, retry_delay_ms
 from storage.errors import InvalidBatch, StoreError
+from storage.format.timers.recall_handle import RecallHandle
 from storage.message import (
     NO_PROPERTIES,
     BatchResult,
@@ -21,7 +22,9 @@ from storage.message import (
     PutResult,
     UncoveredRange,
 )
+from storage.tables.topics import TopicConfig
 
+BROKER: Final = "penstock"  # in recall handles of ours
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 _FIXED_SIZES: Final = {1: 8, 5: 4}
@@ -29,6 +32,9 @@ _BATCH_TAG: Final = (writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) |
 _PULL_TAG: Final = bytes([(reader_pb2.PullResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED])
 _QUERY_TAG: Final = bytes(
     [(reader_pb2.QueryByKeyResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
+)
+_RECEIVE_TAG: Final = bytes(
+    [(leases_pb2.ReceiveResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
 )
 _STORED_TAG: Final = bytes(
     [(writer_pb2.ProduceStreamResponse.STORED_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
@@ -116,6 +122,11 @@ def query_response(head: reader_pb2.QueryByKeyResponse, slices: Sequence[memoryv
     return b"".join(_with_records(head.SerializeToString(), _QUERY_TAG, slices))
 
 
+def receive_response(head: leases_pb2.ReceiveResponse, slices: Sequence[memoryview]) -> bytes:
+    """Return a serialized ReceiveResponse with ``slices`` as its records, copied once."""
+    return b"".join(_with_records(head.SerializeToString(), _RECEIVE_TAG, slices))
+
+
 def _with_records(head: bytes, tag: bytes, slices: Sequence[memoryview]) -> Parts:
     length = sum(map(len, slices))
     if length == 0:
@@ -124,9 +135,7 @@ def _with_records(head: bytes, tag: bytes, slices: Sequence[memoryview]) -> Part
 
 
 def message_of(message: common_pb2.Message) -> Message:
-    """Return the engine's message; NotServed if it asks for a delay."""
-    if message.delay_level:
-        raise NotServed("delay_level: delayed messages are not served yet; send it with level 0")
+    """Return the engine's message."""
     return Message(
         message.topic,
         message.body,
@@ -137,6 +146,9 @@ def message_of(message: common_pb2.Message) -> Message:
         message.unique_key,
         message.flag,
         message.born_timestamp_ms,
+        message.delay_level,
+        message.deliver_at_ms,
+        message.delay_ms,
     )
 
 
@@ -150,7 +162,15 @@ def put_result(result: PutResult) -> writer_pb2.ProduceResult:
         message_id=result.message_id,
         unique_key=result.unique_key,
         store_timestamp_ms=result.store_timestamp_ms,
+        recall_handle=recall_handle(result),
     )
+
+
+def recall_handle(result: PutResult) -> str:
+    """Return by what a message can be recalled; empty if it cannot be."""
+    if not result.recall_ms:
+        return ""
+    return RecallHandle(result.topic, BROKER, result.recall_ms, result.unique_key).encode()
 
 
 def batch_response(result: BatchResult) -> writer_pb2.ProduceBatchResponse:
@@ -210,4 +230,16 @@ def damaged_record(damage: Damage) -> common_pb2.DamagedRecord:
         commit_offset=damage.commit_offset,
         size=damage.size,
         reason=damage.reason,
+        queue_id=damage.queue_id,
+    )
+
+
+def topic_message(topic: TopicConfig) -> common_pb2.Topic:
+    """Return a topic as the contract has it."""
+    return common_pb2.Topic(
+        name=topic.name,
+        read_queue_count=topic.read_queue_count,
+        write_queue_count=topic.write_queue_count,
+        perm=topic.perm,
+        attributes=dict(topic.attributes),
     )

@@ -35,6 +35,7 @@ class IndexerStore(Protocol):
     def failure(self) -> BaseException | None: ...
     @property
     def problem(self) -> str: ...
+    def hurry(self, commit_offset: int) -> None: ...
 
 
 class IndexerServicer:
@@ -58,6 +59,7 @@ class IndexerServicer:
         if request.commit_offset < 0:
             raise InvalidArgument("commit_offset", "must not be negative")
         while True:
+            self._store.hurry(request.commit_offset)  # first: it changes the word
             word = self._arrivals.word
             if self._store.indexed_offset >= request.commit_offset:
                 return self._status()

@@ -7,16 +7,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from penstock.v1 import reader_pb2
+from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
 from services.arrivals import Arrivals
+from services.flags import load
+from services.messaging.batch_stream import BatchStream
+from services.messaging.messaging import Messaging, Upstreams
 from services.reader.budget import Budget
 from services.reader.catching_up import CatchUp
+from services.reader.leasing import Leasing
 from services.reader.pulls import Pulls
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
+from services.rpc.in_process import InProcessService
 from services.rpc.server import Contract, RpcServer
-from services.settings import ReaderSettings, load
+from services.settings import ReaderSettings
+from services.upstream import Upstream
 from services.waiting import wait_for_store
 from storage.reader import StoreReader
 
@@ -43,9 +49,13 @@ async def serve(
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
     executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="reads")
     draining = asyncio.Event()
-    arrivals, index_arrivals = Arrivals(source), Arrivals(source.index_progress)
+    arrivals = Arrivals(source, source.queue_changes)
+    index_arrivals = Arrivals(source.index_progress)
+    leasing: Leasing | None = None
+    messaging: Messaging | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
+        leasing = Leasing(source.reader, settings, arrivals, catch_up)
         servicer = ReaderServicer(
             source,
             Pulls(
@@ -57,11 +67,19 @@ async def serve(
                 Budget(settings.stream_bytes_max),
             ),
             catch_up,
+            leasing.leases,
             pull_bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,
         )
-        service = reader_pb2.DESCRIPTOR.services_by_name["Reader"]
-        server = RpcServer([Contract(service, servicer)], settings, draining)
+        contracts = [
+            Contract(reader_pb2.DESCRIPTOR.services_by_name["Reader"], servicer),
+            Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], leasing.servicer),
+            Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
+        ]
+        if settings.splits_routes:
+            messaging = _messaging(settings, contracts, draining)
+            contracts += messaging.contracts
+        server = RpcServer(contracts, settings, draining)
         address = await server.start(settings.listen)
         server.set_serving(serving=True)
         ready(address)
@@ -69,12 +87,27 @@ async def serve(
         draining.set()
         arrivals.close()
         index_arrivals.close()
+        leasing.end_waits()
         await server.drain()
     finally:
+        if messaging is not None:
+            await messaging.close()
+        if leasing is not None:
+            await leasing.close()
         arrivals.close()
         index_arrivals.close()
         executor.shutdown(wait=True, cancel_futures=True)
         source.close()
+
+
+def _messaging(
+    settings: ReaderSettings, contracts: Sequence[Contract], draining: asyncio.Event
+) -> Messaging:
+    """Return what serves RocketMQ's clients here: they receive and acknowledge without another hop."""
+    here = InProcessService(contracts)
+    writer = Upstream(settings.writer_address)
+    upstreams = Upstreams(writer=writer, batches=BatchStream(writer), reader=here, waiting=here)
+    return Messaging(settings, upstreams, draining)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from services.rpc.servicer import Context
 
 SECONDS_MAX: Final = 3.0
 DEADLINE_MARGIN_SECONDS: Final = 0.05  # of a caller's deadline, kept for the answer's way back
+_ASK_SECONDS: Final = 0.02  # after which an indexer that has missed it is asked again
 _LOOK_SECONDS: Final = 0.1  # the process that is waited for may have died
 
 
@@ -30,6 +31,10 @@ class Pending(Protocol):
 
     def pending_index_offset(self) -> int:
         """Return the end of what was appended if that is not indexed yet."""
+        ...
+
+    def ask_for_index(self) -> None:
+        """Have the indexer go on now if it waits for more; it may miss that."""
         ...
 
     @property
@@ -78,11 +83,14 @@ class CatchUp:
         if to_see:
             await self._visible(to_see, until)
         if to_index:
-            await self._wait(
-                lambda: store.indexed_offset >= to_index or not store.pending_index_offset(),
-                self._index_arrivals,
-                until,
-            )
+
+            def is_indexed() -> bool:
+                if store.indexed_offset >= to_index or not store.pending_index_offset():
+                    return True
+                store.ask_for_index()
+                return False
+
+            await self._wait(is_indexed, self._index_arrivals, until, look_s=_ASK_SECONDS)
 
     async def _visible(self, end_commit_offset: int, until: float) -> None:
         store = self._store
@@ -92,14 +100,21 @@ class CatchUp:
             until,
         )
 
-    async def _wait(self, done: Callable[[], bool], arrivals: Arrivals, until: float) -> None:
+    async def _wait(
+        self,
+        done: Callable[[], bool],
+        arrivals: Arrivals,
+        until: float,
+        *,
+        look_s: float = _LOOK_SECONDS,
+    ) -> None:
         clock = asyncio.get_running_loop().time
         while True:
             word = arrivals.word
             left = until - clock()
             if done() or left <= 0 or self._draining.is_set():
                 return
-            await arrivals.wait(word, min(left, _LOOK_SECONDS))
+            await arrivals.wait(word, min(left, look_s))
 
 
 def _deadline(context: Context) -> float:

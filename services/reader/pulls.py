@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.v1 import reader_pb2
 from services import wire
-from services.arrivals import Arrivals
+from services.arrivals import Arrivals, Moment
 from services.reader.budget import Budget
 from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.records import Decoded, ask_decoded
@@ -19,6 +19,7 @@ from services.rpc.servicer import Context, Draining
 from services.rpc.status import InvalidArgument
 from storage.message import PullResult, PullStatus
 from storage.reader import StoreReader
+from storage.view.queues.arrived import FEW_BYTES, Queue
 
 MAX_MESSAGES_DEFAULT: Final = 32
 MAX_BYTES_DEFAULT: Final = 1 << 20
@@ -26,6 +27,8 @@ NO_END: Final = 1 << 62
 _STREAM_MESSAGES_MAX: Final = 1 << 20
 _FOLLOW_LOOK_SECONDS: Final = 60.0
 _WARM_SECONDS: Final = 1.0  # pages that were read so lately are in memory still
+_TAILS_MAX: Final = 4_096
+_NOT_MET: Final = (-1, 0, 0.0)
 _MORE_MAY_COME: Final = frozenset(
     {PullStatus.OFFSET_OVERFLOW_ONE, PullStatus.NO_MESSAGE_IN_QUEUE, PullStatus.NO_MATCHED_MESSAGE}
 )
@@ -83,6 +86,11 @@ class PullQuestion:
         return replace(self, queue_offset=queue_offset)
 
     @property
+    def queue(self) -> Queue:
+        """Which queue it is of."""
+        return self.topic, self.queue_id
+
+    @property
     def is_answered(self) -> bool:
         """Whether everything before ``end_offset`` has been returned."""
         return self.queue_offset >= self.end_offset
@@ -111,6 +119,29 @@ class Answer(NamedTuple):
         return b"".join(self.parts)
 
 
+class Tails:
+    """Where the ends of queues were that pulls have met, so that a pull from there on has few records."""
+
+    def __init__(self) -> None:
+        self._met: dict[Queue, tuple[int, int, float]] = {}
+
+    def note(self, question: PullQuestion, answer: Answer, moment: Moment) -> None:
+        """Take in an answer to a question that was asked after a moment."""
+        if answer.at_end:
+            if len(self._met) >= _TAILS_MAX:
+                self._met.clear()
+            self._met[question.queue] = (answer.next_offset, moment.end, answer.read_at)
+
+    def are_few(self, question: PullQuestion, moment: Moment) -> bool:
+        """Return whether what there is from a question's offset on is little, and has come lately."""
+        next_offset, end, read_at = self._met.get(question.queue, _NOT_MET)
+        return (
+            question.queue_offset == next_offset
+            and moment.end - end <= FEW_BYTES
+            and time.monotonic() - read_at <= _WARM_SECONDS
+        )
+
+
 class Pulls:
     """Answers pulls; the engine's part runs on ``executor`` because a cold page is a disk read."""
 
@@ -129,6 +160,7 @@ class Pulls:
         self._executor = executor
         self._draining = draining
         self._budget = budget
+        self._tails = Tails()
         self._loop = asyncio.get_running_loop()
 
     async def one(self, question: PullQuestion, context: Context, *, wait_ms: int) -> bytes:
@@ -141,13 +173,16 @@ class Pulls:
         remaining = context.time_remaining()
         if remaining is not None:
             until = min(until, self._loop.time() + remaining - DEADLINE_MARGIN_SECONDS)
+        moment = self._arrivals.moment
+        few = self._tails.are_few(question, moment)
         while True:
-            word = self._arrivals.word
-            answer = await self.run(self._ask, question)
+            answer = await self._asked(question, few=few)
+            self._tails.note(question, answer, moment)
             left = until - self._loop.time()
             if pending and answer.at_end and left <= 0:
                 await self._catch_up.visible(pending, context)
-                pending = 0
+                pending, few = 0, False
+                moment = self._arrivals.moment
                 continue
             if answer.status not in _MORE_MAY_COME or left <= 0 or self._draining.is_set():
                 return answer.joined()
@@ -155,45 +190,41 @@ class Pulls:
                 answer.status is PullStatus.NO_MATCHED_MESSAGE
                 and answer.next_offset > question.queue_offset
             ):
-                question = question.at(answer.next_offset)
-                continue
-            await self._arrivals.wait(word, left)
+                question, few = question.at(answer.next_offset), False
+            else:
+                few = await self._arrivals.wait_for_key(question.queue, moment, left)
+            moment = self._arrivals.moment
 
     async def stream(self, question: PullQuestion, context: Context, *, follow: bool) -> None:
         """Answer pull after pull; the next is prepared while HTTP/2 takes the one before.
 
-        Where there is no memory for that, it is prepared afterwards. Raises StoreBusy if there is
-        none for the next answer at all.
+        Where there is no memory for that, it is prepared afterwards, and so it is at the end of what
+        there is. Raises StoreBusy if there is no memory for the next answer at all.
         """
         pending = 0 if follow else self._catch_up.pending()
-        word = self._arrivals.word
+        moment = self._arrivals.moment
         answer = await self._held(question)
         while True:
-            status = answer.status
+            status, few = answer.status, False
             moved = (
                 answer.next_offset > question.queue_offset or status is PullStatus.OFFSET_TOO_SMALL
             )
             if status is PullStatus.FOUND or (moved and status not in _MORE_MAY_COME):
                 question = question.at(answer.next_offset)
-                word = self._arrivals.word
-                ahead = None
-                if not question.is_answered and self._budget.try_take(question.max_bytes):
-                    ahead = self.run(self._ask, question)
-                try:
-                    await context.write(await self._joined(answer))
-                except BaseException:
-                    if ahead is not None:
-                        if not ahead.cancel() and not ahead.cancelled():
-                            ahead.exception()  # no other caller awaits it
-                        self._budget.give(question.max_bytes)
-                    raise
-                finally:
-                    self._budget.give(answer.size)
+                waits = follow and answer.at_end
+                goes_on = not (waits or question.is_answered)
+                if goes_on:
+                    moment = self._arrivals.moment
+                ahead = await self._write(answer, context, question if goes_on else None)
                 if question.is_answered:
                     return
-                answer = await (
-                    self._held(question) if ahead is None else self._settled(ahead, question)
-                )
+                if ahead is not None:
+                    answer = await self._settled(ahead, question)
+                    continue
+                if waits:
+                    few = await self._arrived(question, moment)
+                    moment = self._arrivals.moment
+                answer = await self._held(question, few=few)
                 continue
             self._budget.give(answer.size)  # small, or not to be written
             if status is PullStatus.NO_MATCHED_MESSAGE and moved:
@@ -207,17 +238,49 @@ class Pulls:
             elif not follow or status not in _MORE_MAY_COME:
                 await context.write(answer.joined())  # the status that ended it, and where to go on
                 return
-            elif self._draining.is_set():
-                raise Draining
             else:
-                await self._arrivals.wait(word, _FOLLOW_LOOK_SECONDS)
-            word = self._arrivals.word
-            answer = await self._held(question)
+                few = await self._arrived(question, moment)
+            moment = self._arrivals.moment
+            answer = await self._held(question, few=few)
 
-    async def _held(self, question: PullQuestion) -> Answer:
+    async def _write(
+        self, answer: Answer, context: Context, following: PullQuestion | None
+    ) -> asyncio.Future[Answer] | None:
+        """Write an answer of a stream; return the next one, which is prepared if there is memory for it."""
+        ahead = None
+        if following is not None and self._budget.try_take(following.max_bytes):
+            ahead = self.run(self._ask, following)
+        try:
+            await context.write(await self._joined(answer))
+        except BaseException:
+            if following is not None and ahead is not None:
+                if not ahead.cancel() and not ahead.cancelled():
+                    ahead.exception()  # no other caller awaits it
+                self._budget.give(following.max_bytes)
+            raise
+        finally:
+            self._budget.give(answer.size)
+        return ahead
+
+    async def _arrived(self, question: PullQuestion, moment: Moment) -> bool:
+        """Return once there may be more to pull; whether it is little that has come since the moment.
+
+        Raises Draining.
+        """
+        if self._draining.is_set():
+            raise Draining
+        return await self._arrivals.wait_for_key(question.queue, moment, _FOLLOW_LOOK_SECONDS)
+
+    async def _held(self, question: PullQuestion, *, few: bool = False) -> Answer:
         """Answer a pull of a stream; the budget has its bytes until the caller gives them back."""
         await self._budget.take(question.max_bytes)
-        return await self._settled(self.run(self._ask, question), question)
+        return await self._settled(self._asked(question, few=few), question)
+
+    async def _asked(self, question: PullQuestion, *, few: bool) -> Answer:
+        """Answer a pull: in a thread, but here if few records have just come, which are in memory."""
+        if few and not question.decode:
+            return self._ask(question)
+        return await self.run(self._ask, question)
 
     async def _joined(self, answer: Answer) -> bytes:
         """Return a response, joined in a thread where a page of it may have to be read from disk."""
@@ -225,7 +288,7 @@ class Pulls:
             return await self.run(answer.joined)
         return answer.joined()
 
-    async def _settled(self, asked: asyncio.Future[Answer], question: PullQuestion) -> Answer:
+    async def _settled(self, asked: Awaitable[Answer], question: PullQuestion) -> Answer:
         """Await an answer, and give back what was taken for it and is not needed."""
         held = 0
         try:

@@ -93,6 +93,7 @@ def decode_slices(slices: Iterable[memoryview], *, bytes_max: int) -> Decoded:
                         commit_offset=record.commit_offset,
                         size=record.total_size,
                         reason=error.reason,
+                        queue_id=record.queue_id,
                     )
                 )
                 continue

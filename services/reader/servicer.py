@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Final, Literal
 
 from penstock.v1 import reader_pb2
 from services import wire
 from services.reader.catching_up import CatchUp
 from services.reader.group_commits import Commit, GroupCommits
+from services.reader.leases import ReaderLeases
 from services.reader.pulls import PullQuestion, Pulls
 from services.reader.records import ask_decoded, record_message
 from services.reader.source import Source
@@ -29,6 +31,7 @@ class ReaderServicer:
         source: Source,
         pulls: Pulls,
         catch_up: CatchUp,
+        leases: ReaderLeases,
         *,
         pull_bytes_max: int,
         wait_ms_max: int,
@@ -37,6 +40,7 @@ class ReaderServicer:
         self._reader = source.reader
         self._pulls = pulls
         self._catch_up = catch_up
+        self._leases = leases
         self._commits = GroupCommits(source)
         self._pull_bytes_max = pull_bytes_max
         self._wait_ms_max = wait_ms_max
@@ -72,7 +76,11 @@ class ReaderServicer:
     ) -> reader_pb2.ListQueuesResponse:
         """Return the range of every queue, and what there is beside them."""
         await self._catch_up.everything_visible(context)
-        return await self._pulls.run(self._queues, request)
+        is_over = threading.Event()
+        try:
+            return await self._pulls.run(self._queues, request, is_over)
+        finally:
+            is_over.set()  # also of one whose caller has gone: the queues may be very many
 
     async def query_offset(
         self, request: reader_pb2.QueryOffsetRequest, context: Context
@@ -165,16 +173,23 @@ class ReaderServicer:
             record = self._reader.message(request.commit_offset)
         return reader_pb2.GetMessageResponse(record=record_message(decode_record(record)))
 
-    def _queues(self, request: reader_pb2.ListQueuesRequest) -> reader_pb2.ListQueuesResponse:
+    def _queues(
+        self, request: reader_pb2.ListQueuesRequest, is_over: threading.Event
+    ) -> reader_pb2.ListQueuesResponse:
         status = self._source.status()  # first: what the queues say is then at least that much
         response = reader_pb2.ListQueuesResponse(
             topics=sorted(self._source.topics()),
             min_commit_offset=status["min_commit_offset"],
             visible_offset=status["visible_offset"],
             store_id=self._reader.store_id,
+            described=map(wire.topic_message, self._source.described(request.topics)),
         )
         chosen = frozenset(request.topics) or None
-        for extent in self._reader.queue_extents(chosen, estimate_bytes=request.estimate_bytes):
+        for extent in self._reader.queue_extents(
+            chosen,
+            estimate_bytes=request.estimate_bytes,
+            is_wanted=lambda: not is_over.is_set(),
+        ):
             begin, end = extent.commit_range or (None, None)
             response.queues.add(
                 topic=extent.topic,
@@ -211,7 +226,12 @@ class ReaderServicer:
 
     def _progress(self, request: reader_pb2.FetchOffsetsRequest) -> reader_pb2.FetchOffsetsResponse:
         response = reader_pb2.FetchOffsetsResponse()
-        for topic, offsets in sorted(self._source.group_offsets(request.group).items()):
+        progress = {
+            topic: dict(at) for topic, at in self._source.group_offsets(request.group).items()
+        }
+        for queue in self._leases.all_progress(request.group):  # newer than what was saved of it
+            progress.setdefault(queue.topic, {})[queue.queue_id] = queue.group_offset
+        for topic, offsets in sorted(progress.items()):
             if request.topic not in ("", topic):
                 continue
             for queue_id, queue_offset in sorted(offsets.items()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ from storage.errors import StoreError
 from storage.files.directory_lock import LockRole
 from storage.format.names import group_name_problem
 from storage.reader import StoreReader
+from storage.tables.topics import TopicConfig
+from storage.view.queues.arrived import ArrivedQueues, Queue
 
 _LOOK_SECONDS: Final = 0.05
 _INDEX_LAG_BYTES_MAX: Final = 64 << 20  # an indexer that lags more is not waited for
@@ -39,6 +41,40 @@ class IndexProgress:
         return self.change_word
 
 
+class QueueChanges:
+    """Which queues got messages since they were looked at last; see ``services.arrivals.ChangedKeys``."""
+
+    def __init__(self, reader: StoreReader) -> None:
+        self._reader = reader
+        self._arrived = ArrivedQueues(reader.log)
+        self._beside: tuple[object, ...] | None = None
+
+    @property
+    def position(self) -> int:
+        """Commit offset up to where it has looked."""
+        return self._arrived.position
+
+    @property
+    def end(self) -> int:
+        """Commit offset up to which records are visible."""
+        return self._reader.visible_offset
+
+    def look(self) -> Collection[Queue | str] | None:
+        """Return the queues that got messages, and their topics; None if that is not known, or more changed."""
+        positions = self._reader.positions
+        found = self._arrived.look(self._reader.visible_offset)
+        if positions is None:
+            return None
+        beside = (
+            positions.writer_session, positions.writer_is_writable,
+            positions.config_generation, positions.min_commit_offset,
+        )  # fmt: skip
+        if beside != self._beside:
+            self._beside = beside
+            return None
+        return found and {*found, *(topic for topic, _ in found)}
+
+
 class Source:
     """A ``StoreReader``, and around it the few things that only a service needs."""
 
@@ -60,6 +96,11 @@ class Source:
         with suppress(StoreError, OSError):  # the next read meets it, too
             self.reader.refresh()
         return self.change_word
+
+    @property
+    def queue_changes(self) -> QueueChanges:
+        """What says which queues got messages."""
+        return QueueChanges(self.reader)
 
     @property
     def index_progress(self) -> IndexProgress:
@@ -90,6 +131,12 @@ class Source:
         # Its lock and not its word in the page: it has said nothing yet while it only starts.
         return end if self._writer_is_alive() and self._is_held(LockRole.INDEXER) else 0
 
+    def ask_for_index(self) -> None:
+        """Have an indexer that gathers go on now; it may miss that, so ask again after a moment."""
+        positions = self.reader.positions
+        if positions is not None:
+            positions.indexer_wake.knock()
+
     def _appended_offset(self) -> int:
         """Return the end of what a running writer of ours has appended, 0 without one."""
         positions = self.reader.positions
@@ -101,6 +148,11 @@ class Source:
         """Return every topic that the table or a queue names."""
         queues = self.reader.queues_on_disk()
         return {topic for topic, _ in queues} | {topic.name for topic in self.reader.topics}
+
+    def described(self, names: Iterable[str]) -> list[TopicConfig]:
+        """Return the entries of the topic table of these names, as far as it has them."""
+        found = map(self.reader.topics.find, sorted(set(names)))
+        return [topic for topic in found if topic is not None]
 
     def commit_offsets(self, commits: Sequence[Commit]) -> list[Exception | None]:
         """Commit and save; progress outside the queue's range is refused, not clamped."""

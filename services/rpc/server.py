@@ -1,4 +1,4 @@
-"""One grpc.aio server for the contracts of a port, with the manners that all services share."""
+"""One grpc.aio server for the contracts of a port, with what all services share."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from services import logs
-from services.rpc.calls import CallHandlers, Interceptor
+from services.process_settings import ProcessSettings
+from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
 from services.rpc.health import Health
 from services.rpc.limits import server_options
 from services.rpc.listening import CannotListen
 from services.rpc.reflection import Reflection
-from services.settings import ProcessSettings
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]
 _REFLECTION: Final = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
 
 
 class Contract(NamedTuple):
-    """A service, and the object that serves it (``services.rpc.servicer``)."""
+    """A service, and the object that serves it (``services.rpc.servicer``).
+
+    ``parsed_bytes_max`` is as in ``CallHandlers.of_service``.
+    """
 
     service: ServiceDescriptor
     servicer: Any
+    parsed_bytes_max: int = PARSED_BYTES_MAX
 
 
 class RpcServer:
@@ -49,18 +53,21 @@ class RpcServer:
         self._server = grpc.aio.server(
             options=server_options(settings), maximum_concurrent_rpcs=settings.concurrent_calls_max
         )
-        names = tuple(service.full_name for service, _ in contracts)
+        names = tuple(contract.service.full_name for contract in contracts)
         self._health = Health(("", *names))
         reflected = (*names, _HEALTH.full_name, _REFLECTION.full_name)
         calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
-        manners = CallHandlers(access_log=settings.access_log)
+        handlers = CallHandlers(access_log=settings.access_log)
         # As a generic handler each, found by name when a call comes: for methods that are registered
         # one by one grpc.aio waits again, for each of them, whenever any call has come.
         self._server.add_generic_rpc_handlers(
             (
-                *(calls.of_service(service, servicer) for service, servicer in contracts),
-                manners.of_service(_HEALTH, self._health),
-                manners.of_service(_REFLECTION, Reflection(reflected)),
+                *(
+                    calls.of_service(service, servicer, parsed_bytes_max=bytes_max)
+                    for service, servicer, bytes_max in contracts
+                ),
+                handlers.of_service(_HEALTH, self._health),
+                handlers.of_service(_REFLECTION, Reflection(reflected)),
             )
         )
         self._serving: bool | None = None
@@ -82,6 +89,14 @@ class RpcServer:
                 address=address,
             )
         return address
+
+    def add_tls(self, listen: str, credentials: grpc.ServerCredentials) -> None:
+        """Serve on another address, with TLS; before :meth:`start`. Raises CannotListen."""
+        try:
+            port = self._server.add_secure_port(listen, credentials)
+        except RuntimeError as error:
+            raise CannotListen(listen) from error
+        self._log.info("listening", address=f"{listen.rpartition(':')[0]}:{port}", tls=True)
 
     def set_serving(self, *, serving: bool) -> None:
         """Set the health of every service and of the whole server."""

@@ -8,6 +8,7 @@ handles errors.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -30,6 +31,12 @@ def raw(method: _F) -> _F:
 def is_raw(method: Callable[..., Any]) -> bool:
     """Return whether a method takes the request's bytes."""
     return getattr(method, _RAW, False)
+
+
+def method_of(servicer: Any, name: str) -> Callable[..., Any]:
+    """Return what serves a method of a contract, by the method's name there."""
+    method: Callable[..., Any] = getattr(servicer, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())
+    return method
 
 
 class Draining(StoreClosed):

@@ -50,7 +50,12 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.TopicNotFound: grpc.StatusCode.NOT_FOUND,
     errors.TopicExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.QueueNotFound: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.QueuesInUse: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.GroupNotFound: grpc.StatusCode.NOT_FOUND,
+    errors.GroupExists: grpc.StatusCode.ALREADY_EXISTS,
+    errors.GroupPaused: grpc.StatusCode.FAILED_PRECONDITION,
     errors.InvalidMessage: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.TooLateToRecall: grpc.StatusCode.FAILED_PRECONDITION,
     errors.InvalidBatch: grpc.StatusCode.INVALID_ARGUMENT,
     errors.StageNotFound: grpc.StatusCode.NOT_FOUND,
     errors.StageExists: grpc.StatusCode.ALREADY_EXISTS,
@@ -100,7 +105,7 @@ def status_of(error: errors.StoreError, request_id: str = "") -> Status:
     """Return the whole status of an error: code, message and details."""
     status = Status(code=code_of(error).value[0], message=str(error))
     metadata = {"request_id": request_id} if request_id else {}
-    for name in ("topic", "queue_id", "queue_count", "record_index", "commit_offset"):
+    for name in ("topic", "group", "queue_id", "queue_count", "record_index", "commit_offset"):
         value = getattr(error, name, None)
         if value is not None:
             metadata[name] = str(value)

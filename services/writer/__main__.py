@@ -7,14 +7,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from penstock.v1 import writer_pb2
+from penstock.v1 import (
+    dead_letters_pb2,
+    retention_pb2,
+    timers_pb2,
+    transactions_pb2,
+    writer_pb2,
+)
 from services import logs, process
+from services.flags import load
+from services.messaging.batch_stream import BatchCalls
+from services.messaging.messaging import Messaging, Upstreams
+from services.rpc.in_process import InProcessService
 from services.rpc.listening import check_free
 from services.rpc.server import Contract, RpcServer
-from services.settings import WriterSettings, load
+from services.settings import WriterSettings
+from services.upstream import Upstream, WaitingCalls
 from services.writer.acks import Acks
+from services.writer.dead_letters import DeadLetterServicer
+from services.writer.dispatching import LoopDispatch
 from services.writer.full_disk import open_with_space
+from services.writer.retention import RetentionServicer
 from services.writer.servicer import WriterServicer
+from services.writer.timers import TimerServicer
+from services.writer.transactions import TransactionServicer
 from storage.writer import StoreWriter
 
 SERVICE: Final = "writer"
@@ -48,26 +64,64 @@ async def serve(
     )
     if store is None:
         return
+    messaging: Messaging | None = None
     try:
         acks = Acks(store)
+        LoopDispatch(store)
         draining = asyncio.Event()
         servicer = WriterServicer(
             store, acks, draining, stream_batches_max=settings.stream_batches_max
         )
-        service = writer_pb2.DESCRIPTOR.services_by_name["Writer"]
-        server = RpcServer([Contract(service, servicer)], settings, draining)
+        contracts = [
+            Contract(writer_pb2.DESCRIPTOR.services_by_name["Writer"], servicer),
+            Contract(
+                dead_letters_pb2.DESCRIPTOR.services_by_name["DeadLetters"],
+                DeadLetterServicer(store, acks),
+            ),
+            Contract(
+                transactions_pb2.DESCRIPTOR.services_by_name["Transactions"],
+                TransactionServicer(store.transactions, acks, draining),
+            ),
+            Contract(
+                timers_pb2.DESCRIPTOR.services_by_name["Timers"], TimerServicer(store.timers, acks)
+            ),
+            Contract(
+                retention_pb2.DESCRIPTOR.services_by_name["Retention"],
+                RetentionServicer(store.retention),
+            ),
+        ]
+        if settings.splits_routes:
+            messaging = _messaging(settings, contracts, draining)
+            contracts += messaging.contracts
+        server = RpcServer(contracts, settings, draining)
         address = await server.start(listen)
-        server.set_serving(serving=store.status().writable)
+        server.set_serving(serving=store.writable)
         ready(address)
         place = store.place()
         while not stop.is_set():
             await process.sleep_until(stop, _LOOK_SECONDS)
             place = _look_where_it_is(store, place)
             acks.wake()
-            server.set_serving(serving=store.status().writable)
+            server.set_serving(serving=store.writable)
         await server.drain()
     finally:
+        if messaging is not None:
+            await messaging.close()
         await asyncio.to_thread(store.close)
+
+
+def _messaging(
+    settings: WriterSettings, contracts: Sequence[Contract], draining: asyncio.Event
+) -> Messaging:
+    """Return what serves RocketMQ's clients here: their sends are stored without another hop."""
+    here = InProcessService(contracts)
+    upstreams = Upstreams(
+        writer=here,
+        batches=BatchCalls(here),
+        reader=Upstream(settings.reader_address),
+        waiting=WaitingCalls(settings.reader_address),
+    )
+    return Messaging(settings, upstreams, draining)
 
 
 def _look_where_it_is(store: StoreWriter, before: Path | None) -> Path | None:

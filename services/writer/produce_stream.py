@@ -15,6 +15,7 @@ from storage.errors import DeviceFailed, StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult
 
 _END: Final = object()
+RANGES_AT_ONCE_MAX: Final = 2_048  # of an answer that is made on the event loop
 
 
 class ProduceStream:
@@ -23,6 +24,7 @@ class ProduceStream:
     def __init__(
         self,
         context: Context,
+        append_few: Callable[[memoryview], BatchResult | None],
         append: Callable[[memoryview], BatchResult],
         acks: Acks,
         draining: asyncio.Event,
@@ -30,6 +32,7 @@ class ProduceStream:
         in_flight_max: int,
     ) -> None:
         self._context = context
+        self._append_few = append_few
         self._append = append
         self._acks = acks
         self._draining = draining
@@ -76,7 +79,7 @@ class ProduceStream:
 
         What is safe at once, with nothing before it unanswered, is answered here, without the other task.
         """
-        append, acks, draining = self._append, self._acks, self._draining
+        append_few, acks, draining = self._append_few, self._acks, self._draining
         reading = self._begin_read()
         while not draining.is_set():
             self._is_reading = True
@@ -86,7 +89,10 @@ class ProduceStream:
                 return
             reading = self._begin_read()
             try:
-                result = append(wire.batch_records(frame))
+                records = wire.batch_records(frame)
+                result = append_few(records)
+                if result is None:
+                    result = await asyncio.to_thread(self._append, records)
             except StoreClosed:
                 raise
             except (StoreError, OSError) as error:
@@ -109,6 +115,8 @@ class ProduceStream:
                     outcome = failed
             if isinstance(outcome, StoreError):
                 answer = wire.stream_failure(wire.failure_of(outcome))
+            elif len(outcome.ranges) > RANGES_AT_ONCE_MAX:
+                answer = await asyncio.to_thread(wire.stream_stored, outcome)
             else:
                 answer = wire.stream_stored(outcome)
             await self._write(answer)

@@ -29,6 +29,9 @@ from storage.message import BatchResult, Message, PutResult
 MESSAGES_MAX: Final = 1 << 18  # of one request; the most that fit into one are millions
 FEW_BYTES: Final = 16 << 10  # of a request that is judged, encoded and stored in a few milliseconds
 
+BATCH_BYTES_MAX: Final = 2 << 20  # of a batch that is checked and stored on the event loop
+QUEUES_MAX: Final = 256  # of such a batch: each may be looked for on disk
+
 
 class WriterStore(Acknowledging, TopicStore, Protocol):
     """What the writer service needs of the engine; ``storage.writer.StoreWriter`` has it."""
@@ -41,6 +44,9 @@ class WriterStore(Acknowledging, TopicStore, Protocol):
     def message_slices(self, size_bytes: int) -> MessageSlices: ...
     def put_slices(self, message: MessageSlices, *, born_host: str) -> int | None: ...
     def append_batch(self, records: memoryview) -> BatchResult: ...
+    def append_batch_of_few(
+        self, records: memoryview, *, queues_max: int
+    ) -> BatchResult | None: ...
     def status(self) -> Any: ...
 
 
@@ -78,17 +84,23 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         self, request: bytes, _context: Context
     ) -> writer_pb2.ProduceBatchResponse:
         """Store encoded records, all or none."""
-        result = self._append(wire.batch_records(request))
-        if not self._acks.has(result.end_commit_offset):
-            await self._acks.wait(result.end_commit_offset)
-        return wire.batch_response(result)
+        records = wire.batch_records(request)
+        result = self._append_few(records)
+        if result is not None:
+            if not self._acks.has(result.end_commit_offset):
+                await self._acks.wait(result.end_commit_offset)
+            return wire.batch_response(result)
+        result = await asyncio.to_thread(self._store.append_batch, records)
+        await self._acks.wait(result.end_commit_offset)
+        return await asyncio.to_thread(wire.batch_response, result)
 
     @raw
     async def produce_stream(self, context: Context) -> None:
         """Store one batch a frame; answers follow in order, each when its batch is safe."""
         stream = ProduceStream(
             context,
-            self._append,
+            self._append_few,
+            self._store.append_batch,
             self._acks,
             self._draining,
             in_flight_max=self._stream_batches_max,
@@ -114,7 +126,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             scrub_end=now.scrub.end,
             scrub_completed_ms=now.scrub.completed_ms,
             scrub_finding_count=now.scrub.finding_count,
-            scrub_mended_count=now.scrub.mended_count,
+            scrub_repaired_count=now.scrub.repaired_count,
             scrub_last_finding=now.scrub.last_finding,
         )
 
@@ -138,7 +150,10 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         answer = writer_pb2.ProduceResponse(results=map(wire.put_result, results))
         return answer.SerializeToString(), self._store.appended_offset
 
-    def _append(self, records: memoryview) -> BatchResult:
+    def _append_few(self, records: memoryview) -> BatchResult | None:
+        """Append a batch, or return None where that may take long."""
         if not records:
             raise InvalidBatch(0, "the batch is empty; send at least one record")
-        return self._store.append_batch(records)
+        if len(records) > BATCH_BYTES_MAX:
+            return None
+        return self._store.append_batch_of_few(records, queues_max=QUEUES_MAX)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from penstock.v1 import common_pb2, writer_pb2
+from services import wire
 from services.rpc import status
 from services.rpc.servicer import Context
 from storage.errors import StoreError
@@ -24,8 +25,11 @@ class TopicStore(Protocol):
         name: str,
         *,
         queue_count: int | None,
+        read_queue_count: int | None,
+        write_queue_count: int | None,
         perm: int | None,
         attributes: Mapping[str, str],
+        force: bool,
     ) -> TopicConfig: ...
     def delete_topic(self, name: str) -> None: ...
     def list_topics(self) -> Sequence[TopicConfig]: ...
@@ -94,7 +98,7 @@ class TopicMethods:
     ) -> common_pb2.Topic:
         """Create a topic, durable on return."""
         (topic,) = await self._creation.create([request])
-        return topic_message(topic)
+        return wire.topic_message(topic)
 
     async def create_topics(
         self, request: writer_pb2.CreateTopicsRequest, _context: Context
@@ -107,20 +111,22 @@ class TopicMethods:
                 "topics", f"are too many; create at most {TOPICS_MAX} in one request"
             )
         topics = await self._creation.create(request.topics)
-        return writer_pb2.CreateTopicsResponse(topics=map(topic_message, topics))
+        return writer_pb2.CreateTopicsResponse(topics=map(wire.topic_message, topics))
 
     async def update_topic(
         self, request: writer_pb2.UpdateTopicRequest, _context: Context
     ) -> common_pb2.Topic:
         """Change what is given of a topic, durable on return."""
+        names = ("queue_count", "read_queue_count", "write_queue_count", "perm")
+        given = {name: getattr(request, name) if request.HasField(name) else None for name in names}
         topic = await asyncio.to_thread(
             self._topics.update_topic,
             request.name,
-            queue_count=request.queue_count if request.HasField("queue_count") else None,
-            perm=request.perm if request.HasField("perm") else None,
+            **given,
             attributes=dict(request.attributes),
+            force=request.force,
         )
-        return topic_message(topic)
+        return wire.topic_message(topic)
 
     async def delete_topic(
         self, request: writer_pb2.DeleteTopicRequest, _context: Context
@@ -133,9 +139,12 @@ class TopicMethods:
         self, request: writer_pb2.DescribeTopicRequest, _context: Context
     ) -> writer_pb2.DescribeTopicResponse:
         """Return a topic and the offsets of its queues."""
-        topic, offsets = await asyncio.to_thread(self._topics.describe_topic, request.name)
+        return await asyncio.to_thread(self._description, request.name)
+
+    def _description(self, name: str) -> writer_pb2.DescribeTopicResponse:
+        topic, offsets = self._topics.describe_topic(name)
         return writer_pb2.DescribeTopicResponse(
-            topic=topic_message(topic),
+            topic=wire.topic_message(topic),
             queues=[
                 writer_pb2.QueueState(queue_id=queue_id, min_offset=low, max_offset=high)
                 for queue_id, (low, high) in enumerate(offsets)
@@ -147,15 +156,4 @@ class TopicMethods:
     ) -> writer_pb2.ListTopicsResponse:
         """Return all topics by name."""
         topics = sorted(self._topics.list_topics(), key=lambda topic: topic.name)
-        return writer_pb2.ListTopicsResponse(topics=map(topic_message, topics))
-
-
-def topic_message(topic: TopicConfig) -> common_pb2.Topic:
-    """Return a topic as the contract has it."""
-    return common_pb2.Topic(
-        name=topic.name,
-        read_queue_count=topic.read_queue_count,
-        write_queue_count=topic.write_queue_count,
-        perm=topic.perm,
-        attributes=dict(topic.attributes),
-    )
+        return writer_pb2.ListTopicsResponse(topics=map(wire.topic_message, topics))

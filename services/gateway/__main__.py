@@ -1,0 +1,65 @@
+"""Runs the gateway: settings, channels, servicer, servers; stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from services import process
+from services.flags import load
+from services.gateway.tls import TlsFiles
+from services.messaging.batch_stream import BatchStream
+from services.messaging.messaging import Messaging, Upstreams
+from services.rpc.listening import check_free
+from services.rpc.server import RpcServer
+from services.settings import GatewaySettings
+from services.upstream import Upstream, WaitingCalls
+
+SERVICE: Final = "gateway"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until a signal to stop; return the exit code."""
+    settings = load(GatewaySettings, argv, prog=f"penstock {SERVICE}")
+    try:
+        TlsFiles.of(settings)
+    except ValueError as error:
+        return process.fail(SERVICE, str(error), process.EXIT_SETTINGS)
+    return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
+
+
+def _announce(address: str) -> None:
+    process.announce(SERVICE, address)
+
+
+async def serve(
+    settings: GatewaySettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
+) -> None:
+    """Serve RocketMQ's clients until ``stop`` is set, drain."""
+    check_free(settings.listen)
+    draining = asyncio.Event()
+    writer, reader = Upstream(settings.writer_address), Upstream(settings.reader_address)
+    upstreams = Upstreams(
+        writer=writer,
+        batches=BatchStream(writer),
+        reader=reader,
+        waiting=WaitingCalls(settings.reader_address),
+        others_with_clients=(writer, reader) if settings.splits_routes else (),
+    )
+    messaging = Messaging(settings, upstreams, draining)
+    try:
+        server = RpcServer(messaging.contracts, settings, draining)
+        if settings.tls_listen:
+            server.add_tls(settings.tls_listen, TlsFiles.of(settings).credentials())
+        address = await server.start(settings.listen)
+        server.set_serving(serving=True)
+        ready(address)
+        await stop.wait()
+        await server.drain()
+    finally:
+        await messaging.close()
+
+
+if __name__ == "__main__":
+    process.leave(main())

@@ -1,0 +1,106 @@
+"""Batches of records on their way to the writer: a stream that is opened again when it breaks, or calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import grpc
+
+from penstock.v1 import common_pb2, writer_pb2
+from services.rocketmq.statuses import CallRefused, code_of
+from services.upstream import CalledService, Upstream
+from services.wire import varint
+
+PRODUCE_STREAM: Final = "/penstock.v1.Writer/ProduceStream"
+PRODUCE_BATCH: Final = "/penstock.v1.Writer/ProduceBatch"
+_RECORDS_TAG: Final = bytes([(writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) | 2])
+_LATER: Final = frozenset({grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE})
+_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class NotNow(Exception):
+    """The batch may be stored if it is sent again, or it is stored already and its answer was lost."""
+
+
+class Batches(Protocol):
+    """Stores one batch at a time."""
+
+    async def store(self, records: Sequence[bytes]) -> writer_pb2.ProduceBatchResponse:
+        """Store records, all or none; return where, once they are as durable as the writer promises.
+
+        Raises NotNow if the writer is away or has no room, CallRefused if it does not take them.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        ...
+
+
+class BatchCalls:
+    """A call for each batch, to a writer in this process."""
+
+    def __init__(self, writer: CalledService) -> None:
+        self._writer = writer
+
+    async def store(self, records: Sequence[bytes]) -> writer_pb2.ProduceBatchResponse:
+        """Store records, as Batches says."""
+        try:
+            answer = await self._writer.call(PRODUCE_BATCH, _frame(records))
+        except grpc.aio.AioRpcError as error:
+            if error.code() in _LATER:
+                raise NotNow from error
+            raise CallRefused(code_of(error.code()), error.details() or "") from None
+        return writer_pb2.ProduceBatchResponse.FromString(answer)
+
+    def close(self) -> None:
+        """Do nothing: the writer ends what it began."""
+
+
+class BatchStream:
+    """One batch at a time; used on the event loop."""
+
+    def __init__(self, writer: Upstream) -> None:
+        self._open = writer.stream(PRODUCE_STREAM)
+        self._call: Any = None
+
+    async def store(self, records: Sequence[bytes]) -> writer_pb2.ProduceBatchResponse:
+        """Store records, as Batches says."""
+        frame = _frame(records)
+        try:
+            if self._call is None:
+                self._call = self._open(wait_for_ready=True)
+            await self._call.write(frame)
+            answer = await self._call.read()
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            self.close()
+            raise NotNow from error
+        if not isinstance(answer, bytes):  # the end of the stream
+            self.close()
+            raise NotNow
+        response = writer_pb2.ProduceStreamResponse.FromString(answer)
+        if response.HasField("stored"):
+            return response.stored
+        raise _refusal(response.failure)
+
+    def close(self) -> None:
+        """End the stream; the next batch opens another one."""
+        call, self._call = self._call, None
+        if call is not None:
+            with suppress(grpc.aio.UsageError):
+                call.cancel()
+
+
+def _frame(records: Sequence[bytes]) -> bytes:
+    """Return a ProduceBatchRequest."""
+    return b"".join((_RECORDS_TAG, varint(sum(map(len, records))), *records))
+
+
+def _refusal(failure: common_pb2.Failure) -> Exception:
+    code = _CODES.get(failure.code, grpc.StatusCode.UNKNOWN)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return NotNow(failure.message)
+    return CallRefused(code_of(code), failure.message)

@@ -1,0 +1,176 @@
+"""Sends of many clients on their way to the writer: what comes while one batch is stored is the next one.
+
+One batch is under way at a time, so records of a queue are stored in the order in which they came. A
+batch whose answer is lost is sent again, as a client would: its records may be there twice, never not at
+all. A call ends before its client gives up on it, with a status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.v1 import writer_pb2
+from services import logs
+from services.messaging.batch_stream import Batches, NotNow
+from services.rocketmq.statuses import CallRefused
+from services.rocketmq.v2 import definition_pb2 as v2
+from storage.format.names import TIMER_TOPIC
+
+BATCH_BYTES_MAX: Final = 8 << 20
+CALL_BYTES_MAX: Final = 12 << 20  # below what the writer takes in one request
+ANSWER_SECONDS_MAX: Final = 10.0
+_AGAIN_SECONDS: Final = 0.05
+_QUIET_TURNS: Final = 4  # of the event loop without a new record; a call takes some to be read
+
+QueueKey = tuple[str, int]
+TIMER_QUEUE: Final = (TIMER_TOPIC, 0)  # where delayed messages are until they are due
+
+
+@dataclass(slots=True)
+class HandedOver:
+    """Records of one call, the queue of each, and their queue offsets once they are stored."""
+
+    queues: Sequence[QueueKey]
+    records: Sequence[bytes]
+    size: int
+    stored: asyncio.Future[list[int]]
+
+
+class Sender:
+    """Takes records, stores them in batches. All methods run on the event loop."""
+
+    def __init__(self, batches: Batches, *, waiting_bytes_max: int) -> None:
+        self._batches = batches
+        self._waiting: deque[HandedOver] = deque()
+        self._waiting_bytes = 0
+        self._waiting_bytes_max = waiting_bytes_max
+        self._running: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def store(
+        self, queues: Sequence[QueueKey], records: Sequence[bytes], until: float
+    ) -> list[int]:
+        """Store records, all or none, in their order; return the queue offset of each.
+
+        ``until`` is when the caller needs an answer, by the loop's clock. Raises CallRefused:
+        PAYLOAD_TOO_LARGE, TOO_MANY_REQUESTS if too much waits for the writer, PROXY_TIMEOUT if they are
+        not stored in time; then they may be stored nevertheless, if the writer had them already.
+        """
+        size = sum(map(len, records))
+        if size > CALL_BYTES_MAX:
+            raise CallRefused(
+                v2.PAYLOAD_TOO_LARGE,
+                f"{size} bytes in one request; the most is {CALL_BYTES_MAX}. Send it in parts",
+            )
+        if self._waiting and self._waiting_bytes + size > self._waiting_bytes_max:
+            raise CallRefused(
+                v2.TOO_MANY_REQUESTS, "too many messages wait for the writer; try again"
+            )
+        sending = HandedOver(queues, records, size, self._loop.create_future())
+        self._waiting.append(sending)
+        self._waiting_bytes += size
+        if self._running is None:
+            self._running = self._loop.create_task(self._run())
+        late = self._loop.call_at(until, _give_up, sending.stored)
+        try:
+            return await sending.stored
+        finally:
+            late.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._gathered()
+                batch = self._next_batch()
+                try:
+                    await self._send(batch)
+                except Exception as error:  # noqa: BLE001  callers wait for an answer
+                    self._fail(batch, error)
+        finally:
+            self._running = None
+
+    async def _gathered(self) -> None:
+        """Wait while calls come in: they go together, at the price of one batch."""
+        quiet_turns = 0
+        while quiet_turns < _QUIET_TURNS and self._waiting_bytes < BATCH_BYTES_MAX:
+            count = len(self._waiting)
+            await asyncio.sleep(0)
+            quiet_turns = quiet_turns + 1 if len(self._waiting) == count else 0
+
+    def _next_batch(self) -> list[HandedOver]:
+        """Take what goes together; what nobody waits for any more is dropped."""
+        batch: list[HandedOver] = []
+        size = 0
+        while self._waiting:
+            first = self._waiting[0]
+            if batch and size + first.size > BATCH_BYTES_MAX:
+                break
+            self._waiting.popleft()
+            self._waiting_bytes -= first.size
+            if not first.stored.done():
+                batch.append(first)
+                size += first.size
+        return batch
+
+    async def _send(self, batch: list[HandedOver]) -> None:
+        """Store a batch, again and again while somebody waits for it."""
+        while batch:
+            try:
+                stored = await self._batches.store(
+                    [record for sending in batch for record in sending.records]
+                )
+            except NotNow:
+                await asyncio.sleep(_AGAIN_SECONDS)
+                batch = [sending for sending in batch if not sending.stored.done()]
+                continue
+            except CallRefused as refusal:
+                if len(batch) == 1:
+                    _refuse(batch[0], refusal)
+                    return
+                for sending in batch:  # one of them is at fault: each for itself, in order
+                    await self._send([sending])
+                return
+            _answer(batch, stored)
+            return
+
+    def _fail(self, batch: list[HandedOver], error: Exception) -> None:
+        """Refuse a batch at a fault of this program's, which must not stop the others."""
+        self._batches.close()
+        logs.get_logger().error("batch failed", exc_info=error)
+        for sending in batch:
+            _refuse(sending, CallRefused(v2.INTERNAL_SERVER_ERROR, "internal error"))
+
+
+def _answer(batch: list[HandedOver], stored: writer_pb2.ProduceBatchResponse) -> None:
+    """Tell each caller where its records are: a queue's are in the order of the batch.
+
+    -1 where that is not known: the time of a delayed message had passed when the writer took it.
+    """
+    counts = Counter(queue for sending in batch for queue in sending.queues)
+    following = {
+        (each.topic, each.queue_id): each.first_queue_offset
+        for each in stored.ranges
+        if each.count == counts[each.topic, each.queue_id]
+    }
+    for sending in batch:
+        offsets = []
+        for queue in sending.queues:
+            offsets.append(following.get(queue, -1))
+            if queue in following:
+                following[queue] += 1
+        if not sending.stored.done():
+            sending.stored.set_result(offsets)
+
+
+def _refuse(sending: HandedOver, refusal: CallRefused) -> None:
+    if not sending.stored.done():
+        sending.stored.set_exception(refusal)
+
+
+def _give_up(stored: asyncio.Future[list[int]]) -> None:
+    if not stored.done():
+        stored.set_exception(CallRefused(v2.PROXY_TIMEOUT, "the writer did not answer in time"))

@@ -1,0 +1,292 @@
+"""The methods of RocketMQ's MessagingService: what a client asks is translated, its answer has a status."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from services.messaging.callers import caller_of, came_by_tls, seconds_left
+from services.messaging.groups import GroupCache
+from services.messaging.recalls import MessageRecalls, delivery_ms
+from services.messaging.receiving import Receiving
+from services.messaging.routes import Routes, SplitEndpoints, checked_endpoints
+from services.messaging.sending import ANSWER_SECONDS_MAX, TIMER_QUEUE, Sender
+from services.messaging.sessions import Sessions
+from services.messaging.telemetry import TelemetryStreams
+from services.messaging.topics import KnownTopic, TopicCache
+from services.messaging.transactions import OrphanedTransactions
+from services.rocketmq import names
+from services.rocketmq.queue_choice import queue_of_message_group
+from services.rocketmq.sent_messages import (
+    Stamp,
+    check_message,
+    holds_transactions,
+    record_of,
+    topic_of_messages,
+)
+from services.rocketmq.statuses import OK, CallRefused
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2
+from services.rpc.peers import host_of_peer
+from services.rpc.servicer import Context, raw
+
+_Answer = TypeVar("_Answer")
+_TURNS_MAX: Final = 10_000
+
+
+def in_band(
+    kind: Callable[..., _Answer],
+) -> Callable[[Callable[..., Awaitable[_Answer]]], Callable[..., Awaitable[_Answer]]]:
+    """Make a method answer with the status of a refusal, in an answer of that kind."""
+
+    def decorate(method: Callable[..., Awaitable[_Answer]]) -> Callable[..., Awaitable[_Answer]]:
+        async def call(self: Any, request: Any, context: Context) -> _Answer:
+            try:
+                return await method(self, request, context)
+            except CallRefused as refused:
+                return kind(status=refused.status)
+
+        return call
+
+    return decorate
+
+
+class MessagingServicer:
+    """The methods of apache.rocketmq.v2.MessagingService."""
+
+    def __init__(
+        self,
+        *,
+        topics: TopicCache,
+        groups: GroupCache,
+        routes: Routes,
+        sessions: Sessions,
+        telemetry: TelemetryStreams,
+        sender: Sender,
+        recalls: MessageRecalls,
+        receiving: Receiving,
+        transactions: OrphanedTransactions,
+        stamp: Stamp,
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._routes = routes
+        self._sessions = sessions
+        self._telemetry = telemetry
+        self._sender = sender
+        self._recalls = recalls
+        self._receiving = receiving
+        self._transactions = transactions
+        self._stamp = stamp
+        self._turns: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
+        self._loop = asyncio.get_running_loop()
+
+    @in_band(service_pb2.QueryRouteResponse)
+    async def query_route(
+        self, request: service_pb2.QueryRouteRequest, context: Context
+    ) -> service_pb2.QueryRouteResponse:
+        """Return every queue of a topic, and where it is served."""
+        topic = await self._topics.find(names.topic_of(request.topic))
+        endpoints = checked_endpoints(request.endpoints)
+        return service_pb2.QueryRouteResponse(
+            status=OK,
+            message_queues=self._routes.route(
+                topic, request.topic, endpoints, self._split_for(context)
+            ),
+        )
+
+    @in_band(service_pb2.QueryAssignmentResponse)
+    async def query_assignment(
+        self, request: service_pb2.QueryAssignmentRequest, context: Context
+    ) -> service_pb2.QueryAssignmentResponse:
+        """Return what a push consumer asks for messages; the same for each member of the group."""
+        group_name = names.group_of(request.group)
+        topic = await self._topics.find(names.topic_of(request.topic))
+        group = await self._groups.find(group_name)
+        return service_pb2.QueryAssignmentResponse(
+            status=OK,
+            assignments=self._routes.assignments(
+                topic,
+                request.topic,
+                checked_endpoints(request.endpoints),
+                orderly=group.orderly,
+                split=self._split_for(context),
+            ),
+        )
+
+    @in_band(service_pb2.HeartbeatResponse)
+    async def heartbeat(
+        self, request: service_pb2.HeartbeatRequest, context: Context
+    ) -> service_pb2.HeartbeatResponse:
+        """Keep a session alive, or make it again; Go sends some that say nothing."""
+        caller = caller_of(context)
+        if caller.client_id:
+            session = self._sessions.heard(caller.client_id)
+            session.language = caller.language
+            session.group = request.group.name[:255] or session.group
+            session.client_type = request.client_type or session.client_type
+        return service_pb2.HeartbeatResponse(status=OK)
+
+    @in_band(service_pb2.NotifyClientTerminationResponse)
+    async def notify_client_termination(
+        self, _request: service_pb2.NotifyClientTerminationRequest, context: Context
+    ) -> service_pb2.NotifyClientTerminationResponse:
+        """End a session; what the client holds is delivered to others soon."""
+        self._sessions.end(caller_of(context).needs_id())
+        return service_pb2.NotifyClientTerminationResponse(status=OK)
+
+    @raw
+    async def telemetry(self, context: Context) -> None:
+        """Answer settings for as long as the client lives."""
+        await self._telemetry.serve(caller_of(context), context)
+
+    @in_band(service_pb2.SendMessageResponse)
+    async def send_message(
+        self, request: service_pb2.SendMessageRequest, context: Context
+    ) -> service_pb2.SendMessageResponse:
+        """Store messages of one topic, all or none; as durable as the writer's flush mode says."""
+        name = topic_of_messages(request.messages)
+        topic = self._topics.fresh(name) or await self._topics.find(name)
+        for message in request.messages:
+            check_message(message, topic.accepts, self._stamp.body_bytes_max)
+        if not topic.write_queue_count:
+            raise CallRefused(v2.FORBIDDEN, f"topic {name} may not be written")
+        born_host = host_of_peer(context.peer())
+        now_ms = time.time_ns() // 1_000_000
+        turn = next(self._turn_of(name)) % topic.write_queue_count
+        queues = [(name, self._queue_of(message, topic, turn)) for message in request.messages]
+        records = [
+            record_of(
+                message, name, queue_id, born_host=born_host, now_ms=now_ms, stamp=self._stamp
+            )
+            for message, (_, queue_id) in zip(request.messages, queues, strict=True)
+        ]
+        queues = [
+            TIMER_QUEUE if delivery_ms(message) > now_ms else queue
+            for message, queue in zip(request.messages, queues, strict=True)
+        ]
+        seconds = seconds_left(context, ANSWER_SECONDS_MAX)
+        try:
+            if holds_transactions(request.messages):
+                offsets = await self._transactions.store(records, seconds)
+            else:
+                offsets = await self._sender.store(queues, records, self._loop.time() + seconds)
+        except CallRefused as refused:
+            if refused.code in (v2.TOPIC_NOT_FOUND, v2.BAD_REQUEST):
+                self._topics.forget(name)
+            raise
+        return service_pb2.SendMessageResponse(
+            status=OK,
+            entries=[
+                service_pb2.SendResultEntry(
+                    status=OK,
+                    message_id=message.system_properties.message_id,
+                    transaction_id=message.system_properties.message_id,
+                    offset=offset,
+                    recall_handle=self._recalls.handle_of(message, name, now_ms),
+                )
+                for message, offset in zip(request.messages, offsets, strict=True)
+            ],
+        )
+
+    async def receive_message(
+        self, request: service_pb2.ReceiveMessageRequest, context: Context
+    ) -> None:
+        """Lease messages to a consumer, after a wait if there are none."""
+        await self._receiving.receive(request, caller_of(context), context)
+
+    @in_band(service_pb2.AckMessageResponse)
+    async def ack_message(
+        self, request: service_pb2.AckMessageRequest, _context: Context
+    ) -> service_pb2.AckMessageResponse:
+        """End leases for good; each entry has its own status."""
+        return await self._receiving.acknowledge(request)
+
+    @in_band(service_pb2.ForwardMessageToDeadLetterQueueResponse)
+    async def forward_message_to_dead_letter_queue(
+        self, request: service_pb2.ForwardMessageToDeadLetterQueueRequest, _context: Context
+    ) -> service_pb2.ForwardMessageToDeadLetterQueueResponse:
+        """Keep a message as a dead letter; it is not delivered again."""
+        await self._receiving.dead_letter(request)
+        return service_pb2.ForwardMessageToDeadLetterQueueResponse(status=OK)
+
+    async def change_invisible_duration(
+        self, request: service_pb2.ChangeInvisibleDurationRequest, _context: Context
+    ) -> service_pb2.ChangeInvisibleDurationResponse:
+        """Set when a message is delivered again; its handle stays the same, in a refusal too."""
+        status = OK
+        try:
+            await self._receiving.change(request)
+        except CallRefused as refused:
+            status = refused.status
+        return service_pb2.ChangeInvisibleDurationResponse(
+            status=status, receipt_handle=request.receipt_handle
+        )
+
+    @in_band(service_pb2.EndTransactionResponse)
+    async def end_transaction(
+        self, request: service_pb2.EndTransactionRequest, context: Context
+    ) -> service_pb2.EndTransactionResponse:
+        """Commit or roll back a transaction; a repeat gets the first answer."""
+        await self._transactions.end(request, seconds_left(context, ANSWER_SECONDS_MAX))
+        return service_pb2.EndTransactionResponse(status=OK)
+
+    @in_band(service_pb2.RecallMessageResponse)
+    async def recall_message(
+        self, request: service_pb2.RecallMessageRequest, _context: Context
+    ) -> service_pb2.RecallMessageResponse:
+        """Have a delayed message not delivered."""
+        return await self._recalls.recall(request)
+
+    async def sync_lite_subscription(
+        self, _request: service_pb2.SyncLiteSubscriptionRequest, _context: Context
+    ) -> service_pb2.SyncLiteSubscriptionResponse:
+        """Refuse: lite topics are not served."""
+        return service_pb2.SyncLiteSubscriptionResponse(status=_not_served("lite topics"))
+
+    async def pull_message(
+        self, _request: service_pb2.PullMessageRequest, context: Context
+    ) -> None:
+        """Refuse: no client of RocketMQ calls it."""
+        answer = service_pb2.PullMessageResponse(status=_not_served("PullMessage"))
+        await context.write(answer.SerializeToString())
+
+    async def update_offset(
+        self, _request: service_pb2.UpdateOffsetRequest, _context: Context
+    ) -> service_pb2.UpdateOffsetResponse:
+        """Refuse: no client of RocketMQ calls it."""
+        return service_pb2.UpdateOffsetResponse(status=_not_served("UpdateOffset"))
+
+    async def get_offset(
+        self, _request: service_pb2.GetOffsetRequest, _context: Context
+    ) -> service_pb2.GetOffsetResponse:
+        """Refuse: no client of RocketMQ calls it."""
+        return service_pb2.GetOffsetResponse(status=_not_served("GetOffset"))
+
+    async def query_offset(
+        self, _request: service_pb2.QueryOffsetRequest, _context: Context
+    ) -> service_pb2.QueryOffsetResponse:
+        """Refuse: no client of RocketMQ calls it."""
+        return service_pb2.QueryOffsetResponse(status=_not_served("QueryOffset"))
+
+    def _split_for(self, context: Context) -> SplitEndpoints | None:
+        return self._routes.split_for(caller_of(context).language, tls=came_by_tls(context))
+
+    def _queue_of(self, message: v2.Message, topic: KnownTopic, turn: int) -> int:
+        message_group = message.system_properties.message_group
+        if message_group:
+            return queue_of_message_group(message_group, topic.write_queue_count)
+        return turn
+
+    def _turn_of(self, topic: str) -> itertools.count[int]:
+        if len(self._turns) > _TURNS_MAX:
+            self._turns.clear()
+        return self._turns[topic]
+
+
+def _not_served(what: str) -> v2.Status:
+    return v2.Status(code=v2.NOT_IMPLEMENTED, message=f"{what}: not served")

@@ -1,0 +1,186 @@
+"""The stream on which clients say what they are and are told what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from services.messaging.callers import Caller
+from services.messaging.client_settings import consumer_settings, producer_settings
+from services.messaging.groups import GroupCache
+from services.messaging.sessions import TOPICS_BYTES_MAX, TOPICS_MAX, Sessions
+from services.rocketmq import names
+from services.rocketmq.statuses import OK, CallRefused
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2
+from services.rpc.servicer import EOF, Context, Draining
+from services.rpc.status import InvalidArgument
+
+
+class ProducerStream:
+    """The stream of a producer that is connected, and the topics that it has named."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.topics: frozenset[str] = frozenset()
+        self._writing = asyncio.Lock()  # gRPC takes one write at a time
+
+    async def write(self, command: service_pb2.TelemetryCommand) -> None:
+        """Write one command."""
+        async with self._writing:
+            await _write(self.context, command)
+
+    async def tell(self, command: service_pb2.TelemetryCommand) -> bool:
+        """Write one command; False if the stream has ended."""
+        try:
+            await self.write(command)
+        except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            return False
+        return True
+
+
+class TelemetryStreams:
+    """Serves the streams of all clients; each holds one task that sleeps until its client speaks."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        groups: GroupCache,
+        draining: asyncio.Event,
+        *,
+        most: int,
+        body_bytes_max: int,
+    ) -> None:
+        """Serve at most so many streams at once."""
+        self._most = most
+        self._count = 0
+        self._sessions = sessions
+        self._groups = groups
+        self._body_bytes_max = body_bytes_max
+        self._drained = asyncio.ensure_future(draining.wait())
+        self._producers: dict[str, ProducerStream] = {}
+        self._producer_counts: Counter[str] = Counter()  # by topic
+        self._published: frozenset[str] | None = frozenset()  # None: to be made again
+
+    def published_topics(self) -> frozenset[str]:
+        """Return the topics that connected producers have named: the same object while they are the same."""
+        if self._published is None:
+            self._published = frozenset(self._producer_counts)
+        return self._published
+
+    def producers_of(self, topic: str) -> list[ProducerStream]:
+        """Return the streams of connected producers that have named a topic."""
+        return [stream for stream in self._producers.values() if topic in stream.topics]
+
+    async def serve(self, caller: Caller, context: Context) -> None:
+        """Answer each settings command until the client ends the stream. Raises Draining."""
+        await context.send_initial_metadata(())  # Rust waits for it before it sends anything
+        try:
+            caller.needs_id()
+            if self._count >= self._most:
+                raise CallRefused(
+                    v2.TOO_MANY_REQUESTS, f"{self._most} sessions are open; try later"
+                )
+        except CallRefused as refused:
+            await _write(context, service_pb2.TelemetryCommand(status=refused.status))
+            return
+        self._count += 1
+        stream = ProducerStream(context)
+        try:
+            await self._answer(caller, stream)
+        finally:
+            self._count -= 1
+            self.ended(caller.client_id, stream)
+
+    def ended(self, client_id: str, stream: ProducerStream) -> None:
+        """Forget what a stream named, unless the client has another one."""
+        if self._producers.get(client_id) is stream:
+            del self._producers[client_id]
+            self._forget_topics(stream.topics)
+
+    def publishes(self, client_id: str, stream: ProducerStream, topics: frozenset[str]) -> None:
+        """Note what a producer names, instead of what it named before on this or another stream."""
+        before = self._producers.get(client_id)
+        named = frozenset() if before is None else before.topics
+        stream.topics = topics
+        self._producers[client_id] = stream
+        if not topics <= self._producer_counts.keys():
+            self._published = None
+        self._producer_counts.update(topics)
+        self._forget_topics(named)
+
+    def _forget_topics(self, topics: frozenset[str]) -> None:
+        counts = self._producer_counts
+        for topic in topics:
+            counts[topic] -= 1
+            if not counts[topic]:
+                del counts[topic]
+                self._published = None
+
+    async def _answer(self, caller: Caller, stream: ProducerStream) -> None:
+        context = stream.context
+        while True:
+            data = await self._next(context)
+            if data is EOF:
+                return
+            try:
+                command = service_pb2.TelemetryCommand.FromString(data)
+            except DecodeError:
+                raise InvalidArgument("command", "is not a TelemetryCommand") from None
+            self._sessions.heard(caller.client_id)
+            if command.HasField("settings"):
+                answer = await self._answered(caller, context, command.settings)
+                if command.settings.HasField("publishing"):
+                    topics = frozenset(_topics(command.settings))
+                    self.publishes(caller.client_id, stream, topics)
+                await stream.write(answer)
+
+    async def _next(self, context: Context) -> bytes:
+        reading = asyncio.ensure_future(context.read())
+        await asyncio.wait((reading, self._drained), return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
+            reading.cancel()
+            raise Draining
+        return reading.result()  # type: ignore[no-any-return]
+
+    async def _answered(
+        self, caller: Caller, context: Context, asked: v2.Settings
+    ) -> service_pb2.TelemetryCommand:
+        try:
+            settings = await self._settings(caller, context, asked)
+        except CallRefused as refused:
+            return service_pb2.TelemetryCommand(status=refused.status)
+        return service_pb2.TelemetryCommand(status=OK, settings=settings)
+
+    async def _settings(self, caller: Caller, context: Context, asked: v2.Settings) -> v2.Settings:
+        session = self._sessions.heard(caller.client_id)
+        session.language = caller.language
+        session.peer = context.peer()
+        session.client_type = asked.client_type
+        session.version = asked.user_agent.version[:32]
+        session.topics = _topics(asked)
+        kind = asked.WhichOneof("pub_sub")
+        if kind == "publishing":
+            return producer_settings(asked, self._body_bytes_max)
+        if kind == "subscription":
+            session.group = names.group_of(asked.subscription.group)
+            return consumer_settings(asked, await self._groups.find(session.group))
+        raise CallRefused(
+            v2.UNRECOGNIZED_CLIENT_TYPE, "the settings are neither a producer's nor a consumer's"
+        )
+
+
+def _topics(settings: v2.Settings) -> tuple[str, ...]:
+    """Return the topics that a client names, as many as are remembered of it."""
+    named = [topic.name for topic in settings.publishing.topics[:TOPICS_MAX]]
+    named += [entry.topic.name for entry in settings.subscription.subscriptions[:TOPICS_MAX]]
+    sizes = itertools.accumulate(map(len, named))
+    return tuple(name for name, size in zip(named, sizes, strict=True) if size <= TOPICS_BYTES_MAX)
+
+
+async def _write(context: Context, command: service_pb2.TelemetryCommand) -> None:
+    await context.write(command.SerializeToString())

@@ -1,0 +1,139 @@
+"""Transactions of RocketMQ's clients: half messages and their ends go to the writer, its checks to producers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+import grpc
+
+from penstock.v1 import transactions_pb2
+from services import logs
+from services.messaging.telemetry import TelemetryStreams
+from services.rocketmq import names
+from services.rocketmq.delivered_messages import message_of
+from services.rocketmq.statuses import CallRefused, refusal_of
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2
+from services.upstream import CheckingWriter
+from storage.format.properties import REAL_TOPIC
+from storage.format.record import decode_record
+
+TRANSACTIONS: Final = "/penstock.v1.Transactions/"
+_RESOLUTIONS: Final = {
+    v2.COMMIT: (transactions_pb2.RESOLUTION_COMMIT, transactions_pb2.TRANSACTION_COMMITTED),
+    v2.ROLLBACK: (transactions_pb2.RESOLUTION_ROLLBACK, transactions_pb2.TRANSACTION_ROLLED_BACK),
+}
+_REFUSALS: Final = {
+    transactions_pb2.TRANSACTION_COMMITTED: "was committed",
+    transactions_pb2.TRANSACTION_ROLLED_BACK: "was rolled back",
+    transactions_pb2.TRANSACTION_GIVEN_UP: "was given up",
+    transactions_pb2.TRANSACTION_NOT_FOUND: "is not known, or ended too long ago",
+    transactions_pb2.TRANSACTION_OTHER_TOPIC: "is of another topic",
+}
+_WATCH_AGAIN_SECONDS: Final = 1.0
+
+
+class OrphanedTransactions:
+    """Stores and ends transactions; passes the writer's checks on to connected producers."""
+
+    def __init__(self, writer: CheckingWriter, telemetry: TelemetryStreams) -> None:
+        self._writer = writer
+        self._telemetry = telemetry
+        self._topics: frozenset[str] = frozenset()
+        self._watching: asyncio.Task[None] | None = None
+        self._turn = itertools.count()
+        self._loop = asyncio.get_running_loop()
+
+    async def store(self, records: Sequence[bytes], timeout_s: float) -> list[int]:
+        """Store half messages, all or none; return the queue offset of each. Raises CallRefused."""
+        request = transactions_pb2.PrepareRequest(records=b"".join(records))
+        answer = await self._call("Prepare", request, timeout_s)
+        return list(transactions_pb2.PrepareResponse.FromString(answer).half_offsets)
+
+    async def end(self, request: service_pb2.EndTransactionRequest, timeout_s: float) -> None:
+        """Commit or roll back; without a resolution nothing happens. Raises CallRefused."""
+        if not request.transaction_id.strip():
+            raise CallRefused(v2.INVALID_TRANSACTION_ID, "the transaction id is blank")
+        if request.resolution not in _RESOLUTIONS:
+            return
+        resolution, wanted = _RESOLUTIONS[request.resolution]
+        asked = transactions_pb2.EndTransactionsRequest(
+            transaction_ids=[request.transaction_id],
+            resolution=resolution,
+            topic=names.topic_of(request.topic),
+        )
+        answer = await self._call("EndTransactions", asked, timeout_s)
+        (ended,) = transactions_pb2.EndTransactionsResponse.FromString(answer).transactions
+        if ended.state == wanted:
+            return
+        if ended.state == transactions_pb2.TRANSACTION_TOPIC_GONE:
+            raise CallRefused(v2.TOPIC_NOT_FOUND, ended.problem)
+        if ended.state in _REFUSALS:
+            problem = f"transaction {request.transaction_id} {_REFUSALS[ended.state]}"
+            raise CallRefused(v2.INVALID_TRANSACTION_ID, problem)
+        raise CallRefused(v2.INTERNAL_SERVER_ERROR, ended.problem)
+
+    def tick(self) -> None:
+        """Watch the topics of the producers that are connected now."""
+        topics = self._telemetry.published_topics()
+        if topics is self._topics or topics == self._topics:
+            return
+        self._topics = topics
+        before, self._watching = self._watching, None
+        if topics:
+            self._watching = self._loop.create_task(self._watch(topics))
+        if before is not None:
+            before.cancel()
+
+    async def close(self) -> None:
+        """Watch nothing more."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def _call(self, method: str, request: Any, timeout_s: float) -> bytes:
+        try:
+            return await self._writer.call(TRANSACTIONS + method, request, timeout_s=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise refusal_of(error) from None
+
+    async def _watch(self, topics: frozenset[str]) -> None:
+        request = transactions_pb2.WatchChecksRequest(topics=sorted(topics))
+        while True:
+            try:
+                async for answer in self._writer.answers(TRANSACTIONS + "WatchChecks", request):
+                    await self._take(answer)
+            except grpc.aio.AioRpcError:
+                pass  # the writer is away; it checks again
+            except Exception as error:  # noqa: BLE001  this task lives as long as producers do
+                logs.get_logger().error("checks of transactions ended", exc_info=error)
+            await asyncio.sleep(_WATCH_AGAIN_SECONDS)
+
+    async def _take(self, answer: bytes) -> None:
+        """Pass one check on; one that cannot be is logged, and the next ones go on."""
+        try:
+            await self._pass_on(transactions_pb2.TransactionCheck.FromString(answer))
+        except Exception as error:  # noqa: BLE001  it is checked again later
+            logs.get_logger().error("a check of a transaction failed", exc_info=error)
+
+    async def _pass_on(self, check: transactions_pb2.TransactionCheck) -> None:
+        """Ask one producer about each message; a client's transaction has one message."""
+        position = 0
+        for _ in range(check.message_count):
+            record = decode_record(check.records, position)
+            position += record.total_size
+            topic = record.properties.get(REAL_TOPIC, "")
+            message = message_of(record, v2.Resource(name=topic), receipt_handle="", attempt=1)
+            command = service_pb2.TelemetryCommand(
+                recover_orphaned_transaction_command=service_pb2.RecoverOrphanedTransactionCommand(
+                    message=message, transaction_id=check.transaction_id
+                )
+            )
+            producers = self._telemetry.producers_of(topic)
+            for place in range(len(producers)):
+                producer = producers[(next(self._turn) + place) % len(producers)]
+                if await producer.tell(command):
+                    break

@@ -1,0 +1,143 @@
+"""The methods of penstock.v1.Groups. All of them read or write files, so all of them run in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from penstock.v1 import groups_pb2
+from services.reader.catching_up import CatchUp
+from services.reader.group_queues import GroupQueues
+from services.reader.groups import changed_group, settings_message
+from services.reader.leases import ReaderLeases
+from services.rpc.servicer import Context
+from services.rpc.status import InvalidArgument
+from storage.errors import GroupNotFound, QueueNotFound
+from storage.format.names import group_name_problem
+from storage.reader import StoreReader
+from storage.tables.groups import GroupConfig
+
+
+class GroupServicer:
+    """``changed`` is called on the event loop with a group whose settings or progress were set."""
+
+    def __init__(
+        self,
+        reader: StoreReader,
+        leases: ReaderLeases,
+        catch_up: CatchUp,
+        changed: Callable[[str], None],
+    ) -> None:
+        self._reader = reader
+        self._groups = reader.groups
+        self._leases = leases
+        self._queues = GroupQueues(reader, leases)
+        self._catch_up = catch_up
+        self._changed = changed
+
+    async def create_group(
+        self, request: groups_pb2.CreateGroupRequest, _context: Context
+    ) -> groups_pb2.GroupSettings:
+        """Add a group, durable on return."""
+        group = changed_group(GroupConfig(name=request.settings.name), request.settings)
+        return settings_message(await asyncio.to_thread(self._groups.create, group))
+
+    async def update_group(
+        self, request: groups_pb2.UpdateGroupRequest, _context: Context
+    ) -> groups_pb2.GroupSettings:
+        """Change what is given of a group, durable on return."""
+        settings = request.settings
+        group = await asyncio.to_thread(
+            self._groups.update, settings.name, lambda group: changed_group(group, settings)
+        )
+        self._changed(group.name)
+        return settings_message(group)
+
+    async def describe_group(
+        self, request: groups_pb2.DescribeGroupRequest, context: Context
+    ) -> groups_pb2.DescribeGroupResponse:
+        """Return a group's settings, and where it is."""
+        await self._catch_up.everything_visible(context)
+        return await asyncio.to_thread(self._describe, request)
+
+    async def delete_group(
+        self, request: groups_pb2.DeleteGroupRequest, _context: Context
+    ) -> groups_pb2.DeleteGroupResponse:
+        """Remove a group's settings, leases and offsets, durable on return."""
+        await asyncio.to_thread(self._delete, request.group)
+        self._changed(request.group)
+        return groups_pb2.DeleteGroupResponse()
+
+    async def list_group_settings(
+        self, _request: groups_pb2.ListGroupSettingsRequest, _context: Context
+    ) -> groups_pb2.ListGroupSettingsResponse:
+        """Return the settings of all groups that have some."""
+        groups = await asyncio.to_thread(self._groups.all)
+        return groups_pb2.ListGroupSettingsResponse(groups=map(settings_message, groups))
+
+    async def reset_group(
+        self, request: groups_pb2.ResetGroupRequest, context: Context
+    ) -> groups_pb2.ResetGroupResponse:
+        """Set where a group goes on, durable on return; with preview say where that would be."""
+        await self._catch_up.everything_visible(context)
+        response = await asyncio.to_thread(self._reset, request)
+        if not request.preview:
+            self._changed(request.group)
+        return response
+
+    def _existing(self, name: str) -> GroupConfig:
+        """Return a group's settings, default ones for a group that only has progress."""
+        problem = group_name_problem(name)
+        if problem:
+            raise InvalidArgument("group", problem)
+        group = self._groups.find(name)
+        if group is None:
+            if not self._queues.topics_of(name):
+                raise GroupNotFound(name)
+            group = GroupConfig(name=name)
+        return group
+
+    def _describe(
+        self, request: groups_pb2.DescribeGroupRequest
+    ) -> groups_pb2.DescribeGroupResponse:
+        group = self._existing(request.group)
+        if request.topic:
+            self._queues.queue_ids(request.topic)
+            topics = [request.topic]
+        else:
+            topics = self._queues.topics_of(group.name)
+        response = groups_pb2.DescribeGroupResponse(settings=settings_message(group))
+        for queue in self._queues.progress(group, topics):
+            response.queues.add(lag=queue.lag, **queue._asdict())
+        return response
+
+    def _delete(self, name: str) -> None:
+        self._existing(name)
+        if self._groups.find(name) is not None:
+            self._groups.delete(name)
+        self._leases.forget(name)
+
+    def _reset(self, request: groups_pb2.ResetGroupRequest) -> groups_pb2.ResetGroupResponse:
+        group = self._existing(request.group)
+        queue_ids = self._queues.queue_ids(request.topic)
+        chosen = sorted(set(request.queue_ids)) or queue_ids
+        for queue_id in chosen:
+            if queue_id not in queue_ids:
+                raise QueueNotFound(request.topic, queue_id, len(queue_ids))
+        if request.WhichOneof("to") == "queue_offset" and len(chosen) != 1:
+            raise InvalidArgument("queue_ids", "name one queue to set it to a queue offset")
+        response = groups_pb2.ResetGroupResponse()
+        targets: dict[int, int] = {}
+        for queue in self._queues.progress(group, [request.topic]):
+            if queue.topic != request.topic or queue.queue_id not in chosen:
+                continue
+            target = targets[queue.queue_id] = self._queues.target(request, queue)
+            response.queues.add(
+                topic=queue.topic, queue_id=queue.queue_id, from_offset=queue.group_offset,
+                to_offset=target, lag_before=queue.lag,
+                lag_after=max(0, queue.max_offset - target),
+            )  # fmt: skip
+        if not request.preview:
+            to_latest = request.begin == groups_pb2.FROM_LATEST
+            self._leases.reset(group, request.topic, targets, to_latest=to_latest)
+        return response

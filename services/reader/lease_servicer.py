@@ -1,0 +1,267 @@
+"""The methods of penstock.v1.Leases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from penstock.v1 import leases_pb2
+from services import wire
+from services.reader.calls_in_turn import CallsInTurn
+from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
+from services.reader.dead_letters import DeadLetterCalls
+from services.reader.leases import ReaderLeases
+from services.reader.receives import LineKey, Receives
+from services.rpc.servicer import Context, raw
+from services.rpc.status import InvalidArgument
+from storage.format.leases.receipt_handle import HANDLE_SIZE
+from storage.leases.values import ReceivedBatch, ReceiveQuestion, Refusal
+from storage.view.filters.sql_filter import sql_filter
+from storage.view.queues.tag_filter import TagFilter
+
+MESSAGES_DEFAULT: Final = 32
+MESSAGES_MAX: Final = 1_024
+BYTES_DEFAULT: Final = 1 << 20
+LEASE_MS_MAX: Final = 12 * 3_600_000
+HANDLES_MAX: Final = 4_096
+CLIENTS_MAX: Final = 4_096
+CLIENT_ID_MAX: Final = 512  # a gateway adds to a client's own, which has up to 255
+ATTEMPT_ID_MAX: Final = 255
+KEPT_MAX: Final = 1_024  # requests whose check is kept
+KEPT_SIZE_MAX: Final = 512
+_TURNS_TO_CANCEL: Final = 3  # of the loop, until a cancellation that has come is raised in a call
+_EMPTY: Final = leases_pb2.ReceiveResponse().SerializeToString()
+
+
+class Asked(NamedTuple):
+    """A checked receive."""
+
+    key: LineKey
+    question: ReceiveQuestion
+    wait_seconds: float
+
+
+class LeaseServicer:
+    """Each request is checked on the event loop; the leases answer in their own thread, in turn."""
+
+    def __init__(
+        self,
+        leases: ReaderLeases,
+        calls: CallsInTurn,
+        receives: Receives,
+        dead_letters: DeadLetterCalls,
+        catch_up: CatchUp,
+        *,
+        bytes_max: int,
+        wait_ms_max: int,
+    ) -> None:
+        self._leases = leases
+        self._calls = calls
+        self._receives = receives
+        self._dead_letters = dead_letters
+        self._catch_up = catch_up
+        self._bytes_max = bytes_max
+        self._wait_ms_max = wait_ms_max
+        self._loop = asyncio.get_running_loop()
+        self._asked: dict[bytes, Asked] = {}
+
+    @raw
+    async def receive(self, request: bytes, context: Context) -> bytes:
+        """Lease messages of a topic, waiting for the first one if asked to."""
+        asked = self._asked.get(request)
+        if asked is None:
+            asked = self._check(request)
+        key, question, wait_seconds = asked
+        pending = self._catch_up.pending()
+        until = self._loop.time() + wait_seconds
+        remaining = context.time_remaining()
+        if remaining is not None:
+            until = min(until, self._loop.time() + remaining - DEADLINE_MARGIN_SECONDS)
+        if self._leases.begins_at_latest(key.group, key.topic):
+            await self._catch_up.everything_visible(context)
+        batch: ReceivedBatch | None = await self._receives.at_once(key, question)
+        if batch is not None and not _says_anything(batch):
+            left = until - self._loop.time()
+            if left > 0:
+                batch = await self._receives.wait(key, question, left)
+            elif pending:
+                await self._catch_up.visible(pending, context)
+                batch = await self._receives.at_once(key, question)
+        if batch is None:
+            return _EMPTY
+        answer = received(batch)
+        if batch.record_count and question.client_id:
+            await self._check_caller(key, batch, context)
+        return answer
+
+    async def _check_caller(self, key: LineKey, batch: ReceivedBatch, context: Context) -> None:
+        """Give back what nobody waits for any more: its owner would renew it, and knows nothing of it.
+
+        Other leases end by themselves. What is cancelled after this is not seen: gRPC does not tell it.
+        """
+        try:
+            for _ in range(_TURNS_TO_CANCEL):
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._receives.give_back(key, batch)
+            raise
+        if context.time_remaining() == 0:
+            self._receives.give_back(key, batch)
+
+    async def acknowledge(
+        self, request: leases_pb2.AcknowledgeRequest, _context: Context
+    ) -> leases_pb2.AcknowledgeResponse:
+        """End leases: the messages are done. It survives the process on return."""
+        _check_handles(request)
+        refused = await self._calls.run(
+            self._leases.acknowledge, request.group, request.topic, request.receipt_handles
+        )
+        return leases_pb2.AcknowledgeResponse(refused=map(refused_handle, refused))
+
+    async def change_leases(
+        self, request: leases_pb2.ChangeLeasesRequest, _context: Context
+    ) -> leases_pb2.ChangeLeasesResponse:
+        """Set how long leases last from now on, or give messages back."""
+        _check_handles(request)
+        duration_ms = request.duration_ms if request.HasField("duration_ms") else None
+        if not 0 <= request.duration_ms <= LEASE_MS_MAX:
+            raise InvalidArgument(
+                "duration_ms", f"must lie between 0 and {LEASE_MS_MAX}, not {request.duration_ms}"
+            )
+        refused, end_ms = await self._calls.run(
+            self._leases.change, request.group, request.topic, request.receipt_handles, duration_ms
+        )  # fmt: skip
+        return leases_pb2.ChangeLeasesResponse(
+            refused=map(refused_handle, refused), lease_end_ms=end_ms
+        )
+
+    async def dead_letter(
+        self, request: leases_pb2.DeadLetterRequest, _context: Context
+    ) -> leases_pb2.DeadLetterResponse:
+        """Store messages as dead letters, and acknowledge them."""
+        _check_handles(request)
+        dead, refused = await self._calls.run(
+            self._leases.dead_letter, request.group, request.topic, request.receipt_handles
+        )
+        if dead:
+            await self._dead_letters.store(request.group, request.topic, dead)
+        return leases_pb2.DeadLetterResponse(refused=map(refused_handle, refused))
+
+    async def renew_leases(
+        self, request: leases_pb2.RenewLeasesRequest, _context: Context
+    ) -> leases_pb2.RenewLeasesResponse:
+        """Extend all leases that clients took with auto_renew."""
+        _check_clients(request.client_ids)
+        count = await self._calls.run(self._leases.renew, list(request.client_ids))
+        return leases_pb2.RenewLeasesResponse(renewed_count=count)
+
+    async def release_leases(
+        self, request: leases_pb2.ReleaseLeasesRequest, _context: Context
+    ) -> leases_pb2.ReleaseLeasesResponse:
+        """Have the messages of clients that have gone handed out again, a second later."""
+        _check_clients(request.client_ids)
+        count = await self._calls.run(self._leases.release, list(request.client_ids), request.group)
+        return leases_pb2.ReleaseLeasesResponse(released_count=count)
+
+    def _check(self, data: bytes) -> Asked:
+        """Check a request, and keep what it asks: a consumer asks the same again and again."""
+        request = leases_pb2.ReceiveRequest.FromString(data)
+        wait_ms = min(max(request.wait_ms, 0), self._wait_ms_max)
+        key = LineKey(request.group, request.topic)
+        asked = Asked(key, self._question(request), wait_ms / 1e3)
+        if len(data) <= KEPT_SIZE_MAX and not request.attempt_id:
+            if len(self._asked) >= KEPT_MAX:
+                self._asked.clear()
+            self._asked[data] = asked
+        return asked
+
+    def _question(self, request: leases_pb2.ReceiveRequest) -> ReceiveQuestion:
+        for name in ("max_messages", "max_bytes"):
+            value = getattr(request, name)
+            if value < 0:
+                raise InvalidArgument(name, f"must not be negative, and is {value}")
+        if not 0 <= request.lease_ms <= LEASE_MS_MAX:
+            raise InvalidArgument(
+                "lease_ms", f"must lie between 0 and {LEASE_MS_MAX}, not {request.lease_ms}"
+            )
+        if request.auto_renew and not request.client_id:
+            raise InvalidArgument("client_id", "is needed with auto_renew")
+        _check_length("client_id", request.client_id, CLIENT_ID_MAX)
+        _check_length("attempt_id", request.attempt_id, ATTEMPT_ID_MAX)
+        if request.sql_expression and request.tag_expression not in ("", "*"):
+            raise InvalidArgument("sql_expression", "cannot be given together with tag_expression")
+        TagFilter(request.tag_expression)  # one that is wrong is refused before anything is leased
+        return ReceiveQuestion(
+            max_messages=min(request.max_messages or MESSAGES_DEFAULT, MESSAGES_MAX),
+            max_bytes=min(request.max_bytes or BYTES_DEFAULT, self._bytes_max),
+            lease_ms=request.lease_ms,
+            tag_expression=request.tag_expression,
+            predicate=sql_filter(request.sql_expression) if request.sql_expression else None,
+            client_id=request.client_id if request.auto_renew else "",
+            attempt_id=request.attempt_id,
+            queue_ids=tuple(request.queue_ids),
+        )
+
+    async def get_lease_status(
+        self, _request: leases_pb2.GetLeaseStatusRequest, _context: Context
+    ) -> leases_pb2.LeaseStatus:
+        """Return what is handed out and not done, by group, and how the journal is."""
+        counts = await asyncio.to_thread(self._leases.group_counts)
+        return leases_pb2.LeaseStatus(
+            journal_bytes=self._leases.journal_bytes,
+            problem=self._leases.problem,
+            groups=[
+                leases_pb2.GroupLeases(group=group, leased=leased, waiting=waiting)
+                for group, leased, waiting in counts
+            ],
+        )
+
+
+def received(batch: ReceivedBatch) -> bytes:
+    """Return a serialized ReceiveResponse, copied once."""
+    head = leases_pb2.ReceiveResponse(
+        record_count=batch.record_count,
+        attempts=batch.attempts.tolist(),
+        receipt_handles=batch.receipt_handles,
+        lease_end_ms=batch.lease_end_ms if batch.record_count else 0,
+        damaged=map(wire.damaged_record, batch.damaged),
+    )
+    return wire.receive_response(head, batch.slices)
+
+
+def refused_handle(refusal: Refusal) -> leases_pb2.RefusedHandle:
+    """Return which handle is refused, and why."""
+    return leases_pb2.RefusedHandle(index=refusal.handle_index, problem=refusal.problem.name)
+
+
+def _says_anything(batch: ReceivedBatch) -> bool:
+    return bool(batch.record_count or batch.damaged)
+
+
+def _check_handles(
+    request: (
+        leases_pb2.AcknowledgeRequest
+        | leases_pb2.ChangeLeasesRequest
+        | leases_pb2.DeadLetterRequest
+    ),
+) -> None:
+    size = len(request.receipt_handles)
+    if size == 0 or size % HANDLE_SIZE:
+        raise InvalidArgument(
+            "receipt_handles", f"{size} bytes are not handles of {HANDLE_SIZE} bytes each"
+        )
+    if size > HANDLES_MAX * HANDLE_SIZE:
+        raise InvalidArgument("receipt_handles", f"are too many; send at most {HANDLES_MAX}")
+
+
+def _check_clients(client_ids: Sequence[str]) -> None:
+    if len(client_ids) > CLIENTS_MAX:
+        raise InvalidArgument("client_ids", f"are too many; send at most {CLIENTS_MAX}")
+    for client_id in client_ids:
+        _check_length("client_ids", client_id, CLIENT_ID_MAX)
+
+
+def _check_length(name: str, value: str, most: int) -> None:
+    if len(value) > most:
+        raise InvalidArgument(name, f"has more than {most} characters")

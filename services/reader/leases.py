@@ -1,0 +1,175 @@
+"""Leases as the service asks for them: by the group's name, with its settings as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from storage.clock import Clock
+from storage.errors import GroupPaused, QueueNotFound, StoreBusy, StoreLocked, TopicNotFound
+from storage.format.leases.journal import LEASE_DIRECTORY
+from storage.leases.leases import Leases
+from storage.leases.values import (
+    DeadMessages,
+    GroupCounts,
+    QueueLeases,
+    ReceivedBatch,
+    ReceiveQuestion,
+    Refusal,
+)
+from storage.reader import StoreReader
+from storage.tables.groups import GroupConfig
+
+GROUPS_MAX: Final = (
+    10_000  # that are made by a receive: whoever makes up names fills no more than that
+)
+RETRY_DELAY_MS: Final = 60_000
+
+
+class ReaderLeases:
+    """For the thread of the leases, but for ``due_in_seconds``, ``begins_at_latest`` and ``add_listener``."""
+
+    def __init__(
+        self, reader: StoreReader, leases: Leases, clock: Clock, *, auto_create_groups: bool
+    ) -> None:
+        self._reader = reader
+        self._leases = leases
+        self._clock = clock
+        self._groups = reader.groups
+        self._auto_create_groups = auto_create_groups
+        self._is_used = (reader.directory / LEASE_DIRECTORY).is_dir()
+
+    def add_listener(self, listener: Callable[[str, str], None]) -> None:
+        """Call ``listener(group, topic)``, in any thread, when something may be due earlier."""
+        self._leases.add_listener(listener)
+
+    def due_in_seconds(self, group: str, topic: str) -> float | None:
+        """Return how long to wait until something that was handed out may be due; None if nothing is."""
+        nearest_ms = self._leases.nearest_ms(group, topic)
+        if nearest_ms is None:
+            return None
+        return max(0.0, (nearest_ms - self._clock.now_ms() + 1) / 1e3)
+
+    # ---- receiving
+
+    def begins_at_latest(self, group: str, topic: str) -> bool:
+        """Return whether a group is about to begin in a topic at what is stored from now on."""
+        config = self._groups.find_kept(group)
+        return (
+            config is not None and config.begin == "latest" and topic not in self.topics_of(group)
+        )
+
+    def begin_receiving(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
+        """As ``receive``; a group that does not exist is made, if groups are made so.
+
+        Also raises StoreBusy where there are too many for that.
+        """
+        if self._auto_create_groups and self._groups.find(group) is None:
+            self._leases.check_topic(topic)
+            if len(self._groups.all()) >= GROUPS_MAX:
+                raise StoreBusy(
+                    f"there are {GROUPS_MAX} consumer groups; no more are made by a receive",
+                    retry_delay_ms=RETRY_DELAY_MS,
+                )
+            self._groups.find_or_create(group)
+        return self.receive(group, topic, question)
+
+    def receive(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
+        """Lease what can be handed out now. Raises GroupNotFound, GroupPaused, and as ``Leases.receive``."""
+        self._is_used = True
+        config = self._groups.get(group)
+        if not config.consume_enable:
+            raise GroupPaused(group)
+        return self._leases.receive(config, topic, question)
+
+    # ---- what becomes of messages
+
+    def acknowledge(self, group: str, topic: str, receipt_handles: bytes) -> list[Refusal]:
+        """See ``Leases.acknowledge``."""
+        return self._leases.acknowledge(group, topic, receipt_handles)
+
+    def change(
+        self, group: str, topic: str, receipt_handles: bytes, duration_ms: int | None
+    ) -> tuple[list[Refusal], int]:
+        """Return which handles are refused, and when the leases of the others end: Unix ms.
+
+        Without a duration the group's backoff says when messages are handed out again, and 0 is returned.
+        """
+        if duration_ms is None:
+            config = self._groups.find(group) or GroupConfig(name=group)
+            return self._leases.give_back(config, topic, receipt_handles), 0
+        end_ms = self._clock.now_ms() + duration_ms
+        return self._leases.change(group, topic, receipt_handles, duration_ms), end_ms
+
+    def give_back(self, group: str, topic: str, receipt_handles: bytes) -> None:
+        """Have messages that reached nobody handed out again at once."""
+        self._leases.change(group, topic, receipt_handles, 0)
+
+    def dead_letter(
+        self, group: str, topic: str, receipt_handles: bytes
+    ) -> tuple[list[DeadMessages], list[Refusal]]:
+        """See ``Leases.dead_letter``."""
+        return self._leases.dead_letter(group, topic, receipt_handles)
+
+    def end_dead_letters(self, group: str, topic: str, dead: Iterable[DeadMessages]) -> None:
+        """See ``Leases.end_dead_letters``."""
+        self._leases.end_dead_letters(group, topic, dead)
+
+    def renew(self, client_ids: Sequence[str]) -> int:
+        """See ``Leases.renew``."""
+        return self._leases.renew(client_ids)
+
+    def release(self, client_ids: Sequence[str], group: str) -> int:
+        """See ``Leases.release``."""
+        return self._leases.release(client_ids, group)
+
+    # ---- progress
+
+    def topics_of(self, group: str) -> list[str]:
+        """Return the topics of which a group was handed messages here; none where another process leases."""
+        if not self._is_used:
+            return []
+        try:
+            return self._leases.topics_of(group)
+        except StoreLocked:
+            return []
+
+    def group_counts(self) -> list[GroupCounts]:
+        """Return what each group that was handed messages has under lease and waiting, by name."""
+        return self._leases.group_counts() if self._is_used else []
+
+    @property
+    def journal_bytes(self) -> int:
+        """See ``Leases.journal_bytes``."""
+        return self._leases.journal_bytes
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is leased or acknowledged until the reader starts again, "" if nothing is wrong."""
+        return str(self._leases.failure or "")
+
+    def progress(self, group: GroupConfig, topic: str) -> list[QueueLeases]:
+        """Return where a group is in the queues of a topic and its retry topics; none for a topic that is gone."""
+        if topic not in self.topics_of(group.name):
+            return []
+        try:
+            return self._leases.progress(group, topic)
+        except (TopicNotFound, QueueNotFound):
+            return []
+
+    def all_progress(self, group: str) -> list[QueueLeases]:
+        """Return where a group is in the queues of all topics of which it was handed messages."""
+        topics = self.topics_of(group)
+        config = self._groups.find(group) or GroupConfig(name=group)
+        return [queue for topic in topics for queue in self.progress(config, topic)]
+
+    def reset(
+        self, group: GroupConfig, topic: str, queue_offsets: Mapping[int, int], *, to_latest: bool
+    ) -> None:
+        """Let a group go on at queue offsets; to the latest, retries that a broker left are passed over."""
+        self._is_used = True
+        self._leases.reset(group, topic, queue_offsets, drops_retries=to_latest)
+
+    def forget(self, group: str) -> None:
+        """Forget a group's leases and offsets; durable on return."""
+        self._leases.forget(group)

@@ -1,0 +1,66 @@
+"""What serves leases and groups, put together: the leases, their thread, receives that wait, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.arrivals import Arrivals
+from services.reader.calls_in_turn import CallsInTurn
+from services.reader.catching_up import CatchUp
+from services.reader.dead_letters import DeadLetterCalls
+from services.reader.group_servicer import GroupServicer
+from services.reader.lease_servicer import LeaseServicer
+from services.reader.leases import ReaderLeases
+from services.reader.receives import Receives
+from services.settings import ReaderSettings
+from storage.clock import SystemClock
+from storage.leases.leases import Leases
+from storage.leases.upkeep import LeaseUpkeep
+from storage.reader import StoreReader
+
+
+class Leasing:
+    """``servicer`` and ``groups`` are the servicers of both contracts; used on the event loop."""
+
+    def __init__(
+        self, reader: StoreReader, settings: ReaderSettings, arrivals: Arrivals, catch_up: CatchUp
+    ) -> None:
+        self._leases = Leases(reader, config=settings.lease_config())
+        self._upkeep = LeaseUpkeep(self._leases)
+        self._calls = CallsInTurn(
+            "leasing",
+            always_in_thread=settings.lease_sync_interval_ms == 0,  # each call waits for the disk
+        )
+        leases = self.leases = ReaderLeases(
+            reader, self._leases, SystemClock(), auto_create_groups=settings.auto_create_groups
+        )
+        self._dead_letters = DeadLetterCalls(settings.writer_address, leases, self._calls)
+        self._receives = Receives(leases, self._calls, arrivals, self._dead_letters.send)
+        self._loop = asyncio.get_running_loop()
+        leases.add_listener(self._due_earlier)
+        self._upkeep.start()
+        self.servicer = LeaseServicer(
+            leases,
+            self._calls,
+            self._receives,
+            self._dead_letters,
+            catch_up,
+            bytes_max=settings.pull_bytes_max,
+            wait_ms_max=settings.wait_ms_max,
+        )
+        self.groups = GroupServicer(reader, leases, catch_up, self._receives.wake)
+
+    def _due_earlier(self, group: str, topic: str) -> None:
+        self._loop.call_soon_threadsafe(self._receives.wake, group, topic)
+
+    def end_waits(self) -> None:
+        """Answer all receives that wait."""
+        self._receives.close()
+
+    async def close(self) -> None:
+        """Save groups' offsets and leases, after what is under way."""
+        self._receives.close()
+        await self._dead_letters.close()
+        await asyncio.to_thread(self._calls.close)
+        await asyncio.to_thread(self._upkeep.stop)
+        await asyncio.to_thread(self._leases.close)

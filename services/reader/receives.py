@@ -1,0 +1,248 @@
+"""Receives that wait for a first message, in line: by group and topic, those who came first are served first.
+
+What wakes a line: a message stored in its topic, the end of a lease or of a wait after a nack (a timer), and
+whoever calls ``wake`` after a change that may make something due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple
+
+from services.arrivals import Arrivals
+from services.reader.calls_in_turn import CallsInTurn
+from services.reader.leases import ReaderLeases
+from storage.errors import StoreBusy, StoreError
+from storage.leases.values import DeadMessages, ReceivedBatch, ReceiveQuestion
+
+WAITERS_MAX: Final = 1_024  # of a group in a topic
+RETRY_DELAY_MS: Final = 1_000
+_LOOK_SECONDS: Final = 60.0
+_TIMER_SECONDS_MAX: Final = 3_600.0
+_Receive = Callable[[str, str, ReceiveQuestion], ReceivedBatch]
+
+
+class LineKey(NamedTuple):
+    """Who waits together."""
+
+    group: str
+    topic: str
+
+
+class _Waiter(NamedTuple):
+    question: ReceiveQuestion
+    answered: asyncio.Future[ReceivedBatch | None]
+
+
+class _WaitingLine:
+    """Those who wait for messages of one topic on behalf of one group."""
+
+    def __init__(self) -> None:
+        self.waiters: list[_Waiter] = []
+        self.woken = asyncio.Event()
+        self.timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+class Receives:
+    """All methods run on the event loop. ``dead`` is given what the leases want to be made dead letters."""
+
+    def __init__(
+        self,
+        leases: ReaderLeases,
+        calls: CallsInTurn,
+        arrivals: Arrivals,
+        dead: Callable[[str, str, tuple[DeadMessages, ...]], None],
+    ) -> None:
+        self._leases = leases
+        self._calls = calls
+        self._arrivals = arrivals
+        self._dead = dead
+        self._loop = asyncio.get_running_loop()
+        self._lines: dict[LineKey, _WaitingLine] = {}
+        self._watching: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+
+    async def at_once(self, key: LineKey, question: ReceiveQuestion) -> ReceivedBatch:
+        """Lease what can be handed out now; a group that does not exist may be made."""
+        batch = await self._ask(key, question, self._leases.begin_receiving)
+        line = self._lines.get(key)
+        if line is not None:  # which hears of leases that it has not handed out by its timer alone
+            self._set_timer(key, line)
+        return batch
+
+    async def _ask(
+        self, key: LineKey, question: ReceiveQuestion, receive: _Receive
+    ) -> ReceivedBatch:
+        if self._calls.is_free and question.predicate is None:  # which may look at much
+            batch = self._calls.make(receive, key.group, key.topic, question)
+        else:
+            asked = self._calls.submit(receive, key.group, key.topic, question)
+            try:
+                batch = await asyncio.shield(asked)
+            except asyncio.CancelledError:
+                asked.add_done_callback(partial(self._unwanted, key))
+                raise
+        if batch.dead:
+            self._dead(key.group, key.topic, batch.dead)
+        return batch
+
+    async def wait(
+        self, key: LineKey, question: ReceiveQuestion, timeout_seconds: float
+    ) -> ReceivedBatch | None:
+        """Lease what can be handed out as soon as something can; None when time is up.
+
+        Raises StoreBusy if too many wait already, and what the leases raise.
+        """
+        if self._closed or timeout_seconds <= 0:
+            return None
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _WaitingLine()
+            line.task = asyncio.create_task(self._serve(key, line))
+            if key.topic not in self._watching:
+                self._watching[key.topic] = asyncio.create_task(self._watch(key.topic))
+        if len(line.waiters) >= WAITERS_MAX:
+            raise StoreBusy(
+                f"{WAITERS_MAX} receives of group {key.group!r} wait for topic {key.topic!r} already",
+                retry_delay_ms=RETRY_DELAY_MS,
+            )
+        waiter = _Waiter(question, self._loop.create_future())
+        line.waiters.append(waiter)
+        line.woken.set()
+        timer = self._loop.call_later(timeout_seconds, _answer, waiter, None)
+        try:
+            return await waiter.answered
+        except asyncio.CancelledError:
+            if not waiter.answered.cancelled() and waiter.answered.exception() is None:
+                batch = waiter.answered.result()  # it came in the same moment
+                if batch is not None:
+                    self.give_back(key, batch)
+            raise
+        finally:
+            timer.cancel()
+            with suppress(ValueError):
+                line.waiters.remove(waiter)
+            if not line.waiters:
+                line.woken.set()
+
+    def wake(self, group: str, topic: str = "") -> None:
+        """Look again whether there is something for a group, in one topic or in all."""
+        if topic:
+            line = self._lines.get(LineKey(group, topic))
+            if line is not None:
+                line.woken.set()
+            return
+        for key, each in self._lines.items():
+            if group in ("", key.group):
+                each.woken.set()
+
+    def close(self) -> None:
+        """Answer everybody who waits with nothing, from now on at once."""
+        self._closed = True
+        for line in self._lines.values():
+            for waiter in line.waiters:
+                _answer(waiter, None)
+            line.woken.set()
+        for watching in self._watching.values():
+            watching.cancel()
+
+    async def _serve(self, key: LineKey, line: _WaitingLine) -> None:
+        """Serve a line for as long as anybody waits in it."""
+        while line.waiters and not self._closed:
+            line.woken.clear()
+            try:
+                looks_again = await self._round(key, line)
+                if looks_again:
+                    await asyncio.sleep(0)  # others have their turn between
+                else:
+                    self._set_timer(key, line)
+                    await line.woken.wait()
+            except Exception as error:  # noqa: BLE001  raised where it is awaited
+                for waiter in line.waiters:
+                    if not waiter.answered.done():
+                        waiter.answered.set_exception(error)
+                line.waiters.clear()
+        if line.timer is not None:
+            line.timer.cancel()
+        del self._lines[key]
+
+    async def _round(self, key: LineKey, line: _WaitingLine) -> bool:
+        """Offer what there is to those who wait; return whether there may be more at once."""
+        nothing_for: set[tuple[object, ...]] = set()
+        has_more = False
+        for waiter in list(line.waiters):
+            asked_for = _asked_for(waiter.question)
+            if waiter.answered.done() or asked_for in nothing_for:
+                continue
+            try:
+                batch = await self._ask(key, waiter.question, self._leases.receive)
+            except StoreError as error:
+                if not waiter.answered.done():
+                    waiter.answered.set_exception(error)
+                continue
+            if not batch.record_count and not batch.damaged:
+                nothing_for.add(asked_for)
+                has_more |= batch.has_more
+            elif waiter.answered.done():
+                self.give_back(key, batch)
+                has_more = True
+            else:
+                waiter.answered.set_result(batch)
+                line.waiters.remove(waiter)
+        return has_more
+
+    def _set_timer(self, key: LineKey, line: _WaitingLine) -> None:
+        if line.timer is not None:
+            line.timer.cancel()
+            line.timer = None
+        seconds = self._leases.due_in_seconds(key.group, key.topic)
+        if seconds is not None:
+            line.timer = self._loop.call_later(min(seconds, _TIMER_SECONDS_MAX), line.woken.set)
+
+    async def _watch(self, topic: str) -> None:
+        """Wake the lines of a topic whenever something may have been stored in it."""
+        while True:
+            moment = self._arrivals.moment
+            lines = [line for key, line in self._lines.items() if key.topic == topic]
+            if not lines:
+                break
+            for line in lines:
+                line.woken.set()
+            await self._arrivals.wait_for_key(topic, moment, _LOOK_SECONDS)
+        del self._watching[topic]
+
+    def _unwanted(self, key: LineKey, asked: asyncio.Future[ReceivedBatch]) -> None:
+        if not asked.cancelled() and asked.exception() is None:
+            batch = asked.result()
+            if batch.dead:
+                self._dead(key.group, key.topic, batch.dead)
+            self.give_back(key, batch)
+
+    def give_back(self, key: LineKey, batch: ReceivedBatch) -> None:
+        """Hand out to others what was leased to somebody who has gone."""
+        if not batch.record_count or self._closed:
+            return
+        given = self._calls.submit(
+            self._leases.give_back, key.group, key.topic, batch.receipt_handles
+        )
+        given.add_done_callback(lambda each: self._given_back(key, each))
+
+    def _given_back(self, key: LineKey, given: asyncio.Future[None]) -> None:
+        if not given.cancelled() and given.exception() is None:
+            self.wake(key.group, key.topic)
+
+
+def _answer(waiter: _Waiter, batch: ReceivedBatch | None) -> None:
+    if not waiter.answered.done():
+        waiter.answered.set_result(batch)
+
+
+def _asked_for(question: ReceiveQuestion) -> tuple[object, ...]:
+    """Return what decides whether there is something: where there is nothing for one, there is for none."""
+    return (
+        question.tag_expression, question.predicate, question.queue_ids, question.attempt_id,
+    )  # fmt: skip

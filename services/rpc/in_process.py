@@ -1,0 +1,150 @@
+"""Contracts called in the process that serves them: what a channel is for the services of another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from services import logs
+from services.rpc import status
+from services.rpc.server import Contract
+from services.rpc.servicer import Context, is_raw, method_of
+from storage.errors import StoreError
+
+ANSWERS_WAITING_MAX: Final = 16  # of a method that streams them; then it waits
+_NOT_IN_TIME: Final = "the call was not answered in time"
+
+
+class InProcessContext:
+    """What a servicer may ask of a call that came from its own process."""
+
+    def __init__(self, until: float | None) -> None:
+        self.answers: asyncio.Queue[bytes] = asyncio.Queue(ANSWERS_WAITING_MAX)
+        self._until = until
+        self._loop = asyncio.get_running_loop()
+
+    def time_remaining(self) -> float | None:
+        """Return the seconds until nobody waits for the answer, None if somebody always does."""
+        return None if self._until is None else max(0.0, self._until - self._loop.time())
+
+    def peer(self) -> str:
+        """Return a peer without an address."""
+        return "in-process"
+
+    def invocation_metadata(self) -> tuple[()]:
+        """Return nothing: such a call has no metadata."""
+        return ()
+
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        """Do nothing: nobody waits for it."""
+
+    async def write(self, answer: bytes) -> None:
+        """Hand over one answer of a method that streams them."""
+        await self.answers.put(answer)
+
+
+class InProcessService:
+    """Calls methods of servicers by their paths; used on the event loop.
+
+    Refusals are those of a channel: ``grpc.aio.AioRpcError`` with the status of ``services.rpc.status``.
+    """
+
+    def __init__(self, contracts: Sequence[Contract]) -> None:
+        self._methods: dict[str, Callable[..., Any]] = {
+            f"/{service.full_name}/{method.name}": method_of(servicer, method.name)
+            for service, servicer, _ in contracts
+            for method in service.methods
+        }
+        self._loop = asyncio.get_running_loop()
+
+    async def call(
+        self,
+        path: str,
+        request: Message | bytes,
+        *,
+        timeout_s: float | None = None,
+        unwanted: Callable[[bytes], None] | None = None,
+    ) -> bytes:
+        """Make one call; a method that takes bytes is given bytes.
+
+        ``unwanted`` is called with an answer that came when the caller was cancelled.
+        """
+        method = self._methods[path]
+        if is_raw(method) and isinstance(request, Message):
+            request = request.SerializeToString()
+        until = None if timeout_s is None else self._loop.time() + timeout_s
+        context = cast("Context", InProcessContext(until))
+        answering = self._loop.create_task(method(request, context))
+        try:
+            await asyncio.wait((answering,), timeout=timeout_s)
+        except asyncio.CancelledError:
+            if not answering.done():
+                _forget(answering)
+            elif unwanted is not None and answering.exception() is None:
+                unwanted(_data(answering.result()))
+            raise
+        if not answering.done():
+            _forget(answering)
+            raise _refusal(grpc.StatusCode.DEADLINE_EXCEEDED, _NOT_IN_TIME)
+        try:
+            return _data(answering.result())
+        except Exception as error:  # noqa: BLE001  a status, as over a channel
+            raise _refused(path, error) from None
+
+    async def answers(self, path: str, request: Message) -> AsyncIterator[bytes]:
+        """Yield the answers of a method that streams them, and takes messages."""
+        context = InProcessContext(None)
+        serving = self._loop.create_task(self._methods[path](request, cast("Context", context)))
+        taking: asyncio.Future[bytes] | None = None
+        try:
+            while not serving.done():
+                taking = asyncio.ensure_future(context.answers.get())
+                await asyncio.wait((taking, serving), return_when=asyncio.FIRST_COMPLETED)
+                if taking.done():
+                    yield taking.result()
+                else:
+                    taking.cancel()
+            while not context.answers.empty():
+                yield context.answers.get_nowait()
+            try:
+                serving.result()
+            except Exception as error:  # noqa: BLE001  a status, as over a channel
+                raise _refused(path, error) from None
+        finally:
+            if taking is not None:
+                taking.cancel()
+            if not serving.done():
+                _forget(serving)
+
+    async def close(self) -> None:
+        """Do nothing: those who serve end their calls."""
+
+
+def _forget(answering: asyncio.Task[Any]) -> None:
+    """Cancel a call; what it raises meanwhile is of interest to nobody."""
+    answering.add_done_callback(lambda task: task.cancelled() or task.exception())
+    answering.cancel()
+
+
+def _data(answer: Message | bytes) -> bytes:
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+
+def _refused(path: str, error: Exception) -> grpc.aio.AioRpcError:
+    error = status.store_error(error)
+    if isinstance(error, StoreError):
+        packed = status.status_of(error).SerializeToString()
+        return _refusal(status.code_of(error), str(error), packed)
+    logs.get_logger().error("call failed", method=path, exc_info=error)
+    return _refusal(grpc.StatusCode.INTERNAL, "internal error")
+
+
+def _refusal(code: grpc.StatusCode, message: str, packed: bytes = b"") -> grpc.aio.AioRpcError:
+    trailing = grpc.aio.Metadata(*([(status.STATUS_DETAILS_KEY, packed)] if packed else []))
+    return grpc.aio.AioRpcError(
+        code, grpc.aio.Metadata(), trailing, details=message, debug_error_string=message
+    )

@@ -1,0 +1,165 @@
+"""The methods of penstock.v1.Transactions. All of them may read or sync files, so all of them run in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+from penstock.v1 import transactions_pb2 as pb
+from services.rpc.servicer import Context, Draining
+from services.rpc.status import InvalidArgument
+from services.writer.acks import Acks
+from storage.errors import InvalidBatch
+from storage.transactions.transactions import StoredHalves
+from storage.transactions.values import (
+    EndedTransaction,
+    PendingTransaction,
+    TransactionCheck,
+    TransactionState,
+)
+
+IDS_MAX: Final = 65_536  # of a request
+TOPICS_MAX: Final = 10_000  # that one stream watches
+CHECKS_WAITING_MAX: Final = 1_024  # of one stream; what comes on top is asked again later
+_STATES: Final = {
+    TransactionState.PENDING: pb.TRANSACTION_PENDING,
+    TransactionState.COMMITTED: pb.TRANSACTION_COMMITTED,
+    TransactionState.ROLLED_BACK: pb.TRANSACTION_ROLLED_BACK,
+    TransactionState.GIVEN_UP: pb.TRANSACTION_GIVEN_UP,
+    TransactionState.NOT_FOUND: pb.TRANSACTION_NOT_FOUND,
+    TransactionState.OTHER_TOPIC: pb.TRANSACTION_OTHER_TOPIC,
+    TransactionState.TOPIC_GONE: pb.TRANSACTION_TOPIC_GONE,
+    TransactionState.DAMAGED: pb.TRANSACTION_DAMAGED,
+}
+_RESOLUTIONS: Final = {pb.RESOLUTION_COMMIT: True, pb.RESOLUTION_ROLLBACK: False}
+
+
+class TransactionStore(Protocol):
+    """What these methods need of the engine; ``storage.transactions`` has it."""
+
+    def prepare(self, records: bytes, *, transaction_id: str, immunity_s: int) -> StoredHalves: ...
+    def end(
+        self, transaction_ids: Sequence[str], *, commit: bool, topic: str
+    ) -> tuple[list[EndedTransaction], int]: ...
+    def pending(self) -> list[PendingTransaction]: ...
+    def watch(self, topics: Sequence[str], ask: Callable[[TransactionCheck], None]) -> int: ...
+    def unwatch(self, number: int) -> None: ...
+
+
+class TransactionServicer:
+    """Answers when what was asked for is as durable as the flush mode says."""
+
+    def __init__(self, store: TransactionStore, acks: Acks, draining: asyncio.Event) -> None:
+        self._store = store
+        self._acks = acks
+        self._draining = draining
+
+    async def prepare(self, request: pb.PrepareRequest, _context: Context) -> pb.PrepareResponse:
+        """Store half messages."""
+        if not request.records:
+            raise InvalidBatch(0, "the batch is empty; send at least one record")
+        if request.immunity_s < 0:
+            raise InvalidArgument("immunity_s", "must not be negative")
+        stored = await asyncio.to_thread(
+            self._store.prepare,
+            request.records,
+            transaction_id=request.transaction_id,
+            immunity_s=request.immunity_s,
+        )
+        await self._acknowledged(stored.end_commit_offset)
+        return pb.PrepareResponse(
+            transaction_ids=stored.transaction_ids, half_offsets=stored.queue_offsets
+        )
+
+    async def end_transactions(
+        self, request: pb.EndTransactionsRequest, _context: Context
+    ) -> pb.EndTransactionsResponse:
+        """Commit or roll back."""
+        if len(request.transaction_ids) > IDS_MAX:
+            raise InvalidArgument("transaction_ids", f"are too many; send at most {IDS_MAX}")
+        commit = _RESOLUTIONS.get(request.resolution)
+        if commit is None:
+            raise InvalidArgument("resolution", "must be COMMIT or ROLLBACK")
+        ended, end = await asyncio.to_thread(
+            self._store.end, list(request.transaction_ids), commit=commit, topic=request.topic
+        )
+        await self._acknowledged(end)
+        return pb.EndTransactionsResponse(
+            transactions=[
+                pb.EndedTransaction(
+                    transaction_id=each.transaction_id,
+                    state=_STATES[each.state],
+                    message_count=each.message_count,
+                    already=each.already,
+                    problem=each.problem,
+                )
+                for each in ended
+            ]
+        )
+
+    async def list_transactions(
+        self, _request: pb.ListTransactionsRequest, _context: Context
+    ) -> pb.ListTransactionsResponse:
+        """Return what is pending."""
+        pending = await asyncio.to_thread(self._store.pending)
+        return pb.ListTransactionsResponse(
+            transactions=[pb.PendingTransaction(**each._asdict()) for each in pending]
+        )
+
+    async def watch_checks(self, request: pb.WatchChecksRequest, context: Context) -> None:
+        """Pass on the questions to a producer of the topics, until it ends the stream."""
+        if len(request.topics) > TOPICS_MAX:
+            raise InvalidArgument("topics", f"are too many; watch at most {TOPICS_MAX}")
+        checks: asyncio.Queue[TransactionCheck] = asyncio.Queue(CHECKS_WAITING_MAX)
+        loop = asyncio.get_running_loop()
+
+        def take(check: TransactionCheck) -> None:
+            with suppress(asyncio.QueueFull):
+                checks.put_nowait(check)
+
+        def ask(check: TransactionCheck) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(take, check)
+
+        await context.send_initial_metadata(())
+        watching = asyncio.ensure_future(
+            asyncio.to_thread(self._store.watch, list(request.topics), ask)
+        )
+        draining = asyncio.ensure_future(self._draining.wait())
+        writing = asyncio.ensure_future(_write_checks(context, checks))
+        try:
+            await asyncio.shield(watching)
+            await asyncio.wait({draining, writing}, return_when=asyncio.FIRST_COMPLETED)
+            if not writing.done():
+                raise Draining
+            writing.result()
+        finally:
+            draining.cancel()
+            writing.cancel()
+            watching.add_done_callback(
+                self._unwatch
+            )  # a call that is cancelled while it begins, too
+
+    def _unwatch(self, watching: asyncio.Future[int]) -> None:
+        if not watching.cancelled() and watching.exception() is None:
+            loop = asyncio.get_running_loop()
+            loop.run_in_executor(None, self._store.unwatch, watching.result())
+
+    async def _acknowledged(self, end_commit_offset: int) -> None:
+        if not self._acks.has(end_commit_offset):
+            await self._acks.wait(end_commit_offset)
+
+
+async def _write_checks(context: Context, checks: asyncio.Queue[TransactionCheck]) -> None:
+    while True:
+        check = await checks.get()
+        answer = pb.TransactionCheck(
+            transaction_id=check.transaction_id,
+            topics=check.topics,
+            check_count=check.check_count,
+            message_count=len(check.halves),
+            records=b"".join(check.halves),
+        )
+        await context.write(answer.SerializeToString())
