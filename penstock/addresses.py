@@ -13,6 +13,7 @@ ALL_SERVICES: Final[tuple[Service, ...]] = ("writer", "reader", "indexer")
 DEFAULT_WRITER: Final = "127.0.0.1:5801"
 DEFAULT_READER: Final = "127.0.0.1:5802"
 DEFAULT_INDEXER: Final = "127.0.0.1:5803"
+DEFAULT_GATEWAY: Final = "127.0.0.1:8081"
 
 PORT_MAX: Final = (1 << 16) - 1
 _HOST: Final = re.compile(r"[^\s:/\[\]]+")

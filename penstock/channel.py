@@ -26,6 +26,7 @@ NOT_CONNECTED: Final = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
+STREAM_ENDED: Final = (grpc.RpcError, asyncio.CancelledError)  # what iterating over one raises
 CONNECT_TIMEOUT_MS: Final = 20_000  # calls that wait for a connection end by their own time-outs
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 64 << 20),

@@ -6,9 +6,11 @@
     │   │   └── QueueNotFound    the topic has fewer queues
     │   ├── NotFound
     │   │   ├── TopicNotFound    there is no topic of that name
+    │   │   ├── GroupNotFound    there is no consumer group of that name
     │   │   ├── MessageNotFound  nothing is stored under that id
     │   │   └── StageNotFound    a commit names an attempt that is not staged
     │   ├── TopicExists          a topic of that name exists
+    │   ├── GroupExists          a consumer group of that name exists
     │   ├── StageExists          an attempt of that id is staged already
     │   ├── ResourceExhausted    full or busy; try again after ``retry_delay_ms`` if that is above 0
     │   ├── OffsetOutOfRange     a consumer stands beyond the end of its queue
@@ -20,8 +22,9 @@
     │   ├── DeadlineExceeded     no answer in time
     │   └── Cancelled            given up by either side
     ├── UnknownOutcome           a produce was sent and not answered: stored or not, nobody knows
+    ├── TransactionRefused       a transaction did not end as asked; ``state`` is what it is
     ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
-    ├── IndexDamaged             a query by key may lack records of a range, until the index is mended
+    ├── IndexDamaged             a query by key may lack records of a range, until the index is repaired
     ├── BatchFull                the record does not fit into the batch any more
     ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
     ├── ServiceFailed            a bug of the service (INTERNAL, UNKNOWN and the rest)
@@ -99,12 +102,22 @@ class TopicNotFound(NotFound):
     """The topic does not exist."""
 
 
+class GroupNotFound(NotFound):
+    """The consumer group does not exist."""
+
+
 class MessageNotFound(NotFound):
     """No message is stored under that id."""
 
 
 class TopicExists(PenstockError):
     """A topic of that name exists already."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class GroupExists(PenstockError):
+    """A consumer group of that name exists already."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
@@ -185,10 +198,17 @@ class Cancelled(PenstockError):
 
 
 class UnknownOutcome(PenstockError):
-    """A produce was sent but not answered: the messages may have been stored, or not.
+    """A produce was sent but not answered: stored or not; the client never repeats it by itself."""
 
-    The client never repeats such a produce by itself; doing so may store the messages twice.
-    """
+
+class TransactionRefused(PenstockError):
+    """A transaction did not end as asked; ``state`` is what it is, such as ``"rolled back"``."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+    def __init__(self, message: str, *, state: str) -> None:
+        super().__init__(message)
+        self.state = state
 
 
 class DataLoss(PenstockError):
@@ -277,6 +297,8 @@ _BY_CODE: Final[dict[grpc.StatusCode, type[PenstockError]]] = {
 
 _BY_REASON: Final[dict[str, type[PenstockError]]] = {
     "TOPIC_NOT_FOUND": TopicNotFound,
+    "GROUP_EXISTS": GroupExists,
+    "GROUP_NOT_FOUND": GroupNotFound,
     "QUEUE_NOT_FOUND": QueueNotFound,
     "RECORD_NOT_FOUND": MessageNotFound,
     "STAGE_NOT_FOUND": StageNotFound,

@@ -25,6 +25,7 @@ from storage.format.record_layout import (
     SYS_FLAG_STORE_HOST_V6,
     TOPIC_LENGTH_V1,
     TOPIC_LENGTH_V2,
+    TOTAL_SIZE,
     UNTIL_BODY,
 )
 
@@ -40,7 +41,7 @@ def _wider_by(sys_flag: int) -> int:
     return host_size(ipv6=bool(born)) + host_size(ipv6=bool(store)) - 2 * host_size(ipv6=False)
 
 
-def _head_of(data: memoryview, position: int) -> tuple[Any, ...]:
+def head_of(data: memoryview, position: int) -> tuple[Any, ...]:
     """Return the fields of the record at ``position`` as of UNTIL_BODY; its hosts are to be read elsewhere."""
     head = UNTIL_BODY.unpack_from(data, position)
     if not head[_SYS_FLAG] & _V6_HOSTS:
@@ -269,7 +270,7 @@ class Records(Sequence[Record]):
         raw = self.raw
         position, end = 0, len(raw)
         while position < end:
-            head = _head_of(raw, position)
+            head = head_of(raw, position)
             yield Record(raw, position, head)
             position += head[0]
 
@@ -284,8 +285,15 @@ class Records(Sequence[Record]):
             return [self._at(position) for position in self._positions[index]]
         return self._at(self._positions[index])
 
+    def end_of(self, count: int, position: int) -> int:
+        """Return where ``count`` records end, of which the first is at a position of ``raw``."""
+        raw, size_at = self.raw, TOTAL_SIZE.unpack_from
+        for _ in range(count):
+            position += size_at(raw, position)[0]
+        return position
+
     def _at(self, position: int) -> Record:
-        return Record(self.raw, position, _head_of(self.raw, position))
+        return Record(self.raw, position, head_of(self.raw, position))
 
     def __repr__(self) -> str:
         return f"<{self._count} records, {len(self.raw)} bytes>"

@@ -23,6 +23,7 @@ __all__ = [
     "ReaderStatus",
     "Stored",
     "StoredBatch",
+    "TimerCounts",
     "Topic",
     "TopicDescription",
     "UncoveredRange",
@@ -36,7 +37,8 @@ class Stored:
 
     ``message_id`` and ``unique_key`` are empty for messages of a record batch: the writer
     returns none per record. ``commit_offset`` finds such a message too; it is -1 when the writer
-    stored the batch with other record sizes than the client sent.
+    stored the batch with other record sizes than the client sent. Of a message that is delivered later
+    ``queue_offset`` is -1, and ``recall_handle`` recalls it unless it has a delay level.
     """
 
     topic: str
@@ -46,6 +48,25 @@ class Stored:
     store_timestamp_ms: int
     message_id: str = ""
     unique_key: str = ""
+    recall_handle: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerCounts:
+    """Messages that wait for their time, and what became of others since the writer's start.
+
+    ``due_within_s`` counts those with a time of delivery that are due within so many seconds; ``next_due_ms`` is 0
+    where nothing waits.
+    """
+
+    pending_count: int
+    next_due_ms: int
+    due_within_s: Mapping[float, int]
+    delivered_count: int
+    recalled_count: int
+    topic_deleted_count: int
+    damaged_count: int
+    repeated_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +152,45 @@ class WriterStatus:
     scrub_end: int
     scrub_completed_ms: int
     scrub_finding_count: int
-    scrub_mended_count: int
+    scrub_repaired_count: int
     scrub_last_finding: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedFile:
+    """One file of the log: when it is deleted by its age (0: never), and who needs it or an older one."""
+
+    start_offset: int
+    size_bytes: int
+    modified_ms: int
+    expires_ms: int
+    held_by: tuple[str, ...]
+    is_newest: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """How retention is set (``retention_ms`` 0: nothing is deleted), what it has done and will do.
+
+    ``holds`` has from which commit offset on each follower needs the log. Times are Unix milliseconds.
+    ``is_deleting`` says of ``delete_expired`` that the deletion was not done in a minute, and goes on.
+    """
+
+    retention_ms: int
+    delete_hours: tuple[int, ...]
+    clean_percent: int
+    force_percent: int
+    refuse_percent: int
+    used_percent: int
+    refuses_appends: bool
+    problem: str
+    min_commit_offset: int
+    deleted_file_count: int
+    deleted_bytes: int
+    last_deleted_ms: int
+    holds: Mapping[str, int]
+    files: tuple[RetainedFile, ...]
+    is_deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,18 @@ from typing import Any, Final, Literal
 from google.protobuf.message import Message as ProtoMessage
 
 from penstock.addresses import Service
-from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, staged_commits_pb2, writer_pb2
+from penstock.v1 import (
+    common_pb2,
+    groups_pb2,
+    indexer_pb2,
+    leases_pb2,
+    reader_pb2,
+    retention_pb2,
+    staged_commits_pb2,
+    timers_pb2,
+    transactions_pb2,
+    writer_pb2,
+)
 
 _LENGTH_DELIMITED: Final = 2
 _SCALAR_SIZES: Final = {1: 8, 5: 4}  # fixed64 and fixed32 by wire type
@@ -112,17 +123,29 @@ def _query_response(data: bytes) -> WithRecords:
     return split_records(data, reader_pb2.QueryByKeyResponse, 6)
 
 
+def _receive_response(data: bytes) -> WithRecords:
+    return split_records(data, leases_pb2.ReceiveResponse, 15)
+
+
 def _method(
     service: Service,
     name: str,
     request: type[ProtoMessage],
     response: type[ProtoMessage],
 ) -> Method:
-    path = f"/penstock.v1.{service.capitalize()}/{name}"
+    return _of(service, f"{service.capitalize()}/{name}", request, response)
+
+
+def _of(
+    service: Service, name: str, request: type[ProtoMessage], response: type[ProtoMessage]
+) -> Method:
+    """Return a method of one of the contracts that a service serves."""
+    path = f"/penstock.v1.{name}"
     return Method(service, path, request.SerializeToString, response.FromString)
 
 
 _w, _r, _i, _t = writer_pb2, reader_pb2, indexer_pb2, staged_commits_pb2
+_g, _l, _x, _d = groups_pb2, leases_pb2, transactions_pb2, timers_pb2
 
 PRODUCE: Final = Method(
     "writer",
@@ -171,6 +194,18 @@ LIST_TOPICS: Final = _method("writer", "ListTopics", _w.ListTopicsRequest, _w.Li
 WRITER_STATUS: Final = _method(
     "writer", "GetWriterStatus", _w.GetWriterStatusRequest, _w.WriterStatus
 )
+GET_RETENTION: Final = _of(
+    "writer",
+    "Retention/GetRetention",
+    retention_pb2.GetRetentionRequest,
+    retention_pb2.RetentionReport,
+)
+DELETE_EXPIRED: Final = _of(
+    "writer",
+    "Retention/DeleteExpired",
+    retention_pb2.DeleteExpiredRequest,
+    retention_pb2.RetentionReport,
+)
 PULL: Final = Method(
     "reader", "/penstock.v1.Reader/Pull", _r.PullRequest.SerializeToString, _pull_response
 )
@@ -206,3 +241,58 @@ INDEXER_STATUS: Final = _method(
     "indexer", "GetIndexerStatus", _i.GetIndexerStatusRequest, _i.IndexerStatus
 )
 WAIT_INDEXED: Final = _method("indexer", "WaitIndexed", _i.WaitIndexedRequest, _i.IndexerStatus)
+RECEIVE: Final = Method(
+    "reader",
+    "/penstock.v1.Leases/Receive",
+    _l.ReceiveRequest.SerializeToString,
+    _receive_response,
+)
+ACKNOWLEDGE: Final = _of(
+    "reader", "Leases/Acknowledge", _l.AcknowledgeRequest, _l.AcknowledgeResponse
+)
+CHANGE_LEASES: Final = _of(
+    "reader", "Leases/ChangeLeases", _l.ChangeLeasesRequest, _l.ChangeLeasesResponse
+)
+RECALL: Final = _of("writer", "Timers/Recall", _d.RecallRequest, _d.RecallResponse)
+COUNT_TIMERS: Final = _of(
+    "writer", "Timers/CountTimers", _d.CountTimersRequest, _d.CountTimersResponse
+)
+DEAD_LETTER: Final = _of("reader", "Leases/DeadLetter", _l.DeadLetterRequest, _l.DeadLetterResponse)
+RENEW_LEASES: Final = _of(
+    "reader", "Leases/RenewLeases", _l.RenewLeasesRequest, _l.RenewLeasesResponse
+)
+RELEASE_LEASES: Final = _of(
+    "reader", "Leases/ReleaseLeases", _l.ReleaseLeasesRequest, _l.ReleaseLeasesResponse
+)
+LEASE_STATUS: Final = _of(
+    "reader", "Leases/GetLeaseStatus", _l.GetLeaseStatusRequest, _l.LeaseStatus
+)
+CREATE_GROUP: Final = _of("reader", "Groups/CreateGroup", _g.CreateGroupRequest, _g.GroupSettings)
+UPDATE_GROUP: Final = _of("reader", "Groups/UpdateGroup", _g.UpdateGroupRequest, _g.GroupSettings)
+DESCRIBE_GROUP: Final = _of(
+    "reader", "Groups/DescribeGroup", _g.DescribeGroupRequest, _g.DescribeGroupResponse
+)
+DELETE_GROUP: Final = _of(
+    "reader", "Groups/DeleteGroup", _g.DeleteGroupRequest, _g.DeleteGroupResponse
+)
+LIST_GROUP_SETTINGS: Final = _of(
+    "reader", "Groups/ListGroupSettings", _g.ListGroupSettingsRequest, _g.ListGroupSettingsResponse
+)
+RESET_GROUP: Final = _of("reader", "Groups/ResetGroup", _g.ResetGroupRequest, _g.ResetGroupResponse)
+PREPARE: Final = _of("writer", "Transactions/Prepare", _x.PrepareRequest, _x.PrepareResponse)
+END_TRANSACTIONS: Final = _of(
+    "writer", "Transactions/EndTransactions", _x.EndTransactionsRequest, _x.EndTransactionsResponse
+)
+LIST_TRANSACTIONS: Final = _of(
+    "writer",
+    "Transactions/ListTransactions",
+    _x.ListTransactionsRequest,
+    _x.ListTransactionsResponse,
+)
+WATCH_CHECKS: Final = Method(
+    "writer",
+    "/penstock.v1.Transactions/WatchChecks",
+    _x.WatchChecksRequest.SerializeToString,
+    _x.TransactionCheck.FromString,
+    "unary_stream",
+)

@@ -26,6 +26,11 @@ NAMES: Final = {
 PHRASES: Final = {
     "The client for asyncio; `make client` writes ``penstock._sync`` from it.": "The client for threads.",
     "as an async context manager": "as a context manager",
+    "the ``async with`` block": "the ``with`` block",
+    '``async with client.transaction("orders") as t: await t.send(b"...")``': (
+        '``with client.transaction("orders") as t: t.send(b"...")``'
+    ),
+    "; an async context manager": "; a context manager",
     "for one event loop": "safe to share between threads",
     "used by one task": "used by one thread",
     "are found when the first record is asked for": "are found when it is made",

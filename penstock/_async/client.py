@@ -9,23 +9,27 @@ from typing import Literal
 import grpc
 
 from penstock._async.consumer import AsyncConsumer, AsyncKeyRecords
+from penstock._async.groups import AsyncGroups
+from penstock._async.leases import AsyncLeaseCalls
 from penstock._async.offsets import AsyncOffsets
 from penstock._async.staged_commit import AsyncStagedCommit
 from penstock._async.status import AsyncStatus
-from penstock._async.topics import AsyncTopics
+from penstock._async.subscription import AsyncSubscription
+from penstock._async.transactions import AsyncTransactionCalls
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
-from penstock.calls import offsets, produce, records, staged_commits
+from penstock.calls import offsets, produce, records, staged_commits, timers
+from penstock.calls.timers import Delay, DeliverAt
 from penstock.consuming.damaged import OnDamaged
 from penstock.consuming.key_query import KeyQuery, OnUncovered
-from penstock.consuming.options import ConsumeOptions
+from penstock.consuming.options import ConsumeOptions, SubscribeOptions
 from penstock.producing.options import ProducerOptions
 from penstock.producing.tasks import AsyncProducer
 from penstock.record import Record
 from penstock.requests import FRAME_OVERHEAD_MAX, key_tuple
-from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch
+from penstock.values import Message, PullResult, StagedApplication, Stored, StoredBatch, TimerCounts
 
 
-class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
+class AsyncClient(AsyncTransactionCalls, AsyncOffsets, AsyncLeaseCalls, AsyncGroups, AsyncStatus):
     """A connection to one store's writer, reader and indexer; for one event loop.
 
     Nothing is connected before the first call. ``timeout_s`` bounds each call with its retries and
@@ -46,9 +50,15 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
         queue_id: int | None = None,
         unique_key: str = "",
         flag: int = 0,
+        deliver_at: DeliverAt | None = None,
+        delay: Delay | None = None,
+        delay_level: int = 0,
         timeout_s: float | None = None,
     ) -> Stored:
         """Store one message; on return it is as durable as the writer's flush mode promises.
+
+        With one of ``deliver_at`` (a datetime, or Unix milliseconds), ``delay`` (a timedelta, or seconds) and
+        ``delay_level`` (1 to 18) it is delivered later; `recall` takes it back until then.
 
         Raises UnknownOutcome when it was sent and no answer came.
         """
@@ -61,6 +71,9 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
             queue_id=queue_id,
             unique_key=unique_key,
             flag=flag,
+            delay_level=delay_level,
+            deliver_at_ms=timers.deliver_at_ms(deliver_at),
+            delay_ms=timers.delay_ms(delay),
         )
         stored = await self.produce_many([message], timeout_s=timeout_s)
         return stored[0]
@@ -72,6 +85,23 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
         return await self.run(
             produce.messages(messages, bytes_max=self.request_bytes_max), timeout_s=timeout_s
         )
+
+    async def recall(
+        self, recall_handle: str, *, topic: str = "", timeout_s: float | None = None
+    ) -> str:
+        """Have a message not delivered that is to be delivered later; return its unique key.
+
+        On return the recall is as durable as the writer's flush mode promises. With ``topic`` a handle of another
+        topic is refused. Raises InvalidArgument for what is not a handle, FailedPrecondition (reason
+        TOO_LATE_TO_RECALL) if the time of the message has come.
+        """
+        return await self.run(timers.recall(recall_handle, topic), timeout_s=timeout_s)
+
+    async def timers(
+        self, *, within_s: Sequence[float] = (), timeout_s: float | None = None
+    ) -> TimerCounts:
+        """Count the messages that wait to be delivered, and those due within so many seconds."""
+        return await self.run(timers.counts(within_s), timeout_s=timeout_s)
 
     async def produce_batch(
         self, batch: RecordBatch | bytes | bytearray | memoryview, *, timeout_s: float | None = None
@@ -225,6 +255,44 @@ class AsyncClient(AsyncTopics, AsyncOffsets, AsyncStatus):
             on_damaged=on_damaged,
         )
         return AsyncConsumer(self, options)
+
+    def subscribe(
+        self,
+        topic: str,
+        *,
+        group: str,
+        tag: str = "",
+        sql: str = "",
+        prefetch: int = 512,
+        prefetch_bytes: int = 8 << 20,
+        lease_ms: int = 30_000,
+        wait_ms: int = 10_000,
+        idle_s: float | None = None,
+        on_damaged: OnDamaged | None = None,
+    ) -> AsyncSubscription:
+        """Share a topic's messages with the other members of a group; iterate over it or its
+        `batches`, or `run` a handler.
+
+        Messages are leased for ``lease_ms``, renewed while the subscription is open; about ``prefetch`` wait
+        here, or ``prefetch_bytes``. A message that is given back, or whose member dies, is handed out again, and becomes a
+        dead letter after the group's last attempt. Only what passes ``tag``, an expression, or ``sql``, an
+        SQL92 filter, is handed out; the rest counts as done. With ``idle_s`` it ends after so long without a
+        message. Damaged records are raised as DataLoss in their turn, unless ``on_damaged`` is given.
+        """
+        options = SubscribeOptions(
+            topic=topic,
+            group=group,
+            tag=tag,
+            sql=sql,
+            prefetch=prefetch,
+            prefetch_bytes=prefetch_bytes,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            idle_s=idle_s,
+            timeout_s=self.timeout_s,
+            on_damaged=on_damaged,
+        )
+        return AsyncSubscription(self, options)
 
     def query_by_key(
         self,

@@ -10,7 +10,7 @@ import grpc
 
 from penstock._async.connection import AsyncConnection
 from penstock.consuming.consumption import Consumption, open_consumption
-from penstock.consuming.in_flight import AsyncInFlightPulls, open_when_awaited
+from penstock.consuming.in_flight import AsyncInFlightCalls, open_when_awaited
 from penstock.consuming.key_query import KeyQuery
 from penstock.consuming.options import ConsumeOptions
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
@@ -33,7 +33,7 @@ class AsyncConsumer(AsyncIterator[Record]):
         self._client = client
         self._options = options
         self._core: Consumption | None = None
-        self._pulls = AsyncInFlightPulls()
+        self._pulls = AsyncInFlightCalls()
         self._auto_commits = options.auto_commit
         self._monotonic = client.clock.monotonic
         self._commit_at = self._monotonic() + options.commit_interval_ms / 1000
@@ -66,6 +66,11 @@ class AsyncConsumer(AsyncIterator[Record]):
     def positions(self) -> dict[int, int]:
         """By queue id the next offset to consume, the current record counted as consumed."""
         return {} if self._core is None else self._core.positions(with_current=True)
+
+    @property
+    def deleted_counts(self) -> dict[int, int]:
+        """By queue id how many messages were deleted, by retention, before this consumer read them."""
+        return {} if self._core is None else self._core.deleted_counts
 
     async def commit(self) -> None:
         """Commit the group's offsets, the current record counted as consumed."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock._async.connection import AsyncConnection
-from penstock.calls import status
-from penstock.values import IndexerStatus, ReaderStatus, WriterStatus
+from penstock.calls import retention, status
+from penstock.group_values import LeaseStatus
+from penstock.values import IndexerStatus, ReaderStatus, RetentionReport, WriterStatus
+
+DELETE_TIMEOUT_S: Final = 90.0
 
 
 class AsyncStatus(AsyncConnection):
@@ -18,6 +23,10 @@ class AsyncStatus(AsyncConnection):
         """Return what the reader sees."""
         return await self.run(status.reader(), timeout_s=timeout_s)
 
+    async def lease_status(self, *, timeout_s: float | None = None) -> LeaseStatus:
+        """Return what groups were handed and have not done, and how the journal of leases is."""
+        return await self.run(status.leases(), timeout_s=timeout_s)
+
     async def indexer_status(self, *, timeout_s: float | None = None) -> IndexerStatus:
         """Return how far the index is."""
         return await self.run(status.indexer(), timeout_s=timeout_s)
@@ -27,3 +36,18 @@ class AsyncStatus(AsyncConnection):
     ) -> IndexerStatus:
         """Wait until every record before a commit offset can be found by key."""
         return await self.run(status.wait_indexed(commit_offset), timeout_s=timeout_s)
+
+    async def retention(self, *, timeout_s: float | None = None) -> RetentionReport:
+        """Return which files of the log are deleted when, and what holds them."""
+        return await self.run(retention.report(), timeout_s=timeout_s)
+
+    async def delete_expired(
+        self, older_than_ms: int | None = None, *, timeout_s: float = DELETE_TIMEOUT_S
+    ) -> RetentionReport:
+        """Delete the files of the log that are older than that, or than the retention, at once.
+
+        What is needed stays, and the newest file. After a minute returns with ``is_deleting``, and the deletion
+        goes on. One call at a time: others are tried again. Raises InvalidArgument without an age where nothing is
+        deleted unasked.
+        """
+        return await self.run(retention.delete_expired(older_than_ms), timeout_s=timeout_s)

@@ -11,7 +11,7 @@ import grpc
 
 from penstock._sync.connection import Connection
 from penstock.consuming.consumption import Consumption, open_consumption
-from penstock.consuming.in_flight import InFlightPulls, open_at_once
+from penstock.consuming.in_flight import InFlightCalls, open_at_once
 from penstock.consuming.key_query import KeyQuery
 from penstock.consuming.options import ConsumeOptions
 from penstock.errors import ClientClosed, DeadlineExceeded, PenstockError, Unavailable
@@ -34,7 +34,7 @@ class Consumer(Iterator[Record]):
         self._client = client
         self._options = options
         self._core: Consumption | None = None
-        self._pulls = InFlightPulls()
+        self._pulls = InFlightCalls()
         self._auto_commits = options.auto_commit
         self._monotonic = client.clock.monotonic
         self._commit_at = self._monotonic() + options.commit_interval_ms / 1000
@@ -67,6 +67,11 @@ class Consumer(Iterator[Record]):
     def positions(self) -> dict[int, int]:
         """By queue id the next offset to consume, the current record counted as consumed."""
         return {} if self._core is None else self._core.positions(with_current=True)
+
+    @property
+    def deleted_counts(self) -> dict[int, int]:
+        """By queue id how many messages were deleted, by retention, before this consumer read them."""
+        return {} if self._core is None else self._core.deleted_counts
 
     def commit(self) -> None:
         """Commit the group's offsets, the current record counted as consumed."""

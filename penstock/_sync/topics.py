@@ -53,12 +53,27 @@ class Topics(Connection):
         name: str,
         *,
         queues: int | None = None,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
         perm: int | None = None,
         attributes: Mapping[str, str] | None = None,
+        force: bool = False,
         timeout_s: float | None = None,
     ) -> Topic:
-        """Change what is given of a topic and return it."""
-        call = topics.update(name, queue_count=queues, perm=perm, attributes=attributes or {})
+        """Change what is given of a topic and return it; ``queues`` stands for both counts that are not given.
+
+        Raises FailedPrecondition, unless with ``force``, where read queues go that are written to or that a
+        group has not read to the end; the message says which group, how much and where.
+        """
+        call = topics.update(
+            name,
+            queue_count=queues,
+            read_queue_count=read_queues,
+            write_queue_count=write_queues,
+            perm=perm,
+            attributes=attributes or {},
+            force=force,
+        )
         topic = self.run(call, timeout_s=timeout_s)
         self._queue_counts.forget(name)
         return topic

@@ -73,6 +73,8 @@ def _message(message: Message) -> common_pb2.Message:
         flag=message.flag,
         born_timestamp_ms=message.born_timestamp_ms,
         delay_level=message.delay_level,
+        deliver_at_ms=message.deliver_at_ms,
+        delay_ms=message.delay_ms,
     )
 
 
@@ -85,4 +87,5 @@ def _stored(result: writer_pb2.ProduceResult) -> Stored:
         store_timestamp_ms=result.store_timestamp_ms,
         message_id=result.message_id,
         unique_key=result.unique_key,
+        recall_handle=result.recall_handle,
     )

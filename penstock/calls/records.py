@@ -123,7 +123,7 @@ def pull_result(answer: WithRecords) -> PullResult:
         min_offset=front.min_offset,
         max_offset=front.max_offset,
         records=Records(answer.records, front.record_count),
-        damaged=_damaged(front.damaged),
+        damaged=damages(front.damaged),
     )
 
 
@@ -131,7 +131,7 @@ def _key_page(answer: WithRecords) -> KeyPage:
     front: reader_pb2.QueryByKeyResponse = answer.front
     return KeyPage(
         records=Records(answer.records, front.record_count),
-        damaged=_damaged(front.damaged),
+        damaged=damages(front.damaged),
         next_page_token=front.next_page_token,
         indexed_offset=front.indexed_offset,
         uncovered=tuple(
@@ -146,13 +146,15 @@ def _key_page(answer: WithRecords) -> KeyPage:
     )
 
 
-def _damaged(records: Sequence[common_pb2.DamagedRecord]) -> tuple[Damage, ...]:
+def damages(records: Sequence[common_pb2.DamagedRecord]) -> tuple[Damage, ...]:
+    """Return the damaged records of an answer."""
     return tuple(
         Damage(
             queue_offset=each.queue_offset,
             commit_offset=each.commit_offset,
             size=each.size,
             reason=each.reason,
+            queue_id=each.queue_id,
         )
         for each in records
     )

@@ -10,8 +10,9 @@ from grpc_health.v1 import health_pb2
 from penstock import wire
 from penstock.addresses import Service
 from penstock.calls.call import Call
+from penstock.group_values import GroupLeases, LeaseStatus
 from penstock.requests import build
-from penstock.v1 import indexer_pb2, reader_pb2, writer_pb2
+from penstock.v1 import indexer_pb2, leases_pb2, reader_pb2, writer_pb2
 from penstock.values import IndexerStatus, ReaderStatus, WriterStatus
 from penstock.wire import Method
 
@@ -43,6 +44,22 @@ def writer() -> Call[WriterStatus]:
 def reader() -> Call[ReaderStatus]:
     """Ask what the reader sees."""
     return Call(wire.READER_STATUS, reader_pb2.GetReaderStatusRequest(), _plain(ReaderStatus))
+
+
+def leases() -> Call[LeaseStatus]:
+    """Ask what is handed out and not done, by group."""
+
+    def interpret(answer: leases_pb2.LeaseStatus) -> LeaseStatus:
+        return LeaseStatus(
+            journal_bytes=answer.journal_bytes,
+            problem=answer.problem,
+            groups=tuple(
+                GroupLeases(group=each.group, leased=each.leased, waiting=each.waiting)
+                for each in answer.groups
+            ),
+        )
+
+    return Call(wire.LEASE_STATUS, leases_pb2.GetLeaseStatusRequest(), interpret)
 
 
 def indexer() -> Call[IndexerStatus]:

@@ -9,7 +9,7 @@ from penstock.calls.call import Call
 from penstock.errors import TopicNotFound
 from penstock.requests import build
 from penstock.retry import Repeat
-from penstock.v1 import common_pb2, writer_pb2
+from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from penstock.values import Topic, TopicDescription
 
 
@@ -41,15 +41,25 @@ def create_all(
 
 
 def update(
-    name: str, *, queue_count: int | None, perm: int | None, attributes: Mapping[str, str]
+    name: str,
+    *,
+    queue_count: int | None,
+    read_queue_count: int | None,
+    write_queue_count: int | None,
+    perm: int | None,
+    attributes: Mapping[str, str],
+    force: bool,
 ) -> Call[Topic]:
     """Set what is given; doing so twice sets the same."""
     request = build(
         writer_pb2.UpdateTopicRequest,
         name=name,
         queue_count=queue_count,
+        read_queue_count=read_queue_count,
+        write_queue_count=write_queue_count,
         perm=perm,
         attributes=dict(attributes),
+        force=force,
     )
     return Call(wire.UPDATE_TOPIC, request, _topic, not_found=TopicNotFound)
 
@@ -77,6 +87,23 @@ def describe(name: str) -> Call[TopicDescription]:
         ),
         not_found=TopicNotFound,
     )
+
+
+def queues_to_read(name: str) -> Call[tuple[int, ...]]:
+    """Ask a reader for the ids of a topic's queues, those without a message included.
+
+    A topic that is missing in the topic table has the queues that hold messages.
+    """
+
+    def queue_ids(answer: reader_pb2.ListQueuesResponse) -> tuple[int, ...]:
+        if answer.described:
+            return tuple(range(answer.described[0].read_queue_count))
+        if name not in answer.topics:
+            raise TopicNotFound(f"topic {name!r} does not exist")
+        return tuple(queue.queue_id for queue in answer.queues)
+
+    request = build(reader_pb2.ListQueuesRequest, topics=[name])
+    return Call(wire.LIST_QUEUES, request, queue_ids, not_found=TopicNotFound)
 
 
 def list_all() -> Call[list[Topic]]:

@@ -50,6 +50,7 @@ class QueueProgress:
     __slots__ = (
         "attempts",
         "committed",
+        "deleted",
         "ended",
         "failing_since",
         "fetch_offset",
@@ -66,6 +67,7 @@ class QueueProgress:
         self.fetch_offset = queue_offset
         self.finished = queue_offset
         self.committed = queue_offset
+        self.deleted = 0  # messages that were gone when they were asked for
         self.pulling = False
         self.waiting_batches = 0
         self.ended = False
@@ -150,6 +152,9 @@ class Consumption:
             items = self._items(queue, result, after)
             self._batches.append((queue, items, after))
             queue.waiting_batches += 1
+        elif result.status is PullStatus.OFFSET_TOO_SMALL and result.min_offset > before:
+            after = result.min_offset
+            self._pass_over_deleted(queue, after - before)
         elif result.status in _AT_THE_END:
             after = before
             self._at_the_end(queue, now)
@@ -163,8 +168,6 @@ class Consumption:
             )
             self._batches.append((queue, iter((error,)), after))
             queue.waiting_batches += 1
-        elif after <= before and result.min_offset > before:
-            after = result.min_offset
         elif after <= before:
             queue.not_before = now + _STALLED_DELAY_S
             if not self.options.follow:
@@ -175,6 +178,13 @@ class Consumption:
         handing_out = self._current is not None and self._current[0] is queue
         if not queue.waiting_batches and not handing_out:
             queue.finished = max(queue.finished, after)
+
+    def _pass_over_deleted(self, queue: QueueProgress, count: int) -> None:
+        queue.deleted += count
+        _log.warning(
+            "%s/%d: %d messages from offset %d on were deleted before they were read",
+            self.options.topic, queue.queue_id, count, queue.fetch_offset,
+        )  # fmt: skip
 
     def _at_the_end(self, queue: QueueProgress, now: float) -> None:
         if not self.options.follow:
@@ -257,6 +267,11 @@ class Consumption:
             queue.finished = max(queue.finished, reached)
             self._current = None
 
+    @property
+    def deleted_counts(self) -> dict[int, int]:
+        """By queue id how many messages were deleted before they were read; queues without any are left out."""
+        return {each.queue_id: each.deleted for each in self.queues.values() if each.deleted}
+
     def positions(self, *, with_current: bool) -> dict[int, int]:
         """Return by queue id the next offset to consume.
 
@@ -299,8 +314,7 @@ def open_consumption(options: ConsumeOptions, policy: RetryPolicy) -> Plan[Consu
     """Find the queues and where to start in each: the group's committed offset goes first."""
     queue_ids = options.queues
     if queue_ids is None:
-        described = yield topics.describe(options.topic)
-        queue_ids = tuple(range(described.topic.read_queue_count))
+        queue_ids = yield topics.queues_to_read(options.topic)
     committed: dict[int, int] = {}
     if options.group:
         found = yield offsets.of_group(options.group, options.topic)

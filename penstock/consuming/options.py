@@ -24,3 +24,20 @@ class ConsumeOptions:
     wait_ms: int = 10_000
     timeout_s: float = 10.0
     on_damaged: OnDamaged | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribeOptions:
+    """What to lease messages of, as which group, and how many ahead."""
+
+    topic: str
+    group: str
+    tag: str = ""
+    sql: str = ""
+    prefetch: int = 512
+    prefetch_bytes: int = 8 << 20
+    lease_ms: int = 30_000
+    wait_ms: int = 10_000
+    idle_s: float | None = None
+    timeout_s: float = 10.0
+    on_damaged: OnDamaged | None = None

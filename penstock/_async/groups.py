@@ -1,0 +1,99 @@
+"""What a client does with consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock._async.connection import AsyncConnection
+from penstock.calls import groups
+from penstock.group_values import (
+    Begin,
+    ExponentialBackoff,
+    Group,
+    GroupDescription,
+    QueueReset,
+    ResetTo,
+)
+
+
+class AsyncGroups(AsyncConnection):
+    """Consumer groups over a connection."""
+
+    async def create_group(
+        self,
+        name: str,
+        *,
+        retry_max_times: int | None = None,
+        orderly: bool | None = None,
+        paused: bool | None = None,
+        backoff: Iterable[int] | ExponentialBackoff | None = None,
+        begin: Begin | None = None,
+        timeout_s: float | None = None,
+    ) -> Group:
+        """Create a consumer group; raises GroupExists if there is one. What is not given is a broker's default.
+
+        ``backoff`` has the delays in milliseconds after the first attempt, the second, and so on.
+        """
+        call = groups.create(
+            name,
+            retry_max_times=retry_max_times,
+            orderly=orderly,
+            paused=paused,
+            backoff=backoff,
+            begin=begin,
+        )
+        return await self.run(call, timeout_s=timeout_s)
+
+    async def update_group(
+        self,
+        name: str,
+        *,
+        retry_max_times: int | None = None,
+        orderly: bool | None = None,
+        paused: bool | None = None,
+        backoff: Iterable[int] | ExponentialBackoff | None = None,
+        begin: Begin | None = None,
+        timeout_s: float | None = None,
+    ) -> Group:
+        """Change what is given of a group and return it."""
+        call = groups.update(
+            name,
+            retry_max_times=retry_max_times,
+            orderly=orderly,
+            paused=paused,
+            backoff=backoff,
+            begin=begin,
+        )
+        return await self.run(call, timeout_s=timeout_s)
+
+    async def describe_group(
+        self, name: str, topic: str = "", *, timeout_s: float | None = None
+    ) -> GroupDescription:
+        """Return a group's settings and its progress in one topic, or in all of its topics."""
+        return await self.run(groups.describe(name, topic), timeout_s=timeout_s)
+
+    async def group_settings(self, *, timeout_s: float | None = None) -> list[Group]:
+        """Return the settings of all groups that have some, by name."""
+        return await self.run(groups.list_all(), timeout_s=timeout_s)
+
+    async def delete_group(self, name: str, *, timeout_s: float | None = None) -> None:
+        """Delete a group's settings, leases and offsets; its dead letters stay."""
+        await self.run(groups.delete(name), timeout_s=timeout_s)
+
+    async def reset_group(
+        self,
+        name: str,
+        topic: str,
+        to: ResetTo,
+        *,
+        queues: Iterable[int] = (),
+        preview: bool = False,
+        timeout_s: float | None = None,
+    ) -> list[QueueReset]:
+        """Set where a group goes on in a topic; with ``preview`` only return what that would do.
+
+        ``to`` is "earliest", "latest", a time, or the offset of the one queue in ``queues``. What is under
+        lease is dropped: it is refused when it is acknowledged.
+        """
+        call = groups.reset(name, topic, to, queues=queues, preview=preview)
+        return await self.run(call, timeout_s=timeout_s)

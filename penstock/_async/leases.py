@@ -1,0 +1,79 @@
+"""What a client does with leases itself, batch by batch; a subscription does it for you."""
+
+from __future__ import annotations
+
+from penstock._async.connection import AsyncConnection
+from penstock.calls import leases
+from penstock.leased import Received, RefusedHandle
+
+
+class AsyncLeaseCalls(AsyncConnection):
+    """Leases over a connection."""
+
+    async def receive(
+        self,
+        topic: str,
+        *,
+        group: str,
+        max_messages: int = 32,
+        max_bytes: int = 0,
+        lease_ms: int = 30_000,
+        wait_ms: int = 0,
+        tag: str = "",
+        sql: str = "",
+        timeout_s: float | None = None,
+    ) -> Received:
+        """Lease messages of a topic to this call's caller, waiting up to ``wait_ms`` for the first one.
+
+        Those that are not acknowledged within ``lease_ms`` are handed out again. ``tag`` is an expression,
+        ``sql`` an SQL92 filter over properties; one of the two may be given.
+        """
+        call = leases.receive(
+            topic,
+            group=group,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            tag=tag,
+            sql=sql,
+        )
+        return await self.run(call, timeout_s=timeout_s)
+
+    async def acknowledge(
+        self, received: Received, handles: bytes | None = None, *, timeout_s: float | None = None
+    ) -> list[RefusedHandle]:
+        """End the leases of what was received, or of these handles of it: the messages are done.
+
+        Returns the handles that were refused, because the lease had ended for one.
+        """
+        handles = received.receipt_handles if handles is None else handles
+        call = leases.acknowledge(received.group, received.topic, handles)
+        return await self.run(call, timeout_s=timeout_s)
+
+    async def change_leases(
+        self,
+        received: Received,
+        duration_ms: int | None = None,
+        handles: bytes | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> list[RefusedHandle]:
+        """Have leases last ``duration_ms`` from now: longer for more time, shorter to give back.
+
+        Without it messages are given back by the group's backoff. Returns the handles that were refused.
+        """
+        handles = received.receipt_handles if handles is None else handles
+        call = leases.change(received.group, received.topic, handles, duration_ms)
+        return await self.run(call, timeout_s=timeout_s)
+
+    async def dead_letter(
+        self, received: Received, handles: bytes | None = None, *, timeout_s: float | None = None
+    ) -> list[RefusedHandle]:
+        """Move messages to the group's dead letters, topic ``%DLQ%group``, and acknowledge them.
+
+        Returns the handles that were refused.
+        """
+        handles = received.receipt_handles if handles is None else handles
+        call = leases.dead_letter(received.group, received.topic, handles)
+        return await self.run(call, timeout_s=timeout_s)

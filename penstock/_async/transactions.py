@@ -1,0 +1,224 @@
+"""Transactions: messages that consumers see after a commit only, and checks of those that nobody ended."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from penstock._async.topics import AsyncTopics
+from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
+from penstock.calls import transactions
+from penstock.channel import STREAM_ENDED
+from penstock.consuming.background import AsyncBackground
+from penstock.errors import ClientClosed, PenstockError
+from penstock.requests import key_tuple
+from penstock.transaction_values import EndedTransaction, PendingTransaction, TransactionCheck
+
+_log = logging.getLogger(__name__)
+_WATCH_AGAIN_S: Final = 1.0
+
+
+class AsyncTransaction:
+    """One transaction of messages of a topic; use it as an async context manager.
+
+    What is sent is stored at once and seen by nobody. Leaving the ``async with`` block commits all of it, in one
+    batch; an exception rolls it back. Who neither commits nor rolls back, because it died, is asked by checks.
+    `AsyncTransactionCalls.transaction` makes one.
+    """
+
+    def __init__(
+        self, client: AsyncTransactionCalls, topic: str, transaction_id: str, *, immunity_s: int = 0
+    ) -> None:
+        self.topic = topic
+        self.transaction_id = transaction_id
+        self._client = client
+        self._immunity_s = immunity_s
+        self._count = 0
+        self._turn = secrets.randbelow(1 << 16)
+        self._has_ended = False
+
+    async def send(
+        self,
+        body: bytes,
+        *,
+        topic: str = "",
+        keys: Keys = (),
+        tag: str = "",
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        queue_id: int | None = None,
+        flag: int = 0,
+        timeout_s: float | None = None,
+    ) -> str:
+        """Store one message, of another topic if one is given; return the unique key it will have.
+
+        On return it is as durable as the writer's flush mode promises. A lost answer does no harm: the message
+        is sent again and stored once.
+        """
+        name = topic or self.topic
+        if queue_id is None:
+            queue_id = (self._turn + self._count) % max(1, await self._client.queue_count(name))
+        unique_key = f"{self.transaction_id}-{self._count}"
+        batch = RecordBatch(name, size_max=self._client.request_bytes_max, clock=self._client.clock)
+        batch.add(
+            body,
+            keys=key_tuple(keys),
+            tag=tag,
+            properties=properties,
+            unique_key=unique_key,
+            queue_id=queue_id,
+            flag=flag,
+        )
+        call = transactions.prepare(
+            batch.records(),
+            transaction_id=self.transaction_id,
+            immunity_s=self._immunity_s,
+            bytes_max=self._client.request_bytes_max,
+        )
+        await self._client.run(call, timeout_s=timeout_s)
+        self._count += 1
+        return unique_key
+
+    async def commit(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
+        """Have consumers see all that was sent; None if that is nothing. Safe to call again after an error.
+
+        Raises TransactionRefused if it was rolled back or given up meanwhile, or its topic was deleted.
+        """
+        return await self._end(commit=True, timeout_s=timeout_s)
+
+    async def rollback(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
+        """Have nobody ever see what was sent; None if that is nothing. Safe to call again after an error."""
+        return await self._end(commit=False, timeout_s=timeout_s)
+
+    async def _end(self, *, commit: bool, timeout_s: float | None) -> EndedTransaction | None:
+        if not self._count:
+            self._has_ended = True
+            return None
+        call = transactions.end_one(self.transaction_id, commit=commit)
+        ended = await self._client.run(call, timeout_s=timeout_s)
+        self._has_ended = True
+        return ended
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if self._has_ended:
+            return
+        if kind is None:
+            await self.commit()
+            return
+        try:
+            await self.rollback()
+        except PenstockError as error:  # the exception of the block is what counts
+            _log.warning("transaction %s is not rolled back: %s", self.transaction_id, error)
+
+
+class AsyncTransactionChecker:
+    """Answers checks about topics beside the caller's work, until it is closed; an async context manager."""
+
+    def __init__(
+        self,
+        client: AsyncTransactionCalls,
+        topics: Sequence[str],
+        checker: Callable[[TransactionCheck], Any],
+    ) -> None:
+        self._client = client
+        self._topics = tuple(topics)
+        self._checker = checker
+        self._background = AsyncBackground("penstock-checker")
+        self._stream: Any = None
+
+    async def __aenter__(self) -> Self:
+        self._background.start(self._run)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Answer no more. Closing twice does nothing."""
+        self._background.stop()
+        if self._stream is not None:
+            self._stream.cancel()
+        await self._background.join()
+
+    async def _run(self) -> None:
+        while not self._background.is_stopping:
+            try:
+                await self._follow()
+            except ClientClosed:
+                return
+            except PenstockError as error:
+                _log.warning("checks of transactions: %s", error)
+            except STREAM_ENDED as error:
+                if not self._background.is_stopping:
+                    _log.info("checks of transactions: the stream ended: %r", error)
+            await self._background.pause(_WATCH_AGAIN_S)
+
+    async def _follow(self) -> None:
+        call = transactions.watch(self._topics)
+        stream = self._stream = self._client.stub(call.method)(call.request)
+        if self._background.is_stopping:
+            stream.cancel()
+        try:
+            async for answer in stream:
+                await self._answer(call.interpret(answer))
+        finally:
+            stream.cancel()
+
+    async def _answer(self, check: TransactionCheck) -> None:
+        try:
+            commit = await self._checker(check)
+        except Exception:  # noqa: BLE001  of a checker, which may raise anything
+            _log.exception("checker failed for transaction %s", check.transaction_id)
+            return
+        if commit is not None:
+            await self._client.end_transactions([check.transaction_id], commit=bool(commit))
+
+
+class AsyncTransactionCalls(AsyncTopics):
+    """Transactions over a connection."""
+
+    def transaction(
+        self, topic: str, *, transaction_id: str = "", immunity_s: int = 0
+    ) -> AsyncTransaction:
+        """Return a transaction: ``async with client.transaction("orders") as t: await t.send(b"...")``.
+
+        ``transaction_id`` says which one it is where a checker has to know, such as the number of an order; none:
+        a random one. ``immunity_s`` is how long nobody is asked about it, 0: as the writer is set.
+        """
+        made = transaction_id or secrets.token_hex(16).upper()
+        return AsyncTransaction(self, topic, made, immunity_s=immunity_s)
+
+    def transaction_checker(
+        self, topics: Sequence[str], checker: Callable[[TransactionCheck], Any]
+    ) -> AsyncTransactionChecker:
+        """Answer questions about transactions of topics that their producers left open.
+
+        ``checker`` returns True to commit, False to roll back, None if that is not known yet: it is asked again
+        later. Use what is returned as an async context manager.
+        """
+        return AsyncTransactionChecker(self, topics, checker)
+
+    async def end_transactions(
+        self,
+        transaction_ids: Sequence[str],
+        *,
+        commit: bool,
+        topic: str = "",
+        timeout_s: float | None = None,
+    ) -> list[EndedTransaction]:
+        """Commit or roll back transactions, each whole; return what became of each.
+
+        With ``topic`` only those whose messages are all for it. A repeat gets the first answer.
+        """
+        call = transactions.end(transaction_ids, commit=commit, topic=topic)
+        return await self.run(call, timeout_s=timeout_s)
+
+    async def pending_transactions(
+        self, *, timeout_s: float | None = None
+    ) -> list[PendingTransaction]:
+        """Return the transactions that nobody has ended, the oldest first."""
+        return await self.run(transactions.list_pending(), timeout_s=timeout_s)

@@ -1,0 +1,140 @@
+# Written by make client from penstock/_async: change it there.
+"""Keeps the leases of a subscription, and sends what became of its messages."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Final
+
+from penstock._sync.connection import Connection
+from penstock.calls import leases
+from penstock.calls.call import Call
+from penstock.client_ids import new_client_id
+from penstock.consuming.background import Background
+from penstock.consuming.options import SubscribeOptions
+from penstock.consuming.outcomes import Outcomes, SettledHandles, Settlement
+from penstock.errors import (
+    ClientClosed,
+    DeadlineExceeded,
+    PenstockError,
+    ResourceExhausted,
+    Unavailable,
+)
+from penstock.leased import RefusedHandle
+
+_log = logging.getLogger(__name__)
+_LINGER_S: Final = 0.005
+_PASSING: Final = (Unavailable, DeadlineExceeded, ResourceExhausted)
+
+
+class LeaseKeeper:
+    """Renews leases three times as often as they end, and sends outcomes as they come.
+
+    It outlives its subscription for a moment: when that is closed or dropped, it sends what is settled
+    and has all other leases end. What was leased by a receive whose answer was lost must end too, so
+    later receives are for another client id; the former one is renewed until what came for it is settled.
+    """
+
+    def __init__(self, client: Connection, options: SubscribeOptions) -> None:
+        self.client_id = new_client_id()
+        self.background = Background("penstock-leases")
+        self.outcomes = Outcomes(self.background.wake)
+        self._client = client
+        self._options = options
+        self._former_ids: list[str] = []
+
+    def answer_lost(self, client_id: str) -> None:
+        """Note that a receive for a client id may have leased messages that did not arrive."""
+        if client_id == self.client_id:
+            self._former_ids.append(client_id)
+            self.client_id = new_client_id()
+            self.background.wake()
+
+    def start(self) -> None:
+        """Start keeping, unless it has started."""
+        self.background.start(self._keep)
+
+    def _keep(self) -> None:
+        with contextlib.suppress(ClientClosed):  # leases then end by themselves
+            self._keep_until_stopped()
+            self._send_outcomes()
+            ids = [self.client_id, *self._former_ids]
+            self._try(leases.release(ids, self._options.group))
+
+    def _keep_until_stopped(self) -> None:
+        monotonic = self._client.clock.monotonic
+        every_s = self._options.lease_ms / 3000
+        renew_at = monotonic() + every_s
+        while not self.background.is_stopping:
+            self.background.pause(max(0.001, renew_at - monotonic()))
+            if self.outcomes and not self.background.is_stopping:
+                self._client.channels.pause(_LINGER_S)
+            if not self._send_outcomes():
+                self._client.channels.pause(self._client.retry.first_delay_ms / 1000)
+            self._release_former()
+            if monotonic() >= renew_at:
+                renew_at = monotonic() + every_s
+                self._try(leases.renew([self.client_id, *self._former_ids]))
+
+    def _release_former(self) -> None:
+        """Have the leases end that were made for former client ids and did not arrive."""
+        if self._former_ids and not self.outcomes:
+            done = [each for each in self._former_ids if not self.outcomes.unsettled(each)]
+            if done and self._try(leases.release(done, self._options.group)):
+                self._former_ids = [each for each in self._former_ids if each not in done]
+
+    def _send_outcomes(self) -> bool:
+        """Send all that wait; False if some could not be sent and wait again."""
+        while self.outcomes:
+            unsent = [
+                (settlement, settled)
+                for settlement, settled in self.outcomes.take().items()
+                if not self._send(settlement, settled)
+            ]
+            for settlement, settled in unsent:
+                self.outcomes.put_back(settlement, settled)
+            if unsent:
+                self.background.wake()
+                return False
+        return True
+
+    def _send(self, settlement: Settlement, settled: SettledHandles) -> bool:
+        """Return whether nothing is left to send of it."""
+        try:
+            refused = self._client.run(self._call(settlement, settled.handles))
+        except _PASSING as error:
+            _log.warning("%s %d messages: %s", settlement.action, settled.message_count, error)
+            return False
+        except ClientClosed:
+            raise
+        except PenstockError as error:
+            _log.warning("%s %d messages: %s", settlement.action, settled.message_count, error)
+            return True
+        if refused:
+            _log.warning(
+                "%s: %d of %d leases had ended before; %s",
+                settlement.action,
+                len(refused),
+                settled.message_count,
+                refused[0].problem,
+            )
+        return True
+
+    def _call(self, settlement: Settlement, handles: bytes) -> Call[list[RefusedHandle]]:
+        group, topic = self._options.group, self._options.topic
+        if settlement.action == "acknowledge":
+            return leases.acknowledge(group, topic, handles)
+        if settlement.action == "dead-letter":
+            return leases.dead_letter(group, topic, handles)
+        return leases.change(group, topic, handles, settlement.delay_ms)
+
+    def _try(self, call: Call[int]) -> bool:
+        try:
+            self._client.run(call)
+        except ClientClosed:
+            raise
+        except PenstockError as error:
+            _log.warning("leases of %s: %s", self._options.topic, error)
+            return False
+        return True

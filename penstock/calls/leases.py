@@ -1,0 +1,118 @@
+"""Calls about leases: receive messages for a time, and say what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock import wire
+from penstock.calls.call import Call
+from penstock.calls.records import damages
+from penstock.errors import TopicNotFound
+from penstock.leased import Received, RefusedHandle
+from penstock.record import Records
+from penstock.requests import build
+from penstock.v1 import leases_pb2
+from penstock.wire import Method, WithRecords
+
+
+def receive(
+    topic: str,
+    *,
+    group: str,
+    max_messages: int = 0,
+    max_bytes: int = 0,
+    lease_ms: int = 0,
+    wait_ms: int = 0,
+    tag: str = "",
+    sql: str = "",
+    renewed_for: str = "",
+    attempt_id: str = "",
+) -> Call[Received]:
+    """Lease messages; those of an answer that was lost come again when their leases end."""
+    request = build(
+        leases_pb2.ReceiveRequest,
+        group=group,
+        topic=topic,
+        max_messages=max_messages,
+        max_bytes=max_bytes,
+        lease_ms=lease_ms,
+        wait_ms=wait_ms,
+        tag_expression=tag,
+        sql_expression=sql,
+        auto_renew=bool(renewed_for),
+        client_id=renewed_for,
+        attempt_id=attempt_id,
+    )
+
+    def received(answer: WithRecords) -> Received:
+        front: leases_pb2.ReceiveResponse = answer.front
+        return Received(
+            group=group,
+            topic=topic,
+            records=Records(answer.records, front.record_count),
+            attempts=front.attempts,
+            receipt_handles=front.receipt_handles,
+            lease_end_ms=front.lease_end_ms,
+            damaged=damages(front.damaged),
+        )
+
+    return Call(wire.RECEIVE, request, received, not_found=TopicNotFound, wait_ms=wait_ms)
+
+
+def acknowledge(group: str, topic: str, handles: bytes) -> Call[list[RefusedHandle]]:
+    """End leases: the messages are done. Returns the handles that were refused."""
+    return _of_handles(
+        wire.ACKNOWLEDGE,
+        build(leases_pb2.AcknowledgeRequest, group=group, topic=topic, receipt_handles=handles),
+    )
+
+
+def change(
+    group: str, topic: str, handles: bytes, duration_ms: int | None
+) -> Call[list[RefusedHandle]]:
+    """Set how long leases last from now on; None: give back, by the group's backoff.
+
+    Returns the handles that were refused.
+    """
+    return _of_handles(
+        wire.CHANGE_LEASES,
+        build(
+            leases_pb2.ChangeLeasesRequest,
+            group=group,
+            topic=topic,
+            receipt_handles=handles,
+            duration_ms=duration_ms,
+        ),
+    )
+
+
+def dead_letter(group: str, topic: str, handles: bytes) -> Call[list[RefusedHandle]]:
+    """Move messages to the group's dead letters. Returns the handles that were refused."""
+    return _of_handles(
+        wire.DEAD_LETTER,
+        build(leases_pb2.DeadLetterRequest, group=group, topic=topic, receipt_handles=handles),
+    )
+
+
+def renew(client_ids: Sequence[str]) -> Call[int]:
+    """Extend the leases that these clients have renewed; returns how many."""
+    request = build(leases_pb2.RenewLeasesRequest, client_ids=client_ids)
+    return Call(wire.RENEW_LEASES, request, lambda answer: int(answer.renewed_count))
+
+
+def release(client_ids: Sequence[str], group: str = "") -> Call[int]:
+    """End the leases of clients that go; returns how many."""
+    request = build(leases_pb2.ReleaseLeasesRequest, client_ids=client_ids, group=group)
+    return Call(wire.RELEASE_LEASES, request, lambda answer: int(answer.released_count))
+
+
+def _of_handles(method: Method, request: object) -> Call[list[RefusedHandle]]:
+    return Call(
+        method,
+        request,
+        lambda answer: [
+            RefusedHandle(index=each.index, problem=leases_pb2.HandleProblem.Name(each.problem))
+            for each in answer.refused
+        ],
+        not_found=TopicNotFound,
+    )

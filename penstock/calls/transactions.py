@@ -1,0 +1,120 @@
+"""Calls about transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock import wire
+from penstock.calls.call import Call
+from penstock.errors import TopicNotFound, TransactionRefused
+from penstock.record import Records
+from penstock.requests import build, check_size
+from penstock.transaction_values import EndedTransaction, PendingTransaction, TransactionCheck
+from penstock.v1 import transactions_pb2 as pb
+
+_STATES: Final = {
+    pb.TRANSACTION_PENDING: "pending",
+    pb.TRANSACTION_COMMITTED: "committed",
+    pb.TRANSACTION_ROLLED_BACK: "rolled back",
+    pb.TRANSACTION_GIVEN_UP: "given up",
+    pb.TRANSACTION_NOT_FOUND: "not found",
+    pb.TRANSACTION_OTHER_TOPIC: "other topic",
+    pb.TRANSACTION_TOPIC_GONE: "topic gone",
+    pb.TRANSACTION_DAMAGED: "damaged",
+}
+
+
+def prepare(
+    records: bytes, *, transaction_id: str, immunity_s: int, bytes_max: int
+) -> Call[tuple[str, ...]]:
+    """Store half messages; returns their transaction ids. A repeat stores nothing again."""
+    check_size("records", len(records) + len(transaction_id) + 32, bytes_max)
+    request = build(
+        pb.PrepareRequest, records=records, transaction_id=transaction_id, immunity_s=immunity_s
+    )
+    return Call(
+        wire.PREPARE,
+        request,
+        lambda answer: tuple(answer.transaction_ids),
+        not_found=TopicNotFound,
+    )
+
+
+def end(
+    transaction_ids: Sequence[str], *, commit: bool, topic: str = ""
+) -> Call[list[EndedTransaction]]:
+    """Commit or roll back transactions; a repeat gets the first answer."""
+    request = build(
+        pb.EndTransactionsRequest,
+        transaction_ids=list(transaction_ids),
+        resolution=pb.RESOLUTION_COMMIT if commit else pb.RESOLUTION_ROLLBACK,
+        topic=topic,
+    )
+    return Call(
+        wire.END_TRANSACTIONS,
+        request,
+        lambda answer: [_ended(each) for each in answer.transactions],
+    )
+
+
+def end_one(transaction_id: str, *, commit: bool) -> Call[EndedTransaction]:
+    """Commit or roll back one transaction; TransactionRefused if it did not end so."""
+
+    def interpret(answer: pb.EndTransactionsResponse) -> EndedTransaction:
+        ended = _ended(answer.transactions[0])
+        if ended.state != ("committed" if commit else "rolled back"):
+            problem = f": {ended.problem}" if ended.problem else ""
+            raise TransactionRefused(
+                f"transaction {transaction_id!r} is {ended.state}{problem}", state=ended.state
+            )
+        return ended
+
+    call = end([transaction_id], commit=commit)
+    return Call(call.method, call.request, interpret)
+
+
+def list_pending() -> Call[list[PendingTransaction]]:
+    """Ask which transactions nobody has ended."""
+    return Call(
+        wire.LIST_TRANSACTIONS,
+        pb.ListTransactionsRequest(),
+        lambda answer: [_pending(each) for each in answer.transactions],
+    )
+
+
+def watch(topics: Sequence[str]) -> Call[TransactionCheck]:
+    """Ask for the checks about topics, a stream."""
+    request = build(pb.WatchChecksRequest, topics=list(topics))
+    return Call(wire.WATCH_CHECKS, request, _check)
+
+
+def _ended(each: pb.EndedTransaction) -> EndedTransaction:
+    return EndedTransaction(
+        transaction_id=each.transaction_id,
+        state=_STATES.get(each.state, "unknown"),
+        message_count=each.message_count,
+        already=each.already,
+        problem=each.problem,
+    )
+
+
+def _pending(each: pb.PendingTransaction) -> PendingTransaction:
+    return PendingTransaction(
+        transaction_id=each.transaction_id,
+        topics=tuple(each.topics),
+        message_count=each.message_count,
+        born_ms=each.born_ms,
+        due_ms=each.due_ms,
+        check_count=each.check_count,
+        problem=each.problem,
+    )
+
+
+def _check(answer: pb.TransactionCheck) -> TransactionCheck:
+    return TransactionCheck(
+        transaction_id=answer.transaction_id,
+        topics=tuple(answer.topics),
+        check_count=answer.check_count,
+        records=tuple(iter(Records(memoryview(answer.records), answer.message_count))),
+    )

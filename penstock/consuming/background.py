@@ -1,0 +1,92 @@
+"""Work beside the caller's: a thread, or a task of an event loop.
+
+`Background` and `AsyncBackground` have the same methods; `LeaseKeeper` is generated from `AsyncLeaseKeeper`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+
+class Background:
+    """A thread that works when it is woken or its pause is over, until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._woken = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.is_stopping = False
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Start it, unless it runs."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=work, name=self._name, daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """End its pause, or the next one; any thread may say so."""
+        if not self._woken.is_set():
+            self._woken.set()
+
+    def pause(self, timeout_s: float) -> None:
+        """Wait until it is woken, at most so long; the work calls it."""
+        self._woken.wait(timeout_s)
+        self._woken.clear()
+
+    def stop(self) -> None:
+        """Have it end soon."""
+        self.is_stopping = True
+        self._woken.set()
+
+    def join(self) -> None:
+        """Wait until it has ended."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+class AsyncBackground:
+    """A task that works when it is woken or its pause is over, until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_woken = False
+        self.is_stopping = False
+
+    def start(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Start it, unless it runs."""
+        if self._task is None:
+            self._loop = asyncio.get_running_loop()
+            self._task = asyncio.ensure_future(work())
+
+    def wake(self) -> None:
+        """End its pause, or the next one; any thread may say so."""
+        if not self._is_woken:
+            self._is_woken = True
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def pause(self, timeout_s: float) -> None:
+        """Wait until it is woken, at most so long; the work calls it."""
+        if not self._is_woken:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
+        self._woken.clear()
+        self._is_woken = False
+
+    def stop(self) -> None:
+        """Have it end soon."""
+        self.is_stopping = True
+        self.wake()
+
+    async def join(self) -> None:
+        """Wait until it has ended."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            await self._task

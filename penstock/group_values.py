@@ -1,0 +1,107 @@
+"""Consumer groups, as frozen values; times are milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+Begin: TypeAlias = Literal["earliest", "latest"]
+ResetTo: TypeAlias = Begin | int | datetime
+"""The earliest or latest message, a queue offset, or the first message stored at or after a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExponentialBackoff:
+    """A delay that grows by a factor with each attempt, up to the largest."""
+
+    initial_ms: int
+    max_ms: int
+    multiplier: int
+
+    def delay_ms(self, attempt: int) -> int:
+        """Return how long a message waits that was handed out so many times."""
+        delay_ms = self.initial_ms
+        for _ in range(attempt - 1):
+            if delay_ms >= self.max_ms:
+                break
+            delay_ms *= self.multiplier
+        return min(delay_ms, self.max_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Settings of a consumer group.
+
+    A message is handed out once and then up to ``retry_max_times`` times again. ``backoff`` has the delays
+    after the first attempt, the second, and so on; the last one is for all others.
+    """
+
+    name: str
+    retry_max_times: int
+    orderly: bool
+    paused: bool
+    backoff: tuple[int, ...] | ExponentialBackoff
+    begin: Begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupQueue:
+    """Progress of a group in one queue.
+
+    Before ``group_offset`` everything is done; from ``next_offset`` on nothing was handed out. Between them
+    some are leased and some wait: given back, their lease over, or, in an orderly group, after an earlier one
+    of their message group. ``lag`` counts all that are not done.
+    """
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    group_offset: int
+    next_offset: int
+    leased: int
+    waiting: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group and its progress, by topic and queue id."""
+
+    group: Group
+    queues: tuple[GroupQueue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLeases:
+    """Messages that a group was handed in all its topics and that are not done; as in `GroupQueue`."""
+
+    group: str
+    leased: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseStatus:
+    """The journal of leases, and what is handed out of it by group.
+
+    ``problem`` says why nothing more is leased or acknowledged until the reader starts again; "" if
+    nothing is wrong.
+    """
+
+    journal_bytes: int
+    problem: str
+    groups: tuple[GroupLeases, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReset:
+    """What a reset did in one queue, or would do."""
+
+    topic: str
+    queue_id: int
+    from_offset: int
+    to_offset: int
+    lag_before: int
+    lag_after: int

@@ -1,0 +1,52 @@
+"""What a client is told of transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.record import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTransaction:
+    """What became of a transaction that was to be ended.
+
+    ``state`` is ``committed``, ``rolled back``, ``given up``, ``not found``, ``other topic``, ``topic gone`` or
+    ``damaged``; with the last three it is still pending. ``already``: an earlier call had ended it.
+    """
+
+    transaction_id: str
+    state: str
+    message_count: int
+    already: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingTransaction:
+    """A transaction that nobody has ended; ``due_ms`` is when a producer is asked next."""
+
+    transaction_id: str
+    topics: tuple[str, ...]
+    message_count: int
+    born_ms: int
+    due_ms: int
+    check_count: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionCheck:
+    """A question: what is to become of this transaction? ``records`` are its messages, as they are stored."""
+
+    transaction_id: str
+    topics: tuple[str, ...]
+    check_count: int
+    records: tuple[Record, ...]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
