@@ -52,7 +52,7 @@ def nobody_answers(address: str) -> str:
     """Return the line for an address where nothing listens, with the command that starts a service."""
     return (
         f"no answer from {address}: is the service running?"
-        " penstock serve --store DIRECTORY starts all three"
+        " penstock serve --store DIRECTORY starts all services"
     )
 
 
@@ -66,6 +66,7 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
         error,
         client.InvalidArgument
         | client.TopicExists
+        | client.GroupExists
         | client.Unimplemented
         | client.OffsetOutOfRange,
     ):

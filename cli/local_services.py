@@ -35,7 +35,10 @@ class LocalServices:
         cls, store: Path, log: Path, *, options: Sequence[str] = (), addresses: Mapping[str, str]
     ) -> LocalServices:
         """Start the services and return once all three serve; their output goes to ``log``."""
-        listens = [f"--{name}-listen={address}" for name, address in addresses.items()]
+        listens = [
+            f"--{name}-listen={address}"
+            for name, address in {"gateway": "none", **addresses}.items()
+        ]
         with log.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603  our own program
                 [sys.executable, "-m", "cli.main", "serve", f"--store={store}", *listens, *options],

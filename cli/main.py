@@ -11,10 +11,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import bench, groups, offline, pub, query, serving, staged, sub, topics
+from cli import bench, offline, pub, query, serving, staged, status, sub, topics
+from cli.consumers import clients, dead_letters, groups, offsets
+from cli.delays import timers
 from cli.failures import ExitCode, describe
 from cli.jobs import app as jobs
+from cli.producers import transactions
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
+from cli.upkeep import retention
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 GLOBAL_FLAGS = ("--json", "--debug")
@@ -151,11 +155,18 @@ def is_for_typer(error: Exception) -> bool:
 
 
 app.add_typer(topics.app, name="topic", rich_help_panel="Topics and messages")
+app.add_typer(groups.app, name="group", rich_help_panel="Topics and messages")
+app.add_typer(dead_letters.app, name="dlq", rich_help_panel="Topics and messages")
+app.add_typer(transactions.app, name="transactions", rich_help_panel="Topics and messages")
 pub.register(app)
 sub.register(app)
 query.register(app)
-groups.register(app)
+timers.register(app)
+offsets.register(app)
+status.register(app)
 staged.register(app)
+retention.register(app)
+clients.register(app)
 serving.register(app)
 offline.register(app)
 bench.register(app)

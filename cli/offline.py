@@ -71,14 +71,14 @@ def doctor(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Mend what is wrong of a stopped store; what changes is kept aside."
+            "--repair", help="Repair what is wrong of a stopped store; what changes is kept aside."
         ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --repair: say what it would do, and do nothing.")
     ] = False,
 ) -> None:
-    """Check every file of a store, running or not, and say what is wrong, what it costs and what mends it.
+    """Check every file of a store, running or not, and say what is wrong, what it costs and what repairs it.
 
     Nothing is changed without --repair. Exit code 7 if anything is damaged, else 0: what the next start
     repairs without being asked, as after a crash, is a warning and no damage. A repair ends with 7 if
@@ -94,9 +94,9 @@ def doctor(
     with session.progress("checking, bytes", work_bytes(directory)) as advance:
         if repair:
             from storage.offline.repair import plan_repair
-            from storage.offline.repair import repair as mend
+            from storage.offline.repair import repair as repair_store
 
-            report = (plan_repair if dry_run else mend)(*given, advance=advance)
+            report = (plan_repair if dry_run else repair_store)(*given, advance=advance)
         else:
             findings = list(examine(*given, advance=advance))
     if repair:
@@ -111,7 +111,7 @@ def doctor(
 
 
 def _say_repair(session: Session, directory: Path, report: RepairReport) -> list[dict[str, Any]]:
-    """Print what was, or would be, mended; return what is damaged after it, or before a dry run."""
+    """Print what was, or would be, repaired; return what is damaged after it, or before a dry run."""
     found = [each.as_line(str(directory)) for each in report.found if each.is_wrong]
     losses = [each.as_line(str(directory)) for each in report.losses]
     kept = [each.name for each in report.kept]
@@ -215,7 +215,7 @@ def _print_findings(session: Session, findings: list[dict[str, Any]]) -> None:
 
 
 def _print_remedies(console: Console, findings: list[dict[str, Any]]) -> None:
-    """Print for each kind of what is wrong how often it was found, what it costs and what mends it."""
+    """Print for each kind of what is wrong how often it was found, what it costs and what repairs it."""
     if not findings:
         return
     from rich import box

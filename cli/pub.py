@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -16,6 +16,7 @@ from cli.failures import CommandFailed, ExitCode
 from cli.line_ranges import LineRanges
 from cli.pub_lines import ALL_LINES, Outgoing, send_lines
 from cli.session import Session, read_lines, session_of
+from cli.times import parse_duration_s, parse_time_ms
 from cli.topics import name_values
 
 if TYPE_CHECKING:
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 
 PANEL: Final = "Topics and messages"
 Numbered = tuple[int, Outgoing]
+
+
+class Later(NamedTuple):
+    """When one message is to be delivered."""
+
+    deliver_at_ms: int | None
+    delay_s: float | None
+
+
+NOW: Final = Later(None, None)
 
 
 def register(app: typer.Typer) -> None:
@@ -64,6 +75,15 @@ def pub(
         ),
     ] = "",
     file: Annotated[Path | None, typer.Option(help="File that is the body of one message.")] = None,
+    delay: Annotated[
+        str, typer.Option(metavar="10s|15m|2h|3d", help="Deliver one message so much later.")
+    ] = "",
+    at: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="Deliver one message at 2013-11-01T10:00:00Z, or Unix ms."
+        ),
+    ] = "",
 ) -> None:
     """Store one message, or one a line; --key, --tag and so on apply to all that name none."""
     session = session_of(context)
@@ -73,6 +93,9 @@ def pub(
     source = lines if json_lines is None else json_lines
     if only and source is None:
         raise CommandFailed("--only LINES needs --lines or --json-lines", ExitCode.USAGE)
+    later = _later(delay, at)
+    if source is not None and later != NOW:
+        raise CommandFailed("--delay and --at are for one message", ExitCode.USAGE)
     wanted = _ranges(only) if only else ALL_LINES
     common = Outgoing(b"", tuple(key or ()), tag, name_values(properties, "--property"), queue)
     with session.client() as client:
@@ -88,7 +111,7 @@ def pub(
             send_lines(session, client, topic, messages, wanted)
         else:
             content = file.read_bytes() if file is not None else os.fsencode(body or "")
-            _one(session, client, topic, content, common)
+            _one(session, client, topic, content, common, later)
 
 
 def _ranges(text: str) -> LineRanges:
@@ -98,7 +121,17 @@ def _ranges(text: str) -> LineRanges:
         raise CommandFailed(f"--only: {error}", ExitCode.USAGE) from None
 
 
-def _one(session: Session, client: Client, topic: str, body: bytes, common: Outgoing) -> None:
+def _later(delay: str, at: str) -> Later:
+    if delay and at:
+        raise CommandFailed("give one of --delay and --at", ExitCode.USAGE)
+    if delay:
+        return Later(None, parse_duration_s(delay))
+    return Later(parse_time_ms(at), None) if at else NOW
+
+
+def _one(
+    session: Session, client: Client, topic: str, body: bytes, common: Outgoing, later: Later
+) -> None:
     stored = client.produce(
         topic,
         body,
@@ -106,10 +139,16 @@ def _one(session: Session, client: Client, topic: str, body: bytes, common: Outg
         tag=common.tag,
         properties=common.properties,
         queue_id=common.queue_id,
+        deliver_at=later.deliver_at_ms,
+        delay=later.delay_s,
     )
+    place = f"at offset [cyan]{stored.queue_offset}[/]"
+    if stored.queue_offset < 0:
+        place = "when its time comes"
+    recall = f"; to take it back: penstock recall {stored.recall_handle}"
     session.say(
-        f"stored in queue [cyan]{stored.queue_id}[/] at offset [cyan]{stored.queue_offset}[/],"
-        f" id {stored.message_id}",
+        f"stored in queue [cyan]{stored.queue_id}[/] {place}, id {stored.message_id}"
+        + (recall if stored.recall_handle else ""),
         {
             "topic": stored.topic,
             "queue": stored.queue_id,
@@ -118,6 +157,7 @@ def _one(session: Session, client: Client, topic: str, body: bytes, common: Outg
             "message_id": stored.message_id,
             "unique_key": stored.unique_key,
             "store_timestamp_ms": stored.store_timestamp_ms,
+            **({"recall_handle": stored.recall_handle} if stored.recall_handle else {}),
         },
     )
 

@@ -71,9 +71,8 @@ def query(
                     f"[red]damaged[/] commit offset {damage.commit_offset}: {damage.reason}"
                 )
             for missing in uncovered:
-                session.console(sys.stderr).print(
-                    f"[red]uncovered[/] {missing}; it is being made again, ask again later"
-                )
+                advice = "; it is being made again, ask again later" if missing.file_name else ""
+                session.console(sys.stderr).print(f"[red]uncovered[/] {missing}{advice}")
     if damaged or uncovered:
         raise typer.Exit(ExitCode.DAMAGED)
     if not records:

@@ -1,4 +1,4 @@
-"""``penstock serve|writer|reader|indexer|health``: the services behind one command name."""
+"""``penstock serve|writer|reader|indexer|gateway|health``: the services behind one command name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from cli.session import check_address, session_of
 
 PANEL: Final = "Services"
 SERVICES: Final = {
-    "serve": ("services.supervisor", "Run writer, reader and indexer under one supervisor."),
+    "serve": ("services.supervisor", "Run all services under one supervisor."),
     "writer": ("services.writer.__main__", "Run the writer: the one process that appends."),
     "reader": ("services.reader.__main__", "Run the reader: serves what is stored."),
     "indexer": ("services.indexer.__main__", "Run the indexer: builds the index files."),
+    "gateway": ("services.gateway.__main__", "Run the gateway: serves RocketMQ's own clients."),
 }
 
 

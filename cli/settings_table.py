@@ -12,10 +12,10 @@ from typing import Any, Final
 from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
+from services.process_settings import ENV_PREFIX, ProcessSettings
 from services.settings import (
-    ENV_PREFIX,
+    GatewaySettings,
     IndexerSettings,
-    ProcessSettings,
     ReaderSettings,
     ServeSettings,
     WriterSettings,
@@ -29,6 +29,7 @@ KINDS: Final[dict[str, type[ProcessSettings]]] = {
     "writer": WriterSettings,
     "reader": ReaderSettings,
     "indexer": IndexerSettings,
+    "gateway": GatewaySettings,
     "serve": ServeSettings,
 }
 

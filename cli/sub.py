@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import sys
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from cli.failures import ExitCode
 from cli.records import body_text, damage_json, record_json, time_text
 from cli.session import Session, print_json, session_of
-from cli.times import parse_time
+from cli.times import parse_place
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from storage.message import Damage
 
 PANEL: Final = "Topics and messages"
-OFFSET_DIGITS_MAX: Final = 12  # a longer number is Unix milliseconds
 
 
 def register(app: typer.Typer) -> None:
@@ -80,7 +78,7 @@ def sub(
             topic,
             group=group,
             queues=queue,
-            start=_start(start),
+            start=parse_place(start),
             tag=tag,
             follow=follow,
             on_damaged=on_damaged,
@@ -96,16 +94,6 @@ def sub(
             records.commit()  # what was printed is consumed, the last one too
     if damaged:
         raise typer.Exit(ExitCode.DAMAGED)
-
-
-def _start(text: str) -> Literal["earliest", "latest"] | int | datetime:
-    if text == "earliest":
-        return "earliest"
-    if text == "latest":
-        return "latest"
-    if text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX:
-        return int(text)
-    return parse_time(text, others="earliest, latest, a queue offset, ")
 
 
 def _print(session: Session, console: Console, record: Record, *, bodies: bool) -> None:

@@ -1,14 +1,15 @@
-"""Times as people type them: Unix milliseconds, ISO 8601, or so long ago."""
+"""Times, and places in a queue, as people type them: Unix milliseconds, ISO 8601, or so long ago."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 from cli.failures import CommandFailed, ExitCode
 from storage.clock import SystemClock
 
+OFFSET_DIGITS_MAX: Final = 12  # a longer number is Unix milliseconds
 UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -32,9 +33,28 @@ def parse_time_ms(text: str, *, others: str = "") -> int:
         ) from None
 
 
+def parse_duration_s(text: str) -> float:
+    """Return seconds for ``10s``, ``15m``, ``2h`` or ``3d``."""
+    given = re.fullmatch(r"(\d+)([smhd])", text)
+    if not given:
+        raise CommandFailed(f"{text!r} is not a duration: give 10s, 15m, 2h or 3d", ExitCode.USAGE)
+    return int(given[1]) * UNIT_MS[given[2]] / 1_000
+
+
 def parse_time(text: str, *, others: str = "") -> datetime:
     """Return the moment that ``parse_time_ms`` does."""
     try:
         return datetime.fromtimestamp(parse_time_ms(text, others=others) / 1000, UTC)
     except (OverflowError, OSError, ValueError):
         raise CommandFailed(f"{text} lies beyond all calendars", ExitCode.USAGE) from None
+
+
+def parse_place(text: str) -> Literal["earliest", "latest"] | int | datetime:
+    """Return a place in a queue: its begin, its end, a queue offset, or a moment."""
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    if text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX:
+        return int(text)
+    return parse_time(text, others="earliest, latest, a queue offset, ")

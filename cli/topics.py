@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -10,7 +11,7 @@ from cli.failures import CommandFailed, ExitCode
 from cli.session import counted, print_json, session_of
 
 if TYPE_CHECKING:
-    from penstock import Topic
+    from penstock import Client, Topic
 
 PERMISSIONS: Final = {0: "none", 2: "write", 4: "read", 6: "read, write"}
 
@@ -53,7 +54,8 @@ def list_topics(context: typer.Context) -> None:
         [
             {
                 "topic": topic.name,
-                "queues": topic.read_queue_count,
+                "read queues": topic.read_queue_count,
+                "write queues": topic.write_queue_count,
                 "permission": PERMISSIONS.get(topic.perm, str(topic.perm)),
                 "attributes": " ".join(f"{k}={v}" for k, v in topic.attributes.items()),
             }
@@ -87,28 +89,56 @@ def update(
     context: typer.Context,
     name: Name,
     queues: Annotated[
-        int | None, typer.Option("--queues", "-q", help="New number of queues.")
+        int | None, typer.Option("--queues", "-q", help="New number of queues, to read and write.")
+    ] = None,
+    write_queues: Annotated[
+        int | None, typer.Option(help="New number of queues that producers write to.")
+    ] = None,
+    read_queues: Annotated[
+        int | None, typer.Option(help="New number of queues that consumers read.")
     ] = None,
     perm: Annotated[
         int | None, typer.Option(help="2 to write plus 4 to read; 6 is both.", min=0, max=7)
     ] = None,
     attribute: Attributes = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Take read queues away that are in use; says what is lost."),
+    ] = False,
 ) -> None:
     """Change a topic's queues, permission or attributes."""
     session = session_of(context)
-    if queues is None and perm is None and not attribute:
+    if queues is read_queues is write_queues is perm is None and not attribute:
         raise CommandFailed(
-            "nothing to change: give --queues, --perm or --attribute", ExitCode.USAGE
+            "nothing to change: give --queues, --write-queues, --read-queues, --perm or --attribute",
+            ExitCode.USAGE,
         )
+    changes: dict[str, Any] = {
+        "queues": queues,
+        "read_queues": read_queues,
+        "write_queues": write_queues,
+        "perm": perm,
+        "attributes": name_values(attribute, "--attribute"),
+    }
     with session.client() as client:
-        topic = client.update_topic(
-            name,
-            queues=queues,
-            perm=perm,
-            attributes=name_values(attribute, "--attribute"),
-        )
-    queue_count = counted(topic.write_queue_count, "queue")
-    session.say(f"topic [bold]{topic.name}[/] with {queue_count}", _json(topic))
+        topic = _update(client, name, changes, force=force)
+    counts = f"{counted(topic.write_queue_count, 'queue')}"
+    if topic.read_queue_count != topic.write_queue_count:
+        counts = f"{counts} to write and {topic.read_queue_count} to read"
+    session.say(f"topic [bold]{topic.name}[/] with {counts}", _json(topic))
+
+
+def _update(client: Client, name: str, changes: dict[str, Any], *, force: bool) -> Topic:
+    """Change a topic; with ``force`` also where it is refused, whose reasons are printed first."""
+    from penstock.errors import FailedPrecondition
+
+    try:
+        return client.update_topic(name, **changes)
+    except FailedPrecondition as refused:
+        if not force or refused.reason != "QUEUES_IN_USE":
+            raise
+        print(f"lost until the read queues are back: {refused.message}", file=sys.stderr)  # noqa: T201
+    return client.update_topic(name, **changes, force=True)
 
 
 @app.command()

@@ -1,1 +1,1 @@
-"""``make demo``: flights stored, read back, queried and compared."""
+"""``make demo``: flights stored, read back, queried and compared; orders handled by a consumer group."""

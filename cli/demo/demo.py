@@ -1,4 +1,4 @@
-"""``make demo``: a year of flights through the three services and back, every one compared."""
+"""``make demo``: a year of flights through the three services and back, every one compared; then orders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.demo.data import QUEUE_COUNT, Flights, load
+from cli.demo.orders import GROUP, show_orders
 from cli.demo.spark import is_set_up, read_with_spark
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.local_services import LocalServices
@@ -71,12 +72,15 @@ class Demo:
             f"  {total:,} messages in {seconds:.2f} s: {total / seconds:,.0f} a second"
         )
 
-    def run(self, client: Client, flights: Flights, store: Path) -> None:
-        """Store the flights, read them back in every way, and look at the files."""
+    def run(
+        self, client: Client, flights: Flights, store: Path, addresses: Mapping[str, str]
+    ) -> None:
+        """Store the flights, read them back in every way, have orders handled, and look at the files."""
         client.create_topic(TOPIC, queues=QUEUE_COUNT)
         end = self.produce(client, flights)
         self.read_back(client, flights)
         self.find_aircraft(client, flights, end)
+        show_orders(self, client, addresses)
         self.show_files(store)
 
     def produce(self, client: Client, flights: Flights) -> int:
@@ -246,6 +250,7 @@ def print_invitation(console: Console, services: LocalServices, home: Path) -> N
         f"sub flights --from earliest --tag {ORIGIN} --max 5",
         "pub flights 'a message of mine' --key mine --tag JFK",
         "query flights mine --json",
+        f"group describe {GROUP}",
         "status",
     ):
         console.print(f"  {command} {line}", soft_wrap=True)
@@ -285,7 +290,7 @@ def run(*, stay: bool, spark: bool) -> int:
             reader=services.addresses["reader"],
             indexer=services.addresses["indexer"],
         ) as client:
-            demo.run(client, flights, store)
+            demo.run(client, flights, store, services.addresses)
         if spark:
             read_with_spark(demo, store, home, TOPIC)
         leave = stay and not demo.failures

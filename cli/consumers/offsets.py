@@ -1,22 +1,20 @@
-"""``penstock offsets`` and ``penstock status``: how far consumers and the store itself are."""
+"""``penstock offsets``: how far consumers are."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from cli.failures import CommandFailed, ExitCode, describe
-from cli.session import print_json, session_of
+from cli.failures import CommandFailed, ExitCode
+from cli.session import session_of
 
 PANEL: Final = "Topics and messages"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
     app.command("offsets", rich_help_panel=PANEL)(offsets)
-    app.command("status", rich_help_panel="Services")(status)
 
 
 def offsets(
@@ -54,35 +52,3 @@ def offsets(
     if group and not rows:
         raise CommandFailed(f"group {group} has committed nothing{where}", ExitCode.NOT_FOUND)
     session.show(rows, empty=f"no group has committed anything{where}")
-
-
-def status(context: typer.Context) -> None:
-    """Show the three services' positions; exit code 9 if one does not answer."""
-    from penstock.errors import PenstockError
-
-    session = session_of(context)
-    unreachable = 0
-    found: dict[str, dict[str, Any]] = {}
-    with session.client() as client:
-        for name, ask in (
-            ("writer", client.writer_status),
-            ("reader", client.reader_status),
-            ("indexer", client.indexer_status),
-        ):
-            try:
-                found[name] = dataclasses.asdict(ask())
-            except PenstockError as error:
-                unreachable += 1
-                found[name] = {"problem": describe(error)[0]}
-    if session.as_json:
-        print_json(found)
-    else:
-        rows = [
-            {"service": name, "field": field.replace("_", " "), "value": value}
-            for name, fields in found.items()
-            for field, value in fields.items()
-            if value != ""
-        ]
-        session.show(rows, numbers=("value",))
-    if unreachable:
-        raise typer.Exit(ExitCode.UNREACHABLE)

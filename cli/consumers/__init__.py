@@ -1,0 +1,1 @@
+"""Commands about consumer groups: settings and progress, offsets, dead letters."""

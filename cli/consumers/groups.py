@@ -1,0 +1,223 @@
+"""``penstock group create|list|describe|update|reset|delete``."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.failures import CommandFailed, ExitCode
+from cli.session import counted, print_json, session_of
+from cli.times import UNIT_MS, parse_place
+
+if TYPE_CHECKING:
+    from penstock import ExponentialBackoff, Group
+
+
+app = typer.Typer(
+    help="Create, list, describe, change, reset and delete consumer groups.", no_args_is_help=True
+)
+Name = Annotated[str, typer.Argument(help="Name of the group.")]
+Retries = Annotated[
+    int | None,
+    typer.Option(
+        "--retries",
+        min=0,
+        help="How often a message is handed out again; then it is a dead letter.",
+    ),
+]
+Orderly = Annotated[
+    bool | None,
+    typer.Option(
+        "--orderly/--concurrent", help="Messages of one message group one after the other."
+    ),
+]
+Backoff = Annotated[
+    str | None,
+    typer.Option(
+        help="Delays before a message comes again: '1s 5s 10s 1m', or '1s..10m x2' to grow."
+    ),
+]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    retries: Retries = None,
+    orderly: Orderly = None,
+    backoff: Backoff = None,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Begin with new messages, not with the oldest kept.")
+    ] = False,
+) -> None:
+    """Create a consumer group. One that is not there is made when a consumer first asks for it."""
+    session = session_of(context)
+    with session.client() as client:
+        group = client.create_group(
+            name,
+            retry_max_times=retries,
+            orderly=orderly,
+            backoff=None if backoff is None else parse_backoff(backoff),
+            begin="latest" if latest else None,
+        )
+    session.say(f"group [bold]{name}[/]: {_settings_text(group)}", _json(group))
+
+
+@app.command("list")
+def list_groups(context: typer.Context) -> None:
+    """List the groups and their settings."""
+    session = session_of(context)
+    with session.client() as client:
+        groups = client.group_settings()
+    if session.as_json:
+        for group in groups:
+            print_json(_json(group))
+        return
+    session.show(
+        [{"group": group.name, "settings": _settings_text(group)} for group in groups],
+        empty="no groups yet: penstock group create NAME",
+    )
+
+
+@app.command()
+def describe(
+    context: typer.Context,
+    name: Name,
+    topic: Annotated[str, typer.Option(help="Only this topic.")] = "",
+) -> None:
+    """Show a group's settings, and queue by queue what is done, leased, waiting and still to come."""
+    session = session_of(context)
+    with session.client() as client:
+        found = client.describe_group(name, topic)
+    queues = [dataclasses.asdict(each) for each in found.queues]
+    if session.as_json:
+        print_json(_json(found.group) | {"queues": queues})
+        return
+    lag = counted(sum(each.lag for each in found.queues), "message")
+    session.show(
+        [{"queue" if k == "queue_id" else k: v for k, v in each.items()} for each in queues],
+        title=f"{name}: {_settings_text(found.group)}; {lag} to go",
+        empty=f"{name}: {_settings_text(found.group)}; it has consumed nothing",
+    )
+
+
+@app.command()
+def update(
+    context: typer.Context,
+    name: Name,
+    retries: Retries = None,
+    orderly: Orderly = None,
+    backoff: Backoff = None,
+    paused: Annotated[
+        bool | None, typer.Option("--pause/--resume", help="Hand out nothing, or go on.")
+    ] = None,
+) -> None:
+    """Change a group's settings."""
+    session = session_of(context)
+    if retries is None and orderly is None and backoff is None and paused is None:
+        raise CommandFailed(
+            "nothing to change: give --retries, --orderly, --backoff, --pause or --resume",
+            ExitCode.USAGE,
+        )
+    with session.client() as client:
+        group = client.update_group(
+            name,
+            retry_max_times=retries,
+            orderly=orderly,
+            backoff=None if backoff is None else parse_backoff(backoff),
+            paused=paused,
+        )
+    session.say(f"group [bold]{name}[/]: {_settings_text(group)}", _json(group))
+
+
+@app.command()
+def reset(
+    context: typer.Context,
+    name: Name,
+    topic: Annotated[str, typer.Argument(help="Topic in which the group goes on elsewhere.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="earliest, latest, a time (15m ago, ISO 8601, Unix ms), or an offset of the one --queue."
+        ),
+    ],
+    queue: Annotated[
+        list[int] | None, typer.Option("--queue", "-q", help="Only this queue; may be repeated.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Only show what it would do.")] = False,
+) -> None:
+    """Set where a group goes on in a topic; shows what that means and asks first.
+
+    What the group has under lease is dropped: it is refused when consumers acknowledge it.
+    """
+    session = session_of(context)
+    target = parse_place(to)
+    queues = tuple(queue or ())
+    if isinstance(target, int) and len(queues) != 1:
+        raise CommandFailed("an offset is that of one queue: give --queue", ExitCode.USAGE)
+    with session.client() as client:
+        asks = not yes and not session.as_json
+        found = client.reset_group(name, topic, target, queues=queues, preview=preview or asks)
+        if asks and not preview:
+            session.show([dataclasses.asdict(each) for each in found], empty="no queues")
+            typer.confirm(f"Reset group {name} like this?", abort=True)
+            found = client.reset_group(name, topic, target, queues=queues)
+    session.show([dataclasses.asdict(each) for each in found], empty="no queues")
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a group: its settings, leases and offsets. Its dead letters stay."""
+    session = session_of(context)
+    with session.client() as client:
+        if not yes and not session.as_json:
+            client.describe_group(name)
+            typer.confirm(f"Delete group {name} and its offsets?", abort=True)
+        client.delete_group(name)
+    session.say(f"group [bold]{name}[/] deleted", {"deleted": name})
+
+
+def parse_backoff(text: str) -> tuple[int, ...] | ExponentialBackoff:
+    """Return delays in milliseconds for ``1s 5s 1m``, a growing one for ``1s..10m x2``."""
+    from penstock import ExponentialBackoff
+
+    growing = re.fullmatch(r"\s*(\S+?)\.\.(\S+)\s+x(\d+)\s*", text)
+    if growing:
+        return ExponentialBackoff(
+            initial_ms=_duration_ms(growing[1]),
+            max_ms=_duration_ms(growing[2]),
+            multiplier=int(growing[3]),
+        )
+    delays = tuple(map(_duration_ms, text.split()))
+    if not delays:
+        raise CommandFailed("--backoff: give delays, like '1s 5s 10s'", ExitCode.USAGE)
+    return delays
+
+
+def _duration_ms(text: str) -> int:
+    match = re.fullmatch(r"(\d+)(ms|[smhd])", text)
+    if match is None:
+        raise CommandFailed(
+            f"{text!r} is not a duration: write 500ms, 10s, 5m, 2h or 1d", ExitCode.USAGE
+        )
+    return int(match[1]) * UNIT_MS.get(match[2], 1)
+
+
+def _settings_text(group: Group) -> str:
+    order = "orderly" if group.orderly else "concurrent"
+    paused = ", paused" if group.paused else ""
+    retries = "1 retry" if group.retry_max_times == 1 else f"{group.retry_max_times} retries"
+    begin = ", begins with new messages" if group.begin == "latest" else ""
+    return f"{order}{paused}{begin}, {retries}"
+
+
+def _json(group: Group) -> dict[str, Any]:
+    return dataclasses.asdict(group)

@@ -1,0 +1,62 @@
+"""``penstock timers`` and ``penstock recall HANDLE``: messages that wait for their time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final
+
+import typer
+
+from cli.session import session_of
+
+PANEL: Final = "Topics and messages"
+MINUTE: Final = 60
+DAY: Final = 86_400
+EDGES_S: Final = {
+    "1 s": 1, "1 min": MINUTE, "1 h": 60 * MINUTE, "1 day": DAY, "3 days": 3 * DAY, "40 days": 40 * DAY,
+}  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("timers", rich_help_panel=PANEL)(timers)
+    app.command("recall", rich_help_panel=PANEL)(recall)
+
+
+def timers(context: typer.Context) -> None:
+    """Count the messages that are to be delivered later, by when they are due."""
+    session = session_of(context)
+    with session.client() as client:
+        counts = client.timers(within_s=list(EDGES_S.values()))
+    next_due = "nothing waits"
+    if counts.next_due_ms:
+        due = datetime.fromtimestamp(counts.next_due_ms / 1000).astimezone()
+        next_due = f"the next is due at {due.isoformat(timespec='milliseconds')}"
+    due_counts = {label: counts.due_within_s[edge] for label, edge in EDGES_S.items()}
+    within = ", ".join(f"{count} within {label}" for label, count in due_counts.items())
+    session.say(
+        f"[cyan]{counts.pending_count}[/] wait, {next_due}; with a time: {within}\n"
+        f"since the writer's start: {counts.delivered_count} delivered, {counts.recalled_count} recalled,"
+        f" {counts.topic_deleted_count} of deleted topics, {counts.damaged_count} damaged",
+        {
+            "pending": counts.pending_count,
+            "next_due_ms": counts.next_due_ms,
+            "due_within": due_counts,
+            "delivered": counts.delivered_count,
+            "recalled": counts.recalled_count,
+            "topic_deleted": counts.topic_deleted_count,
+            "damaged": counts.damaged_count,
+        },
+    )
+
+
+def recall(
+    context: typer.Context,
+    handle: Annotated[str, typer.Argument(help="What pub printed of the message.")],
+    topic: Annotated[str, typer.Option(help="Refuse a handle of another topic.")] = "",
+) -> None:
+    """Have a message not delivered whose time has not come."""
+    session = session_of(context)
+    with session.client() as client:
+        unique_key = client.recall(handle, topic=topic)
+    session.say(f"recalled {unique_key}", {"unique_key": unique_key})

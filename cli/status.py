@@ -1,0 +1,83 @@
+"""``penstock status``: how far each service is, and what consumer groups have in hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.consumers.dead_letters import dead_letter_counts
+from cli.failures import ExitCode, describe
+from cli.session import Session, print_json, session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock import Client
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("status", rich_help_panel="Services")(status)
+
+
+def status(context: typer.Context) -> None:
+    """Show the three services' positions and what groups have leased; exit code 9 if one does not answer."""
+    from penstock.errors import PenstockError
+
+    session = session_of(context)
+    unreachable = 0
+    found: dict[str, Any] = {}
+    with session.client() as client:
+        asked: dict[str, Callable[[], Any]] = {
+            "writer": lambda: dataclasses.asdict(client.writer_status()),
+            "reader": lambda: dataclasses.asdict(client.reader_status()),
+            "indexer": lambda: dataclasses.asdict(client.indexer_status()),
+            "leases": lambda: _leases(client),
+        }
+        for name, ask in asked.items():
+            try:
+                found[name] = ask()
+            except PenstockError as error:
+                unreachable += 1
+                found[name] = {"problem": describe(error)[0]}
+    groups = found["leases"].pop("groups", [])
+    if session.as_json:
+        print_json(found | {"groups": groups})
+    else:
+        _show(session, found, groups)
+    if unreachable:
+        raise typer.Exit(ExitCode.UNREACHABLE)
+
+
+def _leases(client: Client) -> dict[str, Any]:
+    """Return the state of the journal, and of each group that has leases or dead letters."""
+    leases = client.lease_status()
+    dead = {each.group: each for each in dead_letter_counts(client)}
+    handed_out = {each.group: each for each in leases.groups}
+    groups = []
+    for name in sorted({*dead, *handed_out}):
+        held, letters = handed_out.get(name), dead.get(name)
+        groups.append(
+            {
+                "group": name,
+                "leased": held.leased if held else 0,
+                "waiting": held.waiting if held else 0,
+                "dead_letters": letters.messages if letters else 0,
+                "to_resend": letters.to_resend if letters else 0,
+            }
+        )
+    return {"journal_bytes": leases.journal_bytes, "problem": leases.problem, "groups": groups}
+
+
+def _show(session: Session, found: dict[str, Any], groups: list[dict[str, Any]]) -> None:
+    rows = [
+        {"service": name, "field": field.replace("_", " "), "value": value}
+        for name, fields in found.items()
+        for field, value in fields.items()
+        if value != ""
+    ]
+    session.show(rows, numbers=("value",))
+    if groups:
+        session.show(groups, title="Messages in the hands of groups")
