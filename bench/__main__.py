@@ -17,6 +17,10 @@ import grpc
 
 from bench import append, kernels, memory, produce, producer, pull, restart
 from bench.figures import Figure, keep, show
+from bench.gateway import idle_clients
+from bench.latency import cleaning, trickle
+from bench.leases import receive
+from bench.transactions import ends
 from penstock.errors import PenstockError
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -37,6 +41,9 @@ class Effort:
     restart_gib: float
     restart_rounds: int
     settle_seconds: float
+    trickle_rounds: int
+    idle_clients: int
+    idle_seconds: float
 
 
 FULL: Final = Effort(
@@ -50,6 +57,9 @@ FULL: Final = Effort(
     restart_gib=4,
     restart_rounds=3,
     settle_seconds=3,
+    trickle_rounds=3,
+    idle_clients=2_000,
+    idle_seconds=40,
 )
 QUICK: Final = Effort(
     append_rounds=7,
@@ -62,6 +72,9 @@ QUICK: Final = Effort(
     restart_gib=0.25,
     restart_rounds=1,
     settle_seconds=1,
+    trickle_rounds=1,
+    idle_clients=200,
+    idle_seconds=10,
 )
 
 
@@ -106,8 +119,28 @@ def _pull(effort: Effort, _directory: Path) -> list[Figure]:
     return pull.run(rounds=effort.service_rounds)
 
 
+def _lease(effort: Effort, _directory: Path) -> list[Figure]:
+    return receive.run(rounds=effort.service_rounds)
+
+
+def _transactions(effort: Effort, _directory: Path) -> list[Figure]:
+    return ends.run(rounds=effort.producer_rounds)
+
+
+def _gateway(effort: Effort, _directory: Path) -> list[Figure]:
+    return idle_clients.run(clients=effort.idle_clients, seconds=effort.idle_seconds, queries=False)
+
+
 def _restart(effort: Effort, directory: Path) -> list[Figure]:
     return restart.run(gib=effort.restart_gib, rounds=effort.restart_rounds, directory=directory)
+
+
+def _trickle(effort: Effort, _directory: Path) -> list[Figure]:
+    return trickle.run(rounds=effort.trickle_rounds, seconds=effort.long_seconds)
+
+
+def _retention(effort: Effort, _directory: Path) -> list[Figure]:
+    return cleaning.run(rounds=effort.trickle_rounds)
 
 
 def _memory(effort: Effort, _directory: Path) -> list[Figure]:
@@ -119,9 +152,14 @@ BENCHES: Final[Mapping[str, Callable[[Effort, Path], list[Figure]]]] = {
     "produce": _produce,
     "producer": _producer,
     "pull": _pull,
+    "lease": _lease,
+    "transaction": _transactions,
+    "gateway": _gateway,
     "kernels": _kernels,
     "restart": _restart,
     "memory": _memory,
+    "trickle": _trickle,
+    "retention": _retention,
 }
 
 

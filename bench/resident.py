@@ -1,4 +1,4 @@
-"""Memory: of a process with all its children, and how much of some files is in the page cache."""
+"""What processes hold and use: memory, processor time, and how much of some files is in the page cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ from storage.files.allocator import WARM_FILES
 PAGE: Final = mmap.PAGESIZE
 INTERVAL_S: Final = 1.0
 WARM_WAIT_S: Final = 60.0
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 FIELDS: Final = ("RssAnon:", "RssShmem:", "RssFile:")
+
+
+def cpu_seconds(process_ids: Iterable[int]) -> float:
+    """Return the processor time that processes have used so far, their own and the kernel's for them."""
+    total = 0.0
+    for process_id in process_ids:
+        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    return total
 
 
 def descendants(root: int) -> set[int]:

@@ -119,6 +119,7 @@ def _writer(store: Path) -> Starting:
 
 def _serve(store: Path) -> Starting:
     listen = [f"--{name}-listen=127.0.0.1:0" for name in ("writer", "reader", "indexer")]
+    listen.append("--gateway-listen=none")
     penstock = str(Path(sys.executable).with_name("penstock"))
     return drivers.command(
         [penstock, "serve", f"--store={store}", *listen], says="writer serves on"

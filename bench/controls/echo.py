@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +15,11 @@ from services.rpc.limits import server_options
 from services.settings import WriterSettings
 
 UNARY: Final = "/penstock.bench.Echo/Unary"
+SIZED: Final = "/penstock.bench.Echo/Sized"  # an answer of so many bytes
 SINK: Final = "/penstock.bench.Echo/Sink"
 SOURCE: Final = "/penstock.bench.Echo/Source"
+HAND_ON: Final = "/penstock.bench.Echo/HandOn"  # to those who follow
+FOLLOW: Final = "/penstock.bench.Echo/Follow"
 RESPONSE_BYTES: Final = 1 << 20
 BATCH_RECORDS: Final = 64  # which the sink says it has stored of each frame
 # As long as the writer's answers, and read as they are.
@@ -41,9 +45,13 @@ SINK_ANSWER: Final = writer_pb2.ProduceStreamResponse(
 class _Echo:
     def __init__(self) -> None:
         self._response = bytes(RESPONSE_BYTES)
+        self._following: set[asyncio.Queue[bytes]] = set()
 
     async def unary(self, _request: bytes, _context: Any) -> bytes:
         return UNARY_ANSWER
+
+    async def sized(self, request: bytes, _context: Any) -> bytes:
+        return self._response[: int(request)]
 
     async def sink(self, requests: AsyncIterator[bytes], context: Any) -> None:
         async for _ in requests:
@@ -53,6 +61,20 @@ class _Echo:
         for _ in range(int(request)):
             await context.write(self._response)
 
+    async def hand_on(self, request: bytes, _context: Any) -> bytes:
+        for queue in self._following:
+            queue.put_nowait(request)
+        return UNARY_ANSWER
+
+    async def follow(self, _request: bytes, context: Any) -> None:
+        queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._following.add(queue)
+        try:
+            while True:
+                await context.write(await queue.get())
+        finally:
+            self._following.discard(queue)
+
 
 async def _serve() -> None:
     memory.keep_buffers()
@@ -61,8 +83,11 @@ async def _serve() -> None:
     server = grpc.aio.server(options=server_options(settings))
     handlers = {
         "Unary": grpc.unary_unary_rpc_method_handler(echo.unary),
+        "Sized": grpc.unary_unary_rpc_method_handler(echo.sized),
         "Sink": grpc.stream_stream_rpc_method_handler(echo.sink),
         "Source": grpc.unary_stream_rpc_method_handler(echo.source),
+        "HandOn": grpc.unary_unary_rpc_method_handler(echo.hand_on),
+        "Follow": grpc.unary_stream_rpc_method_handler(echo.follow),
     }
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("penstock.bench.Echo", handlers),)

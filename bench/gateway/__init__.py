@@ -1,0 +1,1 @@
+"""Benches of the gateway: what RocketMQ's own clients cost it."""

@@ -1,0 +1,116 @@
+"""What producers notice of retention: calls a second beside the deletion of 100 GiB of the log.
+
+A store of many sparse files, each one blank record, is opened by a writer. A producer of its own process
+(``bench.latency.paced_producer``) makes 1,000 calls a second, first alone, then while the files are deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench import drivers
+from bench.figures import Figure, median_ratio, show
+from bench.latency.trickle import FEW, PER_SECOND, PRODUCE, QUEUES, ROUNDS, TOPIC
+from penstock import AsyncClient
+from services import loops
+from storage.files.mapped_file_queue import file_path
+from storage.format.hosts import encode_host
+from storage.format.record import complete_record, encode_blank, encode_for_batch
+
+FILES: Final = 100
+FILE_BYTES: Final = 1 << 30
+SECONDS: Final = 8.0
+RATIO_WANTED: Final = 1.5
+
+
+class Calls(NamedTuple):
+    """The 99th percentile of the calls of one round, in milliseconds."""
+
+    quiet_p99_ms: float
+    cleaning_p99_ms: float
+
+
+def make_old_files(store: Path, count: int) -> None:
+    """Write a log of ``count`` sparse files of 1 GiB that hold nothing, and one more with one record."""
+    log = store / "commitlog"
+    log.mkdir(parents=True)
+    record = bytearray(encode_for_batch("old", 0, b"", b"", 0, 0, 1_000, "127.0.0.1:0"))
+    complete_record(
+        record, queue_offset=0, commit_offset=count * FILE_BYTES, store_timestamp_ms=1_000,
+        store_host=encode_host("127.0.0.1:0"), property_crc=False,
+    )  # fmt: skip
+    for number in range(count + 1):
+        with file_path(log, number * FILE_BYTES).open("wb") as file:
+            file.write(encode_blank(FILE_BYTES) if number < count else record)
+            file.truncate(FILE_BYTES)
+
+
+async def p99_ms(address: str, count: int) -> float:
+    """Return what 99 of 100 calls of a paced producer take at most."""
+    producer = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.latency.paced_producer", address, PRODUCE, TOPIC,
+        str(QUEUES), str(PER_SECOND), str(FEW + count), stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    printed, _ = await producer.communicate()
+    if producer.returncode:
+        raise RuntimeError("the producer failed")
+    taken_ms: list[float] = json.loads(printed)[FEW:]
+    return statistics.quantiles(taken_ms, n=100)[98]
+
+
+async def _round(files: int, count: int) -> Calls:
+    with drivers.scratch_store() as store:
+        make_old_files(store, files)
+        with drivers.process(
+            "services.writer", "--store", str(store), "--listen", "127.0.0.1:0"
+        ) as (address, _):
+            async with AsyncClient(writer=address, timeout_s=120) as client:
+                await client.create_topic(TOPIC, queues=QUEUES)
+                quiet_p99_ms = await p99_ms(address, count)
+                calls = asyncio.create_task(p99_ms(address, count))
+                report = await client.delete_expired(0)
+                cleaning_p99_ms = await calls
+    if report.deleted_file_count < files:
+        raise RuntimeError(f"{report.deleted_file_count} of {files} files were deleted")
+    return Calls(quiet_p99_ms, cleaning_p99_ms)
+
+
+def run(*, rounds: int = ROUNDS, files: int = FILES, seconds: float = SECONDS) -> list[Figure]:
+    """Time calls alone and beside the deletion, in turn."""
+    count = int(PER_SECOND * seconds)
+    measured = [loops.run(_round(files, count)) for _ in range(rounds)]
+    pairs = [(each.cleaning_p99_ms, each.quiet_p99_ms) for each in measured]
+    ratio = median_ratio(pairs)
+    return [
+        Figure(
+            name=f"{PER_SECOND:,} single messages a second while {files} GiB of the log are deleted: p99",
+            value=statistics.median(value for value, _ in pairs),
+            unit="ms",
+            limit=statistics.median(limit for _, limit in pairs),
+            limit_name="quiet",
+            ratio=ratio,
+            wanted=f"{RATIO_WANTED} x at most",
+            reached=ratio <= RATIO_WANTED,
+            rounds=pairs,
+        )
+    ]
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.latency.cleaning")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--files", type=int, default=FILES)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    arguments = parser.parse_args()
+    show(run(rounds=arguments.rounds, files=arguments.files, seconds=arguments.seconds))
+
+
+if __name__ == "__main__":
+    main()

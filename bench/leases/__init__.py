@@ -1,0 +1,1 @@
+"""Benches of leases: messages received and acknowledged by groups."""

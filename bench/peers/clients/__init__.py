@@ -1,0 +1,1 @@
+"""The loads that the peers' own clients make."""

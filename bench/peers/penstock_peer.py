@@ -1,0 +1,104 @@
+"""Penstock itself: ``penstock serve`` with default settings but for addresses and the flush mode."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from bench.peers import generator, software
+from bench.peers.cells import Cell
+from bench.peers.peer import PYTHON_CLIENTS, START_TIMEOUT_S, Peer, free_port, wait_for_port
+
+SERVICES: Final = ("writer", "reader", "indexer")
+
+
+class PenstockPeer(Peer):
+    """A supervisor with writer, reader and indexer."""
+
+    name = "penstock"
+    warm_up_s = 5.0
+
+    def __init__(self, directory: Path, cell: Cell) -> None:
+        super().__init__(directory, cell)
+        self._ports = {service: free_port() for service in SERVICES}
+        self._services: list[int] = []
+
+    @classmethod
+    def prepare(cls) -> str:
+        """Build the Go client."""
+        software.go_client()
+        return version("penstock")
+
+    def start(self) -> None:
+        """Start all three services."""
+        self.start_again()
+        for port in self._ports.values():
+            wait_for_port(port, self.processes[-1])
+        self._services = self._children()
+
+    def start_again(self) -> None:
+        """Start the supervisor and leave it to itself."""
+        listen = [
+            word
+            for service, port in self._ports.items()
+            for word in (f"--{service}-listen", f"127.0.0.1:{port}")
+        ]
+        self.run(
+            sys.executable, "-m", "services.supervisor", "--store", self.directory / "store", *listen,
+            "--gateway-listen", "none", "--flush-mode", "sync" if self.is_sync else "async",
+        )  # fmt: skip
+
+    def _children(self) -> list[int]:
+        threads = Path(f"/proc/{self.processes[-1].pid}/task")
+        return [
+            int(child)
+            for thread in threads.iterdir()
+            for child in (thread / "children").read_text().split()
+        ]
+
+    def process_ids(self) -> list[int]:
+        """Return the supervisor and its three services."""
+        return [*super().process_ids(), *self._services]
+
+    def kill(self) -> None:
+        """Kill all four processes at once."""
+        children = self._children()
+        for process_id in [self.processes[-1].pid, *children]:
+            os.kill(process_id, signal.SIGKILL)
+        self.processes.pop().wait()
+        until = time.monotonic() + START_TIMEOUT_S
+        while any(Path(f"/proc/{child}").exists() for child in children):
+            if time.monotonic() > until:
+                raise RuntimeError("services go on after SIGKILL")
+            time.sleep(0.002)
+
+    def close(self) -> None:
+        """End every process."""
+        if self.processes:
+            self.kill()
+
+    def create_topics(self, count: int) -> float:
+        """Make topics by the Python client, many a request."""
+        wanted = {"operation": "create", "topics": count, **self.arguments}
+        return generator.run(self.python_client, wanted)["seconds"]
+
+    @property
+    def native_client(self) -> Sequence[object]:
+        """A client in Go that makes bare gRPC calls."""
+        return [software.go_client(), "peer=penstock"]
+
+    @property
+    def python_client(self) -> Sequence[object]:
+        """The public client."""
+        return [sys.executable, "-m", f"{PYTHON_CLIENTS}.penstock_client"]
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """Where the services are."""
+        return {service: f"127.0.0.1:{port}" for service, port in self._ports.items()}

@@ -1,0 +1,1 @@
+"""What delayed messages cost."""

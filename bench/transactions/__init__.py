@@ -1,0 +1,1 @@
+"""Transactions: what they cost beside messages without one."""
