@@ -14,16 +14,19 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("storage", "services", "penstock", "cli", "pipeline", "pyspark_penstock")
 PACKAGES = (*PRODUCT, "bench")
-GENERATED = ROOT / "penstock" / "v1"
+GENERATED = {ROOT / "penstock" / "v1", ROOT / "services" / "rocketmq" / "v2"}
 MODULE_LINES_MAX = 400  # 300 is the aim; a longer one is a table or wants splitting by noun
 FOLDER_MODULES_MAX = 20
 LINE_LENGTH_MAX = 110
 # One thing at both ends of the wire: an error that the client raises when a service has refused with
 # the error of that name (it is the reason in the status), and a value whose fields the engine returned.
 REFUSALS = {
-    "InvalidArgument", "QueueNotFound", "StageExists", "StageNotFound", "TopicExists", "TopicNotFound",
+    "GroupExists", "GroupNotFound", "InvalidArgument", "QueueNotFound", "StageExists", "StageNotFound", "TopicExists", "TopicNotFound",
 }  # fmt: skip
-VALUES = {"PullResult", "Record", "WriterStatus"}
+VALUES = {
+    "EndedTransaction", "ExponentialBackoff", "PendingTransaction", "PullResult", "Record", "RetainedFile",
+    "RetentionReport", "TransactionCheck", "WriterStatus",
+}  # fmt: skip
 
 FILE_MODULES = {"mmap", "shutil", "glob", "tempfile", "fcntl"}
 OS_FILE_CALLS = {
@@ -72,7 +75,7 @@ def modules() -> list[Path]:
 
 def modules_of(packages: Iterable[str]) -> list[Path]:
     found = [path for package in packages for path in (ROOT / package).rglob("*.py")]
-    return [path for path in found if GENERATED not in path.parents]
+    return [path for path in found if not GENERATED.intersection(path.parents)]
 
 
 def texts() -> list[tuple[Path, str]]:
@@ -120,7 +123,7 @@ def test_a_class_name_means_one_thing() -> None:
 
 
 def check_exceptions(found: Mapping[str, object], known: set[str]) -> None:
-    """Fail for what is not on the list, and for what is on it and mended: take that from the list."""
+    """Fail for what is not on the list, and for what is on it and repaired: take that from the list."""
     assert {name: place for name, place in found.items() if name not in known} == {}
     assert known - found.keys() == set()
 
@@ -161,7 +164,7 @@ def test_tests_have_no_packages_and_unique_names() -> None:
 
 
 def test_every_module_of_the_engine_leaves_the_environment_alone() -> None:
-    """Settings are read in services/settings.py and passed on."""
+    """Settings are read by services/flags.py and passed on."""
     reads = [
         str(path.relative_to(ROOT))
         for path in modules()

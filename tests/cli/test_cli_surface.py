@@ -23,8 +23,9 @@ from storage import errors as store_errors
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
-    "topic", "pub", "sub", "query", "message", "offsets", "bench", "status", "staged",
-    "serve", "writer", "reader", "indexer", "health", "dump", "doctor", "ask", "job",
+    "topic", "transactions", "pub", "sub", "query", "message", "offsets", "bench", "status", "staged",
+    "serve", "writer", "reader", "indexer", "gateway", "clients", "group", "dlq", "health", "dump", "doctor",
+    "ask", "job", "timers", "recall", "retention",
 }  # fmt: skip
 
 
@@ -50,7 +51,9 @@ def test_help_lists_every_command() -> None:
     assert listed == COMMANDS
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS - {"serve", "writer", "reader", "indexer"}))
+@pytest.mark.parametrize(
+    "command", sorted(COMMANDS - {"serve", "writer", "reader", "indexer", "gateway"})
+)
 def test_every_command_has_help(command: str) -> None:
     """--help of a command is exit code 0 and names it."""
     result = penstock(command, "--help")
@@ -208,7 +211,8 @@ def test_a_service_that_cannot_open_says_why_in_one_line(tmp_path: Path, command
 @pytest.mark.parametrize("path", ["/proc/nowhere/store", "/proc", "/sys/store"])
 def test_a_store_that_cannot_be_made_is_reported_once_and_not_tried_again(path: str) -> None:
     """The writer's exit code 4 ends ``serve``; with another one it would be started for ever."""
-    listen = [f"--{service}-listen=127.0.0.1:0" for service in ("writer", "reader", "indexer")]
+    services = ("writer", "reader", "indexer", "gateway")
+    listen = [f"--{service}-listen=127.0.0.1:0" for service in services]
     result = run_process("serve", "--store", path, *listen)
 
     assert result.returncode == ExitCode.NOT_A_STORE, result.stderr

@@ -1,17 +1,26 @@
-"""`make demo`: its rows, and how it ends when it is interrupted."""
+"""`make demo`: its rows, its orders, and how it ends when it is interrupted."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+from rich.console import Console
+
 from cli.demo import data as demo_data
+from cli.demo import orders
+from cli.demo.demo import Demo
 from cli.failures import ExitCode
+from cli.local_services import LocalServices
+from penstock import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,3 +64,46 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
     assert demo.returncode == ExitCode.INTERRUPTED
     assert "Traceback" not in output
     assert list(tmp_path.iterdir()) == []
+
+
+def told(addresses: Mapping[str, str]) -> tuple[int, str]:
+    """Tell the story of the orders; return how many of its checks failed, and what it printed."""
+    output = io.StringIO()
+    demo = Demo(Console(file=output, width=200))
+    with Client(**addresses) as client:
+        orders.show_orders(demo, client, addresses)
+    return demo.failures, output.getvalue()
+
+
+@pytest.fixture(name="story")
+def _story(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+    """The orders of a topic and group of their own, and not so many."""
+    for name, value in {
+        "TOPIC": f"orders-{topic}", "GROUP": f"shop-{topic}", "ORDER_COUNT": 200,
+        "BACKOFF_MS": (50, 100),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(orders, name, value)
+
+
+@pytest.mark.usefixtures("story")
+def test_orders_are_handled_through_failures_and_dead_letters(services: LocalServices) -> None:
+    failures, output = told(services.addresses)
+
+    assert not failures, output
+    assert "198 of 200 orders are handled, 20 of them at the second attempt" in output
+    assert "2 orders are dead letters, 0 are left" in output
+    assert "2 messages sent again" in output
+    assert "200 of 200 orders are handled, each once; 24 retries" in output
+
+
+@pytest.mark.usefixtures("story")
+def test_orders_that_nobody_handles_fail_the_demo(
+    services: LocalServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler stays as it is: what is sent again fails again."""
+    monkeypatch.setattr(orders.Shop, "mend", lambda _: None)
+    failures, output = told(services.addresses)
+
+    assert failures == 1, output
+    assert "✗ 198 of 200 orders are handled" in output
+    assert "✓ 0 are left for the group" in output

@@ -54,4 +54,5 @@ def test_every_public_name_is_found_and_nothing_else() -> None:
 
 def test_a_client_without_addresses_looks_where_the_services_listen() -> None:
     with penstock.Client() as client:
-        assert client.addresses == Addresses(**DEFAULT_LISTEN)
+        own = {name: DEFAULT_LISTEN[name] for name in ("writer", "reader", "indexer")}
+        assert client.addresses == Addresses(**own)

@@ -25,7 +25,7 @@ from penstock import (
 from penstock.addresses import Addresses
 from penstock.requests import REQUEST_BYTES_MAX
 from penstock.retry import Repeat
-from services.settings import ProcessSettings
+from services.process_settings import ProcessSettings
 
 LONE_SURROGATE = "\ud800"
 TOO_LARGE = b"x" * (REQUEST_BYTES_MAX + 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle import oracle_dump, oracle_open, oracle_problem, oracle_required
+from oracle import oracle_dump, oracle_open
 from store_workload import SMALL, broker_settings, run_workload
 
 from storage.offline import dump
@@ -23,15 +23,6 @@ KINDS = {
     "topic", "consumerOffsets", "delayOffsets", "groups", "queue", "message", "gap", "unqueued",
     "commitlog", "index",
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _oracle() -> None:
-    problem = oracle_problem()
-    if problem and oracle_required():
-        pytest.fail(problem)
-    if problem:
-        pytest.skip(problem)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from engine_store import small_config
 from flips import flipped
 from golden import golden_copy, golden_spec
-from oracle import oracle_open, oracle_problem, oracle_required
+from oracle import SMALL_FILES, oracle_open
 
 from storage import Message, MessageStore
 from storage.clock import SystemClock
@@ -20,23 +20,7 @@ from storage.view.config_tables import table_problems
 from storage.writer import StoreWriter
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
-SETTINGS = {
-    "mappedFileSizeCommitLog": 65_536,
-    "mappedFileSizeConsumeQueue": 2_000,
-    "maxHashSlotNum": 50,
-    "maxIndexNum": 200,
-    "timerWheelEnable": False,
-}
 FILES = OsFileSystem()
-
-
-@pytest.fixture(autouse=True)
-def _oracle() -> None:
-    problem = oracle_problem()
-    if problem and oracle_required():
-        pytest.fail(problem)
-    if problem:
-        pytest.skip(problem)
 
 
 def topics(config: Path) -> dict[str, int]:
@@ -55,7 +39,7 @@ def test_what_a_broker_writes_is_taken_and_guarded_after_our_next_start(
         store.reader.commit_offset("billing", "orders", 0, 7)
     for number in range(2):
         kept = tmp_path / f"{number + 1}"
-        opened = oracle_open(directory, settings=SETTINGS, keep=kept)
+        opened = oracle_open(directory, settings=SMALL_FILES, keep=kept)
         assert opened.good, (opened.report, opened.stderr[-500:])
         config = kept / "config"
         assert table_problems(FILES, config) == {}

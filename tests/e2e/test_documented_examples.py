@@ -51,8 +51,11 @@ PRINTED = {
     "docs/client.md": {
         "wait_ready": r"^\d 0 b'one pen'\n\('order-1',\) b'one pen'\n$",
         "asyncio.run": r"^\[\d+(, \d+){9}\]\n(\d+ \d+ b'parcel \d+'\n){10}$",
+        "reminders": r"^True\n$",
         "add_many": r"^2 \d+\n$",
         "max_in_flight": r"^\d+\n$",
+        "sold": r"^\[b'two pens'\]\n$",
+        "transaction_checker": r"^\[\]\n$",
         "try 1": r"^\[b'EWR to IAH', b'EWR to ORD', b'EWR to IAH', b'EWR to ORD'\]\n$",
     },
     "docs/operations.md": {

@@ -230,7 +230,8 @@ def test_each_background_part_of_a_store_is_a_worker(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", config):
         names = {each.name for each in threading.enumerate() if each.ident not in before}
     parts = (
-        "allocate", "warm", "commit", "flush", "dispatch", "checkpoint", "staged", "scrub", "index",
+        "allocate", "warm", "commit", "flush", "dispatch", "checkpoint", "staged", "scrub", "timers",
+        "transactions", "index", "retention",
     )  # fmt: skip
     assert names == {f"penstock-{part}" for part in parts}
 
@@ -268,3 +269,18 @@ def test_a_worker_of_functions_does_what_they_say() -> None:
     assert worker.wait_for(lambda: bool(done), 0.5) or done
     worker.stop()
     assert done == [1]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(5, "Input/output error"), ValueError("a defect")], ids=repr
+)
+def test_the_log_has_a_traceback_of_a_defect_and_none_of_a_device_that_fails(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Counter()
+    worker.error = error
+    worker.asked = 1
+    worker.run()  # to its failure
+    (line,) = caplog.records
+    assert str(error) in line.getMessage()
+    assert bool(line.exc_info) == isinstance(error, ValueError)

@@ -11,7 +11,7 @@ from engine_store import append, record, records_on_disk, small_config
 
 from bench.resident import cached_bytes
 from storage.files import libc
-from storage.files.allocator import WARM_STEP, MappedFileAllocator
+from storage.files.allocator import FILL_REST_S, LITTLE_APPENDED, WARM_STEP, MappedFileAllocator
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.files.transient_store_pool import TransientStorePool
 from storage.store import MessageStore
@@ -96,6 +96,27 @@ def test_filling_keeps_what_was_stored(tmp_path):
     work_off(allocator)
     assert (mapped.array == 7).all()
     assert len(mapped.array) == mapped.path.stat().st_size == 4 * MIB
+    allocator.close()
+
+
+def test_filling_rests_between_steps_while_little_is_appended(tmp_path, filled):
+    """And goes on at once beside appends, which would meet cold pages otherwise."""
+    allocator = make(tmp_path)
+    mapped = allocator.take(0)
+
+    def rest_s() -> float | None:
+        """After the next step that fills, not one in the window ahead of the appends."""
+        count = len(filled)
+        while True:
+            rest = allocator.warmer.step()
+            if len(filled) > count:
+                return rest
+
+    rests = [rest_s()]
+    for appended in (1_000, LITTLE_APPENDED + 1_001, LITTLE_APPENDED + 2_000):
+        mapped.mark_appended(appended)
+        rests.append(rest_s())
+    assert rests == [FILL_REST_S, FILL_REST_S, 0.0, FILL_REST_S]
     allocator.close()
 
 

@@ -145,7 +145,7 @@ DAMAGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damage_is_named_and_mended(store: Path, damage: Change) -> None:
+def test_damage_is_named_and_repaired(store: Path, damage: Change) -> None:
     wanted = contents(store)
     damage(index_files(store))
     _, silent = missing(store)
@@ -274,7 +274,7 @@ def test_a_query_answers_from_the_other_files_while_one_is_made_again(store: Pat
 
 
 @pytest.mark.parametrize("damage", OF_OLDER_FILES)
-def test_doctor_names_it_and_repair_mends_it(store: Path, damage: str) -> None:
+def test_doctor_names_it_and_repair_repairs_it(store: Path, damage: str) -> None:
     wanted = contents(store)
     DAMAGES[damage](index_files(store))
     found = [line for line in doctor(store) if line["severity"] in ("warning", "damage")]

@@ -24,7 +24,7 @@ KEYS = [f"key-{n}" for n in range(50)]
 STRIDE = int(os.environ.get("STRIDE", "3"))  # of the steps at which it is stopped
 
 
-def mend(store: Path, filesystem: FileSystem) -> None:
+def repair(store: Path, filesystem: FileSystem) -> None:
     """Open the store, and have every block of its index checked and made right."""
     with (
         StoreWriter.open(store, CONFIG, filesystem=filesystem, workers=SteppedWorkers()),
@@ -53,13 +53,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.create_topic("t", 1)
         writer.put([Message(topic="t", body=b"x", keys=(key,), queue_id=0) for key in KEYS])
         assert writer.wait_acknowledged(writer.appended_offset, 10)
-    mend(store, OsFileSystem())
+    repair(store, OsFileSystem())
     assert len(contents(store)) == 3
     return store
 
 
 @pytest.mark.parametrize("kills", [True, False])
-def test_what_is_left_names_its_damage_or_has_none_and_is_mended(
+def test_what_is_left_names_its_damage_or_has_none_and_is_repaired(
     tmp_path: Path, whole: Path, kills: bool
 ) -> None:
     wanted = contents(whole)
@@ -73,7 +73,7 @@ def test_what_is_left_names_its_damage_or_has_none_and_is_mended(
         data[entry_position(SLOTS, 5) : entry_position(SLOTS, 30)] = bytes(500)
         damaged.write_bytes(data)
         disk.trust(damaged)
-        mend(disk.root, disk)
+        repair(disk.root, disk)
 
     checked = 0
     for run in every_stop(tmp_path / "runs", work, kills=kills, step_stride=STRIDE):
@@ -82,7 +82,7 @@ def test_what_is_left_names_its_damage_or_has_none_and_is_mended(
         if not run.was_stopped:
             assert contents(store) == wanted
             break
-        mend(store, OsFileSystem())
+        repair(store, OsFileSystem())
         assert contents(store) == wanted, run.step
         assert silent_losses(store) == []
         checked += 1

@@ -10,7 +10,7 @@ from record_examples import as_array, client_batches
 
 from storage.format.consume_entry import LAYOUT
 from storage.format.hosts import encode_host
-from storage.format.properties import STORE_ONLY
+from storage.format.properties import DELAYING, STORE_ONLY
 from storage.format.record import Verdict, check_record, decode_record, encode_for_batch
 from storage.kernels import batch, client_records, columns, queue, scan
 from storage.kernels.columns import Stop, new_rows
@@ -74,7 +74,9 @@ def verdict(record: bytes) -> Stop:
         (client_record(sys_flag=0x80), Stop.SYS_FLAG),
         (client_record(sys_flag=0x400), Stop.SYS_FLAG),
         (client_record(sys_flag=0x800), Stop.SYS_FLAG),
-        (client_record(block=b"DELAY\x013\x02"), Stop.DELAY),
+        (client_record(block=b"DELAY\x01x\x02"), Stop.DELAY),
+        (client_record(block=b"TIMER_DELAY_SEC\x01-1\x02"), Stop.DELAY),
+        (client_record(block=b"TIMER_DELIVER_MS\x011234567890123456\x02"), Stop.DELAY),
         (client_record(block=b"TAGS\x01a|b\x02"), Stop.TAG),
         (client_record(block=b"__RMQ.TRANSIENT.x\x01y\x02"), Stop.RESERVED_PROPERTY),
         (client_record(block=b"__CRC32#\x01123\x02k\x01v\x02"), Stop.RESERVED_PROPERTY),
@@ -89,7 +91,7 @@ def test_a_bad_record_is_named_with_its_index_and_reason(record: bytes, stop: St
     assert verdict(record) is stop
 
 
-@pytest.mark.parametrize("name", sorted(STORE_ONLY - {"DELAY"}))
+@pytest.mark.parametrize("name", sorted(STORE_ONLY - DELAYING))
 def test_names_that_only_a_store_writes_are_refused(name: str) -> None:
     assert verdict(client_record(block=name.encode() + b"\x01v\x02")) is Stop.RESERVED_PROPERTY
 
@@ -272,10 +274,13 @@ def test_check_batch_returns_what_the_three_loops_return(store_host_size: int) -
     assert client_records.validate_batch(data, rows) == (4, -1, Stop.END)
     group_count = batch.group_by_queue(data, rows, 4, *wanted[:3])
     size = batch.placed_size(data, rows, 4, store_host_size, True, wanted[3])
+    features = int(np.bitwise_or.reduce(rows[:, columns.FEATURES]))
     for check_batch in (batch.check_batch, batch.check_few, batch.check_batch.py_func):
         told = check_batch(data, store_host_size, True, checked, *got, queues)
 
-        assert told == (4, -1, Stop.END, group_count, size, len(b"longer than the others"))
+        assert told == (
+            4, -1, Stop.END, group_count, size, len(b"longer than the others"), features,
+        )  # fmt: skip
         assert np.array_equal(checked, rows)
         assert all(map(np.array_equal, got, wanted))
         topics = [data[at : at + length].tobytes() for at, length in queues[:3, :2].tolist()]
@@ -305,4 +310,4 @@ def test_check_batch_of_a_bad_record_says_nothing_else() -> None:
 
     told = batch.check_batch(data, 8, True, new_rows(4), *arrays, queues)
 
-    assert told == (1, 1, Stop.TOPIC, 0, 0, 0)
+    assert told == (1, 1, Stop.TOPIC, 0, 0, 0, 0)

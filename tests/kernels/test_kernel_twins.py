@@ -150,6 +150,24 @@ def test_units(data: bytes, groups: list[int], group_count: int) -> None:
     assert compiled == plain
 
 
+@given(logs(BASE, 6), st.integers(0, 2), st.sampled_from((b"flights", b"flight", b"")))
+@few
+def test_rows_of_queue(data: bytes, queue_id: int, topic: bytes) -> None:
+    array, rows, count = scanned(data)
+    found = np.full(count, -1, np.int64)
+
+    compiled, plain = twins(
+        queue.rows_of_queue, array, rows, count, as_array(topic), queue_id, found
+    )
+
+    assert compiled == plain
+    own = queue.rows_of_queue(array, rows, count, as_array(topic), queue_id, found)
+    names = [array[row[10] : row[10] + row[11]].tobytes() for row in rows[:count].tolist()]
+    assert found[:own].tolist() == [
+        number for number in range(count) if (names[number], rows[number, 2]) == (topic, queue_id)
+    ]
+
+
 @given(ANY_BYTES, st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
 @few
 def test_scan_into_units(data: bytes, row_count: int, room: int, run_room: int) -> None:

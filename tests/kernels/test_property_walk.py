@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import as_array
 
-from storage.format.properties import STORE_ONLY, decode_properties
+from storage.format.properties import DELAYING, STORE_ONLY, decode_properties
 from storage.format.property_crc import has_property_crc
 from storage.format.record import (
     Verdict,
@@ -22,7 +22,7 @@ from storage.kernels.columns import Stop, new_rows
 PIECES = st.sampled_from(
     (
         b"\x01", b"\x02", b"\x01", b"\x02", b"TAGS\x01", b"KEYS\x01", b"UNIQ_KEY\x01", b"DELAY\x01",
-        b"INNER_MULTI_DISPATCH\x01", b"PGROUP\x01", b"__RMQ.TRANSIENT.a\x01", b"0", b"3", b"|",
+        b"INNER_MULTI_DISPATCH\x01", b"PGROUP\x01", b"TIMER_DELAY_SEC\x01", b"TIMER_DELIVER_MS\x01", b"__RMQ.TRANSIENT.a\x01", b"0", b"3", b"|",
         b"\x00", b"__CRC33#\x0101234\x0d6789\x02", b"__CRC32#\x010123456789\x02",
         b"__CRC32#\x01012\x0245\x01789\x02", b"v" * 7, b"v" * 29, b"v" * 61, b"v" * 64,
         b"v" * 130, "\u65e5\U0001f600".encode(), b"\xff",
@@ -31,7 +31,7 @@ PIECES = st.sampled_from(
 BLOCKS = st.lists(PIECES, max_size=24).map(b"".join)
 TAMES = st.lists(
     st.sampled_from((b"a\x01b\x02", b"KEYS\x01" + b"k" * 50 + b"\x02", b"TAGS\x01t\x02",
-                     b"DELAY\x0100\x02", b"UNIQ_KEY\x01" + b"u" * 32 + b"\x02", b"n\x01\x01\x01\x02")),
+                     b"DELAY\x0100\x02", b"TIMER_DELAY_MS\x0112\x02", b"UNIQ_KEY\x01" + b"u" * 32 + b"\x02", b"n\x01\x01\x01\x02")),
     max_size=12,
 ).map(b"".join)  # fmt: skip
 
@@ -44,6 +44,9 @@ def found_in(block: bytes) -> dict[str, object]:
         "keys": properties.get("KEYS", ""),
         "unique": properties.get("UNIQ_KEY", ""),
         "delay": "DELAY" in properties,
+        "timer": any(
+            name.startswith("TIMER_DE") and 14 <= len(name.encode()) <= 16 for name in properties
+        ),
         "light": "INNER_MULTI_DISPATCH" in properties,
         "crc": has_property_crc(block),
     }
@@ -61,6 +64,7 @@ def told_by(data: bytes, row: list[int]) -> dict[str, object]:
         "keys": text(columns.KEYS_POSITION, columns.KEYS_LENGTH),
         "unique": text(columns.UNIQ_KEY_POSITION, columns.UNIQ_KEY_LENGTH),
         "delay": bool(features & columns.HAS_DELAY),
+        "timer": bool(features & columns.HAS_TIMER),
         "light": bool(features & columns.HAS_MULTI_DISPATCH),
         "crc": bool(features & columns.HAS_PROPERTY_CRC),
     }
@@ -80,9 +84,9 @@ def stop_of(data: bytes) -> Stop:
     for name, separator, value in (pair.partition(b"\x01") for pair in pairs):
         if not (name and separator and value):
             return Stop.PROPERTIES
-        if name.decode() in STORE_ONLY - {"DELAY"} or name.startswith(b"__RMQ.TRANSIENT."):
+        if name.decode() in STORE_ONLY - DELAYING or name.startswith(b"__RMQ.TRANSIENT."):
             return Stop.RESERVED_PROPERTY
-        if name == b"DELAY" and value.strip(b"0"):
+        if name.decode() in DELAYING and not (value.isdigit() and len(value) <= 15):
             return Stop.DELAY
         if name == b"TAGS" and b"|" in value:
             return Stop.TAG

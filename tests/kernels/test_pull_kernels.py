@@ -61,18 +61,27 @@ def test_units_end_stops_at_the_first_unit_that_is_not_there(
     st.lists(st.integers(-(1 << 31), (1 << 31) - 1), max_size=4),
     st.booleans(),
     st.lists(st.integers(0, 2000), max_size=6, unique=True),
-    st.lists(st.integers(0, 500), min_size=pull.LIMIT_COUNT, max_size=pull.LIMIT_COUNT),
+    st.integers(0, 2000),
+    st.lists(st.integers(0, 500), min_size=5, max_size=5),
+    st.lists(st.booleans(), min_size=2, max_size=2),
     st.integers(0, 12),
 )
 @settings(deadline=None)
 def test_select_units(
-    data: bytes, codes: list[int], filtered: bool, borders: list[int], limits: list[int], room: int
+    data: bytes,
+    codes: list[int],
+    filtered: bool,
+    borders: list[int],
+    stated_end: int,
+    limits: list[int],
+    flags: list[bool],
+    room: int,
 ) -> None:
     borders = sorted(borders)[: len(borders) // 2 * 2]
     arguments = (
         as_bytes(data), 0, len(data) // UNIT_SIZE, 100, np.array(sorted(codes), np.int64),
         filtered, np.array(borders[::2], np.int64), np.array(borders[1::2], np.int64),
-        np.array(limits, np.int64),
+        stated_end, *limits, *flags, as_bytes(bytes(300)), 50, 350,
     )  # fmt: skip
     tables = [np.zeros((room, pull.CHOSEN_COLUMNS), np.int64) for _ in range(2)]
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""The doctor names each kind of damage, where it is, what it costs and what mends it; on a running store too."""
+"""The doctor names each kind of damage, where it is, what it costs and what repairs it; on a running store too."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_the_last_log_files_are_missed(directory: Path) -> None:
     assert isinstance(end, int) and end > int(last.name)
 
 
-def test_what_is_wrong_says_what_it_costs_and_what_mends_it(directory: Path) -> None:
+def test_what_is_wrong_says_what_it_costs_and_what_repairs_it(directory: Path) -> None:
     flip(directory / queue_file(1), 0, 6)
     flip(next((directory / "commitlog").iterdir()), 100)
 

@@ -1,4 +1,4 @@
-"""``doctor --repair``: what is wrong is mended, what was whole stays, what changes is kept aside."""
+"""``doctor --repair``: what is wrong is repaired, what was whole stays, what changes is kept aside."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def all_of_it(directory: Path) -> None:
         damage(directory)
 
 
-MENDED: dict[str, Damager] = {
+REPAIRED: dict[str, Damager] = {
     damage.__name__: damage
     for damage in (
         wrong_units, lost_queue_files, lost_queues, foreign_file, garbage_after_the_end, lost_index, damaged_index,
@@ -147,11 +147,11 @@ def contents(directory: Path, *, lost: frozenset[int] = frozenset()) -> None:
         assert store.max_offset("t", 0) == MESSAGES
 
 
-@pytest.mark.parametrize("what", MENDED)
+@pytest.mark.parametrize("what", REPAIRED)
 def test_a_store_is_whole_after_it_and_a_second_one_finds_nothing(
     directory: Path, what: str
 ) -> None:
-    MENDED[what](directory)
+    REPAIRED[what](directory)
     assert wrong(directory)
 
     report = repair(directory)
@@ -165,7 +165,7 @@ def test_a_store_is_whole_after_it_and_a_second_one_finds_nothing(
 
 @pytest.mark.parametrize("what", ["wrong_units", "all_of_it"])
 def test_a_dry_run_says_what_it_would_keep_and_changes_nothing(directory: Path, what: str) -> None:
-    MENDED[what](directory)
+    REPAIRED[what](directory)
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
     plan = plan_repair(directory)
@@ -234,7 +234,7 @@ def test_a_store_in_use_is_refused_and_left_alone(tmp_path: Path) -> None:
         "stale-tail", "torn-consumequeue-unit", "zeroed-consumequeue-file", "zeroed-tail",
     ],
 )  # fmt: skip
-def test_a_broker_s_store_is_mended_too(tmp_path: Path, variant: str) -> None:
+def test_a_broker_s_store_is_repaired_too(tmp_path: Path, variant: str) -> None:
     store = golden_copy(f"torn/{variant}", tmp_path)
     served = [line for line in offline.dump(store) if line["type"] == "message"]
 
@@ -322,7 +322,7 @@ def any_damage(directory: Path, dice: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_can_be_made_again_is_named_and_mended_whatever_it_is(
+def test_what_can_be_made_again_is_named_and_repaired_whatever_it_is(
     directory: Path, seed: int
 ) -> None:
     dice = random.Random(seed)

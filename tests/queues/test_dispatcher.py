@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from engine_store import record, small_config
+from real_processes import until
 
 from storage.clock import SystemClock
 from storage.errors import StoreFull
@@ -289,3 +290,71 @@ def test_who_waits_for_dispatch_goes_on_when_it_is_published(log, tmp_path):
 
     assert seen[-1] == (end, False)
     assert worker.wait(end, 0)
+
+
+class _Published:
+    """Where a dispatch worker is told that consumers see, and how far it may go."""
+
+    def __init__(self) -> None:
+        self.limit = self.offset = 0
+
+
+@pytest.fixture(name="sleeping")
+def _sleeping(tmp_path, log):
+    """A dispatch worker whose thread sleeps, and what it publishes: nothing may be dispatched yet."""
+    files, _, _ = log
+    said = _Published()
+    worker = DispatchWorker(
+        Dispatcher(files, new_table(tmp_path), 0, unit_count=0),
+        limit=lambda: said.limit,
+        publish=lambda offset: setattr(said, "offset", offset),
+        clock=SystemClock(),
+    )
+    worker.start()
+    until(lambda: worker._asleep)
+    yield worker, said
+    worker.stop()
+
+
+def test_who_appended_a_little_dispatches_it_without_waking_the_worker(sleeping, log):
+    """But what belongs to a queue that was not met before, or is much, is left to the worker."""
+    worker, said = sleeping
+    _, places, end = log
+    said.limit = places[2]
+    assert not worker.dispatch_few(1 << 20)
+    assert (worker.position, said.offset) == (0, 0)
+    worker.wake()
+    until(lambda: said.offset == places[2] and worker._asleep)
+
+    said.limit = places[6]
+    assert not worker.dispatch_few(places[6] - places[2] - 1)
+    assert worker.position == places[2]
+    assert worker.dispatch_few(places[6] - places[2])
+    assert (worker.position, said.offset) == (places[6], places[6])
+    assert worker.wait(places[6], 0)
+    assert offsets(worker.dispatcher.queues.get("t", 1)) == places[1:6:2]
+
+    said.limit = end
+    with full_from(3 * UNIT_SIZE):
+        assert not worker.dispatch_few(1 << 20)
+    assert worker.failure is None
+    assert worker.dispatch_few(1 << 20)
+    assert worker.dispatcher.reached == (end, 10)
+
+
+def test_a_failure_met_by_who_appended_is_the_workers(sleeping, log, monkeypatch):
+    """As in its own thread: it ends, and whoever waits is not left waiting."""
+    worker, said = sleeping
+    _, places, end = log
+    said.limit = places[2]
+    worker.wake()
+    until(lambda: said.offset == places[2] and worker._asleep)
+
+    def fail(*_):
+        raise OSError("the device is gone")
+
+    monkeypatch.setattr(OsFile, "pwrite", fail)
+    said.limit = end
+    assert not worker.dispatch_few(1 << 20)
+    assert "device is gone" in str(worker.failure)
+    assert not worker.wait(end, 10)

@@ -9,11 +9,22 @@ import pytest
 from golden import golden_acked, golden_copy, golden_dump, golden_spec
 
 from storage import Message, MessageStore, PullStatus, StoreConfig
+from storage.clock import SystemClock
 from storage.format.record import Record, decode_record
 from storage.offline import dump
 
 Line = dict[str, Any]
 NAMES = ["basic", "features", "slow", "propcrc", "lmq", "cleaned", "killed", "syncflushkilled"]
+
+
+class ClockOfThen(SystemClock):
+    """Stands at the time of a store: nothing of its delayed messages falls due."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
 
 
 def config_of(name: str) -> StoreConfig:
@@ -48,7 +59,8 @@ def test_a_brokers_store_is_taken_over(name: str, tmp_path: Path) -> None:
     directory = golden_copy(name, tmp_path)
     lines = [line for line in golden_dump(name) if line["type"] == "message"]
     queues = [(q["topic"], q["queueId"]) for q in golden_dump(name) if q["type"] == "queue" and q["maxOffset"]]  # fmt: skip
-    with MessageStore.open(directory, config_of(name)) as store:
+    clock = ClockOfThen(max(line["storeTimestamp"] for line in lines))
+    with MessageStore.open(directory, config_of(name), clock=clock) as store:
         known = {topic.name for topic in store.list_topics()}
         served = {
             queue: [(r.commit_offset, r.queue_offset) for r in pull_all(store, *queue)]
@@ -69,7 +81,7 @@ def test_a_brokers_store_is_taken_over(name: str, tmp_path: Path) -> None:
         assert put.queue_offset == served[topic, queue_id][-1][1] + 1
         assert decode_record(store.message_by_id(put.message_id)).body == b"new"
         assert store.query_by_key(topic, "new-key").record_count == 1
-    with MessageStore.open(directory, config_of(name)) as store:
+    with MessageStore.open(directory, config_of(name), clock=clock) as store:
         again = pull_all(store, topic, queue_id)
         assert [(r.commit_offset, r.queue_offset) for r in again[:-1]] == served[topic, queue_id]
         assert again[-1].body == b"new"

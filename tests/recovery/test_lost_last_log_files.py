@@ -107,8 +107,9 @@ def test_queue_offsets_go_on_above_what_the_queues_had(
     lost_end = stored.data_files[-1] + FILE_SIZE
     with caplog.at_level(logging.ERROR), MessageStore.open(directory, CONFIG) as store:
         expected = (
-            f"the last files of the commit log are gone: nothing is left of [{lost_from}, {lost_end});"
-            f" the log goes on at {lost_end}, and queue offsets above those of the lost records"
+            "the end of the commit log is lost: the last files of the log are gone: nothing is left of"
+            f" [{lost_from}, {lost_end}); the log goes on at {lost_end}, and each queue after the last"
+            " offset that its units show"
         )
         assert [record.message for record in caplog.records] == [expected]
         assert store.writer.recovered.end_offset == lost_end

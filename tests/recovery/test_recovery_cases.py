@@ -44,11 +44,12 @@ def test_every_end_of_the_scan_has_exactly_one_decision(facts):
 
 
 def test_the_log_goes_on_above_only_where_a_file_is_gone_that_something_points_into():
-    for there, stated, queued in product((False, True), repeat=3):
-        found = LogEnd(file_there=there, stated=stated, queued=queued)
+    for there, durable, stated, queued in product((False, True), repeat=4):
+        found = LogEnd(file_there=there, durable=durable, stated=stated, queued=queued)
 
-        is_lost = not there and (stated or queued)
+        is_lost = not there and (durable or stated or queued)
         assert (decide_end(found) is EndDecision.ABOVE) == is_lost
+        assert (decide_end(found) is EndDecision.AFTER) == (there and durable)
 
 
 def test_every_outcome_is_used():

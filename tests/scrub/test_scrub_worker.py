@@ -153,8 +153,8 @@ def test_a_wrong_unit_is_said_and_made_right_at_once(
 
     [event] = events(caplog)
     assert "queue-unit: consumequeue/t/0: units from queue offset 23 on" in event
-    assert "; 1 mended" in event
-    assert scrubbed.status.mended_count == 1
+    assert "; 1 repaired" in event
+    assert scrubbed.status.repaired_count == 1
     assert path.read_bytes() == good
     scrubbed.next_pass()
     assert scrubbed.status.finding_count == 1
@@ -256,20 +256,20 @@ def test_a_damaged_table_is_said(scrubbed: Scrubbed, caplog: pytest.LogCaptureFi
     assert "table: config/topics.json: is damaged; its checked copy is used" in event
 
 
-def test_what_cannot_be_mended_or_read_is_said_and_the_pass_goes_on(
+def test_what_cannot_be_repaired_or_read_is_said_and_the_pass_goes_on(
     scrubbed: Scrubbed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: object) -> int:
         raise StoreFull("no space left")
 
     scrub = scrubbed.store.writer._engine.scrub
-    monkeypatch.setattr(scrub, "_mend", full)
+    monkeypatch.setattr(scrub, "_repair", full)
     with (scrubbed.directory / QUEUE_FILE).open("r+b") as file:
         file.seek(3 * UNIT_SIZE + 1)
         file.write(b"\x55")
 
     scrubbed.next_pass()
-    assert "they cannot be mended: no space left" in events(caplog)[0]
+    assert "they cannot be repaired: no space left" in events(caplog)[0]
 
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")

@@ -26,22 +26,34 @@ from three_services import ThreeServices, three_services
 
 from penstock.v1 import (
     common_pb2,
+    dead_letters_pb2,
+    groups_pb2,
     indexer_pb2,
+    leases_pb2,
     reader_pb2,
     staged_commits_pb2,
     writer_pb2,
 )
 from storage.files.filesystem import OsFile, OsFileSystem
+from storage.format.leases.receipt_handle import HANDLE_SIZE
+from storage.leases.leases import Leases
 from storage.reader import StoreReader
 from storage.staged.staged_commits import StagedCommits
 from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.tables.groups import GroupTable
 from storage.writer import StoreWriter
 
 CODES = grpc.StatusCode
-PROCESS_OF = {"Writer": "writer", "Reader": "reader", "Indexer": "indexer"}
+PROCESS_OF = {
+    "Writer": "writer", "Reader": "reader", "Leases": "reader", "Groups": "reader",
+    "Indexer": "indexer",
+}  # fmt: skip
 SERVICES = [
     writer_pb2.DESCRIPTOR.services_by_name["Writer"],
+    dead_letters_pb2.DESCRIPTOR.services_by_name["DeadLetters"],
     reader_pb2.DESCRIPTOR.services_by_name["Reader"],
+    leases_pb2.DESCRIPTOR.services_by_name["Leases"],
+    groups_pb2.DESCRIPTOR.services_by_name["Groups"],
     indexer_pb2.DESCRIPTOR.services_by_name["Indexer"],
     health_pb2.DESCRIPTOR.services_by_name["Health"],
     reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
@@ -49,6 +61,8 @@ SERVICES = [
 METHODS = [method for service in SERVICES for method in service.methods]
 QUEUE = {"topic": "t", "queue_id": 0}
 RECORD = record()
+OF_GROUP = {"group": "g", "topic": "t"}
+HANDLES = {**OF_GROUP, "receipt_handles": b"A" * HANDLE_SIZE}
 STAGE = {"app_id": "app", "version": 7, "attempt": "a"}
 REQUESTS: dict[str, list[Any]] = {
     "Produce": [writer_pb2.ProduceRequest(messages=[common_pb2.Message(topic="t", body=b"x")])],
@@ -73,6 +87,11 @@ REQUESTS: dict[str, list[Any]] = {
     "DescribeTopic": [writer_pb2.DescribeTopicRequest(name="t")],
     "ListTopics": [writer_pb2.ListTopicsRequest()],
     "GetWriterStatus": [writer_pb2.GetWriterStatusRequest()],
+    "AppendDeadLetters": [
+        dead_letters_pb2.AppendDeadLettersRequest(
+            group="g", commit_offsets=[0], reconsume_times=[0]
+        )
+    ],
     "Pull": [reader_pb2.PullRequest(**QUEUE)],
     "PullStream": [reader_pb2.PullStreamRequest(**QUEUE)],
     "QueryByKey": [reader_pb2.QueryByKeyRequest(topic="t", key="k")],
@@ -82,6 +101,23 @@ REQUESTS: dict[str, list[Any]] = {
     "CommitOffset": [reader_pb2.CommitOffsetRequest(group="g", **QUEUE, queue_offset=1)],
     "FetchOffsets": [reader_pb2.FetchOffsetsRequest(group="g")],
     "ListGroups": [reader_pb2.ListGroupsRequest()],
+    "Receive": [leases_pb2.ReceiveRequest(**OF_GROUP)],
+    "Acknowledge": [leases_pb2.AcknowledgeRequest(**HANDLES)],
+    "ChangeLeases": [leases_pb2.ChangeLeasesRequest(**HANDLES, duration_ms=1)],
+    "DeadLetter": [leases_pb2.DeadLetterRequest(**HANDLES)],
+    "RenewLeases": [leases_pb2.RenewLeasesRequest(client_ids=["c"])],
+    "ReleaseLeases": [leases_pb2.ReleaseLeasesRequest(client_ids=["c"])],
+    "GetLeaseStatus": [leases_pb2.GetLeaseStatusRequest()],
+    "CreateGroup": [groups_pb2.CreateGroupRequest(settings=groups_pb2.GroupSettings(name="new"))],
+    "UpdateGroup": [
+        groups_pb2.UpdateGroupRequest(
+            settings=groups_pb2.GroupSettings(name="g", retry_max_times=3)
+        )
+    ],
+    "DescribeGroup": [groups_pb2.DescribeGroupRequest(**OF_GROUP)],
+    "DeleteGroup": [groups_pb2.DeleteGroupRequest(group="gone")],
+    "ListGroupSettings": [groups_pb2.ListGroupSettingsRequest()],
+    "ResetGroup": [groups_pb2.ResetGroupRequest(**OF_GROUP, begin=groups_pb2.FROM_EARLIEST)],
     "GetReaderStatus": [reader_pb2.GetReaderStatusRequest()],
     "GetIndexerStatus": [indexer_pb2.GetIndexerStatusRequest()],
     "WaitIndexed": [indexer_pb2.WaitIndexedRequest(commit_offset=0)],
@@ -96,7 +132,7 @@ TOUCH_NO_FILE = {
 }  # fmt: skip
 NOT_FAILING = {  # what the services do by themselves, whether anybody calls or not
     "status", "failure", "place", "close", "is_held", "add_ack_listener", "resume", "expire",
-    "refresh",
+    "refresh", "add_listener", "nearest_ms", "sync", "save_offsets", "compact", "find_kept",
 }  # fmt: skip
 
 
@@ -109,7 +145,10 @@ def method(request: pytest.FixtureRequest) -> MethodDescriptor:
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices]:
     with three_services(tmp_path_factory.mktemp("failures") / "store") as running:
         prepare(running)
+        gc.collect()
+        gc.freeze()  # what is there by now; each test looks for what it left itself
         yield running
+        gc.unfreeze()
 
 
 def prepare(running: ThreeServices) -> None:
@@ -119,6 +158,10 @@ def prepare(running: ThreeServices) -> None:
     message = common_pb2.Message(topic="t", body=b"x", keys=["k"], queue_id=0)
     running.writer.Produce(writer_pb2.ProduceRequest(messages=[message]), timeout=20)
     running.reader.CommitOffset(REQUESTS["CommitOffset"][0], timeout=20)
+    for name in ("g", "gone"):
+        settings = groups_pb2.GroupSettings(name=name)
+        running.groups.CreateGroup(groups_pb2.CreateGroupRequest(settings=settings), timeout=20)
+    running.leases.Receive(REQUESTS["Receive"][0], timeout=20)
 
 
 class Outcome(NamedTuple):
@@ -174,7 +217,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
         def fail(*_: Any, **__: Any) -> Any:
             raise error
 
-        for kind in (StoreWriter, StagedCommits, StoreReader, ConsumerOffsets):
+        for kind in (
+            StoreWriter, StagedCommits, StoreReader, ConsumerOffsets, Leases, GroupTable,
+        ):  # fmt: skip
             for name, value in list(vars(kind).items()):
                 if inspect.isfunction(value) and not name.startswith("_"):
                     monkeypatch.setattr(kind, name, value if name in NOT_FAILING else fail)

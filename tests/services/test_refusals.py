@@ -60,7 +60,9 @@ def message(**changes: Any) -> common_pb2.Message:
         (message(properties={"p": "v" * 32_768}), INVALID, "propert"),
         (message(properties={"KEYS": "v"}), INVALID, "KEYS"),
         (message(properties={"": "v"}), INVALID, "propert"),
-        (message(delay_level=3), grpc.StatusCode.UNIMPLEMENTED, "delay_level"),
+        (message(delay_level=3, delay_ms=1), INVALID, "delay_level"),
+        (message(delay_ms=40 * 86_400_000 + 60_000), INVALID, "40 days"),
+        (message(deliver_at_ms=-1), INVALID, "deliver_at_ms"),
     ],
     ids=lambda value: str(value)[:24] if isinstance(value, str) else None,
 )
@@ -102,12 +104,17 @@ def spoiled(position: int, data: bytes) -> bytes:
         (spoiled(4, b"\x00\x00\x00\x00"), INVALID, "record 1"),
         (spoiled(8, b"\x01\x02\x03\x04"), INVALID, "record 1"),
         (spoiled(0, b"\x7f\xff\xff\xff"), INVALID, "record 1"),
-        (record(properties_bytes=encode_properties({"DELAY": "2"})), None, "delay"),
+        (record(properties_bytes=encode_properties({"DELAY": "2s"})), INVALID, "record 1"),
+        (
+            record(properties_bytes=encode_properties({"DELAY": "2", "TIMER_DELAY_MS": "5"})),
+            INVALID,
+            "record 1",
+        ),
         (record(queue_id=9), INVALID, "queues 0 to 3"),
         (record(topic="missing"), NOT_FOUND, "missing"),
         (record(body=b"x" * ((4 << 20) + 1)), INVALID, "record 1"),
     ],
-    ids=["cut", "zeros", "magic", "crc", "size", "delay", "queue", "topic", "body"],
+    ids=["cut", "zeros", "magic", "crc", "size", "delay", "delays", "queue", "topic", "body"],
 )
 def test_a_bad_record_rejects_the_whole_batch(
     services: ThreeServices, refusal: Any, bad: bytes, code: Any, says: str

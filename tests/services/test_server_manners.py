@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,8 +18,10 @@ from background_loop import BackgroundLoop
 from fake_writer_store import FakeWriterStore
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from service_settings import writer_settings
 
 from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
+from services.rpc.calls import PARSED_BYTES_MAX
 from services.rpc.limits import server_options
 from services.rpc.server import Contract, RpcServer
 from services.writer.acks import Acks
@@ -31,6 +34,11 @@ STORE = FakeWriterStore()
 @pytest.fixture(scope="module")
 def grpc_service() -> Any:
     return writer_pb2.DESCRIPTOR.services_by_name["Writer"]
+
+
+@pytest.fixture(scope="module")
+def grpc_settings() -> Any:
+    return writer_settings(Path("unused"), message_bytes_max=4 << 20)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +115,20 @@ def test_no_call_waits_for_methods_other_than_its_own(
     assert not [wait for wait in waits if "_request_registered_call" in wait]
 
 
+def test_a_request_that_is_parsed_in_one_go_is_bounded(grpc_channel: grpc.Channel) -> None:
+    """Empty elements take two bytes each: more of them would hold the event loop while they are parsed."""
+    empty_topic = bytes([writer_pb2.CreateTopicsRequest.TOPICS_FIELD_NUMBER << 3 | 2, 0])
+    create = grpc_channel.unary_unary("/penstock.v1.Writer/CreateTopics")
+    for size, said in (
+        (PARSED_BYTES_MAX, "too many"),
+        (PARSED_BYTES_MAX + 2, "the most of this method"),
+    ):
+        with pytest.raises(grpc.RpcError) as refused:
+            create(empty_topic * (size // 2), timeout=30)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert said in refused.value.details()
+
+
 def test_a_callers_request_id_comes_back_with_a_refusal(grpc_stub: Any, refusal: Any) -> None:
     STORE.error = StoreBusy("the pool is full", retry_delay_ms=25)
     refused = refusal(grpc_stub.Produce, ONE, metadata=[("x-request-id", "mine-1")])
@@ -152,7 +174,7 @@ def test_bytes_that_are_not_a_request_are_an_invalid_argument(
 
 def test_a_request_above_the_limit_is_refused_unread(grpc_stub: Any, refusal: Any) -> None:
     before = len(STORE.stored)
-    body = b"x" * ((1 << 20) + 1)
+    body = b"x" * ((4 << 20) + 1)
     request = writer_pb2.ProduceRequest(messages=[common_pb2.Message(topic="t", body=body)])
     refused = refusal(grpc_stub.Produce, request)
     assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 
 from services import memory, supervisor
+from services.flags import load
+from services.process_settings import ProcessSettings
 from services.settings import (
+    GatewaySettings,
     IndexerSettings,
-    ProcessSettings,
     ReaderSettings,
     ServeSettings,
     WriterSettings,
-    load,
 )
 from services.supervisor import child_arguments
 from storage.config import StoreConfig
 
-KINDS = [WriterSettings, ReaderSettings, IndexerSettings, ServeSettings]
+KINDS = [WriterSettings, ReaderSettings, IndexerSettings, GatewaySettings, ServeSettings]
 
 
 def settings(*flags: str) -> WriterSettings:
@@ -191,3 +192,58 @@ def test_a_supervisor_passes_on_what_each_child_understands() -> None:
     )
     assert (reader.log_level, reader.listen, reader.supervised) == ("warning", "127.0.0.1:7", True)
     assert str(reader.store) == "s"
+
+
+def test_a_supervisor_tells_the_gateway_where_writer_and_reader_are() -> None:
+    serve = load(
+        ServeSettings,
+        [
+            "--store", "s", "--writer-listen", "127.0.0.1:7", "--push-lease-ms", "3000",
+            "--gateway-tls-listen", "127.0.0.1:9", "--tls-key", "k",
+        ],
+        prog="penstock serve",
+    )  # fmt: skip
+    gateway = load(GatewaySettings, child_arguments("gateway", serve), prog="g")
+
+    assert (gateway.listen, gateway.tls_listen) == ("127.0.0.1:8081", "127.0.0.1:9")
+    assert (gateway.writer_address, gateway.reader_address) == ("127.0.0.1:7", "127.0.0.1:5802")
+    assert (gateway.push_lease_ms, str(gateway.tls_key)) == (3000, "k")
+
+
+def test_without_an_address_no_gateway_is_run() -> None:
+    serve = load(ServeSettings, ["--store", "s", "--gateway-listen", "none"], prog="penstock serve")
+
+    assert supervisor.services_of(serve) == ["writer", "reader", "indexer"]
+
+
+SPLIT = ("--writer-endpoint", "10.0.0.1:5801", "--reader-endpoint", "10.0.0.1:5802")
+
+
+def test_a_supervisor_with_endpoints_tells_writer_and_reader_of_each_other() -> None:
+    flags = ["--store", "s", "--reader-listen", "0.0.0.0:8", "--push-lease-ms", "3000", *SPLIT]
+    serve = load(ServeSettings, flags, prog="penstock serve")
+    writer = load(WriterSettings, child_arguments("writer", serve), prog="w")
+    reader = load(ReaderSettings, child_arguments("reader", serve), prog="r")
+
+    assert (writer.reader_address, writer.writer_endpoint) == ("127.0.0.1:8", "10.0.0.1:5801")
+    assert (reader.writer_address, reader.reader_endpoint) == ("127.0.0.1:5801", "10.0.0.1:5802")
+    assert (reader.push_lease_ms, reader.splits_routes) == (3000, True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (SPLIT[:2], "writer_endpoint and reader_endpoint are given together or not at all"),
+        (
+            (*SPLIT, "--reader-listen", "127.0.0.1:0"),
+            "writer_listen and reader_listen need ports with writer_endpoint",
+        ),
+        (("--writer-endpoint", "10.0.0.1:0"), "--writer-endpoint: '10.0.0.1:0' is not HOST:PORT"),
+    ],
+)
+def test_endpoints_that_cannot_be_served_are_one_line(
+    flags: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        load(ServeSettings, ["--store", "s", *flags], prog="penstock serve")
+    assert problem in capsys.readouterr().err

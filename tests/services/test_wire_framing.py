@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services import wire
-from services.rpc.status import NotServed
 from storage.message import PullStatus
 
 
@@ -78,6 +77,8 @@ def test_every_pull_status_has_its_number() -> None:
     assert {status.name for status in PullStatus} == names == {s.name for s in wire.PULL_STATUS_OF}
 
 
-def test_a_delay_level_is_not_served_yet() -> None:
-    with pytest.raises(NotServed, match="delay_level"):
-        wire.message_of(common_pb2.Message(topic="t", delay_level=3))
+def test_delays_are_read_from_a_message() -> None:
+    read = wire.message_of(
+        common_pb2.Message(topic="t", delay_level=3, deliver_at_ms=4, delay_ms=5)
+    )
+    assert (read.delay_level, read.deliver_at_ms, read.delay_ms) == (3, 4, 5)

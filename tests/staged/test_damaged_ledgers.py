@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from staged_records import bodies_on_disk, stage
 
 from storage.errors import DamagedLedger, StoreFull
 from storage.files.filesystem import OsFileSystem
+from storage.files.system.os_file import OsFile
+from storage.offline.doctor import doctor
 from storage.staged.intent import Intent, load_intent, save_intent
 from storage.staged.ledger import Ledger, Outcome, load_ledger, save_ledger
 from storage.writer import StoreWriter
@@ -179,3 +183,31 @@ def test_a_broken_decision_stops_its_application_alone(tmp_path: Path) -> None:
         stage(writer.staged, "whole", 0, "a", [[b"y"]])
         assert writer.staged.commit("whole", 0, ["a"])[0].record_count == 1
     assert bodies_on_disk(tmp_path) == [b"x", b"y"]
+
+
+def test_a_stage_that_the_device_does_not_give_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        assert stage(writer.staged, "app", 0, "a", [[b"x"]])
+        writer.staged.commit("whole", 0, [])
+    (path,) = (tmp_path / "staged").rglob("*.stage")
+    read = OsFile.pread
+
+    def failing(file: OsFile, length: int, position: int) -> bytes:
+        if file.path == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read(file, length, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "pread", failing)
+        with StoreWriter.open(tmp_path, small_config()) as writer:
+            assert str(path) in " ".join(each.problem for each in writer.staged.status())
+            with pytest.raises(DamagedLedger, match="cannot be read"):
+                writer.staged.commit("app", 0, ["a"])
+            assert writer.staged.commit("whole", 1, [])
+        assert any(str(path.name) in line["file"] for line in doctor(tmp_path))
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.staged.commit("app", 0, ["a"])
+    assert bodies_on_disk(tmp_path) == [b"x"]

@@ -64,16 +64,18 @@ def test_without_descriptors_what_needs_one_is_refused_and_works_again(
             writer.append_batch(record(queue_id=0))  # of a queue that it knows
             stored += 1
             for refused in (
-                lambda: writer.append_batch(record(queue_id=7)),
                 lambda: writer.create_topic("other", 1),
                 lambda: writer.update_topic("t", queue_count=9),
                 lambda: writer.delete_topic("t"),
                 lambda: writer.staged.stage("app", 1, "a"),
-                lambda: writer.describe_topic("t"),
             ):
                 with pytest.raises(StoreBusy, match="Too many open files") as busy:
                     refused()
                 assert busy.value.retry_delay_ms > 0
+            _, queues = writer.describe_topic("t")  # it knows which have no file yet
+            assert len(queues) == 8
+            writer.append_batch(record(queue_id=7))
+            stored += 1
             with pytest.raises(
                 StoreBusy
             ):  # the log rolls into files that are at hand, then no more
@@ -94,7 +96,7 @@ def test_without_descriptors_what_needs_one_is_refused_and_works_again(
 
 def until_room(do: Callable[[], Any]) -> Any:
     """Do something, again for as long as there is no room for it."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while True:
         try:
             return do()
@@ -186,7 +188,7 @@ def with_room_once(do: Callable[[], Any], done: type[Exception]) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM], ids=errno.errorcode.get)
-@pytest.mark.parametrize("one_in", [4, 8, 16])
+@pytest.mark.parametrize("one_in", [6, 8, 16])  # deleting a topic takes some twenty in a row
 def test_any_refused_descriptor_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_in: int, code: int
 ) -> None:

@@ -186,7 +186,7 @@ def test_a_topic_that_is_being_made_is_there_before_the_store_closes(tmp_path, m
     def wait(filesystem, path, data, **options):
         if path.name == "topics.json":
             saving.set()
-            go_on.wait(10)
+            go_on.wait(60)
             assert writer._engine.positions.writer_is_writable
         write_atomically(filesystem, path, data, **options)
 
@@ -194,13 +194,13 @@ def test_a_topic_that_is_being_made_is_there_before_the_store_closes(tmp_path, m
     made = []
     maker = threading.Thread(target=lambda: made.append(writer.create_topic("t", 1)))
     maker.start()
-    saving.wait(10)
+    saving.wait(60)
     closer = threading.Thread(target=writer.close)
     closer.start()
     closer.join(0.2)
     go_on.set()
-    maker.join(10)
-    closer.join(10)
+    maker.join(60)
+    closer.join(60)
     assert made
     with pytest.raises(StoreClosed):
         writer.create_topic("u", 1)

@@ -133,7 +133,7 @@ def test_generated_unique_keys_never_repeat(writer):
         (record(queue_id=-1), 1, "queue id"),
         (record(properties={"REAL_TOPIC": "x"}), 1, "reserved"),
         (record(sys_flag=0x4), 1, "system flag"),
-        (record(properties={"DELAY": "3"}), 1, "delay"),
+        (record(properties={"DELAY": "x"}), 1, "delay"),
         (record(body=b"x" * 1025), 1, "body"),
         (b"\0" * 100, 1, "never written"),
     ],
@@ -167,7 +167,8 @@ def test_batches_for_unknown_topics_or_queues_store_nothing(writer):
         (Message(topic="t", body=b"", properties={"p": "x" * 32_760}), "properties"),
         (Message(topic="t", body=b"x" * 2_000), "body"),
         (Message(topic="a/b", body=b""), "topic"),
-        (Message(topic="t", body=b"", delay_level=1), "delay_level"),
+        (Message(topic="t", body=b"", delay_level=-1), "delay_level"),
+        (Message(topic="t", body=b"", delay_level=1, delay_ms=1), "delay_level"),
     ],
 )
 def test_a_bad_message_refuses_all_of_its_request(tmp_path, message, field):

@@ -38,6 +38,7 @@ class Kept:
     unique_key: str
     sure: bool = False  # whatever happens
     alive: bool = False  # unless the power fails
+    deleted: bool = False  # by retention: it may be there or not
 
     @property
     def end(self) -> int:
@@ -95,6 +96,8 @@ class Session:
             consume_queue_file_size=owner.queue_file_size,
             warm_ahead_bytes=0,
             scrub_interval_ms=1,
+            retention_ms=int(owner.retains),
+            retention_delete_hours="*",
         )
         self.workers = SteppedWorkers()
         self.writer = StoreWriter.open(
@@ -110,8 +113,10 @@ class Session:
         self.check()
         self.promise()
         weights = [self.dice.choice(self.turns.get(name, (0, 1))) for name, _ in self.actions]
+        choices = [*self.actions, ("clean", Session.clean)]
+        weights.append(2 if owner.retains else 0)
         for _ in range(actions):
-            [(name, action)] = self.dice.choices(self.actions, weights)
+            [(name, action)] = self.dice.choices(choices, weights)
             owner.log.append(f"  {disk.step_count} {name}")
             try:
                 action(self)
@@ -289,6 +294,23 @@ class Session:
             self.model.offsets[key] = {offset}
         self.model.unsaved.clear()
 
+    def clean(self) -> None:
+        """Make steps of retention: whole files of the log go, and what queues and index held of them."""
+        for _ in range(self.dice.choice((1, 2, 8))):
+            try:
+                self.workers.step("retention")
+            finally:
+                self.note_deleted()
+
+    def note_deleted(self) -> None:
+        """Note what lies before the start of the log."""
+        assert self.writer is not None
+        minimum = self.writer.status().min_commit_offset
+        self.owner.deleted_count += minimum > self.owner.min_offset
+        self.owner.min_offset = minimum
+        for kept in [*self.model.all(), *self.model.left.values()]:
+            kept.deleted = kept.deleted or kept.commit_offset < minimum
+
     def scrub(self) -> None:
         """Read a window of what is durable: no unit of it is wrong, whatever became of the log."""
         self.workers.step("scrub")
@@ -357,6 +379,7 @@ class Session:
         assert model.store_id in (b"", settings.store_id)
         model.store_id = settings.store_id
         self._check_topics()
+        self.note_deleted()
         for topic in sorted(model.topics):
             for queue_id in range(QUEUES):
                 self._check_queue(topic, queue_id)
@@ -396,7 +419,7 @@ class Session:
                 assert data == kept.data, f"{topic} {queue_id} {queue_offset} is another record"
         for queue_offset, kept in list(queue.items()):
             there = served.get(queue_offset) is not None
-            assert there or not kept.alive, (
+            assert there or not kept.alive or kept.deleted, (
                 f"{topic} {queue_id} {queue_offset} at {kept.commit_offset} is lost"
             )
             if there:
@@ -408,7 +431,8 @@ class Session:
             assert not damaged, f"{topic} {queue_id} {damaged} are damaged, and were never promised"
         assert self.writer is not None
         _, end = self.writer.describe_topic(topic)[1][queue_id]
-        assert end == max(served, default=-1) + 1, f"{topic} {queue_id} goes on at {end}"
+        if served or not self.owner.retains:
+            assert end == max(served, default=-1) + 1, f"{topic} {queue_id} goes on at {end}"
 
     def _found_by_key(self, topic: str) -> list[int] | None:
         """Return where records with the key of all are; None if the index says that it does not cover all."""
@@ -434,8 +458,11 @@ class Session:
             pass
         assert self.indexer.indexed_offset >= self.writer.appended_offset
         for topic in sorted(self.model.topics):
-            expected = {k.commit_offset for k in self.model.all() if k.topic == topic}
-            allowed = expected | {k.commit_offset for k in self.model.left.values()}
+            stored = [k for k in self.model.all() if k.topic == topic]
+            expected = {k.commit_offset for k in stored if not k.deleted}
+            allowed = {k.commit_offset for k in stored} | {
+                k.commit_offset for k in self.model.left.values()
+            }
             found = self._found_by_key(topic)
             for _ in range(3):
                 if found is not None:
@@ -447,6 +474,7 @@ class Session:
             assert len(found) == len(set(found))
             assert expected <= set(found), f"keys of {sorted(expected - set(found))} are lost"
             assert set(found) <= allowed, f"{sorted(set(found) - allowed)} found by key"
-        for kept in self.dice.sample(self.model.all(), min(5, len(self.model.all()))):
+        there = [kept for kept in self.model.all() if not kept.deleted]
+        for kept in self.dice.sample(there, min(5, len(there))):
             answers = self.reader.query_by_key(kept.topic, kept.unique_key, unique=True)
             assert b"".join(answers.slices) == kept.data

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ class CutStore:
         self.disk.new_root = self._new_root
         self.sync = options.pop("flush_mode", dice.choice(("sync", "async"))) == "sync"
         self.pool = options.pop("transient_pool", dice.random() < 0.3)
+        self.deleted_count = 0  # how often the log was found to begin later
+        self.min_offset = 0
+        self.retains = options.pop("retains", False)
+        if self.retains:
+            self.clock.advance(max(time.time() - self.clock.now_ms() / 1000, 0) + 86_400)
         self.faulty = options.pop("faulty", dice.random() < 0.4)
         self.log_file_size = dice.choice((4, 16)) * 4096
         self.queue_file_size = dice.choice((40, 1000)) * 20

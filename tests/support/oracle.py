@@ -14,6 +14,13 @@ from typing import Any
 ORACLE = Path(__file__).resolve().parents[1] / "conformance" / "oracle"
 REQUIRED = "PENSTOCK_ORACLE_REQUIRED"
 TIMEOUT_S = 240
+SMALL_FILES = {  # settings of a broker for stores of a few hundred records
+    "mappedFileSizeCommitLog": 65_536,
+    "mappedFileSizeConsumeQueue": 2_000,
+    "maxHashSlotNum": 50,
+    "maxIndexNum": 200,
+    "timerWheelEnable": False,
+}
 
 
 @cache
@@ -55,11 +62,13 @@ class Opened:
         return self.exit_code == 0 and self.report.get("ok") is True and not self.report["faults"]
 
 
-def _config_file(directory: Path, settings: dict[str, Any] | None) -> list[str | Path]:
+def _config_file(
+    directory: Path, settings: dict[str, Any] | None, broker: dict[str, Any] | None = None
+) -> list[str | Path]:
     if settings is None:
         return []
     path = directory.parent / f"{directory.name}.broker.json"
-    path.write_text(json.dumps({"store": settings}))
+    path.write_text(json.dumps({"store": settings, "broker": broker or {}}))
     return ["--config", path]
 
 
@@ -69,12 +78,30 @@ def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def oracle_generate(spec: dict[str, Any], directory: Path) -> None:
+    """Have a real broker, driven by RocketMQ's own client, make a store as a spec says."""
+    path = directory.parent / f"{directory.name}.spec.json"
+    path.write_text(json.dumps(spec))
+    done = _run("generate", path, directory)
+    assert (directory / "commitlog").is_dir(), done.stderr[-1_000:]
+
+
 def oracle_open(
-    directory: Path, *, settings: dict[str, Any] | None = None, keep: Path | None = None
+    directory: Path,
+    *,
+    settings: dict[str, Any] | None = None,
+    broker: dict[str, Any] | None = None,
+    keep: Path | None = None,
+    run_ms: int = 0,
 ) -> Opened:
-    """Have a whole broker open a copy, append ten messages and read them; ``keep`` keeps the copy."""
+    """Have a whole broker open a copy, append ten messages and read them; ``keep`` keeps the copy.
+
+    It goes on for ``run_ms`` after that.
+    """
     kept: list[str | Path] = ["--keep", keep] if keep else []
-    done = _run("open", directory, *_config_file(directory, settings), *kept)
+    if run_ms:
+        kept += ["--run", str(run_ms)]
+    done = _run("open", directory, *_config_file(directory, settings, broker), *kept)
     text = done.stdout[done.stdout.find("{") :]
     report = json.loads(text) if text else {"faults": ["no report"]}
     return Opened(done.returncode, report, done.stderr)

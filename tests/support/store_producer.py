@@ -1,6 +1,7 @@
-"""Appends until it is killed: ``store_producer.py DIRECTORY FLUSH_MODE POOL_DIRECTORY|- [--never-commit]``.
+"""Appends until it is killed: ``store_producer.py DIRECTORY FLUSH_MODE POOL_DIRECTORY|- [--never-commit | --positions] [--no-sync]``.
 
-With ``--never-commit`` nothing that it appends leaves the pool. Prints one line for every acknowledged batch: its queue, first queue offset, count.
+With ``--never-commit`` nothing that it appends leaves the pool; with ``--no-sync`` nothing is synced that is called so. Prints one line for every acknowledged batch: its queue, first queue offset, count;
+with ``--positions`` also its first and end commit offset and how far the log was flushed, which it is then every 50 ms.
 """
 
 import os
@@ -10,6 +11,7 @@ import time
 from engine_store import record, small_config
 
 from storage.errors import StoreBusy
+from storage.files.system.os_file import OsFile
 from storage.log.commit_log import CommitLog
 from storage.writer import StoreWriter
 
@@ -19,12 +21,15 @@ def main() -> None:
     directory, flush_mode, pool = sys.argv[1:4]
     if "--never-commit" in sys.argv:
         CommitLog.commit = lambda log: log.committed_offset  # type: ignore[method-assign]
+    if "--no-sync" in sys.argv:
+        OsFile.sync = OsFile.sync_all = lambda _: None  # type: ignore[method-assign]
+    positions = "--positions" in sys.argv
     config = small_config(
         flush_mode=flush_mode,
         transient_pool=pool != "-",
         transient_pool_directory=pool,
         commit_interval_ms=200,
-        flush_interval_ms=10_000 if flush_mode == "async" else 50,
+        flush_interval_ms=10_000 if flush_mode == "async" and not positions else 50,
     )
     writer = StoreWriter.open(directory, config)
     if "t" not in [topic.name for topic in writer.list_topics()]:
@@ -44,8 +49,11 @@ def main() -> None:
             continue
         writer.wait_acknowledged(result.end_commit_offset, 10)
         queue = result.ranges[0]
-        line = f"{queue.queue_id} {queue.first_queue_offset} {queue.count}\n"
-        os.write(1, line.encode())  # whole or not at all: it may be killed at any moment
+        line = f"{queue.queue_id} {queue.first_queue_offset} {queue.count}"
+        if positions:
+            flushed_offset = writer.status().flushed_offset
+            line += f" {result.commit_offset} {result.end_commit_offset} {flushed_offset}"
+        os.write(1, f"{line}\n".encode())  # whole or not at all: it may be killed at any moment
 
 
 if __name__ == "__main__":

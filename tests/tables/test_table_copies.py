@@ -191,7 +191,7 @@ def test_a_write_stopped_at_any_step_leaves_the_version_before_or_the_new_one(
 
 
 @pytest.mark.parametrize("damage", [b"{", b"", version(2).replace(b"orders", b"nrders")])
-def test_mending_stopped_at_any_step_is_done_by_the_next_start(
+def test_repair_stopped_at_any_step_is_done_by_the_next_start(
     tmp_path: Path, damage: bytes
 ) -> None:
     def work(disk: SimulatedDisk) -> None:

@@ -64,15 +64,14 @@ def test_impossible_queue_counts_are_refused(tmp_path, queue_count):
         table.create("t", queue_count=queue_count, attributes={}, now_ms=1)
     table.create("t", queue_count=1, attributes={}, now_ms=1)
     with pytest.raises(InvalidMessage, match="queue_count"):
-        table.update("t", read_queue_count=queue_count, now_ms=2)
+        table.changed("t", read_queue_count=queue_count)
 
 
 def test_read_and_write_queues_change_apart(tmp_path):
     table = table_in(tmp_path)
     table.create("t", queue_count=4, attributes={"a": "1"}, now_ms=1)
-    changed = table.update(
-        "t", read_queue_count=8, write_queue_count=2, attributes={"b": "2"}, now_ms=2
-    )
+    changed = table.changed("t", read_queue_count=8, write_queue_count=2, attributes={"b": "2"})
+    table.replace(changed, now_ms=2)
     assert (changed.read_queue_count, changed.write_queue_count, changed.queue_count) == (8, 2, 8)
     assert changed.attributes == {"a": "1", "b": "2"}
     again = table_in(tmp_path).get("t")
@@ -92,5 +91,5 @@ def test_attributes_are_bounded_also_when_they_grow(tmp_path):
         table.create("t", queue_count=1, attributes={"a": "v" * 32_767}, now_ms=1)
     table.create("t", queue_count=1, attributes={"a": "v" * 20_000}, now_ms=1)
     with pytest.raises(InvalidMessage, match="32767"):
-        table.update("t", attributes={"b": "v" * 20_000}, now_ms=2)
-    assert table.update("t", attributes={"a": "v"}, now_ms=3).attributes == {"a": "v"}
+        table.changed("t", attributes={"b": "v" * 20_000})
+    assert table.changed("t", attributes={"a": "v"}).attributes == {"a": "v"}

@@ -14,6 +14,7 @@ from unit_damage import (
     expected,
     flip,
     make_whole,
+    queue_files,
     random_damages,
     tag_of,
 )
@@ -22,6 +23,8 @@ from storage import Message, MessageStore
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record import decode_record
 from storage.reader import StoreReader
+from storage.view.log.commit_log import LogSpan
+from storage.view.queues.pulled_records import PulledRecords, Rows
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,25 @@ def test_a_flipped_high_bit_hides_nothing_after_it(store: Path, whole: Whole) ->
     assert served(store) == expected(whole)
 
 
+def test_tags_that_differ_by_one_bit_are_told_apart_without_a_check_of_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore.open(tmp_path / "s", CONFIG) as writer:
+        writer.create_topic("t", 1)
+        writer.put_all([Message(topic="t", body=b"%d" % n, tag=f"t{n % 2}") for n in range(200)])
+    taken: list[int] = []
+    take = PulledRecords.take
+
+    def counted(self: PulledRecords, chosen: Rows, beside: LogSpan | None = None) -> int:
+        taken.append(len(chosen))
+        return take(self, chosen, beside)
+
+    monkeypatch.setattr(PulledRecords, "take", counted)
+    with StoreReader.open(tmp_path / "s") as reader:
+        result = reader.pull("t", 0, queue_offset=1, max_messages=32, tag_expression="t0")
+    assert (result.record_count, result.next_offset, taken) == (32, 65, [32])
+
+
 def test_what_is_stored_after_a_flipped_bit_is_seen(store: Path, whole: Whole) -> None:
     flip(store, 950, 1)
     with MessageStore.open(store, CONFIG) as writer:
@@ -69,7 +91,7 @@ def test_what_is_stored_after_a_flipped_bit_is_seen(store: Path, whole: Whole) -
         assert served(store) == {**expected(whole), COUNT: b"next"}
 
 
-@pytest.mark.parametrize("queue_offset", [0, 1, 299, 300, 500, 998])
+@pytest.mark.parametrize("queue_offset", [0, 1, 299, 300, 500, 998, 999])
 def test_any_flipped_bit_of_a_unit_costs_nothing(
     store: Path, whole: Whole, queue_offset: int
 ) -> None:
@@ -77,6 +99,49 @@ def test_any_flipped_bit_of_a_unit_costs_nothing(
         flip(store, queue_offset, bit)
         assert served(store, max_messages=COUNT) == expected(whole), bit
         flip(store, queue_offset, bit)
+
+
+def test_a_flipped_bit_behind_the_last_unit_adds_nothing(store: Path, whole: Whole) -> None:
+    for bit in range(8 * UNIT_SIZE):
+        flip(store, COUNT, bit)
+        with StoreReader.open(store) as reader:
+            assert reader.max_offset("t", 1) == COUNT, bit
+        flip(store, COUNT, bit)
+    flip(store, COUNT, 8 * 8 + 24)
+    with MessageStore.open(store, CONFIG) as writer:
+        assert writer.put(Message(topic="t", queue_id=1, body=b"next")).queue_offset == COUNT
+    assert served(store) == {**expected(whole), COUNT: b"next"}
+
+
+@pytest.mark.parametrize("lost", [(0,), (3,), (2, 3), (0, 3), (0, 1, 2, 3)], ids=str)
+def test_lost_files_of_a_queue_hide_nothing_from_a_reader_alone(
+    store: Path, whole: Whole, lost: tuple[int, ...]
+) -> None:
+    paths = queue_files(store)
+    for number in lost:
+        paths[number].unlink()
+    assert served(store) == expected(whole)
+    assert served(store, "paid") == expected(whole, "paid")
+
+
+@pytest.mark.parametrize("size", [0, 7 * UNIT_SIZE + 3, 90 * UNIT_SIZE])
+@pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "zeroed"])
+def test_the_newest_units_that_are_lost_hide_nothing_from_a_reader_alone(
+    store: Path, whole: Whole, size: int, is_cut: bool
+) -> None:
+    path = queue_files(store)[-1]
+    data = path.read_bytes()
+    path.write_bytes(data[:size] if is_cut else data[:size].ljust(len(data), b"\0"))
+    assert served(store) == expected(whole)
+
+
+def test_a_reader_follows_a_writer_that_makes_lost_units_again(store: Path, whole: Whole) -> None:
+    queue_files(store)[-1].unlink()
+    with StoreReader.open(store) as reader:
+        assert reader.max_offset("t", 1) == COUNT
+        with MessageStore.open(store, CONFIG) as writer:
+            writer.put(Message(topic="t", queue_id=1, body=b"next"))
+            assert writer.max_offset("t", 1) == reader.max_offset("t", 1) == COUNT + 1
 
 
 @pytest.mark.parametrize("tag", ["paid", "Tag0"])

@@ -259,25 +259,47 @@ def test_deleted_log_files_never_crash_a_reader(tmp_path: Path) -> None:
             reader.message(0)
 
 
-def test_a_log_file_lost_in_the_middle_is_stepped_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [1, 2, 3], ids=["second", "third", "last"])
+@pytest.mark.parametrize("how", ["removed", "cut"])
+def test_records_of_a_lost_log_file_are_named_one_by_one(
+    tmp_path: Path, lost: int, how: str
+) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         store.create_topic("t", 1)
-        for _ in range(4):
-            store.put_all([Message(topic="t", body=bytes(3000)) for _ in range(15)])
+        stored = [
+            result
+            for _ in range(4)
+            for result in store.put_all([Message(topic="t", body=bytes(3000)) for _ in range(15)])
+        ]
         store.max_offset("t", 0)
-    files = sorted((tmp_path / "commitlog").iterdir())
-    files[1].unlink()
-    with StoreReader.open(tmp_path) as reader:
-        at, seen = 0, 0
-        while (result := reader.pull("t", 0, queue_offset=at)).status is not (
-            PullStatus.OFFSET_OVERFLOW_ONE
-        ):
-            seen += result.record_count
-            assert result.next_offset > at
-            at = result.next_offset
-        assert 30 < seen < 60
-        hole = reader.pull("t", 0, queue_offset=25, max_messages=1)
-        assert hole.status in (PullStatus.FOUND, PullStatus.MESSAGE_WAS_REMOVING)
+    path = sorted((tmp_path / "commitlog").iterdir())[lost]
+    begin = int(path.name)
+    if how == "removed":
+        path.unlink()
+    else:
+        begin += 7000
+        path.write_bytes(path.read_bytes()[:7000])
+    gone = {
+        each.queue_offset
+        for each in stored
+        if int(path.name) <= each.commit_offset < int(path.name) + CONFIG.commit_log_file_size
+        and each.commit_offset + 3000 > begin
+    }
+    assert gone
+    for max_messages in (1, 7, 100):
+        with StoreReader.open(tmp_path) as reader:
+            at, seen, named = 0, [], []
+            while (
+                result := reader.pull("t", 0, queue_offset=at, max_messages=max_messages)
+            ).status is not (PullStatus.OFFSET_OVERFLOW_ONE):
+                assert result.status is PullStatus.FOUND
+                assert result.record_count + len(result.damaged) <= max_messages
+                seen += result.queue_offsets
+                named += [each.queue_offset for each in result.damaged]
+                assert result.next_offset > at
+                at = result.next_offset
+        assert set(named) == gone and len(named) == len(gone)
+        assert sorted(seen + named) == list(range(60))
 
 
 def test_units_of_a_lost_queue_file_are_made_again_from_the_log(tmp_path: Path) -> None:
@@ -301,7 +323,11 @@ def test_after_a_reboot_only_what_was_durable_is_sure(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "live", tmp_path / "cut")
     checkpoint = tmp_path / "cut" / "checkpoint"
     page = bytearray(checkpoint.read_bytes())
-    page[512 + 16 : 512 + 32] = bytes(16)  # the boot that the live positions are of
+    for at in (
+        512 + 16,
+        512 + 256 + 16,
+    ):  # the boot that the live positions are of, and its check words
+        page[at : at + 16] = bytes(16)
     checkpoint.write_bytes(page)
     with StoreReader.open(tmp_path / "cut") as reader:
         positions = reader.positions

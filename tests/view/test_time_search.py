@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import bisect
+from pathlib import Path
 
 import pytest
+from engine_store import small_config
 from golden import ASKED, KILLED, golden_answers, golden_dump, golden_store
 
+from storage import Message, MessageStore
+from storage.format.consume_entry import UNIT_SIZE
 from storage.reader import StoreReader
+from storage.testing import SteppedClock, SteppedWorkers
+from storage.view.store_plan import StorePlan
+from storage.view.store_view import StoreView
 
+CONFIG = small_config(flush_mode="sync")
 HOLES = {("cleaned", "orders", 3)}
 """A queue whose minimum a restarted broker puts at 0, though its files from there are gone."""
 
@@ -50,3 +58,28 @@ def test_exact_search_is_a_bisection_of_the_store_times(name: str) -> None:
                 assert lower == first + bisect.bisect_left(times, time)
                 upper = reader.offset_by_time(topic, queue_id, timestamp_ms=time, boundary="upper")
                 assert upper == first + max(bisect.bisect_right(times, time) - 1, 0)
+
+
+@pytest.mark.parametrize("wrong", [1, 7, 8, 15])
+def test_a_unit_that_points_at_an_older_record_of_the_same_size_misleads_no_search(
+    tmp_path: Path, wrong: int
+) -> None:
+    clock, times = SteppedClock(), []
+    workers = SteppedWorkers()
+    with MessageStore.open(tmp_path / "s", CONFIG, clock=clock, workers=workers) as store:
+        store.create_topic("t", 1)
+        for _ in range(16):
+            clock.advance(0.1)
+            stored = store.put(Message(topic="t", queue_id=0, body=b"x" * 50))
+            times.append(stored.store_timestamp_ms)
+    [path] = (tmp_path / "s/consumequeue/t/0").iterdir()
+    data = bytearray(path.read_bytes())
+    data[UNIT_SIZE * wrong : UNIT_SIZE * (wrong + 1)] = data[:UNIT_SIZE]
+    path.write_bytes(data)
+    plan = StorePlan(StoreView.open(tmp_path / "s"))
+    with StoreReader.open(tmp_path / "s") as reader:
+        for number, time_ms in enumerate(times):
+            assert reader.offset_by_time("t", 0, timestamp_ms=time_ms) == number
+            # A plan reads no more than heads: a record whose unit is wrong has no time.
+            found = plan.offset_at_time(plan.queues["t", 0], time_ms)
+            assert found in (number, wrong) and found <= number

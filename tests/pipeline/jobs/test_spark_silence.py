@@ -35,12 +35,14 @@ def store(tmp_path: Path) -> str:
     return str(golden_copy("slow", tmp_path))
 
 
+@pytest.mark.slow
 def test_a_job_says_nothing_but_what_it_has_to(store: str) -> None:
     done = penstock("job", "audit", store, "--quiet")
     assert (done.returncode, done.stderr) == (ExitCode.DONE, "")
     assert "0 findings" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_says_why_in_one_line(store: str, tmp_path: Path) -> None:
     """A task finds the disk full; Spark would report it with two pages of tracebacks."""
     sizes = ("--index-slots", "5000000", "--index-entries", "20000000")
@@ -52,6 +54,7 @@ def test_a_job_that_fails_says_why_in_one_line(store: str, tmp_path: Path) -> No
     assert line.endswith(": File too large")
 
 
+@pytest.mark.slow
 def test_debug_shows_all_that_spark_says(store: str, tmp_path: Path) -> None:
     sizes = ("--index-slots", "5000000", "--index-entries", "20000000")
     rebuild = ("job", "rebuild", store, "--to", str(tmp_path / "new"), "--debug", *sizes)

@@ -13,6 +13,7 @@ from three_services import ThreeServices, three_services
 
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from storage.format.record import decode_record
+from storage.reader import StoreReader
 
 COUNT = 300  # messages in queue 1 of "orders", tags A and B in turn
 
@@ -75,6 +76,25 @@ def test_bytes_are_estimated_on_request(services: ThreeServices) -> None:
     (queue,) = listed(services, topics=["orders"], estimate_bytes=True).queues
     exact = queue.end_commit_offset - queue.min_commit_offset
     assert exact * 0.9 < queue.approximate_bytes < exact * 1.1
+
+
+def test_a_list_ends_when_its_caller_has_gone(
+    services: ThreeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def endless(*_: Any, is_wanted: Callable[[], bool], **__: Any) -> list[Any]:
+        begun.set()
+        while is_wanted():
+            time.sleep(0.001)
+        ended.set()
+        return []
+
+    monkeypatch.setattr(StoreReader, "queue_extents", endless)
+    call = services.reader.ListQueues.future(reader_pb2.ListQueuesRequest(), timeout=120)
+    assert begun.wait(60)
+    call.cancel()
+    assert ended.wait(60)
 
 
 def test_a_stream_ends_at_its_end_offset(services: ThreeServices) -> None:

@@ -14,6 +14,7 @@ from three_services import ThreeServices, in_time, three_services
 
 from penstock.v1 import common_pb2, indexer_pb2, reader_pb2, writer_pb2
 from services.reader import catching_up
+from storage import indexer
 from storage.index.builder import IndexBuilder
 from storage.queues.dispatch import DispatchWorker
 
@@ -38,7 +39,9 @@ def services(
             return index_step(builder)
 
         patch.setattr(DispatchWorker, "work", late_round)
+        patch.setattr(DispatchWorker, "dispatch_few", lambda *_: False)
         patch.setattr(IndexBuilder, "step", late_step)
+        patch.setattr(indexer, "GATHER_S", 60.0)  # unless somebody asks
         directory: Path = tmp_path_factory.mktemp("lagging")
         pool = {"transient_pool": True, "transient_pool_directory": str(directory)}
         mode = request.param.partition(" ")[0]
@@ -139,9 +142,11 @@ def test_a_query_by_key_finds_what_is_indexed_long_before_it_is_dispatched(
         waited_for.wait(30)
         return dispatch_round(worker)
 
-    async def noted_wait(catch_up: Any, done: Any, arrivals: Any, until: float) -> None:
+    async def noted_wait(
+        catch_up: Any, done: Any, arrivals: Any, until: float, **options: Any
+    ) -> None:
         waited_for.set()
-        await wait(catch_up, done, arrivals, until)
+        await wait(catch_up, done, arrivals, until, **options)
 
     put(services, topic)
     monkeypatch.setattr(DispatchWorker, "work", hold)
@@ -170,10 +175,12 @@ def test_a_query_by_key_waits_for_an_indexer_that_is_only_starting(
         waited_for.wait(30)
         prepare(builder, end_commit_offset)
 
-    async def noted_wait(catch_up: Any, done: Any, arrivals: Any, until: float) -> None:
+    async def noted_wait(
+        catch_up: Any, done: Any, arrivals: Any, until: float, **options: Any
+    ) -> None:
         if arrivals is catch_up._index_arrivals:
             waited_for.set()
-        await wait(catch_up, done, arrivals, until)
+        await wait(catch_up, done, arrivals, until, **options)
 
     monkeypatch.setattr(IndexBuilder, "_prepare", late_prepare)
     monkeypatch.setattr(catching_up.CatchUp, "_wait", noted_wait)

@@ -255,6 +255,33 @@ def test_a_cancelled_stream_frees_the_service(grpc_stub: Any, store: FakeWriterS
     assert grpc_stub.ListTopics(writer_pb2.ListTopicsRequest(), timeout=20) is not None
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_batch_of_many_queues_is_stored_beside_the_event_loop(
+    grpc_stub: Any,
+    store: FakeWriterStore,
+    background: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: bool,
+) -> None:
+    store.takes_batches_at_once = at_once
+    threads: list[threading.Thread] = []
+    append = store.append_batch
+
+    def noted(records: memoryview) -> Any:
+        threads.append(threading.current_thread())
+        return append(records)
+
+    monkeypatch.setattr(store, "append_batch", noted)
+    store.acknowledges_itself = True
+    requests = [writer_pb2.ProduceBatchRequest(records=b"r%d" % n) for n in range(3)]
+    assert grpc_stub.ProduceBatch(requests[0], timeout=20).record_count == 1
+    answers = list(grpc_stub.ProduceStream(iter(requests[1:]), timeout=20))
+    assert [answer.stored.record_count for answer in answers] == [1, 1]
+    assert store.stored == [b"r0", b"r1", b"r2"]
+    loop_thread = background.call(threading.current_thread)
+    assert {thread is loop_thread for thread in threads} == {at_once}
+
+
 def test_a_draining_service_answers_what_it_stored_and_ends_the_stream(
     grpc_stub: Any, store: FakeWriterStore, grpc_server: Any, background: Any
 ) -> None:

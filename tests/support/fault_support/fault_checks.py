@@ -12,7 +12,6 @@ from pathlib import Path
 
 from fault_ledger import FaultFound, Place, require
 from fault_life import LOG_FILE_SIZE, FaultLife
-from flip_bed import FlipBed
 from staged_records import stage
 
 from storage.checkpoint.positions import CheckpointFile, Role
@@ -429,51 +428,6 @@ def _staged(root: Path, step: int, *, kills: bool) -> bool:
     counts = [data.count(body) for body in bodies]
     require(counts == [1, 1, 1], f"stopped at {step}: {counts}")
     return was_stopped
-
-
-# ---- flips
-
-
-def _flips(root: Path, kind: str, count: int, *, start: bool, name: str = "") -> None:
-    bed = FlipBed(root, rounds=6)
-    paths = [path for path in bed.of_kind(kind) if name in path.name]
-    for path, bit in bed.random_bits(paths, count, seed=3):
-        if kind != "queues" or not bed.in_last_unit(path, bit):
-            bed.flip(path, bit, start=start)
-    require(not bed.tally.failures, bed.tally.failures[:1])
-
-
-def no_flip_of_a_queue_hides_a_record(root: Path) -> None:
-    _flips(root, "queues", 12, start=False)
-
-
-def no_flip_of_the_index_hides_a_key(root: Path) -> None:
-    _flips(root, "index", 12, start=False)
-
-
-def no_flip_of_a_groups_offsets_moves_it(root: Path) -> None:
-    _flips(root, "tables", 25, start=False, name="consumerOffset.json")
-
-
-def no_flip_of_a_record_is_served(root: Path) -> None:
-    """By a pull, and by its commit offset."""
-    bed = FlipBed(root, rounds=3)
-    for entry in list(bed.ledger.entries.values())[::7]:
-        path = bed.directory / "commitlog" / f"{0:020d}"
-        bit = 8 * (entry.commit_offset + len(entry.data) // 2)
-        bed.flip(path, bit, start=False)
-        changed = bytearray(bed.files[path])
-        changed[bit // 8] ^= 1
-        path.write_bytes(changed)
-        try:
-            with StoreReader.open(bed.directory) as reader:
-                reader.message(entry.commit_offset)
-        except StoreError:
-            continue
-        finally:
-            path.write_bytes(bed.files[path])
-        raise FaultFound(f"a record with a flipped bit is served at {entry.commit_offset}")
-    require(not bed.tally.failures, bed.tally.failures[:1])
 
 
 def queue_offsets_go_on_after_a_start(root: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from penstock import Stored
 from storage.format.record import decode_record
 from storage.message import Message, PullStatus, PutResult
 from storage.reader import StoreReader
@@ -30,6 +31,19 @@ class Entry(NamedTuple):
     data: bytes
     key: str
     tag: str
+    body: bytes = (
+        b""  # where it was acknowledged to a client, which does not see the record's other bytes
+    )
+
+    def is_served_by(self, record: bytes) -> bool:
+        """Whether these are the bytes that were acknowledged."""
+        if self.data:
+            return record == self.data
+        found = decode_record(record)
+        served = (found.topic, found.queue_id, found.queue_offset, found.commit_offset, found.body)
+        return served == (*self.place, self.commit_offset, self.body) and found.total_size == len(
+            record
+        )
 
     @property
     def place(self) -> Place:
@@ -50,6 +64,8 @@ class Ledger:
     entries: dict[Place, Entry] = field(default_factory=dict)
     groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
     in_flight: set[bytes] = field(default_factory=set)  # bodies that were sent and not acknowledged
+    seen: dict[Place, bytes] = field(default_factory=dict)  # bodies that a consumer was served
+    group_attempts: dict[tuple[str, str, int], set[int]] = field(default_factory=dict)  # sent
 
     @property
     def queues(self) -> list[tuple[str, int]]:
@@ -73,6 +89,28 @@ class Ledger:
         require(entry.place not in self.entries, f"{entry.place} is given to a second record")
         require(decode_record(data).body == message.body, f"{entry.place} has another body")
         self.entries[entry.place] = entry
+
+    def enter_answer(self, stored: Stored, body: bytes, key: str) -> None:
+        """Enter a record as acknowledged to a client."""
+        entry = Entry(
+            stored.topic, stored.queue_id, stored.queue_offset, stored.commit_offset, b"", key, "",
+            body,
+        )  # fmt: skip
+        require(entry.place not in self.entries, f"{entry.place} is given to a second record")
+        self.entries[entry.place] = entry
+        self.in_flight.discard(body)
+
+    def as_of_now(self) -> Ledger:
+        """Return what is entered by now; the ledger itself goes on."""
+        return Ledger(
+            dict(self.topics), dict(self.entries), dict(self.groups), seen=dict(self.seen)
+        )
+
+    def admit(self, later: Ledger) -> None:
+        """Let what a later state of the ledger has be there or not."""
+        bodies = {entry.body for place, entry in later.entries.items() if place not in self.entries}
+        self.in_flight |= later.in_flight | bodies
+        self.group_attempts = later.group_attempts
 
     def commit(self, store: MessageStore, group: str, topic: str, queue_id: int, to: int) -> None:
         """Save a group's progress, durable on return."""
@@ -119,6 +157,22 @@ class Verdict:
     def is_silent_loss(self) -> bool:
         return bool(self.lost or self.lost_keys or self.groups or self.ends or self.topics)
 
+    def is_loss_of(self, places: set[Place], ledger: Ledger) -> bool:
+        """Whether records of ``places`` are lost in silence, and nothing else but what hangs on them.
+
+        That is their keys, the ends of their queues, and the groups that were there.
+        """
+        keys = {ledger.entries[place].key for place in places}
+        queues = {(place.topic, place.queue_id) for place in places}
+        return (
+            self.is_silent_loss
+            and not self.topics
+            and self.lost <= places
+            and self.lost_keys <= keys
+            and self.ends.keys() <= queues
+            and {(topic, queue_id) for _, topic, queue_id in self.groups} <= queues
+        )
+
     @property
     def is_wrong(self) -> bool:
         return bool(self.wrong or self.invented)
@@ -143,7 +197,7 @@ def judge(
             if (place.topic, place.queue_id) == (topic, queue_id)
         }
         for tag in ("", *tags):
-            _judge_queue(reader, (topic, queue_id), tag, expected, ledger.in_flight, verdict)
+            _judge_queue(reader, (topic, queue_id), tag, expected, ledger, verdict)
         end = reader.max_offset(topic, queue_id)
         least = max(expected, default=-1) + 1
         if end < least or (end > least and not ledger.in_flight):
@@ -153,17 +207,19 @@ def judge(
         if topic in verdict.topics:
             continue
         held = reader.committed_offset(group, topic, queue_id)
-        if held != offset:
+        attempts = ledger.group_attempts.get((group, topic, queue_id), ())
+        if held != offset and (held is None or held < offset or held not in attempts):
             verdict.groups[group, topic, queue_id] = held
     return verdict
 
 
 def _judge_queue(
     reader: StoreReader, queue: tuple[str, int], tag: str, expected: dict[int, Entry],
-    in_flight: set[bytes], verdict: Verdict,
+    ledger: Ledger, verdict: Verdict,
 ) -> None:  # fmt: skip
     topic, queue_id = queue
     served: set[int] = set()
+    unanswered: set[bytes] = set()  # bodies served that were not acknowledged
     at = 0
     while True:
         result = reader.pull(
@@ -178,9 +234,14 @@ def _judge_queue(
             if queue_offset in served:
                 verdict.invented.add(place)
             elif queue_offset not in expected:
-                if decode_record(record).body not in in_flight:
+                body = decode_record(record).body
+                if body not in ledger.in_flight or body in unanswered:
                     verdict.invented.add(place)
-            elif record != expected[queue_offset].data:
+                unanswered.add(body)
+            elif not expected[queue_offset].is_served_by(record):
+                verdict.wrong.add(place)
+            seen = ledger.seen.get(place)
+            if seen is not None and decode_record(record).body != seen:
                 verdict.wrong.add(place)
             served.add(queue_offset)
         verdict.damaged |= {Place(topic, queue_id, each.queue_offset) for each in result.damaged}
@@ -195,6 +256,14 @@ def _judge_queue(
             continue
         if entry.place not in verdict.damaged:
             verdict.lost.add(entry.place)
+    if tag == "":
+        verdict.lost |= {
+            place
+            for place in ledger.seen
+            if (place.topic, place.queue_id) == queue
+            and place.queue_offset not in served
+            and place not in verdict.damaged
+        }
 
 
 def _judge_keys(
@@ -207,7 +276,7 @@ def _judge_keys(
             continue
         answer = reader.query_by_key(entry.topic, entry.key)
         found = b"".join(answer.slices)
-        if found == entry.data:
+        if found and entry.is_served_by(found):
             continue
         if found:
             verdict.wrong.add(entry.place)

@@ -15,7 +15,9 @@ from pathlib import Path
 from engine_store import small_config
 from fault_ledger import EVERYBODY, Ledger, Place, Verdict, judge
 
+from storage import findings
 from storage.errors import StoreError
+from storage.findings import DAMAGE, WARNING
 from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
 from storage.offline.doctor import doctor
@@ -28,6 +30,9 @@ CONFIG = small_config(
     commit_log_file_size=1 << 14, consume_queue_file_size=20 * 20, index_slot_count=40,
     index_entry_count=120, warm_ahead_bytes=0, flush_mode="sync",
 )  # fmt: skip
+LOG_KINDS = {
+    findings.LOG_RECORD.name, findings.LOG_FILE_MISSING.name, findings.LOG_TAIL.name,
+}  # fmt: skip
 KINDS = {
     "commitlog": "log",
     "consumequeue": "queues",
@@ -53,7 +58,7 @@ class Tally:
 
     def note(self, kind: str, outcome: str, what: str) -> None:
         self.counts[kind, outcome] += 1
-        if outcome not in (NOTHING, NAMED, NOT_COVERED, GONE, LATER, RETENTION):
+        if outcome not in (NOTHING, NAMED, NOT_COVERED, GONE, RETENTION):
             self.failures.append(f"{outcome}: {what}")
 
     def lines(self) -> list[str]:
@@ -65,11 +70,13 @@ NAMED = "the record that was hit is named"
 NOT_COVERED = "keys not found, their range is named"
 GONE = "records gone with their part of the log; doctor names it"
 RETENTION = "records gone with the oldest log file, as by a broker's retention"
-LATER = "hidden from a reader until the next start of a writer"
 SILENT = "silent loss"
+UNNAMED = "lost or damaged, and no finding of doctor is about that place"
 WRONG = "wrong bytes"
-FALSE = "intact in the log, and reported as lost"
+FALSE = "intact, and reported as lost or not covered"
 REFUSED = "the store does not open"
+INDEX_STEPS = 12
+DOCTOR_EACH = 25  # damaged records, of flips: to look at all of a store costs much
 
 
 class FlipBed:
@@ -81,6 +88,7 @@ class FlipBed:
         self.ledger = Ledger()
         self.tally = Tally()
         self._dice = random.Random(7)
+        self._named_count = 0
         self._fill(range(rounds // 2))
         self.old_files = self._contents()  # after an orderly stop, half-way
         self._fill(range(rounds // 2, rounds))
@@ -166,54 +174,65 @@ class FlipBed:
         for path in asked.glob("*.damaged") if asked.is_dir() else ():
             path.unlink()
 
-    def _doctor_names(self, start: bool) -> bool:
-        found = doctor(self.copy if start else self.directory)
-        return any(line["severity"] in ("warning", "damage") for line in found)
+    def _doctor_names(self, places: set[Place], *, start: bool) -> bool:
+        """Whether each record is within the commit offsets of something that doctor says is wrong."""
+        ranges = [
+            (line["begin"], line["end"])
+            for line in doctor(self.copy if start else self.directory)
+            if line["kind"] in LOG_KINDS
+            and line["severity"] in (WARNING, DAMAGE)
+            and "begin" in line
+        ]
+        offsets = [self.ledger.entries[place].commit_offset for place in places]
+        return all(any(begin <= offset < end for begin, end in ranges) for offset in offsets)
 
     def _outcome(
         self, kind: str, hit: tuple[Path, int, int] | None, *, start: bool, is_removal: bool
     ) -> tuple[str, str]:
         free_stopped_stores()
-        keys = (
-            None
-            if kind.startswith("index") or kind == "checkpoint"
-            else ("k-bills-0-0-0", "k-orders-1-3-1")
-        )
         try:
             tags = TAGS if kind in ("log", "queues") else ()
-            verdict = self._started(keys, tags) if start else self._read(keys, tags)
+            verdict = self._started(tags) if start else self._read(tags)
         except StoreError as error:
             return REFUSED, repr(error)
         may_be_named = self._records_at(kind, hit)
         if verdict.is_wrong:
             return WRONG, repr(verdict)
+        if verdict.damaged - may_be_named or self._keys_named_in_error(kind, verdict, may_be_named):
+            return FALSE, repr(verdict)
         of_a_file = hit is not None and hit[2] - hit[1] > 1
-        if of_a_file and verdict.is_silent_loss:
-            if kind == "log" and not verdict.lost - may_be_named:
-                if self._doctor_names(start):
-                    return GONE, ""
-                if hit is not None and hit[0] == min(self.of_kind("log")) and is_removal:
-                    return RETENTION, ""
-            if kind in ("queues", "checkpoint") and not start:
-                return LATER, ""
+        if of_a_file and kind == "log" and verdict.is_loss_of(may_be_named, self.ledger):
+            if hit is not None and hit[0] == min(self.of_kind("log")) and is_removal:
+                return RETENTION, ""
+            is_named = self._doctor_names(verdict.lost | verdict.damaged, start=start)
+            return (GONE, "") if is_named else (UNNAMED, repr(verdict))
         if verdict.is_silent_loss:
             return SILENT, repr(verdict)
-        if verdict.damaged - may_be_named:
-            return FALSE, repr(verdict)
         if verdict.damaged:
+            self._named_count += 1
+            is_looked_at = of_a_file or self._named_count % DOCTOR_EACH == 1
+            if is_looked_at and not self._doctor_names(verdict.damaged, start=start):
+                return UNNAMED, repr(verdict)
             return NAMED, ""
         return (NOT_COVERED if verdict.named_keys else NOTHING), ""
 
-    def _read(self, keys: tuple[str, ...] | None, tags: tuple[str, ...]) -> Verdict:
-        with StoreReader.open(self.directory) as reader:
-            return judge(reader, self.ledger, keys=keys, tags=tags)
+    def _keys_named_in_error(self, kind: str, verdict: Verdict, hit: set[Place]) -> bool:
+        """Whether keys are reported as not covered though neither their index nor their record was hit."""
+        if kind.startswith("index") or kind == "checkpoint":
+            return False
+        return bool(verdict.named_keys - {self.ledger.entries[place].key for place in hit})
 
-    def _started(self, keys: tuple[str, ...] | None, tags: tuple[str, ...]) -> Verdict:
+    def _read(self, tags: tuple[str, ...]) -> Verdict:
+        with StoreReader.open(self.directory) as reader:
+            return judge(reader, self.ledger, tags=tags)
+
+    def _started(self, tags: tuple[str, ...]) -> Verdict:
         """Judge what a start makes of it, and that what is stored next is seen in its place."""
         workers = SteppedWorkers()
         with MessageStore.open(self.copy, CONFIG, clock=SteppedClock(), workers=workers) as store:
-            workers.step("index")
-            verdict = judge(store.reader, self.ledger, keys=keys, tags=tags)
+            for _ in range(INDEX_STEPS):  # files that end with a damaged record are made again
+                workers.step("index")
+            verdict = judge(store.reader, self.ledger, tags=tags)
             for topic, queue_id in self.ledger.queues:
                 end = store.max_offset(topic, queue_id)
                 result = store.put(Message(topic=topic, queue_id=queue_id, body=b"next"))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import damage_checks
 import fault_checks as checks
 import pytest
 
 from storage.checkpoint.durable_slots import DurableSlots
+from storage.checkpoint.live_words import LiveSector
 from storage.engine import opening
 from storage.engine.appender import Appender
 from storage.engine.engine import Engine
@@ -17,8 +19,11 @@ from storage.errors import StoreFailed, StoreFull
 from storage.files.mapped_file import MappedFile
 from storage.files.transient_store_pool import PoolBuffer, TransientStorePool
 from storage.format import checkpoint as checkpoint_layout
+from storage.format.leases import journal
 from storage.index.checkpointer import IndexCheckpointer
+from storage.kernels import unit_order
 from storage.kernels.columns import STOP_END
+from storage.leases import loading
 from storage.log import acknowledgement
 from storage.log.acknowledgement import APPENDED, COMMITTED, FLUSHED, AckPolicy
 from storage.queues.consume_queue import ConsumeQueue
@@ -30,7 +35,9 @@ from storage.tables import table_copies
 from storage.testing import SimulatedDisk
 from storage.view.index import index_file
 from storage.view.log.commit_log import CommitLogView
+from storage.view.queues import consume_queue
 from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.reach import QueueReach
 from storage.workers import FailureLatch, Worker
 
 Patch = pytest.MonkeyPatch
@@ -161,8 +168,31 @@ def _units_counted_as_promised(patch: Patch) -> None:
     patch.setattr(QueueTable, "count_units", lambda *_: UnitCount(promised[0], []))
 
 
+def _held_position(sector: LiveSector, index: int) -> int:
+    return sector._words[index]
+
+
 def _pool_forgets_what_was_written(patch: Patch) -> None:
     patch.setattr(PoolBuffer, "mark_appended", _nothing)
+
+
+def _sizes_of_empty_units_believed(patch: Patch) -> None:
+    patch.setattr(unit_order, "falls_back", lambda *_: False)
+    patch.setattr(consume_queue, "units_end", unit_order.units_end.py_func)
+
+
+def _journal_blocks_believed(patch: Patch) -> None:
+    def believed(data: memoryview) -> Iterator[journal.Block]:
+        position = number = 0
+        while position + journal.HEAD.size <= len(data):
+            magic, kind, found_number, size, crc = journal.HEAD.unpack_from(data, position)
+            end = position + journal.HEAD.size + size
+            if magic != journal.MAGIC or found_number != number or end > len(data):
+                return
+            yield journal.Block(kind, data[position + journal.HEAD.size : end], end, crc)
+            position, number = end, number + 1
+
+    patch.setattr(loading, "blocks_in", believed)
 
 
 SYNC_CUT = checks.acknowledged_survives_a_cut
@@ -269,16 +299,42 @@ DEFECTS = [
     ),
     PlantedDefect(
         "blocks of the index are believed", _blocks_of_the_index_believed,
-        checks.no_flip_of_the_index_hides_a_key,
+        damage_checks.no_flip_of_the_index_hides_a_key,
     ),
     PlantedDefect(
         "units are believed", _set(ConsumeQueueView, "rebuilt", lambda *_: None),
-        checks.no_flip_of_a_queue_hides_a_record,
+        damage_checks.no_flip_of_a_queue_hides_a_record,
+    ),
+    PlantedDefect(
+        "the size of an empty unit is believed", _sizes_of_empty_units_believed,
+        damage_checks.no_flip_of_a_size_adds_a_unit,
+    ),
+    PlantedDefect(
+        "a reader counts no units", _set(QueueReach, "_look", lambda _: {}),
+        damage_checks.no_lost_unit_at_a_queues_end_hides_a_record,
+    ),
+    PlantedDefect(
+        "live positions are believed", _set(LiveSector, "position_at", _held_position),
+        damage_checks.no_flip_of_a_live_position_hides_a_record,
+    ),
+    PlantedDefect(
+        "what says whose the live sector is is believed",
+        _set(LiveSector, "_has_check_words", False),
+        damage_checks.no_flip_of_a_live_position_hides_a_record,
+    ),
+    PlantedDefect(
+        "a lost end of the log is taken for its end",
+        _set(recover, "find_lost_end", lambda *_, **__: None),
+        damage_checks.a_lost_end_of_the_log_gives_no_offset_twice,
+    ),
+    PlantedDefect(
+        "blocks of the lease journal are believed", _journal_blocks_believed,
+        damage_checks.no_flip_of_a_lease_journal_is_believed,
     ),
     PlantedDefect(
         "the checked copy of a table is not looked at",
         _set(table_copies, "read_checked", lambda *_: (None, "")),
-        checks.no_flip_of_a_groups_offsets_moves_it,
+        damage_checks.no_flip_of_a_groups_offsets_moves_it,
     ),
     PlantedDefect(
         "a record is served without a look at its checksums",
@@ -286,7 +342,7 @@ DEFECTS = [
             CommitLogView, "check",
             lambda view, offset: (int.from_bytes(view.bytes_at(offset, 4), "big"), STOP_END),
         ),
-        checks.no_flip_of_a_record_is_served,
+        damage_checks.no_flip_of_a_record_is_served,
     ),
     PlantedDefect(
         "a staged commit does not look for what is in the log",

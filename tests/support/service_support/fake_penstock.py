@@ -104,6 +104,10 @@ class FakeStore:
                 )
             )
 
+    def described(self, name: str) -> common_pb2.Topic:
+        count = self.topics[name]
+        return common_pb2.Topic(name=name, read_queue_count=count, write_queue_count=count, perm=6)
+
     def append(self, record: Record, properties_block: bytes | None = None) -> Record:
         """Store one record as a writer would, with its place filled in."""
         with self.lock:
@@ -292,8 +296,7 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
         )
 
     def _topic(self, name: str) -> common_pb2.Topic:
-        count = self.store.topics[name]
-        return common_pb2.Topic(name=name, read_queue_count=count, write_queue_count=count, perm=6)
+        return self.store.described(name)
 
 
 class FakeReader(reader_pb2_grpc.ReaderServicer):
@@ -384,6 +387,14 @@ class FakeReader(reader_pb2_grpc.ReaderServicer):
                     )
                 )
         return context.abort(grpc.StatusCode.NOT_FOUND, "no record starts there")
+
+    def ListQueues(self, request: Any, context: grpc.ServicerContext) -> Any:
+        self.store.meet_fault("ListQueues", context)
+        topics = sorted(self.store.topics)
+        return reader_pb2.ListQueuesResponse(
+            topics=topics,
+            described=[self.store.described(name) for name in topics if name in request.topics],
+        )
 
     def QueryOffset(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.store.meet_fault("QueryOffset", context)

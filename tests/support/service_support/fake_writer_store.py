@@ -23,6 +23,7 @@ class FakeWriterStore:
         self.acknowledged_offset = 0
         self.staged: Any = None  # with those of a real store only
         self.acknowledges_itself = acknowledges_itself
+        self.takes_batches_at_once = True
         self._failure: StoreError | None = None
         self._listeners: list[Callable[[int], None]] = []
         self.lock = threading.Lock()
@@ -83,6 +84,9 @@ class FakeWriterStore:
             store_timestamp_ms=1,
             ranges=(QueueRange(topic="t", queue_id=0, first_queue_offset=begin, count=1),),
         )
+
+    def append_batch_of_few(self, records: memoryview, *, queues_max: int) -> BatchResult | None:
+        return self.append_batch(records) if self.takes_batches_at_once else None
 
     def create_topic(self, name: str, queue_count: int, *, attributes: Mapping[str, str]) -> Any:
         if self.error is not None:

@@ -35,6 +35,7 @@ ELSEWHERE = {
     "make setup-spark": "setup-spark",
     "pip install ": "wheel-test",
     "docker compose ": "compose-test",
+    "from rocketmq import ": "clients-test",  # tests/clients/scenarios/documented.py
     '    .load("s3://': "test-spark",  # tests/pipeline/source/test_spark_places.py: a file system in memory
 }
 BACKGROUND = "penstock serve"
@@ -42,7 +43,10 @@ SMALL_FILES = {
     "COMMIT_LOG_FILE_SIZE": "8MiB", "CONSUME_QUEUE_FILE_SIZE": "20000",
     "INDEX_SLOT_COUNT": "1000", "INDEX_ENTRY_COUNT": "4000",
 }  # fmt: skip
-SERVICES = {"writer": "127.0.0.1:5801", "reader": "127.0.0.1:5802", "indexer": "127.0.0.1:5803"}
+SERVICES = {
+    "writer": "127.0.0.1:5801", "reader": "127.0.0.1:5802", "indexer": "127.0.0.1:5803",
+    "gateway": "127.0.0.1:8081",
+}  # fmt: skip
 START_SECONDS = 120
 COMMAND_SECONDS = 240
 
@@ -117,8 +121,9 @@ class Page:
         self.addresses = found
         for name, address in found.items():
             os.environ[f"PENSTOCK_{name.upper()}"] = address
+        own = {name: address for name, address in found.items() if name != "gateway"}
         for name in ("Client", "AsyncClient"):  # whose defaults are the documented addresses
-            setattr(penstock, name, functools.partial(getattr(penstock, name), **found))
+            setattr(penstock, name, functools.partial(getattr(penstock, name), **own))
         return log.read_text()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from services.settings import IndexerSettings, ReaderSettings, WriterSettings
+from services.settings import GatewaySettings, IndexerSettings, ReaderSettings, WriterSettings
 
 SMALL_FILES: dict[str, Any] = {
     "commit_log_file_size": 8 << 20,
@@ -26,3 +26,7 @@ def reader_settings(store: Path, **changes: Any) -> ReaderSettings:
 
 def indexer_settings(store: Path, **changes: Any) -> IndexerSettings:
     return IndexerSettings(**{"store": store, **_COMMON, **changes})
+
+
+def gateway_settings(**changes: Any) -> GatewaySettings:
+    return GatewaySettings(**{**_COMMON, **changes})

@@ -13,7 +13,14 @@ import pytest
 from background_loop import BackgroundService
 from service_settings import indexer_settings, reader_settings, writer_settings
 
-from penstock.v1 import indexer_pb2_grpc, reader_pb2_grpc, writer_pb2, writer_pb2_grpc
+from penstock.v1 import (
+    groups_pb2_grpc,
+    indexer_pb2_grpc,
+    leases_pb2_grpc,
+    reader_pb2_grpc,
+    writer_pb2,
+    writer_pb2_grpc,
+)
 from services.indexer.__main__ import serve as serve_indexer
 from services.reader import catching_up
 from services.reader.__main__ import serve as serve_reader
@@ -29,6 +36,8 @@ class ThreeServices:
     writer: Any
     reader: Any
     indexer: Any
+    leases: Any
+    groups: Any
     processes: dict[str, BackgroundService]
 
     def appended_offset(self) -> int:
@@ -56,20 +65,28 @@ def three_services(
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(catching_up, "SECONDS_MAX", PATIENCE_S)
-        processes = {
-            "writer": BackgroundService(serve_writer, writer_settings(store, **writer_changes)),
-            "reader": BackgroundService(
-                serve_reader, reader_settings(store, **(reader_changes or {}))
-            ),
-            "indexer": BackgroundService(serve_indexer, indexer_settings(store)),
-        }
-        stubs = {}
-        for name, kind in (
-            ("writer", writer_pb2_grpc.WriterStub),
-            ("reader", reader_pb2_grpc.ReaderStub),
-            ("indexer", indexer_pb2_grpc.IndexerStub),
-        ):
-            stack.enter_context(processes[name])
-            channel = grpc.insecure_channel(processes[name].address, OPTIONS)
-            stubs[name] = kind(stack.enter_context(channel))
+        processes: dict[str, BackgroundService] = {}
+        stubs: dict[str, Any] = {}
+
+        def start(name: str, serve: Any, settings: Any, **kinds: Any) -> str:
+            process = processes[name] = BackgroundService(serve, settings)
+            stack.enter_context(process)
+            channel = stack.enter_context(grpc.insecure_channel(process.address, OPTIONS))
+            stubs.update({stub: kind(channel) for stub, kind in kinds.items()})
+            return process.address
+
+        writer = start(
+            "writer", serve_writer, writer_settings(store, **writer_changes),
+            writer=writer_pb2_grpc.WriterStub,
+        )  # fmt: skip
+        changes = {"writer_address": writer, **(reader_changes or {})}
+        start(
+            "reader", serve_reader, reader_settings(store, **changes),
+            reader=reader_pb2_grpc.ReaderStub, leases=leases_pb2_grpc.LeasesStub,
+            groups=groups_pb2_grpc.GroupsStub,
+        )  # fmt: skip
+        start(
+            "indexer", serve_indexer, indexer_settings(store),
+            indexer=indexer_pb2_grpc.IndexerStub,
+        )  # fmt: skip
         yield ThreeServices(store=store, processes=processes, **stubs)

@@ -13,7 +13,7 @@ from storage import Message, MessageStore
 from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.queue_table import QueueTable
-from storage.queues.unit_mending import mend_units
+from storage.queues.unit_repair import repair_units
 from storage.view.log.files import ListedLog
 
 COUNT: Final = 400
@@ -36,12 +36,12 @@ def queue_bytes(store: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((store / "consumequeue/t/0").iterdir())]
 
 
-def mend(store: Path, begin: int = 0, end: int = COUNT) -> int:
+def repair(store: Path, begin: int = 0, end: int = COUNT) -> int:
     log = ListedLog(OsFileSystem(), store / "commitlog")
     queues = QueueTable(OsFileSystem(), store / "consumequeue", file_size=FILE_SIZE)
-    queues.end_commit_offset = log.end_offset
+    queues.end_recovery(log.end_offset)
     try:
-        return mend_units(
+        return repair_units(
             log, queues, "t", 0, begin, end, commit_range=(log.start_offset, log.end_offset)
         )
     finally:
@@ -49,7 +49,7 @@ def mend(store: Path, begin: int = 0, end: int = COUNT) -> int:
 
 
 def test_units_that_are_right_are_not_written(store: Path) -> None:
-    assert mend(store) == 0
+    assert repair(store) == 0
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -63,11 +63,11 @@ def test_flipped_units_become_what_they_were(store: Path, seed: int) -> None:
         data[queue_offset % 300 * UNIT_SIZE + rng.randrange(UNIT_SIZE)] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
     if seed % 2:
-        assert mend(store) == 8
+        assert repair(store) == 8
     else:
-        assert sum(mend(store, each, each + 1) for each in hit) == 8
+        assert sum(repair(store, each, each + 1) for each in hit) == 8
     assert queue_bytes(store) == whole
-    assert mend(store) == 0
+    assert repair(store) == 0
 
 
 def test_a_zeroed_page_is_made_again(store: Path) -> None:
@@ -76,8 +76,8 @@ def test_a_zeroed_page_is_made_again(store: Path) -> None:
     data = bytearray(path.read_bytes())
     data[:4096] = bytes(4096)
     path.write_bytes(data)
-    assert mend(store, 0, 10) == 10
-    assert mend(store) == 4096 // UNIT_SIZE + 1 - 10
+    assert repair(store, 0, 10) == 10
+    assert repair(store) == 4096 // UNIT_SIZE + 1 - 10
     assert queue_bytes(store) == whole
 
 
@@ -88,14 +88,14 @@ def test_a_unit_of_a_record_that_is_damaged_stays(store: Path) -> None:
     data = bytearray(path.read_bytes())
     data[int.from_bytes(unit[:8], "big") + 60] ^= 1
     path.write_bytes(data)
-    assert mend(store, 20, 21) == 0
+    assert repair(store, 20, 21) == 0
     assert queue_bytes(store) == whole
 
 
 def test_a_deleted_queue_is_not_brought_back(store: Path) -> None:
     log = ListedLog(OsFileSystem(), store / "commitlog")
     queues = QueueTable(OsFileSystem(), store / "consumequeue", file_size=FILE_SIZE)
-    queues.end_commit_offset = log.end_offset
+    queues.end_recovery(log.end_offset)
     queue = queues.get("t", 0)
     queues.remove_topic("t")
     assert not queue.overwrite(0, bytes(UNIT_SIZE))

@@ -1,0 +1,135 @@
+"""Transactions of both clients: seen after the commit, never after a rollback, asked about when nobody ended them."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from three_services import three_services
+
+from penstock import AsyncClient, Client, TopicNotFound, TransactionCheck, TransactionRefused
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture(scope="module", name="client")
+def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    store = tmp_path_factory.mktemp("store")
+    with (
+        three_services(
+            store,
+            transaction_timeout_ms=100,
+            transaction_check_interval_ms=200,
+            transaction_check_max=100_000,
+        ) as services,
+        Client(
+            writer=services.processes["writer"].address,
+            reader=services.processes["reader"].address,
+            indexer=services.processes["indexer"].address,
+        ) as client,
+    ):
+        client.wait_ready(20)
+        yield client
+
+
+@pytest_asyncio.fixture(name="aclient")
+async def _aclient(client: Client) -> AsyncIterator[AsyncClient]:
+    addresses = client.addresses
+    async with AsyncClient(
+        writer=addresses.writer, reader=addresses.reader, indexer=addresses.indexer
+    ) as aclient:
+        yield aclient
+
+
+@pytest.fixture(name="topic")
+def _topic(client: Client, request: pytest.FixtureRequest) -> str:
+    name = request.node.name[:100]
+    client.create_topic(name, queues=3)
+    return name
+
+
+def bodies(client: Client, topic: str) -> list[bytes]:
+    return sorted(record.body for record in client.consume(topic, follow=False))
+
+
+def wait_until_decided(client: Client, topic: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while any(topic in each.topics for each in client.pending_transactions()):
+        assert time.monotonic() < until, "nobody has decided"
+        time.sleep(0.05)
+
+
+def test_what_is_sent_in_a_transaction_is_seen_after_it(client: Client, topic: str) -> None:
+    with client.transaction(topic) as transaction:
+        keys = [transaction.send(b"%d" % n, keys=["k"], tag="t") for n in range(5)]
+        assert bodies(client, topic) == []
+        assert transaction.transaction_id in {
+            each.transaction_id for each in client.pending_transactions()
+        }
+    client.produce(topic, b"last")  # after the commit; seen with it or later
+    assert bodies(client, topic) == [b"%d" % n for n in range(5)] + [b"last"]
+    found = [r for r in client.consume(topic, follow=False) if r.body != b"last"]
+    assert {record.unique_key for record in found} == set(keys)
+    assert {(record.tag, record.keys) for record in found} == {("t", ("k",))}
+    assert len({record.queue_id for record in found}) == 3
+
+
+def test_an_exception_rolls_back(client: Client, topic: str) -> None:
+    with pytest.raises(ZeroDivisionError), client.transaction(topic) as transaction:
+        transaction.send(b"never")
+        _ = 1 // 0
+    assert transaction.rollback() is not None  # again: the first answer
+    with pytest.raises(TransactionRefused) as refused:
+        transaction.commit()
+    assert refused.value.state == "rolled back"
+    client.produce(topic, b"last")
+    assert bodies(client, topic) == [b"last"]
+
+
+def test_an_empty_transaction_is_nothing(client: Client, topic: str) -> None:
+    with client.transaction(topic):
+        pass
+    with client.transaction("nowhere") as transaction, pytest.raises(TopicNotFound):
+        transaction.send(b"one")
+
+
+def test_a_checker_decides_about_what_another_producer_left(client: Client, topic: str) -> None:
+    for number in range(3):
+        client.transaction(topic, transaction_id=f"{topic}-{number}").send(b"%d" % number)
+    asked: queue.Queue[str] = queue.Queue()
+
+    def checker(check: TransactionCheck) -> bool | None:
+        asked.put(check.transaction_id)
+        (record,) = check.records
+        assert check.topics == (topic,)
+        if check.transaction_id.endswith("2") and check.check_count < 2:
+            return None
+        return record.body != b"1"
+
+    with client.transaction_checker([topic], checker):
+        wait_until_decided(client, topic)
+    decided = [asked.get() for _ in range(asked.qsize())]
+    assert set(decided) == {f"{topic}-0", f"{topic}-1", f"{topic}-2"}
+    assert decided.count(f"{topic}-2") >= 2
+    assert bodies(client, topic) == [b"0", b"2"]
+
+
+@pytest.mark.asyncio
+async def test_the_asyncio_client_does_the_same(
+    aclient: AsyncClient, client: Client, topic: str
+) -> None:
+    async with aclient.transaction(topic) as transaction:
+        await transaction.send(b"one")
+    await aclient.transaction(topic, transaction_id=f"{topic}-open").send(b"two")
+
+    async def checker(check: TransactionCheck) -> bool:
+        return check.transaction_id == f"{topic}-open"
+
+    async with aclient.transaction_checker([topic], checker):
+        await asyncio.to_thread(wait_until_decided, client, topic)
+    client.produce(topic, b"last")
+    assert bodies(client, topic) == [b"last", b"one", b"two"]

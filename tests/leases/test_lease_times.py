@@ -1,0 +1,88 @@
+"""When messages come again, to the millisecond, and that whoever waits is told that time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lease_store import GROUP, TOPIC, LeaseStore, bodies, put
+
+from storage.leases.values import ReceivedBatch
+from storage.tables.backoff import CustomizedBackoff
+from storage.tables.groups import GroupConfig
+
+LEASE_MS = 30_000
+STEPS = GROUP.changed(backoff=CustomizedBackoff((700, 9_000)))
+
+
+@pytest.fixture(name="store")
+def _store(tmp_path: Path) -> LeaseStore:
+    put(tmp_path / "store", 1)
+    return LeaseStore(tmp_path / "store")
+
+
+def comes_again(store: LeaseStore, after_ms: int, group: GroupConfig = GROUP) -> ReceivedBatch:
+    """Fail unless the only message is handed out so much later, no sooner, and that is foretold.
+
+    Before a receive has found nothing, the foretold time may be too early, never too late.
+    """
+    nearest_ms = store.leases.nearest_ms(GROUP.name, TOPIC)
+    assert nearest_ms is not None
+    assert nearest_ms <= store.clock.ms + after_ms
+    store.clock.pass_ms(after_ms - 1)
+    assert store.receive(group=group).record_count == 0
+    assert store.leases.nearest_ms(GROUP.name, TOPIC) == store.clock.ms + 1
+    store.clock.pass_ms(1)
+    again = store.receive(group=group, lease_ms=LEASE_MS)
+    assert bodies(again) == [0]
+    return again
+
+
+def test_after_a_lease_and_after_one_that_was_changed(store: LeaseStore) -> None:
+    store.receive(lease_ms=LEASE_MS)
+    again = comes_again(store, LEASE_MS)
+    assert store.change(again.receipt_handles, 1_234) == []
+    comes_again(store, 1_234)
+
+
+def test_after_it_was_given_back_as_often_as_it_was_handed_out(store: LeaseStore) -> None:
+    received = store.receive(group=STEPS, lease_ms=LEASE_MS)
+    for delay_ms in (700, 9_000, 9_000):
+        assert store.leases.give_back(STEPS, TOPIC, received.receipt_handles) == []
+        (queue,) = store.leases.progress(STEPS, TOPIC)
+        assert (queue.leased_count, queue.waiting_count) == (0, 1)
+        received = comes_again(store, delay_ms, STEPS)
+    assert received.attempts.tolist() == [4]
+
+
+def test_a_handle_is_good_until_the_message_comes_again(store: LeaseStore) -> None:
+    """As RocketMQ's clients expect it of a message whose time they changed."""
+    received = store.receive(group=STEPS, lease_ms=LEASE_MS)
+    store.leases.give_back(STEPS, TOPIC, received.receipt_handles)
+    assert store.acknowledge(received.receipt_handles) == []
+    store.clock.pass_ms(LEASE_MS)
+    assert store.receive(group=STEPS).record_count == 0
+
+
+def test_what_an_owner_changes_or_leaves_waits(store: LeaseStore) -> None:
+    """It is not counted as leased: nobody has it."""
+    received = store.receive(lease_ms=LEASE_MS, client_id="pen")
+    store.change(received.receipt_handles, 2_000)
+    (queue,) = store.leases.progress(GROUP, TOPIC)
+    assert (queue.leased_count, queue.waiting_count) == (0, 1)
+    comes_again(store, 2_000)
+
+    store.clock.pass_ms(LEASE_MS)
+    store.receive(lease_ms=LEASE_MS, client_id="ink")
+    store.leases.release(["ink"])
+    (queue,) = store.leases.progress(GROUP, TOPIC)
+    assert (queue.leased_count, queue.waiting_count) == (0, 1)
+    comes_again(store, 1_000)
+
+
+def test_a_start_knows_the_times(store: LeaseStore) -> None:
+    received = store.receive(group=STEPS, lease_ms=LEASE_MS)
+    store.leases.give_back(STEPS, TOPIC, received.receipt_handles)
+    store.kill()
+    store.leases.progress(STEPS, TOPIC)  # opens the journal
+    comes_again(store, 700, STEPS)

@@ -1,0 +1,243 @@
+"""Leases as a consumer sees them: handed out for a time, acknowledged, given back."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lease_store import GROUP, ORDERLY, TOPIC, LeaseStore, bodies, put, put_messages
+
+from storage import Message
+from storage.errors import InvalidMessage, StoreLocked, TopicNotFound
+from storage.format.record import decode_record
+from storage.leases.values import HandleProblem
+from storage.tables.groups import GroupConfig
+
+HANDLE = 40
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LeaseStore:
+    put(tmp_path / "store", 100, queues=4)
+    return LeaseStore(tmp_path / "store")
+
+
+def bodies_at(data: np.ndarray, positions: np.ndarray) -> list[bytes]:
+    """Return the bodies of the records at positions."""
+    return [bytes(decode_record(data.data, int(position)).body) for position in positions]
+
+
+def test_each_message_is_handed_out_once_while_its_lease_lasts(store: LeaseStore) -> None:
+    found = []
+    while (batch := store.receive(16)).record_count:
+        found += bodies(batch)
+
+    assert sorted(found) == list(range(100))
+    store.clock.pass_ms(59_999)
+    assert store.receive().record_count == 0
+
+
+def test_what_is_not_acknowledged_comes_again_with_a_higher_attempt(store: LeaseStore) -> None:
+    first = store.receive(100)
+    assert first.attempts.tolist() == [1] * 100
+    assert store.acknowledge(first.receipt_handles[: 30 * HANDLE]) == []
+
+    store.clock.pass_ms(60_000)
+    again = store.receive(100)
+
+    assert sorted(bodies(again)) == sorted(bodies(first)[30:])
+    assert again.attempts.tolist() == [2] * 70
+
+
+def test_a_receive_draws_from_another_queue_each_time(store: LeaseStore) -> None:
+    queues = [{number % 4 for number in bodies(store.receive(4))} for _ in range(4)]
+
+    assert sorted(map(sorted, queues)) == [[0], [1], [2], [3]]
+
+
+def test_only_the_queues_asked_for(store: LeaseStore) -> None:
+    assert {number % 4 for number in bodies(store.receive(100, queue_ids=(2,)))} == {2}
+
+
+def test_a_lease_that_was_changed_ends_at_the_new_time(store: LeaseStore) -> None:
+    batch = store.receive(2)
+    one, two = batch.receipt_handles[:HANDLE], batch.receipt_handles[HANDLE:]
+    assert store.change(one, 5_000) == []
+    assert store.change(two, 120_000) == []
+    assert store.leases.nearest_ms(GROUP.name, TOPIC) == store.clock.ms + 5_000
+
+    store.clock.pass_ms(5_000)
+    assert bodies(store.receive(1)) == bodies(batch)[:1]
+    store.clock.pass_ms(100_000)
+    assert store.acknowledge(two) == []
+    assert store.acknowledge(one) == [(0, HandleProblem.EXPIRED)]
+
+
+def test_a_message_given_back_at_once_comes_at_once(store: LeaseStore) -> None:
+    heard = []
+    store.leases.add_listener(lambda *names: heard.append(names))
+    batch = store.receive(1)
+
+    store.change(batch.receipt_handles, 0)
+
+    assert heard == [(GROUP.name, TOPIC)]
+    again = store.receive(1)
+    assert bodies(again) == bodies(batch)
+    assert again.attempts.tolist() == [2]
+
+
+def test_handles_are_refused_after_their_time_and_after_an_acknowledgement(
+    store: LeaseStore,
+) -> None:
+    batch = store.receive(3)
+    first, second, third = (batch.receipt_handles[i * HANDLE :][:HANDLE] for i in range(3))
+    assert store.acknowledge(first + first) == [(1, HandleProblem.ACKNOWLEDGED)]
+    assert store.acknowledge(first) == [(0, HandleProblem.ACKNOWLEDGED)]
+    store.clock.pass_ms(60_000)
+    assert store.acknowledge(second) == [(0, HandleProblem.EXPIRED)]
+    while store.receive().record_count:
+        pass
+    assert store.acknowledge(third) == [(0, HandleProblem.EXPIRED)]
+
+
+def test_forged_and_foreign_handles_are_refused(store: LeaseStore) -> None:
+    handle = store.receive(1).receipt_handles
+    store.receive(100, GroupConfig(name="others"))
+
+    assert store.leases.acknowledge("others", TOPIC, handle) == [(0, HandleProblem.FORGED)]
+    for place in range(HANDLE):
+        for letter in b"A!\xff":
+            forged = handle[:place] + bytes([letter]) + handle[place + 1 :]
+            if forged != handle:
+                assert store.acknowledge(forged) == [(0, HandleProblem.FORGED)]
+    assert store.acknowledge(bytes(HANDLE)) == [(0, HandleProblem.FORGED)]
+    assert store.leases.acknowledge("nobody", TOPIC, handle) == [(0, HandleProblem.FORGED)]
+    assert store.leases.topics_of("nobody") == []
+    with pytest.raises(InvalidMessage, match="receipt_handles"):
+        store.acknowledge(handle[:-1])
+    assert store.acknowledge(handle) == []
+
+
+def test_what_a_filter_drops_counts_as_acknowledged(tmp_path: Path) -> None:
+    put(tmp_path / "store", 5, tag="red")
+    put(tmp_path / "store", 5, tag="blue")
+    store = LeaseStore(tmp_path / "store")
+
+    batch = store.receive(tag_expression="blue")
+
+    assert bodies(batch) == [0, 1, 2, 3, 4]
+    assert store.receive().record_count == 0
+    (queue,) = store.leases.progress(GROUP, TOPIC)
+    assert (queue.group_offset, queue.next_offset) == (5, 10)
+
+
+def test_a_predicate_says_which_records_are_handed_out(store: LeaseStore) -> None:
+    class EveryThird:
+        def matching(self, data: np.ndarray, positions: np.ndarray) -> np.ndarray:
+            return np.arange(len(positions)) % 3 == 0
+
+    batch = store.receive(100, predicate=EveryThird(), queue_ids=(1,))
+
+    assert bodies(batch) == list(range(1, 100, 12))
+
+
+@pytest.mark.parametrize("question", [{}, {"max_bytes": 700}], ids=["messages", "bytes"])
+def test_what_a_predicate_chooses_comes_once_and_in_order(
+    store: LeaseStore, question: dict[str, int]
+) -> None:
+    class Sevens:
+        looks = 0
+
+        def matching(self, data: np.ndarray, positions: np.ndarray) -> np.ndarray:
+            self.looks += 1
+            return np.array([int(each) % 7 == 0 for each in bodies_at(data, positions)], bool)
+
+    assert (
+        store.receive(2, predicate=Sevens(), tag_expression="none", queue_ids=(3,)).record_count
+        == 0
+    )
+    found, sevens = [], Sevens()
+    while (batch := store.receive(2, predicate=sevens, **question)).record_count:
+        assert batch.record_count <= 2
+        found += bodies(batch)
+
+    assert sorted(found) == [each for each in range(0, 100, 7) if each % 4 != 3]
+    assert sevens.looks < 40
+    progress = store.leases.progress(GROUP, TOPIC)
+    assert [each.next_offset for each in progress] == [25] * 4
+    assert sum(each.leased_count for each in progress) == len(found)
+    store.kill()
+    assert store.leases.progress(GROUP, TOPIC) == progress
+
+
+def test_an_answer_holds_no_more_than_asked_for(tmp_path: Path) -> None:
+    put(tmp_path / "store", 20, queues=2, properties={"text": "x" * 1000})
+    store = LeaseStore(tmp_path / "store")
+
+    assert store.receive(3).record_count == 3
+    assert sum(map(len, store.receive(20, max_bytes=5000).slices)) <= 5000
+    assert store.receive(20, max_bytes=1).record_count == 1
+
+
+def test_a_start_goes_on_with_what_was_answered(store: LeaseStore) -> None:
+    batch = store.receive(50)
+    store.acknowledge(batch.receipt_handles[: 10 * HANDLE])
+    store.change(batch.receipt_handles[10 * HANDLE : 11 * HANDLE], 1_000)
+    before = store.leases.progress(GROUP, TOPIC)
+
+    store.kill()
+
+    assert store.leases.progress(GROUP, TOPIC) == before
+    assert store.acknowledge(batch.receipt_handles[11 * HANDLE : 12 * HANDLE]) == []
+    assert store.acknowledge(batch.receipt_handles[:HANDLE]) == [(0, HandleProblem.ACKNOWLEDGED)]
+    store.clock.pass_ms(1_000)
+    assert store.receive(1, queue_ids=(bodies(batch)[10] % 4,)).attempts.tolist() == [2]
+
+
+def test_a_new_journal_says_the_same(store: LeaseStore) -> None:
+    batch = store.receive(50)
+    store.acknowledge(batch.receipt_handles[: 7 * HANDLE])
+
+    assert store.leases.compact(always=True)
+    store.acknowledge(batch.receipt_handles[7 * HANDLE : 8 * HANDLE])
+    before = store.leases.progress(GROUP, TOPIC)
+    store.kill()
+
+    assert store.leases.progress(GROUP, TOPIC) == before
+    assert sum(each.leased_count for each in before) == 42
+    assert len(list((store.directory / "leases").iterdir())) == 1
+    assert store.acknowledge(batch.receipt_handles[8 * HANDLE :]) == []
+
+
+def test_a_broker_that_opens_the_store_goes_on_at_the_first_message_not_acknowledged(
+    store: LeaseStore,
+) -> None:
+    batch = store.receive(25, queue_ids=(0,))
+    store.acknowledge(batch.receipt_handles[: 4 * HANDLE] + batch.receipt_handles[5 * HANDLE :])
+
+    store.leases.save_offsets()
+
+    assert store.reader.committed_offsets(GROUP.name) == {TOPIC: {0: 4, 1: 0, 2: 0, 3: 0}}
+
+
+def test_one_process_keeps_leases(store: LeaseStore, tmp_path: Path) -> None:
+    store.receive(1)
+    other = LeaseStore(tmp_path / "store")
+
+    with pytest.raises(StoreLocked):
+        other.receive(1)
+
+
+def test_an_unknown_topic(store: LeaseStore) -> None:
+    with pytest.raises(TopicNotFound):
+        store.leases.receive(GROUP, "nothing")
+
+
+def test_a_queue_of_an_orderly_group_has_no_more_rows_than_it_may(tmp_path: Path) -> None:
+    messages = [Message(TOPIC, b"%d" % n, properties={"__SHARDINGKEY": f"{n}"}) for n in range(20)]
+    put_messages(tmp_path / "store", messages)
+    store = LeaseStore(tmp_path / "store", orderly_rows_max=5)
+    batches = [store.receive(3, ORDERLY) for _ in range(3)]
+
+    assert list(map(bodies, batches)) == [[0, 1, 2], [3, 4, 5], []]
+    store.acknowledge(batches[0].receipt_handles)
+    assert bodies(store.receive(3, ORDERLY)) == [6, 7, 8]

@@ -1,0 +1,204 @@
+"""Dead letters are copies with the fields that a broker gives them, and nothing of the rest changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_store import append, record, records_on_disk, small_config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from record_examples import as_array
+
+from storage import MessageStore
+from storage.errors import InvalidMessage
+from storage.format.message_id import encode_message_id
+from storage.format.properties import decode_properties, encode_properties
+from storage.format.record import Record, Verdict, check_record, decode_record, encode_record
+from storage.kernels.columns import STOP_END, new_rows
+from storage.kernels.copies.dead_letters import GROWTH_MAX, copy_dead_letters
+from storage.kernels.scan import scan_records
+from storage.writer import StoreWriter
+
+
+def stored(directory: Path, *records: bytes, **config: Any) -> list[Record]:
+    """Store records and make dead letters of them all; return what the log holds then."""
+    with StoreWriter.open(directory, small_config(**config)) as writer:
+        writer.create_topic("t", 2)
+        append(writer, b"".join(records))
+        offsets = [each.commit_offset for each in records_on_disk(directory)]
+        result = writer.append_dead_letters("billing", offsets, [2] * len(offsets))
+        assert (result.record_count, result.uncopied) == (len(records), ())
+        assert result.end_commit_offset == writer.appended_offset
+        assert writer.describe_topic("%DLQ%billing")[0].queue_count == 1
+    return records_on_disk(directory)
+
+
+def test_a_copy_has_what_a_broker_gives_it(tmp_path: Path) -> None:
+    properties = {"UNIQ_KEY": "AB12", "WAIT": "true", "DELAY": "0", "colour": "red"}
+    first, second, copy, other = stored(
+        tmp_path,
+        record(queue_id=1, body=b"one", tag="A", keys="k1 k2", properties=properties),
+        record(body=b"two"),
+    )
+    assert (copy.topic, copy.queue_id, copy.queue_offset) == ("%DLQ%billing", 0, 0)
+    assert (other.topic, other.queue_id, other.queue_offset) == ("%DLQ%billing", 0, 1)
+    assert (copy.body, other.body) == (b"one", b"two")
+    assert copy.reconsume_times == 2
+    assert (copy.flag, copy.born_timestamp_ms, copy.born_host) == (
+        first.flag, first.born_timestamp_ms, first.born_host,
+    )  # fmt: skip
+    assert copy.store_host == first.store_host
+    assert copy.store_timestamp_ms >= first.store_timestamp_ms
+    expected = dict(first.properties) | {
+        "DELAY": "0",
+        "WAIT": "false",
+        "RETRY_TOPIC": "t",
+        "ORIGIN_MESSAGE_ID": encode_message_id(first.store_host, first.commit_offset),
+    }
+    assert {**copy.properties, "__CRC32#": ""} == {**expected, "__CRC32#": ""}
+    assert other.properties["ORIGIN_MESSAGE_ID"] == encode_message_id(
+        second.store_host, second.commit_offset
+    )
+
+
+def test_dead_letters_are_served_like_any_message(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, small_config()) as store:
+        store.create_topic("t", 1)
+        append(store.writer, record(body=b"lost", tag="A", keys="k"))
+        for _ in range(2):  # the second time after a lost answer, say
+            store.writer.append_dead_letters("g", [0], [0])
+        assert store.writer.wait_dispatched(store.writer.appended_offset, 10)
+        assert store.max_offset("%DLQ%g", 0) == 2
+        pulled = store.reader.pull("%DLQ%g", 0, queue_offset=0, tag_expression="A")
+        assert pulled.record_count == 2
+        assert decode_record(b"".join(pulled.slices)).body == b"lost"
+
+
+def test_what_a_record_says_of_its_origin_stays(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        append(writer, record())
+        writer.append_dead_letters("g", [0], [1])
+        first = records_on_disk(tmp_path)[-1]
+        writer.append_dead_letters("h", [first.commit_offset], [2])
+    second = records_on_disk(tmp_path)[-1]
+    assert second.topic == "%DLQ%h"
+    for name in ("RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DELAY", "WAIT"):
+        assert second.properties[name] == first.properties[name]
+    assert (first.reconsume_times, second.reconsume_times) == (1, 2)
+
+
+@pytest.mark.parametrize("store_host", ["[2001:db8::1]:10911", "10.1.2.3:10911"])
+@pytest.mark.parametrize("group", ["g", "g" * 120])
+def test_long_groups_and_both_kinds_of_hosts(tmp_path: Path, group: str, store_host: str) -> None:
+    with StoreWriter.open(tmp_path, small_config(store_host=store_host)) as writer:
+        writer.create_topic("t", 1)
+        append(writer, record())
+        writer.append_dead_letters(group, [0], [0])
+    first, copy = records_on_disk(tmp_path)
+    assert copy.topic == f"%DLQ%{group}"
+    assert copy.properties["ORIGIN_MESSAGE_ID"] == encode_message_id(first.store_host, 0)
+
+
+def test_many_dead_letters_go_into_several_files(tmp_path: Path) -> None:
+    bodies = [b"%04d" % number * 100 for number in range(120)]
+    config = small_config(commit_log_file_size=1 << 16)
+    with StoreWriter.open(tmp_path, config) as writer:
+        writer.create_topic("t", 1)
+        for body in bodies:
+            append(writer, record(body=body))
+        offsets = [each.commit_offset for each in records_on_disk(tmp_path)]
+        assert writer.append_dead_letters("g", offsets, [0] * 120).record_count == 120
+    copies = records_on_disk(tmp_path)[120:]
+    assert [copy.body for copy in copies] == bodies
+    assert [copy.queue_offset for copy in copies] == list(range(120))
+
+
+def test_what_cannot_be_copied_is_said_and_the_others_are(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        append(writer, record(body=b"a") + record(body=b"bbbb") + record(body=b"c"))
+        first, second, third = records_on_disk(tmp_path)
+    [path] = (tmp_path / "commitlog").glob("0*0")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"bbbb")] ^= 1
+    path.write_bytes(data)
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        asked = [second.commit_offset, third.commit_offset, first.commit_offset + 1, 1 << 40, -1]
+        result = writer.append_dead_letters("g", asked, [0] * 5)
+        assert result.record_count == 1
+        assert [each.record_index for each in result.uncopied] == [0, 2, 3, 4]
+        assert "CRC" in result.uncopied[0].reason
+        for group, times in (("a/b", [0]), ("", [0]), ("g", [])):
+            with pytest.raises(InvalidMessage):
+                writer.append_dead_letters(group, [0], times)
+
+
+names = st.sampled_from(
+    ["a", "WAIT", "DELAY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "TAGS", "DELAYED"]
+)
+blocks = st.one_of(
+    st.dictionaries(names, st.text("xyzäé", min_size=1, max_size=9)).map(encode_properties),
+    st.lists(
+        st.sampled_from([b"\x01", b"\x02", b"a", b"WAIT\x01", b"DELAY\x012\x02", b"\xff"])
+    ).map(b"".join),
+)
+
+
+@given(st.lists(st.tuples(blocks, st.booleans(), st.booleans()), min_size=1, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_any_block_becomes_what_a_plain_reading_of_it_says(
+    given_records: list[tuple[bytes, bool, bool]],
+) -> None:
+    records = [
+        encode_record(
+            topic="orders", queue_id=3, body=b"body%d" % number, properties_block=block,
+            queue_offset=7, commit_offset=number, store_timestamp_ms=5, reconsume_times=number,
+            born_host="[2001:db8::2]:1" if v6 else "1.2.3.4:5", append_property_crc=crc,
+            store_host="[2001:db8::1]:1" if v6 else "1.2.3.4:5",
+        )
+        for number, (block, v6, crc) in enumerate(given_records)
+    ]  # fmt: skip
+    source = as_array(b"".join(records))
+    rows = new_rows(len(records))
+    count, _, stop = scan_records(source, 0, source.size, 0, 0, rows)
+    assert (count, stop) == (len(records), STOP_END)
+    times = as_array(bytes(range(5, 5 + len(records)))).astype("i8")
+    topic = as_array(b"%DLQ%g")
+    outcomes = []
+    for function in (copy_dead_letters, copy_dead_letters.py_func):
+        copies = as_array(bytes(source.size + count * GROWTH_MAX)).copy()
+        size = int(function(source, rows, count, topic, times, copies))
+        outcomes.append(bytes(copies[:size]))
+    assert outcomes[0] == outcomes[1]
+    position = 0
+    for number, data in enumerate(records):
+        assert check_record(outcomes[0], position) is Verdict.GOOD
+        before, copy = decode_record(data), decode_record(outcomes[0], position)
+        position += copy.total_size
+        expected = decode_properties(before.properties_block)
+        expected.pop("__CRC32#", None)
+        expected |= {"DELAY": "0", "WAIT": "false"}
+        expected.setdefault("RETRY_TOPIC", "orders")
+        expected.setdefault("ORIGIN_MESSAGE_ID", encode_message_id(before.store_host, number))
+        assert decode_properties(copy.properties_block) == expected
+        assert (copy.topic, copy.queue_id, copy.body) == ("%DLQ%g", 0, before.body)
+        assert (copy.born_host, copy.reconsume_times) == (before.born_host, number + 5)
+        assert (copy.commit_offset, copy.store_timestamp_ms) == (0, 0)
+    assert position == len(outcomes[0])
+
+
+def test_a_block_without_room_keeps_what_it_has() -> None:
+    block = encode_properties({"big": "x" * 32_600})
+    data = encode_record(topic="orders", queue_id=0, body=b"", properties_block=block)
+    source, rows = as_array(data), new_rows(1)
+    scan_records(source, 0, source.size, 0, 0, rows)
+    copies = as_array(bytes(source.size + GROWTH_MAX)).copy()
+    times = as_array(b"\1").astype("i8")
+    size = int(copy_dead_letters(source, rows, 1, as_array(b"%DLQ%g"), times, copies))
+    copy = decode_record(bytes(copies[:size]))
+    assert copy.properties["big"] == "x" * 32_600
+    assert copy.properties["DELAY"] == "0"
+    assert len(copy.properties_block) <= 32_767 - 21

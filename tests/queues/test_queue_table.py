@@ -1,0 +1,130 @@
+"""Queues are looked up on disk as seldom as can be: a batch may be for tens of thousands of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from engine_store import small_config
+
+from penstock.batch import RecordBatch
+from storage import MessageStore
+from storage.files.filesystem import DirectoryEntry, OsFileSystem
+from storage.files.system.os_file import OsFile
+from storage.log.batches import QueueKey
+from storage.queues import queue_files
+from storage.writer import StoreWriter
+
+COUNT = 300
+
+
+class _Listings(OsFileSystem):
+    """Notes which directories are listed, and which files are opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[Path] = []
+        self.opened: list[Path] = []
+
+    def open(self, path: Path, *, writable: bool) -> OsFile:
+        self.opened.append(path)
+        return super().open(path, writable=writable)
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        self.listed.append(path)
+        return super().list_directory(path)
+
+
+@pytest.fixture
+def records() -> bytes:
+    batch = RecordBatch("wide")
+    for queue_id in range(COUNT):
+        batch.add(b"body", queue_id=queue_id)
+    return batch.records()
+
+
+def first_offsets(writer: StoreWriter, records: bytes) -> set[int]:
+    return {each.first_queue_offset for each in writer.append_batch(records).ranges}
+
+
+def test_new_queues_are_not_looked_for_on_disk_one_by_one(tmp_path: Path, records: bytes) -> None:
+    filesystem = _Listings()
+    with StoreWriter.open(tmp_path / "s", small_config(), filesystem=filesystem) as writer:
+        writer.create_topic("wide", COUNT)
+        filesystem.listed.clear()
+        assert writer.describe_topic("wide")[1] == [(0, 0)] * COUNT
+        assert filesystem.listed == [tmp_path / "s" / "consumequeue" / "wide"]
+        assert first_offsets(writer, records) == {0}
+        assert first_offsets(writer, records) == {1}
+        assert writer.wait_dispatched(writer.appended_offset, 30)
+        assert writer.describe_topic("wide")[1] == [(0, 2)] * COUNT
+
+
+def test_a_batch_for_many_queues_is_left_to_who_may_wait(tmp_path: Path, records: bytes) -> None:
+    with MessageStore.open(tmp_path / "s", small_config()) as store:
+        store.create_topic("wide", COUNT)
+        store.writer.append_batch(records)
+    with StoreWriter.open(tmp_path / "s", small_config()) as writer:
+        before = writer.appended_offset
+        assert writer.append_batch_of_few(records, queues_max=COUNT - 1) is None
+        assert writer.appended_offset == before
+        found = writer.append_batch_of_few(records, queues_max=COUNT)
+        assert found is not None
+        assert {each.first_queue_offset for each in found.ranges} == {1}
+
+
+def test_a_start_after_a_kill_looks_at_each_queue_once(
+    tmp_path: Path, records: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lists its files, reads the end of its last one, and writes that again."""
+    monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 16)  # far fewer than there are
+    with StoreWriter.open(tmp_path / "s", small_config()) as writer:
+        writer.create_topic("wide", COUNT)
+        writer.append_batch(records)
+        assert writer.wait_dispatched(writer.appended_offset, 30)
+        shutil.copytree(tmp_path / "s", tmp_path / "killed")
+    filesystem = _Listings()
+    with StoreWriter.open(tmp_path / "killed", small_config(), filesystem=filesystem) as writer:
+        opened = Counter(path.parent for path in filesystem.opened if path.parts[-3] == "wide")
+        assert writer.stopped_unclean
+        assert writer.describe_topic("wide")[1] == [(0, 1)] * COUNT
+    queues = Counter(path for path in filesystem.listed if path.parent.name == "wide")
+    assert len(queues) == COUNT
+    assert max(queues.values()) == 1
+    assert len(opened) == COUNT
+    assert opened.total() <= 2 * COUNT + 1  # the last one is synced for all
+
+
+def test_a_topic_of_the_same_name_begins_at_zero(tmp_path: Path, records: bytes) -> None:
+    with MessageStore.open(tmp_path / "s", small_config()) as store:
+        store.create_topic("wide", COUNT)
+        store.writer.append_batch(records)
+    with StoreWriter.open(tmp_path / "s", small_config()) as writer:
+        assert first_offsets(writer, records) == {1}
+        writer.delete_topic("wide")
+        writer.create_topic("wide", COUNT)
+        assert writer.describe_topic("wide")[1] == [(0, 0)] * COUNT
+        assert first_offsets(writer, records) == {0}
+
+
+def test_a_queue_of_a_topic_that_was_made_again_since_the_look_begins_at_zero(
+    tmp_path: Path, records: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore.open(tmp_path / "s", small_config()) as store:
+        store.create_topic("wide", COUNT)
+        store.writer.append_batch(records)
+    with StoreWriter.open(tmp_path / "s", small_config()) as writer:
+        appender = writer._appender
+        look = appender._look_at_queues
+
+        def look_early(keys: Sequence[QueueKey]) -> object:
+            held = look(keys)
+            writer.delete_topic("wide")
+            writer.create_topic("wide", COUNT)
+            return held
+
+        monkeypatch.setattr(appender, "_look_at_queues", look_early)
+        assert first_offsets(writer, records) == {0}

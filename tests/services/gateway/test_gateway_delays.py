@@ -1,0 +1,125 @@
+"""Delayed messages of RocketMQ's clients: sent, delivered when they are due, taken back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import grpc
+import pytest
+from gateway_bed import GatewayBed
+
+from penstock.v1 import timers_pb2, timers_pb2_grpc, writer_pb2
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2
+from storage.format.timers.recall_handle import RecallHandle, decode_recall_handle
+
+DAY_MS = 86_400_000
+
+
+def message(topic: str, number: int, deliver_ms: int) -> v2.Message:
+    made = v2.Message(
+        topic=v2.Resource(name=topic), body=b"later",
+        system_properties=v2.SystemProperties(
+            message_id=f"01{number:032X}", message_type=v2.DELAY, born_host="me"
+        ),
+    )  # fmt: skip
+    made.system_properties.delivery_timestamp.FromMilliseconds(deliver_ms)
+    return made
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def send(bed: GatewayBed, *messages: v2.Message) -> service_pb2.SendMessageResponse:
+    answer = bed.call("SendMessage", service_pb2.SendMessageRequest(messages=messages))
+    assert isinstance(answer, service_pb2.SendMessageResponse)
+    return answer
+
+
+def recall(bed: GatewayBed, topic: str, handle: str) -> service_pb2.RecallMessageResponse:
+    request = service_pb2.RecallMessageRequest(topic=v2.Resource(name=topic), recall_handle=handle)
+    answer = bed.call("RecallMessage", request)
+    assert isinstance(answer, service_pb2.RecallMessageResponse)
+    return answer
+
+
+def stored(bed: GatewayBed, topic: str) -> int:
+    described = bed.writer.DescribeTopic(writer_pb2.DescribeTopicRequest(name=topic), timeout=10)
+    return sum(queue.max_offset for queue in described.queues)
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_delayed_message_comes_and_another_is_recalled(bed: GatewayBed) -> None:
+    bed.create("later", 1, "DELAY")
+    deliver_ms = now_ms() + 3_000
+    recalled_ms = deliver_ms + 60_000  # so that a slow machine has time for the recall
+    times = (deliver_ms, recalled_ms, deliver_ms)
+    answer = send(bed, *(message("later", number, at) for number, at in enumerate(times)))
+    assert [entry.status.code for entry in answer.entries] == [v2.OK] * 3
+    handle = decode_recall_handle(answer.entries[1].recall_handle)
+    assert (handle.topic, handle.unique_key) == ("later", f"01{1:032X}")
+    assert handle.recall_ms == (recalled_ms - 1) // 1_000 * 1_000 + 1
+    taken_back = recall(bed, "later", answer.entries[1].recall_handle)
+    assert (taken_back.status.code, taken_back.message_id) == (v2.OK, f"01{1:032X}")
+    with grpc.insecure_channel(bed.writer_service.address) as channel:
+        timers = timers_pb2_grpc.TimersStub(channel)
+
+        def counts() -> timers_pb2.CountTimersResponse:
+            answer = timers.CountTimers(timers_pb2.CountTimersRequest(), timeout=10)
+            assert isinstance(answer, timers_pb2.CountTimersResponse)
+            return answer
+
+        wait_until(lambda: stored(bed, "later") == 2)
+        wait_until(lambda: counts().delivered_count >= 2)  # counted after they are stored
+    assert now_ms() >= deliver_ms
+    late = recall(bed, "later", answer.entries[0].recall_handle)
+    assert late.status.code == v2.BAD_REQUEST
+
+
+def test_topics_that_hold_delayed_messages_are_not_deleted(bed: GatewayBed) -> None:
+    bed.create("held", 1, "DELAY")
+    assert send(bed, message("held", 1, now_ms() + DAY_MS)).status.code == v2.OK
+    for name in ("rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX"):
+        with pytest.raises(grpc.RpcError, match="delayed messages") as refusal:
+            bed.writer.DeleteTopic(writer_pb2.DeleteTopicRequest(name=name), timeout=10)
+        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_the_past_is_now_and_has_no_handle(bed: GatewayBed) -> None:
+    bed.create("past", 1, "MIXED")
+    answer = send(bed, message("past", 1, now_ms() - 5_000))
+    assert (answer.entries[0].recall_handle, answer.entries[0].offset) == ("", 0)
+    wait_until(lambda: stored(bed, "past") == 1)
+
+
+def test_too_far_and_the_wrong_topic_are_refused(bed: GatewayBed) -> None:
+    bed.create("typed", 1, "DELAY")
+    far = send(bed, message("typed", 1, now_ms() + 41 * DAY_MS))
+    assert far.status.code == v2.ILLEGAL_DELIVERY_TIME
+    wrong = send(bed, message("orders", 1, now_ms() + 1_000))
+    assert wrong.status.code == v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        "", "###", "djE=",
+        RecallHandle("orders", "penstock", now_ms() + DAY_MS, "KEY").encode(),
+        RecallHandle("handles", "another-broker", now_ms() + DAY_MS, "KEY").encode(),
+        RecallHandle("handles", "penstock", 1, "KEY").encode(),
+    ],
+    ids=["none", "no base64", "cut", "another topic", "another broker", "late"],
+)  # fmt: skip
+def test_a_handle_that_is_wrong_late_or_foreign_is_refused(bed: GatewayBed, handle: str) -> None:
+    topics = bed.writer.ListTopics(writer_pb2.ListTopicsRequest(), timeout=10).topics
+    if "handles" not in {topic.name for topic in topics}:
+        bed.create("handles", 1, "DELAY")
+    assert recall(bed, "handles", handle).status.code == v2.BAD_REQUEST

@@ -1,0 +1,249 @@
+"""Producers of RocketMQ: routes, settings, sends, and what they are refused."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+from gateway_bed import CLIENT, GatewayBed
+from real_processes import until
+from run_cli import penstock
+
+from penstock.v1 import gateway_pb2, gateway_pb2_grpc, writer_pb2
+from services.rocketmq.queue_choice import queue_of_message_group
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2
+
+ENDPOINTS = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=8081)])
+
+
+def message(topic: str, number: int, **changes: Any) -> v2.Message:
+    system = {"message_id": f"01{number:032X}", "message_type": v2.NORMAL, **changes}
+    return v2.Message(
+        topic=v2.Resource(name=topic),
+        body=b"body %d" % number,
+        system_properties=v2.SystemProperties(**system),
+    )
+
+
+def send(bed: GatewayBed, *messages: v2.Message) -> service_pb2.SendMessageResponse:
+    answer = bed.call("SendMessage", service_pb2.SendMessageRequest(messages=messages))
+    assert isinstance(answer, service_pb2.SendMessageResponse)
+    return answer
+
+
+def settings_of(bed: GatewayBed, settings: v2.Settings, client: Any = CLIENT) -> Any:
+    commands = iter([service_pb2.TelemetryCommand(settings=settings)])
+    return next(bed.stub.Telemetry(commands, metadata=client, timeout=10))
+
+
+def test_a_route_names_every_queue_where_the_client_came_in(bed: GatewayBed) -> None:
+    answer = bed.call(
+        "QueryRoute",
+        service_pb2.QueryRouteRequest(topic=v2.Resource(name="orders"), endpoints=ENDPOINTS),
+    )
+
+    assert answer.status.code == v2.OK
+    assert [queue.id for queue in answer.message_queues] == [0, 1, 2, 3]
+    for queue in answer.message_queues:
+        assert (queue.permission, queue.broker.id, queue.broker.endpoints) == (
+            v2.READ_WRITE, 0, ENDPOINTS,
+        )  # fmt: skip
+        assert list(queue.accept_message_types) == [v2.NORMAL]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("nowhere", v2.TOPIC_NOT_FOUND), ("a b", v2.ILLEGAL_TOPIC), ("", v2.ILLEGAL_TOPIC)],
+)
+def test_a_route_of_no_topic_says_why(bed: GatewayBed, name: str, code: int) -> None:
+    request = service_pb2.QueryRouteRequest(topic=v2.Resource(name=name), endpoints=ENDPOINTS)
+
+    assert bed.call("QueryRoute", request).status.code == code
+
+
+@pytest.mark.parametrize(
+    "endpoints",
+    [
+        v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="h" * 200, port=1)] * 17),
+        v2.Endpoints(scheme=v2.IPv4),
+        v2.Endpoints(addresses=[v2.Address(host="h", port=1)]),
+        v2.Endpoints(scheme=9, addresses=[v2.Address(host="h", port=1)]),  # type: ignore[arg-type]
+    ],
+)
+def test_endpoints_that_no_client_could_use_are_refused(
+    bed: GatewayBed, endpoints: v2.Endpoints
+) -> None:
+    """Those of a client come back with every queue of the route."""
+    request = service_pb2.QueryRouteRequest(topic=v2.Resource(name="orders"), endpoints=endpoints)
+
+    assert bed.call("QueryRoute", request).status.code == v2.ILLEGAL_ACCESS_POINT
+
+
+def test_a_producer_gets_the_settings_that_every_client_needs(bed: GatewayBed) -> None:
+    asked = v2.Settings(client_type=v2.PRODUCER, publishing=v2.Publishing(max_body_size=128 << 20))
+    command = settings_of(bed, asked)
+
+    assert command.status.code == v2.OK
+    assert command.settings.publishing.max_body_size == 4 << 20
+    assert command.settings.publishing.validate_message_type
+    policy = command.settings.backoff_policy
+    assert (policy.max_attempts, policy.WhichOneof("strategy")) == (3, "exponential_backoff")
+    assert policy.exponential_backoff.initial.ToMilliseconds() == 10
+
+
+@pytest.mark.parametrize(
+    ("client", "settings", "code"),
+    [
+        ((), v2.Settings(publishing=v2.Publishing()), v2.CLIENT_ID_REQUIRED),
+        (CLIENT, v2.Settings(), v2.UNRECOGNIZED_CLIENT_TYPE),
+        (CLIENT, v2.Settings(subscription=v2.Subscription()), v2.ILLEGAL_CONSUMER_GROUP),
+    ],
+)
+def test_settings_that_say_too_little_are_answered_with_a_status(
+    bed: GatewayBed, client: Any, settings: v2.Settings, code: int
+) -> None:
+    assert settings_of(bed, settings, client).status.code == code
+
+
+def test_topics_of_a_client_are_remembered_up_to_a_bound(bed: GatewayBed) -> None:
+    topics = [v2.Resource(name="t" * 1_000)] * 10
+    settings = v2.Settings(client_type=v2.PRODUCER, publishing=v2.Publishing(topics=topics))
+    named = (("x-mq-client-id", "names-much"),)
+    assert settings_of(bed, settings, named).status.code == v2.OK
+    with grpc.insecure_channel(bed.gateway.address) as channel:
+        stub = gateway_pb2_grpc.GatewayStub(channel)
+        clients = stub.ListClients(gateway_pb2.ListClientsRequest(), timeout=10).clients
+
+    assert [len(each.topics) for each in clients if each.client_id == "names-much"] == [4]
+
+
+def test_garbage_on_the_stream_ends_it_and_nothing_else(bed: GatewayBed) -> None:
+    raw = bed.channel.stream_stream("/apache.rocketmq.v2.MessagingService/Telemetry")
+    with pytest.raises(grpc.RpcError) as caught:
+        next(raw(iter([b"\xff" * 100]), metadata=CLIENT, timeout=10))
+
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert send(bed, message("orders", 1)).status.code == v2.OK
+
+
+def test_a_message_is_stored_and_answered_with_its_own_id(bed: GatewayBed) -> None:
+    answer = send(bed, message("orders", 7))
+
+    [entry] = answer.entries
+    assert (answer.status.code, entry.status.code) == (v2.OK, v2.OK)
+    assert entry.message_id == entry.transaction_id == f"01{7:032X}"
+    assert entry.recall_handle == ""
+
+
+def test_each_message_of_a_request_has_its_own_entry_and_offset(bed: GatewayBed) -> None:
+    bed.create("batched", 1)
+    answer = send(bed, *(message("batched", number) for number in range(32)))
+
+    assert [entry.offset for entry in answer.entries] == list(range(32))
+
+
+def test_normal_messages_take_the_queues_in_turn(bed: GatewayBed) -> None:
+    bed.create("turns", 4)
+    offsets = [send(bed, message("turns", number)).entries[0].offset for number in range(12)]
+
+    assert sorted(offsets) == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_a_message_group_stays_in_its_queue_whatever_the_client_chose(bed: GatewayBed) -> None:
+    bed.create("grouped", 4, "FIFO")
+    for number in range(6):
+        chosen = message(
+            "grouped", number, message_type=v2.FIFO, message_group="g", queue_id=number % 4
+        )
+        assert send(bed, chosen).entries[0].offset == number
+    request = writer_pb2.DescribeTopicRequest(name="grouped")
+
+    def counts() -> dict[int, int]:
+        described = bed.writer.DescribeTopic(request, timeout=10)
+        return {queue.queue_id: queue.max_offset for queue in described.queues}
+
+    until(lambda: sum(counts().values()) == 6)  # they are dispatched after the answer
+    assert counts()[queue_of_message_group("g", 4)] == 6
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (message("nowhere", 1), v2.TOPIC_NOT_FOUND),
+        (message("a b", 1), v2.ILLEGAL_TOPIC),
+        (message("ordered", 1), v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        (message("orders", 1, tag="a|b"), v2.ILLEGAL_MESSAGE_TAG),
+        (message("orders", 1, message_id=""), v2.ILLEGAL_MESSAGE_ID),
+    ],
+)
+def test_a_message_that_cannot_be_stored_is_refused_in_the_answer(
+    bed: GatewayBed, sent: v2.Message, code: int
+) -> None:
+    answer = send(bed, sent)
+
+    assert (answer.status.code, len(answer.entries)) == (code, 0)
+
+
+def test_a_body_of_4_mib_is_stored_and_one_byte_more_is_refused(bed: GatewayBed) -> None:
+    sent = message("orders", 1)
+    sent.body = b"x" * (4 << 20)
+    assert send(bed, sent).status.code == v2.OK
+    sent.body += b"x"
+    assert send(bed, sent).status.code == v2.MESSAGE_BODY_TOO_LARGE
+
+
+def test_many_sends_at_once_are_all_stored_in_few_batches(bed: GatewayBed) -> None:
+    bed.create("many", 1)
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda number: send(bed, message("many", number)), range(200)))
+
+    assert sorted(answer.entries[0].offset for answer in answers) == list(range(200))
+
+
+def test_a_topic_that_was_deleted_is_not_found(bed: GatewayBed) -> None:
+    bed.create("short-lived", 1)
+    assert send(bed, message("short-lived", 1)).status.code == v2.OK
+    bed.writer.DeleteTopic(writer_pb2.DeleteTopicRequest(name="short-lived"), timeout=10)
+
+    assert send(bed, message("short-lived", 2)).status.code == v2.TOPIC_NOT_FOUND
+
+
+@pytest.mark.parametrize("method", ["SyncLiteSubscription", "GetOffset"])
+def test_what_is_not_served_says_so(bed: GatewayBed, method: str) -> None:
+    request = getattr(service_pb2, f"{method}Request")()
+
+    assert bed.call(method, request).status.code == v2.NOT_IMPLEMENTED
+
+
+def test_a_heartbeat_without_anything_in_it_is_answered(bed: GatewayBed) -> None:
+    assert bed.call("Heartbeat", service_pb2.HeartbeatRequest(), client=()).status.code == v2.OK
+
+
+def test_connected_clients_are_listed_with_what_they_said(bed: GatewayBed) -> None:
+    named = (("x-mq-client-id", "listed"), ("x-mq-language", "JAVA"))
+    settings = v2.Settings(
+        client_type=v2.SIMPLE_CONSUMER,
+        user_agent=v2.UA(version="5.2.0"),
+        subscription=v2.Subscription(
+            group=v2.Resource(name="listing"),
+            subscriptions=[v2.SubscriptionEntry(topic=v2.Resource(name="orders"))] * 100,
+        ),
+    )
+    assert settings_of(bed, settings, named).status.code == v2.OK
+    with grpc.insecure_channel(bed.gateway.address) as channel:
+        [client] = (
+            gateway_pb2_grpc.GatewayStub(channel)
+            .ListClients(gateway_pb2.ListClientsRequest(group="listing"), timeout=10)
+            .clients
+        )
+
+    assert (client.client_id, client.kind, client.language) == ("listed", "simple_consumer", "JAVA")
+    assert (client.version, list(client.topics)) == ("5.2.0", ["orders"] * 64)
+    assert client.peer.startswith("127.0.0.1:")
+    assert 0 <= client.silent_ms < 60_000
+    shown = penstock("clients", "listing", "--json", "--gateway", bed.gateway.address)
+    assert json.loads(shown.stdout)["client"] == "listed"

@@ -1,0 +1,51 @@
+"""The gateway's second port, with TLS by certificate files, beside the plaintext one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+from background_loop import BackgroundService
+from free_ports import free_port
+from gateway_bed import CLIENT
+from service_settings import gateway_settings
+
+from services.gateway.__main__ import main
+from services.gateway.__main__ import serve as serve_gateway
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+
+
+def test_both_ports_serve_the_same(certificate: tuple[Path, Path]) -> None:
+    port = free_port()
+    settings = gateway_settings(
+        tls_listen=f"127.0.0.1:{port}", tls_certificate=certificate[0], tls_key=certificate[1]
+    )
+    credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
+    with BackgroundService(serve_gateway, settings) as gateway:
+        for channel in (
+            grpc.insecure_channel(gateway.address),
+            grpc.secure_channel(f"localhost:{port}", credentials),
+        ):
+            with channel:
+                stub = service_pb2_grpc.MessagingServiceStub(channel)
+                answer = stub.Heartbeat(service_pb2.HeartbeatRequest(), metadata=CLIENT, timeout=20)
+                assert answer.status.code == v2.OK
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ((), "--tls-certificate: is needed with --tls-listen"),
+        (
+            ("--tls-certificate", "/nowhere/c.pem"),
+            "--tls-certificate: /nowhere/c.pem is not a file",
+        ),
+    ],
+)
+def test_a_port_for_tls_without_its_files_is_one_line(
+    flags: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", *flags]) == 2
+    assert capsys.readouterr().err == f"penstock gateway: {problem}\n"

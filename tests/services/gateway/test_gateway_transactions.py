@@ -1,0 +1,163 @@
+"""Transactions of RocketMQ's clients: half messages, their ends, and checks sent to connected producers."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from background_loop import BackgroundService
+from fake_leases import FakeLeases
+from gateway_bed import CLIENT, GatewayBed
+from service_settings import gateway_settings, writer_settings
+
+from penstock.v1 import transactions_pb2, transactions_pb2_grpc
+from services.gateway.__main__ import serve as serve_gateway
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2
+from services.writer.__main__ import serve as serve_writer
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayBed]:
+    store: Path = tmp_path_factory.mktemp("gateway") / "store"
+    with (
+        BackgroundService(
+            serve_writer,
+            writer_settings(
+                store,
+                transaction_timeout_ms=300,
+                transaction_check_interval_ms=300,
+                transaction_check_max=100_000,  # a slow machine is asked for as long as it takes
+            ),
+        ) as writer,
+        BackgroundService(
+            serve_gateway,
+            gateway_settings(writer_address=writer.address, reader_address=writer.address),
+        ) as gateway,
+    ):
+        made = GatewayBed(gateway, writer, FakeLeases())
+        made.create("bills", 1, "TRANSACTION")
+        made.create("mixed", 4, "MIXED")
+        yield made
+        made.channel.close()
+
+
+def half(topic: str, key: str, kind: int = v2.TRANSACTION) -> v2.Message:
+    return v2.Message(
+        topic=v2.Resource(name=topic),
+        body=key.encode(),
+        user_properties={"colour": "red"},
+        system_properties=v2.SystemProperties(
+            message_id=key, tag="t", keys=["k"], message_type=kind, body_encoding=v2.IDENTITY
+        ),
+    )
+
+
+def send(bed: GatewayBed, *messages: v2.Message) -> Any:
+    return bed.call("SendMessage", service_pb2.SendMessageRequest(messages=messages))
+
+
+def end(bed: GatewayBed, topic: str, key: str, resolution: int) -> int:
+    request = service_pb2.EndTransactionRequest(
+        topic=v2.Resource(name=topic), message_id=key, transaction_id=key, resolution=resolution
+    )
+    return bed.call("EndTransaction", request).status.code
+
+
+def next_offset(bed: GatewayBed, topic: str) -> int:
+    from penstock.v1 import writer_pb2
+
+    answer = bed.writer.DescribeTopic(writer_pb2.DescribeTopicRequest(name=topic), timeout=10)
+    return sum(each.max_offset for each in answer.queues)
+
+
+def pending(bed: GatewayBed) -> set[str]:
+    import grpc
+
+    with grpc.insecure_channel(bed.writer_service.address) as channel:
+        stub = transactions_pb2_grpc.TransactionsStub(channel)  # type: ignore[no-untyped-call]
+        answer = stub.ListTransactions(transactions_pb2.ListTransactionsRequest(), timeout=10)
+    return {each.transaction_id for each in answer.transactions}
+
+
+def test_a_transaction_is_stored_by_its_commit(bed: GatewayBed) -> None:
+    bed.create("committed", 1, "TRANSACTION")
+    (entry,) = send(bed, half("committed", "C1")).entries
+    assert (entry.message_id, entry.transaction_id) == ("C1", "C1")
+    assert next_offset(bed, "committed") == 0
+    assert end(bed, "committed", "C1", v2.TRANSACTION_RESOLUTION_UNSPECIFIED) == v2.OK
+    assert "C1" in pending(bed)
+    assert end(bed, "committed", "C1", v2.COMMIT) == v2.OK
+    assert end(bed, "committed", "C1", v2.COMMIT) == v2.OK
+    assert end(bed, "committed", "C1", v2.ROLLBACK) == v2.INVALID_TRANSACTION_ID
+    produced = send(bed, half("mixed", "after", v2.NORMAL))
+    assert produced.status.code == v2.OK
+    for _ in range(300):
+        if next_offset(bed, "committed"):
+            break
+        threading.Event().wait(0.1)
+    assert next_offset(bed, "committed") == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "code"),
+    [
+        ("bills", "never sent", v2.INVALID_TRANSACTION_ID),
+        ("bills", " ", v2.INVALID_TRANSACTION_ID),
+        ("mixed", "B1", v2.INVALID_TRANSACTION_ID),
+    ],
+)
+def test_an_end_that_makes_no_sense_is_refused(
+    bed: GatewayBed, topic: str, key: str, code: int
+) -> None:
+    send(bed, half("bills", "B1"))
+    assert end(bed, topic, key, v2.COMMIT) == code
+    assert end(bed, "bills", "B1", v2.ROLLBACK) == v2.OK
+
+
+def test_a_request_of_both_kinds_is_refused(bed: GatewayBed) -> None:
+    answer = send(bed, half("mixed", "M1"), half("mixed", "M2", v2.NORMAL))
+    assert answer.status.code == v2.MESSAGE_CORRUPTED
+
+
+def test_a_connected_producer_of_the_topic_is_asked(bed: GatewayBed) -> None:
+    bed.create("orphans", 2, "TRANSACTION")
+    send(bed, half("orphans", "O1"))
+    commands: queue.Queue[service_pb2.TelemetryCommand] = queue.Queue()
+    done = threading.Event()
+
+    def requests() -> Iterator[service_pb2.TelemetryCommand]:
+        settings = v2.Settings(
+            client_type=v2.PRODUCER,
+            publishing=v2.Publishing(topics=[v2.Resource(name="orphans")]),
+        )
+        yield service_pb2.TelemetryCommand(settings=settings)
+        done.wait(PATIENCE_S)
+
+    stream = bed.stub.Telemetry(requests(), metadata=CLIENT)
+
+    def read() -> None:
+        for command in stream:
+            commands.put(command)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        assert commands.get(timeout=PATIENCE_S).HasField("settings")
+        asked = commands.get(timeout=PATIENCE_S).recover_orphaned_transaction_command
+        assert asked.transaction_id == "O1"
+        assert (asked.message.topic.name, asked.message.body) == ("orphans", b"O1")
+        assert asked.message.user_properties["colour"] == "red"
+        system = asked.message.system_properties
+        assert (system.message_id, system.tag, system.delivery_attempt) == ("O1", "t", 1)
+        assert system.message_type == v2.TRANSACTION
+        assert end(bed, "orphans", "O1", v2.COMMIT) == v2.OK
+    finally:
+        done.set()
+        thread.join()

@@ -1,0 +1,54 @@
+"""Sessions are bounded, and end when their client is silent for too long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from services.messaging.sessions import Sessions
+
+
+async def test_a_silent_client_is_gone_and_one_that_speaks_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone: list[str] = []
+    now = 0.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    sessions = Sessions(most=10, timeout_seconds=60, gone=gone.append)
+    for name in ("silent", "speaks"):
+        sessions.heard(name).renews = True
+    now = 61.0
+    sessions.heard("speaks")
+    sessions.expire()
+
+    assert gone == [sessions.owner_of("silent")]
+    assert sessions.renewing() == [sessions.owner_of("speaks")]
+
+
+async def test_a_client_without_leases_goes_without_a_word() -> None:
+    gone: list[str] = []
+    sessions = Sessions(most=10, timeout_seconds=0, gone=gone.append)
+    sessions.heard("producer")
+    await asyncio.sleep(0.001)
+    sessions.expire()
+
+    assert (gone, len(sessions)) == ([], 0)
+
+
+async def test_of_more_clients_than_are_remembered_the_one_silent_for_longest_goes() -> None:
+    gone: list[str] = []
+    sessions = Sessions(most=2, timeout_seconds=60, gone=gone.append)
+    for name in ("a", "b", "a", "c"):
+        sessions.heard(name).renews = True
+
+    assert gone == [sessions.owner_of("b")]
+    assert [client_id for client_id, _ in sessions] == ["a", "c"]
+
+
+async def test_another_process_has_other_owners() -> None:
+    """What was handed out by one that was killed may not have reached its client."""
+    owners = {Sessions(most=2, timeout_seconds=60, gone=str).owner_of("client@1") for _ in range(3)}
+
+    assert len(owners) == 3
+    assert all(owner.startswith("client@1@") for owner in owners)

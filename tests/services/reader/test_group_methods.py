@@ -1,0 +1,205 @@
+"""Groups over gRPC: settings in a broker's table, progress by lease, resets with a preview."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from leasing import Consumer, create_group, create_topic, put
+from three_services import ThreeServices, three_services
+
+from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
+from storage.format.config_json import decode_config
+
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices]:
+    with three_services(tmp_path_factory.mktemp("groups") / "store") as running:
+        yield running
+
+
+@pytest.fixture
+def consumer(services: ThreeServices) -> Consumer:
+    number = next(numbers)
+    create_topic(services, f"t{number}", 2)
+    return Consumer(services, f"g{number}", f"t{number}")
+
+
+def on_disk(services: ThreeServices, group: str) -> dict[str, Any]:
+    document = decode_config((services.store / "config" / "subscriptionGroup.json").read_bytes())
+    return document["subscriptionGroupTable"][group]  # type: ignore[no-any-return]
+
+
+def reset(services: ThreeServices, consumer: Consumer, **fields: Any) -> list[Any]:
+    request = groups_pb2.ResetGroupRequest(group=consumer.group, topic=consumer.topic, **fields)
+    return list(services.groups.ResetGroup(request, timeout=20).queues)
+
+
+def test_settings_are_kept_in_a_brokers_table(services: ThreeServices) -> None:
+    steps = groups_pb2.Backoff(customized=groups_pb2.CustomizedBackoff(next_ms=[100, 2_000]))
+    made = create_group(
+        services, "billing", retry_max_times=3, orderly=True, backoff=steps,
+        begin=groups_pb2.FROM_LATEST,
+    )  # fmt: skip
+    assert (made.name, made.retry_max_times, made.orderly, made.consume_enable) == (
+        "billing", 3, True, True,
+    )  # fmt: skip
+    assert list(made.backoff.customized.next_ms) == [100, 2_000]
+    entry = on_disk(services, "billing")
+    assert (entry["retryMaxTimes"], entry["consumeMessageOrderly"]) == (3, True)
+    assert entry["groupRetryPolicy"]["customizedRetryPolicy"] == {"next": [100, 2_000]}
+    growing = groups_pb2.ExponentialBackoff(initial_ms=10, max_ms=100, multiplier=2)
+    changed = services.groups.UpdateGroup(
+        groups_pb2.UpdateGroupRequest(
+            settings=groups_pb2.GroupSettings(
+                name="billing", backoff=groups_pb2.Backoff(exponential=growing)
+            )
+        ),
+        timeout=20,
+    )
+    assert (changed.retry_max_times, changed.orderly) == (3, True)
+    assert changed.begin == groups_pb2.FROM_LATEST
+    assert changed.backoff.exponential == growing
+    listed = services.groups.ListGroupSettings(groups_pb2.ListGroupSettingsRequest(), timeout=20)
+    assert changed in listed.groups
+
+
+def test_progress_is_described_queue_by_queue(services: ThreeServices, consumer: Consumer) -> None:
+    put(services, consumer.topic, b"a", b"b", queue_id=0)
+    put(services, consumer.topic, b"c", queue_id=1)
+    leased = consumer.receive(max_messages=3, wait_ms=2_000)
+    assert len(leased) == 3
+    first, second = consumer.describe()
+    assert (first.queue_id, first.max_offset, first.leased, first.lag) == (0, 2, 2, 2)
+    assert (second.queue_id, second.max_offset, second.leased, second.lag) == (1, 1, 1, 1)
+    done = next(each for each in leased if each.body == b"c")
+    assert consumer.acknowledge(done) == []
+    request = groups_pb2.DescribeGroupRequest(group=consumer.group)
+    answer = services.groups.DescribeGroup(request, timeout=20)
+    assert [(queue.topic, queue.lag) for queue in answer.queues] == [
+        (consumer.topic, 2), (consumer.topic, 0),
+    ]  # fmt: skip
+    assert answer.settings.name == consumer.group
+
+
+def test_offsets_of_the_other_consumers_count_lease_as_lag(
+    services: ThreeServices, consumer: Consumer
+) -> None:
+    put(services, consumer.topic, b"a", b"b", b"c", queue_id=0)
+    leased = consumer.receive(max_messages=3, queue_ids=[0], wait_ms=2_000)
+    consumer.acknowledge(leased[0])
+    request = reader_pb2.FetchOffsetsRequest(group=consumer.group)
+    (offset,) = [
+        each
+        for each in services.reader.FetchOffsets(request, timeout=20).offsets
+        if each.queue_id == 0
+    ]
+    assert (offset.queue_offset, offset.max_offset, offset.lag) == (1, 3, 2)
+
+
+def test_a_reset_shows_what_it_would_do_and_does_it(
+    services: ThreeServices, consumer: Consumer
+) -> None:
+    put(services, consumer.topic, *(b"%d" % n for n in range(10)), queue_id=0)
+    leased = consumer.receive(wait_ms=2_000)
+    assert len(leased) == 10
+    consumer.acknowledge(*leased[:6])
+    preview = reset(services, consumer, begin=groups_pb2.FROM_EARLIEST, preview=True)
+    assert [(q.queue_id, q.from_offset, q.to_offset, q.lag_before, q.lag_after) for q in preview] == [
+        (0, 6, 0, 4, 10), (1, 0, 0, 0, 0),
+    ]  # fmt: skip
+    assert consumer.receive() == []
+    assert reset(services, consumer, begin=groups_pb2.FROM_EARLIEST) == preview
+    again = consumer.receive()
+    assert [each.body for each in again] == [b"%d" % n for n in range(10)]
+    assert consumer.acknowledge(leased[7]) != []
+    reset(services, consumer, queue_ids=[0], queue_offset=9)
+    assert [each.body for each in consumer.receive()] == [b"9"]
+    reset(services, consumer, begin=groups_pb2.FROM_LATEST)
+    assert consumer.receive() == []
+    assert [queue.lag for queue in consumer.describe()] == [0, 0]
+
+
+def test_a_reset_to_a_time_goes_to_the_first_message_from_then_on(
+    services: ThreeServices, consumer: Consumer
+) -> None:
+    put(services, consumer.topic, b"old", queue_id=0)
+    time.sleep(0.05)
+    (stored,) = put(services, consumer.topic, b"new", queue_id=0)
+    assert len(consumer.receive(wait_ms=2_000)) == 2
+    reset(services, consumer, timestamp_ms=stored.store_timestamp_ms)
+    assert [each.body for each in consumer.receive()] == [b"new"]
+
+
+def test_a_group_begins_where_it_is_told_to(services: ThreeServices, consumer: Consumer) -> None:
+    create_group(services, consumer.group, begin=groups_pb2.FROM_LATEST)
+    put(services, consumer.topic, b"before", queue_id=0)
+    assert consumer.receive(wait_ms=300) == []
+    put(services, consumer.topic, b"after", queue_id=0)
+    assert [each.body for each in consumer.receive(wait_ms=5_000)] == [b"after"]
+
+
+def test_a_deleted_group_is_gone_with_leases_and_offsets(
+    services: ThreeServices, consumer: Consumer, refusal: Any
+) -> None:
+    put(services, consumer.topic, b"a", queue_id=0)
+    (leased,) = consumer.receive(wait_ms=2_000)
+    request = groups_pb2.DeleteGroupRequest(group=consumer.group)
+    services.groups.DeleteGroup(request, timeout=20)
+    describe = groups_pb2.DescribeGroupRequest(group=consumer.group)
+    assert refusal(services.groups.DescribeGroup, describe).info.reason == "GROUP_NOT_FOUND"
+    assert refusal(services.groups.DeleteGroup, request).info.reason == "GROUP_NOT_FOUND"
+    assert len(consumer.acknowledge(leased)) == 1
+    (again,) = consumer.receive()  # a new group of that name
+    assert (again.body, again.attempt) == (b"a", 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"retry_max_times": -1}, "retry_max_times"),
+        ({"name": "a b"}, "group"),
+        ({"name": ""}, "group"),
+        ({"backoff": groups_pb2.Backoff()}, "backoff"),
+        ({"backoff": groups_pb2.Backoff(customized=groups_pb2.CustomizedBackoff())}, "backoff"),
+        ({"begin": 9}, "begin"),
+    ],
+)
+def test_settings_that_cannot_be_name_the_field(
+    services: ThreeServices, refusal: Any, fields: dict[str, Any], field: str
+) -> None:
+    settings = groups_pb2.GroupSettings(**{"name": "wrong", **fields})
+    refused = refusal(services.groups.CreateGroup, groups_pb2.CreateGroupRequest(settings=settings))
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.bad_request.field_violations[0].field == field
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"topic": "nothing"}, "TOPIC_NOT_FOUND"),
+        ({"queue_ids": [7], "queue_offset": 0}, "QUEUE_NOT_FOUND"),
+        ({"queue_offset": 0}, "INVALID_ARGUMENT"),
+        ({"queue_ids": [0], "queue_offset": 99}, "INVALID_ARGUMENT"),
+        ({}, "INVALID_ARGUMENT"),
+        ({"group": "nobody"}, "GROUP_NOT_FOUND"),
+    ],
+)
+def test_resets_that_cannot_be_are_refused(
+    services: ThreeServices, consumer: Consumer, refusal: Any, fields: dict[str, Any], reason: str
+) -> None:
+    create_group(services, consumer.group)
+    given = {"group": consumer.group, "topic": consumer.topic, **fields}
+    refused = refusal(services.groups.ResetGroup, groups_pb2.ResetGroupRequest(**given))
+    assert refused.info.reason == reason
+
+
+def test_unknown_clients_are_no_error(services: ThreeServices) -> None:
+    renew = leases_pb2.RenewLeasesRequest(client_ids=["nobody"])
+    assert services.leases.RenewLeases(renew, timeout=20).renewed_count == 0

@@ -1,0 +1,665 @@
+"""Leases over gRPC: messages handed out for a time, acknowledged, given back, waited for."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from leasing import Consumer, Leased, create_group, create_topic, put
+from three_services import ThreeServices, in_time, three_services
+
+from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
+from services.reader import lease_servicer, receives
+from services.reader import leases as reader_leases
+from storage.format.config_json import decode_config
+from storage.format.record import decode_record
+from storage.leases.values import ReceivedBatch
+
+EXPIRED, ACKNOWLEDGED, FORGED = (
+    leases_pb2.EXPIRED,
+    leases_pb2.ACKNOWLEDGED,
+    leases_pb2.FORGED,
+)
+LATE_S = 0.05  # of a redelivery, at most
+BUSY_S = 0.5  # tests allow for a busy machine
+TRIES = 20  # and for one that stands still now and then
+ROUNDED_S = 0.005  # the reader counts milliseconds of another clock
+LONG_S = 20.0  # for what comes at once, and would take longer than this if nobody was woken
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices]:
+    with three_services(tmp_path_factory.mktemp("leases") / "store") as running:
+        yield running
+
+
+@pytest.fixture
+def topic(services: ThreeServices) -> str:
+    name = f"topic-{next(numbers)}"
+    create_topic(services, name)
+    return name
+
+
+@pytest.fixture
+def consumer(services: ThreeServices, topic: str) -> Consumer:
+    return Consumer(services, f"group-{next(numbers)}", topic)
+
+
+def bodies(leased: list[Leased]) -> list[bytes]:
+    return [each.body for each in leased]
+
+
+def in_background(call: Callable[[], Any]) -> Callable[[], tuple[Any, float]]:
+    """Make a call in a thread; return a function that returns its result, and when it came."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            result = call()
+        except grpc.RpcError as error:
+            result = error
+        found.extend((result, time.monotonic()))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def outcome() -> tuple[Any, float]:
+        thread.join(120)
+        return found[0], found[1]
+
+    return outcome
+
+
+@pytest.fixture
+def in_line(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Returns once so many receives wait, since the test began, and there was nothing for them."""
+    begun = count = 0
+    wait, offer = receives.Receives.wait, receives.Receives._round
+
+    async def counted_wait(*arguments: Any) -> ReceivedBatch | None:
+        nonlocal begun
+        begun += 1
+        return await wait(*arguments)
+
+    async def counted_round(*arguments: Any) -> bool:
+        nonlocal count
+        waiting = begun
+        has_more = await offer(*arguments)
+        count = max(count, waiting)
+        return has_more
+
+    monkeypatch.setattr(receives.Receives, "wait", counted_wait)
+    monkeypatch.setattr(receives.Receives, "_round", counted_round)
+
+    def reached(wanted: int) -> None:
+        until = time.monotonic() + 60
+        while count < wanted:
+            assert time.monotonic() < until
+            time.sleep(0.002)
+
+    return reached
+
+
+def assert_in_time(late: Callable[[], float]) -> None:
+    """Call what returns how many seconds late something was until it was in time once."""
+    found = []
+    for _ in range(TRIES):
+        found.append(late())
+        if found[-1] < LATE_S + BUSY_S:
+            return
+    raise AssertionError(f"late each time: {found}")
+
+
+def test_messages_are_handed_out_once_and_acknowledged(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, *(b"%d" % n for n in range(40)))
+    first = consumer.receive()
+    second = consumer.receive()
+    assert bodies(first) == [b"%d" % n for n in range(32)]
+    assert bodies(second) == [b"%d" % n for n in range(32, 40)]
+    assert {each.attempt for each in first + second} == {1}
+    assert consumer.receive() == []
+    assert consumer.acknowledge(*first, *second) == []
+    (queue,) = consumer.describe()
+    assert (queue.group_offset, queue.next_offset, queue.lag, queue.leased) == (40, 40, 0, 0)
+
+
+def test_what_is_under_lease_is_lag(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, b"a", b"b", b"c", b"d")
+    a, b, c = consumer.receive(max_messages=3)
+    assert consumer.acknowledge(b) == []
+    (queue,) = consumer.describe()
+    assert (queue.min_offset, queue.max_offset) == (0, 4)
+    assert (queue.group_offset, queue.next_offset, queue.leased, queue.lag) == (0, 3, 2, 3)
+    assert consumer.acknowledge(a, c) == []
+    assert consumer.describe()[0].lag == 1
+
+
+def test_the_status_counts_what_each_group_has_in_hand(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    """Over all its topics; a group that has done all is there with nothing."""
+    other_topic = f"{topic}-too"
+    create_topic(services, other_topic)
+    put(services, topic, b"a", b"b", b"c", b"d")
+    put(services, other_topic, b"e")
+    a, b, _, _ = consumer.receive()
+    elsewhere = Consumer(services, consumer.group, other_topic)
+    done = Consumer(services, f"{consumer.group}-done", topic)
+    assert len(elsewhere.receive()) == 1
+    assert done.acknowledge(*done.receive()) == []
+    assert consumer.acknowledge(a) == []
+    assert consumer.change(600_000, b) == []  # as a member does that gives it back
+    (leased,) = [each for each in lease_status(services).groups if each.group == consumer.group]
+    assert (leased.leased, leased.waiting) == (4, 0)
+    assert consumer.change(0, b) == []
+
+    status = lease_status(services)
+
+    counts = {each.group: (each.leased, each.waiting) for each in status.groups}
+    assert counts[consumer.group] == (3, 1)
+    assert counts[done.group] == (0, 0)
+    assert [each.group for each in status.groups] == sorted(counts)
+    (path,) = (services.store / "leases").iterdir()
+    assert 0 < status.journal_bytes <= path.stat().st_size
+    assert status.problem == ""
+
+
+def lease_status(services: ThreeServices) -> leases_pb2.LeaseStatus:
+    return services.leases.GetLeaseStatus(leases_pb2.GetLeaseStatusRequest(), timeout=30)
+
+
+def test_an_unknown_group_is_made_as_a_broker_makes_it(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    assert consumer.receive() == []
+    settings = services.groups.DescribeGroup(
+        groups_pb2.DescribeGroupRequest(group=consumer.group), timeout=20
+    ).settings
+    assert (settings.retry_max_times, settings.orderly, settings.consume_enable) == (
+        16,
+        False,
+        True,
+    )
+    assert settings.begin == groups_pb2.FROM_EARLIEST
+    assert len(settings.backoff.customized.next_ms) == 18
+    table = decode_config((services.store / "config" / "subscriptionGroup.json").read_bytes())
+    entry = table["subscriptionGroupTable"][consumer.group]
+    assert entry["groupRetryPolicy"] == {"type": "CUSTOMIZED"}
+    assert entry["retryMaxTimes"] == 16
+
+
+def test_a_lease_that_ends_wakes_who_waits(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    def late() -> float:
+        put(services, topic, b"a")
+        began = time.monotonic()
+        (leased,) = consumer.receive(lease_ms=400)
+        ends = time.monotonic() + 0.4
+        again = consumer.receive(wait_ms=25_000)
+        came = time.monotonic()
+        assert [(each.body, each.attempt) for each in again] == [(b"a", 2)]
+        assert came >= began + 0.4 - ROUNDED_S
+        assert consumer.acknowledge(leased) == [(0, EXPIRED)]
+        assert consumer.acknowledge(*again) == []
+        assert consumer.acknowledge(*again) == [(0, ACKNOWLEDGED)]
+        return came - ends
+
+    assert_in_time(late)
+
+
+def test_a_message_that_is_given_back_wakes_who_waits(
+    services: ThreeServices, topic: str, consumer: Consumer, in_line: Callable[[int], None]
+) -> None:
+    waiters = itertools.count(1)
+
+    def late() -> float:
+        put(services, topic, b"a")
+        (leased,) = consumer.receive()
+        waiting = in_background(lambda: consumer.receive(wait_ms=25_000))
+        in_line(next(waiters))
+        began = time.monotonic()
+        assert consumer.change(300, leased) == []
+        due = time.monotonic() + 0.3
+        again, came = waiting()
+        assert [(each.body, each.attempt) for each in again] == [(b"a", 2)]
+        assert came >= began + 0.3 - ROUNDED_S
+        assert consumer.acknowledge(*again) == []
+        return came - due
+
+    assert_in_time(late)
+
+
+def test_what_is_given_back_without_a_delay_comes_at_once(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, b"a")
+    (leased,) = consumer.receive()
+    assert consumer.change(0, leased) == []
+    (again,) = consumer.receive(wait_ms=25_000)
+    assert again.attempt == 2
+
+
+def test_the_first_handle_stays_good_while_a_lease_is_extended(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, b"a")
+    (leased,) = consumer.receive(lease_ms=300)
+    while consumer.change(60_000, leased):  # it was over before
+        (leased,) = consumer.receive(lease_ms=300, wait_ms=25_000)
+    time.sleep(0.5)
+    assert consumer.receive() == []
+    assert consumer.acknowledge(leased) == []
+
+
+def test_a_stored_message_wakes_those_who_wait_in_the_order_they_came(
+    services: ThreeServices, topic: str, consumer: Consumer, in_line: Callable[[int], None]
+) -> None:
+    outcomes = []
+    for number in range(3):
+        outcomes.append(in_background(lambda: consumer.receive(wait_ms=25_000, max_messages=1)))
+        in_line(number + 1)
+    for body in (b"a", b"b", b"c"):
+        put(services, topic, body)
+    assert [bodies(outcome()[0]) for outcome in outcomes] == [[b"a"], [b"b"], [b"c"]]
+
+
+def test_those_in_line_hear_of_the_end_of_a_lease_that_one_beside_the_line_took(
+    services: ThreeServices, topic: str, consumer: Consumer, monkeypatch: pytest.MonkeyPatch,
+    in_line: Callable[[int], None],
+) -> None:  # fmt: skip
+    async def sees_nothing(receives: receives.Receives, topic: str) -> None:
+        del receives._watching[topic]
+
+    monkeypatch.setattr(receives.Receives, "_watch", sees_nothing)
+    consumer.receive()
+    waiting = in_background(lambda: consumer.receive(timeout_s=90, wait_ms=30_000))
+    in_line(1)
+    put(services, topic, b"a")
+    until = time.monotonic() + LONG_S
+    while not consumer.receive(lease_ms=500):
+        assert time.monotonic() < until
+    ends = time.monotonic() + 0.5
+    again, came = waiting()
+    assert [(each.body, each.attempt) for each in again] == [(b"a", 2)]
+    assert came - ends < LONG_S
+
+
+def test_waiting_ends_when_time_is_up_or_before_the_deadline(consumer: Consumer) -> None:
+    began = time.monotonic()
+    assert consumer.receive(wait_ms=300) == []
+    assert 0.3 - ROUNDED_S < time.monotonic() - began < LONG_S
+    assert in_time(lambda timeout_s: consumer.receive(timeout_s, wait_ms=25_000)) == []
+
+
+def test_filters_pass_over_what_does_not_match(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    for number in range(6):
+        put(
+            services, topic, b"%d" % number, tag="AB"[number % 2],
+            properties={"price": str(number)}, queue_id=0,
+        )  # fmt: skip
+    assert bodies(consumer.receive(tag_expression="A")) == [b"0", b"2", b"4"]
+    assert consumer.describe()[0].lag == 3
+    other = Consumer(services, f"{consumer.group}-sql", topic)
+    assert bodies(other.receive(sql_expression="price > 3 OR TAGS = 'B'")) == [
+        b"1", b"3", b"4", b"5",
+    ]  # fmt: skip
+
+
+def test_leases_of_a_client_are_renewed_and_released(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, b"a")
+    for _ in range(8):
+        renewed_at = [time.monotonic()]
+        (leased,) = consumer.receive(
+            lease_ms=600, auto_renew=True, client_id="client-1", wait_ms=25_000
+        )
+        for _ in range(4):
+            time.sleep(0.3)
+            renew = leases_pb2.RenewLeasesRequest(client_ids=["client-1", "nobody"])
+            assert services.leases.RenewLeases(renew, timeout=20).renewed_count == 1
+            renewed_at.append(time.monotonic())
+        others = consumer.receive()
+        renewed_at.append(time.monotonic())
+        if max(end - begin for begin, end in itertools.pairwise(renewed_at)) < 0.6:
+            break  # else it was renewed too late
+        consumer.change(0, *(others or [leased]))
+    assert others == []
+    assert consumer.acknowledge(leased) == []
+
+    put(services, topic, b"b")
+    (leased,) = consumer.receive(
+        lease_ms=60_000, auto_renew=True, client_id="client-2", wait_ms=25_000
+    )
+    release = leases_pb2.ReleaseLeasesRequest(client_ids=["client-2"])
+    waiting = in_background(lambda: consumer.receive(wait_ms=25_000))
+    began = time.monotonic()
+    assert services.leases.ReleaseLeases(release, timeout=20).released_count == 1
+    again, came = waiting()
+    assert [(each.body, each.attempt) for each in again] == [(b"b", 2)]
+    assert 1 - ROUNDED_S < came - began < LONG_S
+    assert consumer.acknowledge(leased) == [(0, EXPIRED)]
+
+
+def test_what_was_handed_out_too_often_becomes_a_dead_letter(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    create_group(services, consumer.group, retry_max_times=1)
+    (stored,) = put(services, topic, b"poison")
+    for attempt in (1, 2):
+        (leased,) = consumer.receive(wait_ms=25_000)
+        assert leased.attempt == attempt
+        assert consumer.change(0, leased) == []
+    assert consumer.receive(wait_ms=100) == []
+    pull = reader_pb2.PullRequest(topic=f"%DLQ%{consumer.group}", wait_ms=10_000)
+    until = time.monotonic() + 60
+    while True:  # the topic is made on the way
+        try:
+            answer = services.reader.Pull(pull, timeout=20)
+            break
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.NOT_FOUND
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    dead = decode_record(answer.records)
+    assert (dead.body, dead.reconsume_times, answer.record_count) == (b"poison", 3, 1)
+    assert dead.properties["ORIGIN_MESSAGE_ID"] == stored.message_id
+    assert dead.properties["UNIQ_KEY"] == stored.unique_key
+    while consumer.describe()[0].lag:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_message_is_made_a_dead_letter_by_its_handle(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, b"a", b"b")
+    a, b = consumer.receive()
+    assert consumer.dead_letter(a) == []
+    assert consumer.dead_letter(a) == [(0, ACKNOWLEDGED)]
+    assert consumer.acknowledge(b) == []
+    assert consumer.describe()[0].lag == 0
+    answer = services.reader.Pull(
+        reader_pb2.PullRequest(topic=f"%DLQ%{consumer.group}", wait_ms=10_000), timeout=20
+    )
+    dead = decode_record(answer.records)
+    assert (dead.body, dead.reconsume_times, answer.record_count) == (b"a", 1, 1)
+    letters = Consumer(services, "undertaker", f"%DLQ%{consumer.group}")
+    (again,) = letters.receive(wait_ms=25_000)
+    assert again.body == b"a"
+
+
+def test_handles_of_others_and_forged_ones_are_refused(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    put(services, topic, b"a", b"b")
+    a, b = consumer.receive()
+    other = Consumer(services, f"{consumer.group}-other", topic)
+    other.receive()
+    forged = bytes(reversed(a.handle))
+    assert other.acknowledge(a, b) == [(0, FORGED), (1, FORGED)]
+    assert consumer.acknowledge(a, forged, b) == [(1, FORGED)]
+    nobody = Consumer(services, "nobody-at-all", topic)
+    assert nobody.acknowledge(a) == [(0, FORGED)]
+
+
+def test_messages_of_a_message_group_come_one_after_the_other(
+    services: ThreeServices, topic: str, consumer: Consumer, in_line: Callable[[int], None]
+) -> None:
+    create_group(services, consumer.group, orderly=True)
+    for number in range(4):
+        put(
+            services, topic, b"%d" % number, queue_id=0,
+            properties={"shard": "x"},
+        )  # fmt: skip
+    first = consumer.receive(attempt_id="one")
+    assert bodies(first) == [b"0"]
+    assert consumer.receive() == []
+    assert consumer.receive(attempt_id="one") == first
+    waiting = in_background(lambda: consumer.receive(wait_ms=25_000))
+    in_line(1)
+    assert consumer.acknowledge(*first) == []
+    second, _ = waiting()
+    assert bodies(second) == [b"1"]
+
+
+def test_a_paused_group_receives_nothing(
+    services: ThreeServices, topic: str, consumer: Consumer, refusal: Any,
+    in_line: Callable[[int], None],
+) -> None:  # fmt: skip
+    consumer.receive()
+    waiting = in_background(lambda: consumer.receive(wait_ms=25_000))
+    in_line(1)
+    pause = groups_pb2.UpdateGroupRequest(
+        settings=groups_pb2.GroupSettings(name=consumer.group, consume_enable=False)
+    )
+    services.groups.UpdateGroup(pause, timeout=20)
+    error, _ = waiting()
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    request = leases_pb2.ReceiveRequest(group=consumer.group, topic=topic)
+    refused = refusal(services.leases.Receive, request)
+    assert refused.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert refused.info.reason == "GROUP_PAUSED"
+
+
+def test_so_many_may_wait_and_no_more(
+    services: ThreeServices, topic: str, consumer: Consumer, monkeypatch: pytest.MonkeyPatch,
+    in_line: Callable[[int], None],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(receives, "WAITERS_MAX", 2)
+    waiting = [
+        in_background(lambda: consumer.receive(wait_ms=25_000, max_messages=1)) for _ in range(2)
+    ]
+    in_line(2)
+    with pytest.raises(grpc.RpcError) as refused:
+        consumer.receive(wait_ms=5_000)
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    put(services, topic, b"a", b"b")
+    assert sorted(each()[0][0].body for each in waiting) == [b"a", b"b"]
+
+
+def test_what_was_leased_to_a_caller_who_has_gone_is_handed_out_again(
+    services: ThreeServices, topic: str, consumer: Consumer, in_line: Callable[[int], None]
+) -> None:
+    request = leases_pb2.ReceiveRequest(group=consumer.group, topic=topic, wait_ms=20_000)
+    calls = [services.leases.Receive.future(request, timeout=30) for _ in range(8)]
+    in_line(8)
+    for call in calls:
+        call.cancel()
+    put(services, topic, b"a")
+    (leased,) = consumer.receive(wait_ms=25_000)
+    assert leased.body == b"a"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deadline"])
+def test_an_answer_that_its_caller_did_not_wait_for_is_handed_out_again(
+    services: ThreeServices,
+    topic: str,
+    consumer: Consumer,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+) -> None:
+    """Its owner renews it as long as the owner lives, and knows nothing of it."""
+    create_group(services, consumer.group)
+    put(services, topic, b"a")
+    leased, gone = threading.Event(), threading.Event()
+
+    def received(batch: ReceivedBatch) -> bytes:
+        answer = lease_servicer_received(batch)
+        if batch.record_count and not leased.is_set():
+            leased.set()
+            gone.wait(60)
+            time.sleep(0.2)
+        return answer
+
+    lease_servicer_received = lease_servicer.received
+    monkeypatch.setattr(lease_servicer, "received", received)
+    request = leases_pb2.ReceiveRequest(
+        group=consumer.group, topic=topic, auto_renew=True, client_id="has-gone", lease_ms=60_000
+    )
+    for _ in range(TRIES):
+        call = services.leases.Receive.future(request, timeout=1 if how == "deadline" else 60)
+        if leased.wait(2 if how == "deadline" else 60):
+            break  # else it had no time to come so far
+    assert leased.is_set()
+    if how == "cancelled":
+        call.cancel()
+    else:
+        assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    gone.set()
+    (again,) = consumer.receive(wait_ms=25_000)
+    assert (again.body, again.attempt) == (b"a", 2)
+
+
+REQUESTS = {
+    "group": leases_pb2.ReceiveRequest(group="a b", topic="TOPIC"),
+    "max_messages": leases_pb2.ReceiveRequest(group="g", topic="TOPIC", max_messages=-1),
+    "max_bytes": leases_pb2.ReceiveRequest(group="g", topic="TOPIC", max_bytes=-1),
+    "lease_ms": leases_pb2.ReceiveRequest(group="g", topic="TOPIC", lease_ms=13 * 3_600_000),
+    "client_id": leases_pb2.ReceiveRequest(group="g", topic="TOPIC", auto_renew=True),
+    "attempt_id": leases_pb2.ReceiveRequest(group="g", topic="TOPIC", attempt_id="a" * 256),
+    "sql_expression": leases_pb2.ReceiveRequest(group="g", topic="TOPIC", sql_expression="a >"),
+    "tag_expression": leases_pb2.ReceiveRequest(group="g", topic="TOPIC", tag_expression="||"),
+}
+
+
+@pytest.mark.parametrize("field", REQUESTS)
+def test_requests_that_make_no_sense_name_the_field(
+    services: ThreeServices, topic: str, refusal: Any, field: str
+) -> None:
+    request = leases_pb2.ReceiveRequest()
+    request.CopyFrom(REQUESTS[field])
+    request.topic = topic
+    refused = refusal(services.leases.Receive, request)
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.bad_request.field_violations[0].field == field
+
+
+def test_a_wrong_expression_leases_nothing(
+    services: ThreeServices, topic: str, consumer: Consumer
+) -> None:
+    """Messages whose time had come again were handed out before the expression was looked at."""
+    put(services, topic, b"a")
+    (leased,) = consumer.receive()
+    assert consumer.change(0, leased) == []
+    for fields in ({"tag_expression": "||"}, {"sql_expression": "a >"}):
+        with pytest.raises(grpc.RpcError) as refused:
+            consumer.receive(**fields)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    (again,) = consumer.receive(wait_ms=5_000)
+    assert again.attempt == 2
+
+
+def test_a_client_id_that_is_too_long_is_refused(
+    services: ThreeServices, topic: str, refusal: Any
+) -> None:
+    long = "c" * 513
+    refused = [
+        refusal(
+            services.leases.Receive,
+            leases_pb2.ReceiveRequest(group="g", topic=topic, auto_renew=True, client_id=long),
+        ),
+        refusal(services.leases.RenewLeases, leases_pb2.RenewLeasesRequest(client_ids=["c", long])),
+        refusal(
+            services.leases.ReleaseLeases, leases_pb2.ReleaseLeasesRequest(client_ids=["c", long])
+        ),
+    ]
+    assert {each.code for each in refused} == {grpc.StatusCode.INVALID_ARGUMENT}
+    assert [each.bad_request.field_violations[0].field for each in refused] == [
+        "client_id",
+        "client_ids",
+        "client_ids",
+    ]
+
+
+def test_a_duration_below_zero_is_an_invalid_argument(
+    services: ThreeServices, consumer: Consumer, refusal: Any
+) -> None:
+    request = leases_pb2.ChangeLeasesRequest(
+        group=consumer.group, topic=consumer.topic, receipt_handles=b"x" * 40, duration_ms=-1
+    )
+    refused = refusal(services.leases.ChangeLeases, request)
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.bad_request.field_violations[0].field == "duration_ms"
+
+
+def test_an_unknown_topic_is_not_found_and_makes_no_group(
+    services: ThreeServices, refusal: Any
+) -> None:
+    request = leases_pb2.ReceiveRequest(group="group-of-nothing", topic="no-such-topic")
+    refused = refusal(services.leases.Receive, request)
+    assert refused.code is grpc.StatusCode.NOT_FOUND
+    assert refused.info.reason == "TOPIC_NOT_FOUND"
+    describe = groups_pb2.DescribeGroupRequest(group="group-of-nothing")
+    assert refusal(services.groups.DescribeGroup, describe).info.reason == "GROUP_NOT_FOUND"
+
+
+def test_handles_of_a_wrong_length_are_an_invalid_argument(
+    services: ThreeServices, consumer: Consumer, refusal: Any
+) -> None:
+    for handles in (b"", b"x" * 41, b"x" * 40 * 5_000):
+        request = leases_pb2.AcknowledgeRequest(
+            group=consumer.group, topic=consumer.topic, receipt_handles=handles
+        )
+        refused = refusal(services.leases.Acknowledge, request)
+        assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert refused.bad_request.field_violations[0].field == "receipt_handles"
+
+
+def test_names_of_groups_that_are_made_up_fill_no_more_than_a_table(
+    services: ThreeServices,
+    topic: str,
+    consumer: Consumer,
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: Any,
+) -> None:
+    """Groups that there are go on, and one can be created on purpose."""
+    consumer.receive()
+    monkeypatch.setattr(reader_leases, "GROUPS_MAX", 1)
+    request = leases_pb2.ReceiveRequest(group="made-up", topic=topic)
+    refused = refusal(services.leases.Receive, request)
+
+    assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    describe = groups_pb2.DescribeGroupRequest(group="made-up")
+    assert refusal(services.groups.DescribeGroup, describe).info.reason == "GROUP_NOT_FOUND"
+    assert consumer.receive() == []
+    create_group(services, "made-up")
+    assert Consumer(services, "made-up", topic).receive() == []
+
+
+def test_without_a_duration_messages_wait_as_the_group_says(
+    services: ThreeServices, topic: str
+) -> None:
+    """Each by its own attempts; they are counted as waiting, not as leased."""
+    steps = groups_pb2.CustomizedBackoff(next_ms=[100, 60_000])
+    create_group(services, f"of-{topic}", backoff=groups_pb2.Backoff(customized=steps))
+    consumer = Consumer(services, f"of-{topic}", topic)
+    put(services, topic, b"a", b"b")
+    a, b = received = consumer.receive(wait_ms=5_000)
+    assert consumer.change(0, a) == []
+    (again,) = consumer.receive(wait_ms=5_000)
+    assert (again.body, again.attempt) == (b"a", 2)
+
+    request = leases_pb2.ChangeLeasesRequest(
+        group=consumer.group, topic=topic, receipt_handles=again.handle + b.handle
+    )
+    answer = services.leases.ChangeLeases(request, timeout=20)
+    assert (list(answer.refused), answer.lease_end_ms) == ([], 0)
+    (soon,) = consumer.receive(wait_ms=20_000)
+    assert (soon.body, soon.attempt) == (b"b", 2)
+    (queue,) = consumer.describe()
+    assert (queue.leased, queue.waiting, queue.lag) == (1, 1, 2)
+    assert len(received) == 2

@@ -1,0 +1,141 @@
+"""Waiting for changes: who waits for a key sleeps while others change, and nobody misses its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+
+import pytest
+
+from services import arrivals as module
+from services.arrivals import Arrivals, Moment
+
+
+class Changes:
+    """Keys that change: what is announced, and which since the last look."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.change_word = 0
+        self.log: list[str] = []
+        self.position = 0
+        self.says = True
+
+    def wait_for_change(self, seen_word: int, timeout_s: float) -> int:
+        with self.changed:
+            self.changed.wait_for(lambda: self.change_word != seen_word, timeout_s)
+            return self.change_word
+
+    def change(self, key: str) -> None:
+        """As a writer does: what is to be seen first, then the word."""
+        self.log.append(key)
+        with self.changed:
+            self.change_word += 1
+            self.changed.notify_all()
+
+    @property
+    def end(self) -> int:
+        return len(self.log)
+
+    def look(self) -> set[str] | None:
+        begin, self.position = self.position, len(self.log)
+        found = set(self.log[begin : self.position])
+        return found if self.says and found else None
+
+
+async def settled(task: asyncio.Task[bool]) -> None:
+    """Give a task that is to go on sleeping the time to do otherwise."""
+    await asyncio.wait([task], timeout=0.05)
+
+
+async def test_who_waits_for_a_key_sleeps_while_others_change() -> None:
+    changes = Changes()
+    arrivals = Arrivals(changes, changes)
+    mine = asyncio.create_task(arrivals.wait_for_key("mine", arrivals.moment, 60))
+    theirs = asyncio.create_task(arrivals.wait_for_key("theirs", arrivals.moment, 60))
+    anything = asyncio.create_task(arrivals.wait(arrivals.word, 60))
+    await asyncio.sleep(0)
+
+    changes.change("theirs")
+    assert await theirs
+    await anything
+    await settled(mine)
+    assert not mine.done()
+
+    changes.change("mine")
+    assert await mine
+    arrivals.close()
+
+
+async def test_all_wake_where_it_is_not_said_what_changed() -> None:
+    changes = Changes()
+    arrivals = Arrivals(changes, changes)
+    waiting = [
+        asyncio.create_task(arrivals.wait_for_key(key, arrivals.moment, 60)) for key in "abc"
+    ]
+    await asyncio.sleep(0)
+    changes.says = False
+    changes.change("a")
+    assert [await task for task in waiting] == [False] * 3
+    arrivals.close()
+
+
+async def test_a_change_that_was_looked_at_before_the_wait_is_not_waited_for() -> None:
+    """It is in what was looked at, though the word says nothing yet."""
+    changes = Changes()
+    arrivals = Arrivals(changes, changes)
+    before = arrivals.moment
+    changes.log.append("mine")
+    changes.look()
+    assert not await asyncio.wait_for(arrivals.wait_for_key("mine", before, 60), 10)
+
+    at_end = Moment(changes.change_word, changes.end)
+    waiting = asyncio.create_task(arrivals.wait_for_key("mine", at_end, 60))
+    await settled(waiting)
+    assert not waiting.done()
+    arrivals.close()
+    assert not await waiting
+
+
+async def test_time_is_up_and_a_closed_one_waits_for_nothing() -> None:
+    changes = Changes()
+    arrivals = Arrivals(changes, changes)
+    assert not await asyncio.wait_for(arrivals.wait_for_key("mine", arrivals.moment, 0.01), 10)
+    await asyncio.wait_for(arrivals.wait(arrivals.word, 0.01), 10)
+    arrivals.close()
+    assert not await asyncio.wait_for(arrivals.wait_for_key("mine", arrivals.moment, 60), 10)
+
+
+@pytest.mark.parametrize("says", [True, False])
+async def test_nobody_misses_a_change(says: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys change in a thread in any rhythm; whoever waits for one sees each change of it in the end."""
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 600.0)  # which heals a miss
+    changes = Changes()
+    changes.says = says
+    arrivals = Arrivals(changes, changes)
+    keys, count = "abcd", 300
+    wanted: Counter[str] = Counter()
+    rng = random.Random(5)
+    made = [rng.choice(keys) for _ in range(count)]
+    wanted.update(made)
+
+    def change() -> None:
+        for number, key in enumerate(made):
+            changes.change(key)
+            if number % 7 == 0:
+                threading.Event().wait(rng.choice([0, 0.0002, 0.001]))
+
+    async def follow(key: str) -> None:
+        while True:
+            moment = arrivals.moment
+            if changes.log.count(key) == wanted[key]:
+                return
+            await arrivals.wait_for_key(key, moment, 600)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    await asyncio.wait_for(asyncio.gather(*(follow(key) for key in keys)), 60)
+    thread.join()
+    arrivals.close()

@@ -1,0 +1,103 @@
+"""A writer with transactions, on a clock that a test moves and without threads."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine_store import record, records_on_disk, small_config
+from lease_store import HandClock
+
+from storage.files.filesystem import FileSystem
+from storage.format.record import Record
+from storage.testing import SteppedWorkers
+from storage.transactions.values import TransactionCheck
+from storage.writer import StoreWriter
+
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+
+
+def message(
+    body: bytes, key: str, *, topic: str = "orders", queue_id: int = 0, **properties: str
+) -> bytes:
+    return record(topic, queue_id, body, properties={"UNIQ_KEY": key, **properties})
+
+
+class TransactionStore:
+    """A store opened again as often as a test wants; ``asked`` has the checks that came."""
+
+    def __init__(
+        self, directory: Path, *, filesystem: FileSystem | None = None, **config: object
+    ) -> None:
+        self.directory = directory
+        self.clock = HandClock()
+        self.asked: list[TransactionCheck] = []
+        self._filesystem = filesystem
+        self._config = small_config(**config)
+        self.open()
+
+    def open(self) -> None:
+        self.workers = SteppedWorkers()
+        self.writer = StoreWriter.open(
+            self.directory, self._config, clock=self.clock, workers=self.workers,
+            filesystem=self._filesystem,
+        )  # fmt: skip
+        self.transactions = self.writer.transactions
+        if not list(self.writer.list_topics()):
+            self.writer.create_topic("orders", 4)
+
+    def reopen(self) -> None:
+        self.writer.close()
+        self.open()
+
+    def kill(self) -> None:
+        """Open again as after the death of the writer, by copying what the page cache holds."""
+        self.workers.settle()
+        after = self.directory.with_name(self.directory.name + "-killed")
+        shutil.copytree(self.directory, after)
+        self.writer.close()
+        self.directory = after
+        self.open()
+
+    def cut_off(self, commit_offset: int) -> None:
+        """Close, and go on with a copy of before that: the log ends at ``commit_offset``, and no checkpoint counts."""
+        after = self.directory.with_name("after")
+        shutil.copytree(self.directory, after)
+        self.writer.close()
+        (after / "checkpoint").unlink()  # of another run of the machine
+        self.directory = after
+        self.end_log_at(commit_offset)
+
+    def end_log_at(self, commit_offset: int) -> None:
+        """Leave nothing in the first file of the log from an offset on."""
+        path = self.directory / "commitlog" / f"{0:020d}"
+        content = path.read_bytes()
+        path.write_bytes(content[:commit_offset].ljust(len(content), b"\0"))
+
+    def watch(self, *topics: str) -> None:
+        self.transactions.watch(topics, self.asked.append)
+
+    def prepare(self, *messages: bytes, transaction_id: str = "") -> tuple[str, ...]:
+        stored = self.transactions.prepare(b"".join(messages), transaction_id=transaction_id)
+        return stored.transaction_ids
+
+    def end(
+        self, *transaction_ids: str, commit: bool, topic: str = ""
+    ) -> list[tuple[str, int, bool]]:
+        ended, _ = self.transactions.end(transaction_ids, commit=commit, topic=topic)
+        return [(each.state.value, each.message_count, each.already) for each in ended]
+
+    def check(self, pass_ms: int = 0) -> None:
+        self.clock.pass_ms(pass_ms)
+        self.workers.step("transactions")
+
+    def records(self, topic: str) -> list[Record]:
+        return [each for each in records_on_disk(self.directory) if each.topic == topic]
+
+    def bodies(self, topic: str = "orders") -> list[bytes]:
+        return [each.body for each in self.records(topic)]
+
+    def pending(self) -> Sequence[str]:
+        return [each.transaction_id for each in self.transactions.pending()]

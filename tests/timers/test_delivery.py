@@ -1,0 +1,364 @@
+"""Delayed messages come to their topic when they are due, never before, as a broker would write them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_store import record, records_on_disk
+from timer_store import NOW_MS, TimerStore
+
+from storage.engine.appender import Appender
+from storage.engine.copies import prepared_copies
+from storage.engine.topic_changes import STORES_OWN
+from storage.errors import (
+    InvalidBatch,
+    InvalidMessage,
+    StoreFull,
+    TooLateToRecall,
+    TopicNotFound,
+)
+from storage.format.properties import encode_properties
+from storage.format.record import encode_for_batch
+from storage.format.stage import stage_prefix, unique_key
+from storage.message import Message
+from storage.timers.delivery import Delivery
+
+
+def test_a_message_comes_at_its_time_to_the_millisecond(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    result = store.put(
+        b"soon", deliver_at_ms=NOW_MS + 1_234, queue_id=1, unique_key="AB12", tag="A"
+    )
+    assert (result.topic, result.queue_id, result.queue_offset) == ("later", 1, -1)
+    assert result.recall_ms == NOW_MS - 500 + 1_000 + 1
+    store.settle()
+    assert store.bodies() == []
+    store.pass_to(NOW_MS + 1_233)
+    assert store.bodies() == []
+    store.pass_to(NOW_MS + 1_234)
+    [copy] = store.delivered()
+    assert (copy.body, copy.queue_id, copy.queue_offset) == (b"soon", 1, 0)
+    assert copy.store_timestamp_ms == NOW_MS + 1_234
+    properties = dict(copy.properties)
+    properties.pop("__CRC32#")
+    assert properties == {
+        "UNIQ_KEY": "AB12", "WAIT": "true", "TAGS": "A", "REAL_TOPIC": "later", "REAL_QID": "1",
+        "TIMER_DELIVER_MS": str(NOW_MS + 1_234), "TIMER_OUT_MS": str(NOW_MS + 500),
+        "TIMER_ENQUEUE_MS": str(NOW_MS - 500), "TIMER_DEQUEUE_MS": str(NOW_MS + 1_234),
+    }  # fmt: skip
+    [parked] = [each for each in records_on_disk(tmp_path) if each.topic == "rmq_sys_wheel_timer"]
+    for name in ("TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"):
+        properties.pop(name)
+    assert {**parked.properties, "__CRC32#": ""} == {**properties, "__CRC32#": ""}
+    store.pass_to(NOW_MS + 100_000)
+    assert store.bodies() == [b"soon"]
+    store.close()
+
+
+def test_a_time_on_the_second_is_known_to_a_broker_as_the_second_before(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    store.put(b"x", deliver_at_ms=NOW_MS + 1_500)
+    parked = records_on_disk(tmp_path)[-1]
+    assert parked.properties["TIMER_OUT_MS"] == str(NOW_MS + 500)
+    store.close()
+
+
+@pytest.mark.parametrize(("level", "delay_ms"), [(1, 1_000), (3, 10_000), (18, 7_200_000)])
+def test_a_level_delays_as_long_as_it_says(tmp_path: Path, level: int, delay_ms: int) -> None:
+    store = TimerStore(tmp_path)
+    result = store.put(b"level", delay_level=level)
+    assert (result.queue_offset, result.recall_ms) == (-1, 0)
+    parked = records_on_disk(tmp_path)[-1]
+    assert (parked.topic, parked.queue_id) == ("SCHEDULE_TOPIC_XXXX", level - 1)
+    assert parked.properties["DELAY"] == str(level)
+    store.pass_to(NOW_MS + delay_ms - 1)
+    assert store.bodies() == []
+    store.pass_to(NOW_MS + delay_ms)
+    [copy] = store.delivered()
+    assert copy.properties["DELAY"] == str(level)
+    assert copy.properties["REAL_TOPIC"] == "later"
+    store.close()
+
+
+def test_many_come_in_order_of_their_times(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    for number in range(50):
+        store.put(b"%d" % number, delay_ms=10_000 - 100 * number, queue_id=0)
+    store.pass_to(NOW_MS + 7_000)
+    assert store.bodies() == [b"%d" % number for number in range(49, 29, -1)]
+    store.pass_to(NOW_MS + 10_000)
+    assert store.bodies() == [b"%d" % number for number in range(49, -1, -1)]
+    store.close()
+
+
+def test_the_past_is_now_and_too_far_is_refused(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    result = store.put(b"past", deliver_at_ms=NOW_MS - 5_000)
+    assert (result.queue_offset, result.recall_ms) == (0, 0)
+    assert store.bodies() == [b"past"]
+    day = 86_400_000
+    store.put(b"far", delay_ms=40 * day)
+    for fields in (
+        {"delay_ms": 40 * day + 1}, {"deliver_at_ms": NOW_MS + 40 * day + 1}, {"delay_level": -1},
+        {"delay_level": 1, "delay_ms": 1}, {"delay_ms": 5, "deliver_at_ms": NOW_MS + 5},
+    ):  # fmt: skip
+        with pytest.raises(InvalidMessage):
+            store.put(b"refused", **fields)
+    store.pass_to(NOW_MS + 40 * day)
+    assert store.bodies() == [b"past", b"far"]
+    store.close()
+
+
+def test_a_batch_has_delayed_and_other_messages(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    results = store.writer.put(
+        [Message("later", b"a", queue_id=0), Message("later", b"b", queue_id=0, delay_ms=500),
+         Message("later", b"c", queue_id=0), Message("later", b"d", queue_id=0, delay_level=1)]
+    )  # fmt: skip
+    assert [result.queue_offset for result in results] == [0, -1, 1, -1]
+    store.pass_to(NOW_MS + 1_000)
+    assert store.bodies() == [b"a", b"c", b"b", b"d"]
+    assert store.delivered()[0].properties.keys() == store.delivered()[1].properties.keys()
+    store.close()
+
+
+def test_a_restart_keeps_what_is_pending_and_repeats_nothing(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    for number in range(20):
+        store.put(b"%d" % number, delay_ms=1_000 * (number + 1), queue_id=0)
+        store.put(b"level", delay_level=2)
+    store.pass_to(NOW_MS + 10_000)
+    before = store.bodies()
+    store.close()
+    store = TimerStore(tmp_path, now_ms=NOW_MS + 10_000)
+    store.settle()
+    assert store.bodies() == before
+    store.pass_to(NOW_MS + 20_000)
+    assert [each for each in store.bodies() if each != b"level"] == [
+        b"%d" % number for number in range(20)
+    ]
+    assert store.bodies().count(b"level") == 20
+    store.close()
+
+
+def test_a_topic_that_was_deleted_gets_nothing(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    store.writer.create_topic("other", 1)
+    store.writer.put(
+        [Message("other", b"lost", delay_ms=10), Message("later", b"kept", delay_ms=10)]
+    )
+    store.writer.delete_topic("other")
+    store.pass_to(NOW_MS + 10)
+    assert store.bodies() == [b"kept"]
+    assert [each.topic for each in records_on_disk(tmp_path)].count("other") == 0
+    assert store.writer.timers.counts.topic_deleted == 1
+    store.close()
+
+
+def test_a_topic_that_is_deleted_while_it_is_delivered_to_fails_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = TimerStore(tmp_path)
+    store.writer.create_topic("other", 1)
+    store.writer.put(
+        [Message("other", b"gone", delay_ms=10), Message("later", b"kept", delay_ms=10)]
+    )
+    deletion = threading.Thread(target=store.writer.delete_topic, args=["other"])
+    prepare = Delivery._prepare
+
+    def delete_then(*args: Any) -> Any:
+        prepared = prepare(*args)
+        if deletion.ident is None:
+            deletion.start()
+            deletion.join(0.3)  # it cannot end before the append
+        return prepared
+
+    monkeypatch.setattr(Delivery, "_prepare", delete_then)
+    store.pass_to(NOW_MS + 10)
+    deletion.join(30)
+    assert store.writer.failure() is None
+    assert store.bodies() == [b"kept"]
+    assert [topic.name for topic in store.writer.list_topics()].count("other") == 0
+    store.close()
+
+
+def test_a_topic_that_was_created_again_gets_nothing_from_before(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    store.writer.create_topic("other", 1)
+    store.writer.put([Message("other", b"old", delay_ms=10)])
+    store.writer.put([Message("other", b"old level", delay_level=1)])
+    store.writer.delete_topic("other")
+    store.writer.create_topic("other", 1)
+    store.writer.put([Message("other", b"new", delay_ms=10)])
+    store.pass_to(NOW_MS + 2_000)
+    bodies = [each.body for each in records_on_disk(tmp_path) if each.topic == "other"]
+    assert bodies == [b"new"]
+    assert store.writer.timers.counts.topic_deleted == 2
+    store.close()
+
+
+@pytest.mark.parametrize("name", STORES_OWN)
+def test_topics_of_the_store_itself_are_not_deleted(tmp_path: Path, name: str) -> None:
+    store = TimerStore(tmp_path)
+    store.put(b"parked", delay_ms=1_000)
+    if name not in {topic.name for topic in store.writer.list_topics()}:
+        store.writer.create_topic(name, 1)
+    with pytest.raises(InvalidMessage):
+        store.writer.delete_topic(name)
+    store.pass_to(NOW_MS + 1_000)
+    assert store.bodies() == [b"parked"]
+    store.close()
+
+
+def test_a_clock_that_goes_back_or_far_ahead_loses_nothing(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    store.put(b"one", delay_ms=1_000)
+    store.put(b"two", delay_level=1)
+    store.pass_to(NOW_MS - 86_400_000)
+    store.put(b"three", delay_ms=1_000)
+    store.settle()
+    assert store.bodies() == []
+    store.pass_to(NOW_MS - 86_400_000 + 1_000)
+    assert store.bodies() == [b"three"]
+    store.pass_to(NOW_MS + 365 * 86_400_000)
+    assert sorted(store.bodies()) == [b"one", b"three", b"two"]
+    store.close()
+
+
+def test_a_recalled_message_is_not_delivered_and_others_are(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    results = [
+        store.put(b"%d" % number, delay_ms=5_000, unique_key=f"KEY{number}") for number in range(4)
+    ]
+    for result in (results[1], results[3]):
+        store.writer.timers.recall("later", result.unique_key, result.recall_ms)
+    store.writer.timers.recall("later", "UNKNOWN", results[0].recall_ms)
+    recall = records_on_disk(tmp_path)[-1]
+    properties = dict(recall.properties)
+    properties.pop("__CRC32#")
+    assert (recall.topic, recall.body) == ("rmq_sys_wheel_timer", b"0")
+    assert properties == {
+        "TAGS": "_RECALL_TAG_", "UNIQ_KEY": "UNKNOWN", "WAIT": "true", "REAL_TOPIC": "later",
+        "REAL_QID": "0", "TIMER_DEL_UNIQKEY": "later+UNKNOWN",
+        "TIMER_DELIVER_MS": str(results[0].recall_ms), "TIMER_OUT_MS": str(results[0].recall_ms - 1),
+    }  # fmt: skip
+    store.pass_to(NOW_MS + 4_999)
+    assert store.bodies() == []
+    store.pass_to(NOW_MS + 5_000)
+    assert sorted(store.bodies()) == [b"0", b"2"]
+    assert store.writer.timers.counts.recalled == 2
+    with pytest.raises(TooLateToRecall):
+        store.writer.timers.recall("later", results[0].unique_key, results[0].recall_ms)
+    with pytest.raises(TopicNotFound):
+        store.writer.timers.recall("none", "KEY", NOW_MS + 100_000)
+    store.close()
+
+
+def test_a_recall_counts_after_a_restart_and_a_pause(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    result = store.put(b"recalled", deliver_at_ms=NOW_MS + 5_499, unique_key="KEY")
+    store.put(b"kept", deliver_at_ms=NOW_MS + 5_499, unique_key="OTHER")
+    store.writer.timers.recall("later", "KEY", result.recall_ms)
+    store.pass_to(NOW_MS + 4_600)  # the recall has been met, the message is not due
+    store.close()
+    store = TimerStore(tmp_path, now_ms=NOW_MS + 900_000)
+    store.settle()
+    assert store.bodies() == [b"kept"]
+    store.close()
+
+
+def test_a_staged_record_cannot_be_delayed(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    staging = store.writer.staged.stage("app", 0, "a")
+    assert staging is not None
+    key = unique_key(stage_prefix("app", 0, "a"), 0)
+    for delay in ({"DELAY": "3"}, {"TIMER_DELAY_MS": "1000"}):
+        with pytest.raises(InvalidBatch, match="cannot be delayed"):
+            staging.add(record(topic="later", properties={"UNIQ_KEY": key, **delay}))
+    assert staging.add(record(topic="later", properties={"UNIQ_KEY": key})) == 1
+    staging.discard()
+    store.close()
+
+
+def test_a_full_disk_delays_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = TimerStore(tmp_path)
+    for number in range(5):
+        store.put(b"%d" % number, delay_ms=100 * (number + 1), queue_id=0)
+    store.put(b"level", delay_level=1, queue_id=0)
+    store.settle()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreFull("no space")
+
+    with monkeypatch.context() as full:
+        full.setattr(Appender, "append", refuse)
+        store.pass_to(NOW_MS + 2_000)
+    assert store.bodies() == []
+    store.settle()
+    assert sorted(store.bodies()) == sorted([b"%d" % number for number in range(5)] + [b"level"])
+    store.close()
+
+
+def test_a_damaged_record_is_passed_over_and_counted(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    for body in (b"before", b"damaged", b"after"):
+        store.put(body, delay_ms=1_000, queue_id=0)
+    store.put(b"damaged level", delay_level=1, queue_id=0)
+    store.put(b"level", delay_level=1, queue_id=0)
+    store.settle()
+    [log] = (tmp_path / "commitlog").glob("0*0")
+    with log.open("r+b") as file:
+        data = file.read()
+        for body in (b"damaged", b"damaged level"):
+            file.seek(data.index(body))
+            file.write(b"D")
+    store.pass_to(NOW_MS + 1_000)
+    counts = store.writer.timers.counts
+    assert (counts.delivered, counts.damaged) == (3, 2)
+    assert store.writer.timers.status().pending_count == 0
+    assert (tmp_path / "commitlog").exists()
+    store.close()
+
+
+def test_saved_rows_that_are_damaged_are_found_again_in_the_timer_topic(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    for number in range(10):
+        store.put(b"%d" % number, delay_ms=1_000 * (number + 1), queue_id=0)
+    store.pass_to(NOW_MS + 4_000)
+    before = store.bodies()
+    assert len(before) == 4
+    store.close()
+    for path in (tmp_path / "timers").iterdir():
+        if path.name.isdigit():
+            path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    store = TimerStore(tmp_path, now_ms=NOW_MS + 4_000)
+    store.settle()
+    assert store.bodies() == before
+    store.pass_to(NOW_MS + 10_000)
+    assert store.bodies() == [b"%d" % number for number in range(10)]
+    store.close()
+
+
+def test_a_record_that_a_broker_rolled_on_is_delivered_once(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    store.put(b"rolled", deliver_at_ms=NOW_MS + 9_000, unique_key="KEY", queue_id=0)
+    store.put(b"other", deliver_at_ms=NOW_MS + 9_000, unique_key="OTHER", queue_id=0)
+    parked = records_on_disk(tmp_path)[0]
+    properties = {**parked.properties, "TIMER_ROLL_TIMES": "1"}
+    properties.pop("__CRC32#")
+    again = encode_for_batch(
+        parked.topic, 0, parked.body, encode_properties(properties), parked.flag, 0,
+        parked.born_timestamp_ms, parked.born_host,
+    )  # fmt: skip
+    copies = prepared_copies(np.frombuffer(again, np.uint8), 1, store_host_size=8, append_crc=True)
+    store.writer._appender.append_parked(copies)
+    store.pass_to(NOW_MS + 9_000)
+    assert sorted(store.bodies()) == [b"other", b"rolled"]
+    assert store.writer.timers.counts.repeated == 1
+    store.close()

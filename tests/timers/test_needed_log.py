@@ -1,0 +1,115 @@
+"""What delayed messages need of the log is held for them: in each moment, and by a number that is at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from timer_store import NOW_MS, TimerStore
+
+from storage.errors import StoreBusy, StoreFull
+from storage.queues.consume_queue import ConsumeQueue
+from storage.timers.delivery import Delivery
+from storage.timers.pending import PendingTimers
+
+
+def needed(store: TimerStore) -> int | None:
+    return store.writer.followers.offsets().get("timers")
+
+
+def test_nothing_is_given_up_within_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first record is due and a later one is not, and rows are between two blocks meanwhile."""
+    store = TimerStore(tmp_path)
+    store.put(b"stays", delay_ms=60_000, queue_id=0)
+    store.settle()
+    assert needed(store) == 0
+    seen = []
+    for name in ("add", "take"):
+        original = getattr(PendingTimers, name)
+
+        def watched(self: PendingTimers, *args: Any, original: Any = original) -> None:
+            seen.append(needed(store))
+            blocks, self.blocks = self.blocks, []
+            seen.append(needed(store))  # as between the removal of a block and its merger
+            self.blocks = blocks
+            original(self, *args)
+            seen.append(needed(store))
+
+        monkeypatch.setattr(PendingTimers, name, watched)
+    store.put(b"soon", delay_ms=1_000, queue_id=0)
+    store.pass_to(NOW_MS + 1_000)
+    assert store.bodies() == [b"soon"]
+    assert seen and set(seen) == {0}
+    store.pass_to(NOW_MS + 60_000)
+    assert needed(store) is None
+    store.close()
+
+
+def test_what_was_parked_since_the_last_step_is_held(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path)
+    store.writer.put([])
+    store.settle()
+    assert needed(store) is None
+    store.put(b"first", delay_level=1, queue_id=0)
+    store.workers.step("dispatch")
+    assert needed(store) == 0
+    store.close()
+
+
+def test_everything_is_held_until_it_is_known_what_is_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = TimerStore(tmp_path)
+    store.put(b"level", delay_level=3, queue_id=0)
+    store.settle()
+    store.close()
+    store = TimerStore(tmp_path)
+    assert needed(store) == 0
+    with monkeypatch.context() as full:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise StoreFull("no space")
+
+        full.setattr(Delivery, "plan", refuse)
+        full.setattr("storage.timers.worker.resumed", refuse)
+        store.workers.step("timers")
+        assert needed(store) == 0
+    store.pass_to(NOW_MS + 60_000)
+    assert store.bodies() == [b"level"]
+    assert needed(store) is None
+    store.close()
+
+
+def test_a_writer_reports_its_state_without_reading_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = TimerStore(tmp_path)
+    store.put(b"timer", delay_ms=60_000, queue_id=0)
+    store.put(b"level", delay_level=3, queue_id=0)
+    store.settle()
+    with monkeypatch.context() as busy:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise StoreBusy("too many open files")
+
+        busy.setattr(ConsumeQueue, "read", refuse)
+        assert store.writer.writable
+        assert store.writer.status().followers["timers"] == 0
+    store.close()
+    assert not store.writer.writable
+
+
+def test_a_record_is_held_until_its_copy_is_durable(tmp_path: Path) -> None:
+    store = TimerStore(tmp_path, flush_mode="async")
+    store.put(b"soon", delay_ms=1_000, queue_id=0)
+    store.settle()
+    assert needed(store) == 0
+    store.clock.ms += 1_000
+    store.workers.step("timers")
+    assert store.writer.timers.counts.delivered == 1
+    assert store.writer.status().flushed_offset < store.writer.appended_offset
+    assert needed(store) == 0
+    store.workers.step("flush")
+    assert needed(store) is None
+    store.close()

@@ -1,0 +1,91 @@
+"""Commits that a stop cut short are completed as soon as they can be, whatever becomes of their topics and halves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from transaction_store import HALF, TransactionStore, message
+
+from storage.errors import StoreFull
+from storage.transactions.log_access import TransactionLog
+
+
+def full(*_: object, **__: object) -> None:
+    raise StoreFull("no space left")
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Iterator[TransactionStore]:
+    """A store that is closed, and has the first of three copies of a commit; the last is for another topic."""
+    store = TransactionStore(tmp_path / "store")
+    store.writer.create_topic("bills", 1)
+    store.prepare(
+        message(b"one", "A"), message(b"two", "B", queue_id=1),
+        message(b"three", "C", topic="bills"), transaction_id="T",
+    )  # fmt: skip
+    store.end("T", commit=True)
+    (_, second) = store.records("orders")
+    store.cut_off(second.commit_offset)
+    yield store
+    store.writer.close()
+
+
+def test_it_is_not_forgotten_by_an_orderly_stop_on_a_full_disk(
+    cut: TransactionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionLog, "append", full)
+        cut.open()
+        assert cut.pending() == ["T"]
+        cut.reopen()
+        cut.writer.close()
+    cut.open()
+    assert cut.pending() == []
+    assert cut.end("T", commit=False) == [("committed", 3, True)]
+    assert cut.bodies() == [b"one", b"two"]
+    assert cut.bodies("bills") == [b"three"]
+    cut.writer.close()
+    assert not (cut.directory / "abort").exists()
+
+
+def test_it_ends_without_the_messages_of_a_topic_that_is_deleted(
+    cut: TransactionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionLog, "append", full)
+        cut.open()
+    cut.writer.delete_topic("bills")
+    cut.check()
+    assert cut.pending() == []
+    assert cut.bodies() == [b"one", b"two"]
+    cut.reopen()
+    assert cut.pending() == []
+    assert cut.end("T", commit=False)[0][0] == "committed"
+
+
+def test_one_with_a_damaged_half_is_said_once_and_tried_again_later(
+    cut: TransactionStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionLog, "append", full)
+        cut.open()
+    half = cut.records(HALF)[1]
+    path = cut.directory / "commitlog" / f"{0:020d}"
+    with path.open("r+b") as file:
+        file.seek(half.commit_offset + 90)
+        byte = file.read(1)
+        file.seek(half.commit_offset + 90)
+        file.write(bytes([byte[0] ^ 1]))
+    cut.watch("orders")
+    for _ in range(20):
+        cut.check(500)
+    for _ in range(3):
+        cut.check(30_000)
+    said = [each.message for each in caplog.records if "transaction T" in each.message]
+    assert len(said) == 1
+    assert f"the half message at commit offset {half.commit_offset}" in said[0]
+    assert cut.writer.status().problem == said[0]
+    assert cut.pending() == ["T"]
+    assert cut.asked == []

@@ -1,0 +1,109 @@
+"""From where on a start reads: kept for us and for a broker, and never further than what is stored."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from transaction_store import HALF, OP, TransactionStore, message
+
+from storage.clock import SystemClock
+from storage.errors import InvalidMessage
+from storage.files.filesystem import OsFileSystem
+from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.transactions import loading
+from storage.transactions.progress import ProgressFiles, TransactionProgress
+
+GROUP = "CID_RMQ_SYS_TRANS"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[TransactionStore]:
+    opened = TransactionStore(tmp_path / "store")
+    yield opened
+    opened.writer.close()
+
+
+def kept(store: TransactionStore) -> TransactionProgress:
+    return ProgressFiles(OsFileSystem(), store.directory / "config", SystemClock()).load()
+
+
+def of_a_broker(store: TransactionStore) -> dict[str, dict[int, int]]:
+    offsets = ConsumerOffsets(OsFileSystem(), store.directory / "config", SystemClock())
+    return offsets.fetch_group(GROUP)
+
+
+def fill(store: TransactionStore, names: str) -> None:
+    store.prepare(*(message(name.encode(), name) for name in names))
+
+
+def test_a_stop_keeps_how_far_transactions_are(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, "ABCD")
+    store.end("A", "B", "D", commit=True)
+    store.reopen()
+    assert kept(store).half_offset == 2
+    store.end("C", commit=False)
+    store.workers.settle()
+    store.reopen()
+    assert kept(store) == TransactionProgress(half_offset=4, removal_offset=2)
+    assert of_a_broker(store) == {HALF: {0: 4}, OP: {0: 2}}
+    read: list[int] = []
+    units = loading._units
+
+    def noted(queue: object, begin: int) -> object:
+        read.append(begin)
+        return units(queue, begin)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loading, "_units", noted)
+    fill(store, "E")
+    store.reopen()
+    assert sorted(read) == [2, 4]
+    assert store.pending() == ["E"]
+
+
+def test_without_progress_all_is_read(store: TransactionStore) -> None:
+    fill(store, "ABCD")
+    store.end("A", "C", commit=True)
+    store.writer.close()
+    for path in (store.directory / "config").iterdir():
+        if path.name.startswith(("transactions.json", "consumerOffset.json")):
+            path.unlink()
+    store.open()
+    assert store.pending() == ["B", "D"]
+    assert store.end("A", "B", commit=True) == [("committed", 1, True), ("committed", 1, False)]
+    assert store.bodies() == [b"A", b"C", b"B"]
+
+
+def test_progress_beyond_the_end_of_the_log_does_not_hide_what_is_stored_next(
+    store: TransactionStore, tmp_path: Path
+) -> None:
+    """A power cut took the halves that it counted; others get their queue offsets."""
+    fill(store, "A")
+    store.end("A", commit=False)
+    first = store.records(OP)[-1]
+    fill(store, "BCD")
+    store.end("B", "C", "D", commit=False)
+    store.reopen()
+    assert kept(store).half_offset == 4
+    store.writer.close()
+    for path in (store.directory / "config").glob("consumerOffset.json*"):
+        path.unlink()
+    (store.directory / "checkpoint").unlink()
+    shutil.rmtree(store.directory / "consumequeue")
+    store.end_log_at(first.commit_offset + first.total_size)
+    store.open()
+    fill(store, "EFG")
+    store.kill()
+    assert store.pending() == ["E", "F", "G"]
+
+
+def test_the_topics_of_half_messages_cannot_be_deleted(store: TransactionStore) -> None:
+    fill(store, "A")
+    for topic in (HALF, OP):
+        with pytest.raises(InvalidMessage, match="pending"):
+            store.writer.delete_topic(topic)
+    assert store.end("A", commit=True) == [("committed", 1, False)]

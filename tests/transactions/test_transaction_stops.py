@@ -1,0 +1,153 @@
+"""A transaction is committed whole or not at all, and once, wherever kills and power cuts stop the writer."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from engine_store import records_on_disk, small_config
+from lease_store import HandClock
+from transaction_store import OP, TransactionStore, message
+
+from storage.files.filesystem import FileSystem
+from storage.testing import SteppedWorkers, every_stop
+from storage.transactions.values import TransactionState
+from storage.writer import StoreWriter
+
+SEEDS = int(os.environ.get("TRANSACTION_SEEDS", "1"))
+BIG = b"x" * 300  # a copy takes a sector or two, so that a cut often leaves some of a commit
+
+
+class Life:
+    """What a producer was told, for what has to be there afterwards."""
+
+    def __init__(self) -> None:
+        self.stored: list[str] = []
+        self.ended: dict[str, TransactionState] = {}
+        self.asked: set[str] = set()
+
+    def work(self, disk: FileSystem) -> None:
+        writer, clock = opened(disk, disk.root)  # type: ignore[attr-defined]
+        writer.create_topic("orders", 2)
+        for name, count in (("A", 3), ("B", 1), ("C", 2), ("D", 1)):
+            records = b"".join(
+                message(b"%s%d" % (name.encode(), n) + BIG, f"{name}{n}", queue_id=n % 2)
+                for n in range(count)
+            )
+            stored = writer.transactions.prepare(records, transaction_id=name)
+            writer.wait_acknowledged(stored.end_commit_offset)
+            self.stored.append(name)
+        writer.transactions.watch(["orders"], lambda _: None)
+        self.end(writer, "A", commit=True)
+        clock.pass_ms(6_000)
+        writer.transactions._checks.step()  # stores B, C and D again
+        self.end(writer, "B", commit=False)
+        self.end(writer, "C", commit=True)
+        writer.close()
+
+    def end(self, writer: StoreWriter, name: str, *, commit: bool) -> None:
+        self.asked.add(name)
+        (answer,), end = writer.transactions.end([name], commit=commit)
+        writer.wait_acknowledged(end)
+        self.ended[name] = answer.state
+
+
+def opened(filesystem: FileSystem, root: Path) -> tuple[StoreWriter, HandClock]:
+    clock = HandClock()
+    config = small_config(flush_mode="sync", commit_log_file_size=1 << 17)
+    writer = StoreWriter.open(
+        root, config, filesystem=filesystem, clock=clock, workers=SteppedWorkers()
+    )
+    return writer, clock
+
+
+def bodies(root: Path) -> Counter[bytes]:
+    return Counter(each.body[:2] for each in records_on_disk(root) if each.topic == "orders")
+
+
+SIZES = {"A": 3, "B": 1, "C": 2, "D": 1}
+
+
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_transaction_is_whole_or_not_there_and_has_one_copy(
+    tmp_path: Path, kills: bool, seed: int
+) -> None:
+    lives: list[Life] = []
+
+    def work(disk: FileSystem) -> None:
+        lives.append(Life())
+        lives[-1].work(disk)
+
+    stops = 0
+    for run in every_stop(tmp_path / "disk", work, kills=kills, seed=seed, step_stride=7):
+        stops += 1
+        life = lives[-1]
+        writer, _ = opened(run.disk, run.disk.root)
+        if "orders" not in {topic.name for topic in writer.list_topics()}:
+            assert not life.stored
+            continue
+        pending = {each.transaction_id: each for each in writer.transactions.pending()}
+        for name in life.stored:
+            assert name in pending or name in life.asked, f"step {run.step}: {name} is lost"
+        for name, found in pending.items():
+            assert found.message_count == SIZES[name] or name not in life.stored
+            assert name not in life.ended, f"step {run.step}: {name} is pending again"
+        answers, end = writer.transactions.end(["A", "C"], commit=True)
+        writer.wait_dispatched(end, 10)
+        writer.close()
+        copies = bodies(run.disk.root)
+        assert not copies or max(copies.values()) == 1, f"step {run.step}: {copies}"
+        for answer in answers:
+            name = answer.transaction_id
+            count = sum(1 for body in copies if body.startswith(name.encode()))
+            if answer.state == TransactionState.COMMITTED:
+                assert count == SIZES[name] or name not in life.stored, f"step {run.step}: {copies}"
+            else:
+                assert name not in life.stored, f"step {run.step}: {name} {answer}"
+        assert not any(body.startswith((b"B", b"D")) for body in copies)
+    assert stops > 10
+
+
+@pytest.mark.parametrize("copies", range(4))
+def test_a_commit_that_was_cut_short_is_completed(tmp_path: Path, copies: int) -> None:
+    """So many of its three copies have survived, and nothing after them: none decides nothing."""
+    store = TransactionStore(tmp_path / "store")
+    names = ("one", "two", "three")
+    sent = [message(name.encode(), name, queue_id=n % 2) for n, name in enumerate(names)]
+    store.prepare(*sent, transaction_id="T")
+    store.prepare(message(b"other", "O"))
+    store.end("T", commit=True)
+    stored = [*store.records("orders"), *store.records(OP)]
+    store.cut_off(stored[copies].commit_offset + 40 if copies else stored[0].commit_offset)
+    store.open()
+
+    assert store.pending() == (["O"] if copies else ["T", "O"])
+    expected = [("committed", 3, bool(copies))]
+    assert store.end("T", commit=copies == 0) == expected
+    assert sorted(store.bodies()) == sorted(name.encode() for name in names)
+    assert store.end("O", commit=False) == [("rolled back", 1, False)]
+    store.reopen()
+    assert store.pending() == []
+    assert sorted(store.bodies()) == sorted(name.encode() for name in names)
+    store.writer.close()
+
+
+def test_a_half_stored_again_counts_once_where_its_removal_was_cut_off(tmp_path: Path) -> None:
+    store = TransactionStore(tmp_path / "store")
+    store.watch("orders")
+    store.prepare(message(b"one", "A"))
+    store.check(6_000)
+    removal = store.records(OP)[-1]
+    store.cut_off(removal.commit_offset)
+    store.open()
+
+    (pending,) = store.transactions.pending()
+    assert (pending.message_count, pending.check_count) == (1, 1)
+    assert store.end("A", commit=True) == [("committed", 1, False)]
+    assert store.bodies() == [b"one"]
+    store.reopen()
+    assert store.pending() == []
+    store.writer.close()

@@ -1,0 +1,365 @@
+"""Half messages are a broker's, consumers see them after a commit only, and each has one copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transaction_store import HALF, OP, TransactionStore, message
+
+from storage.errors import InvalidBatch, InvalidMessage, QueueNotFound, TopicNotFound
+from storage.format.properties import decode_properties
+from storage.transactions import copies
+from storage.transactions.log_access import TransactionLog
+from storage.transactions.progress import ProgressFiles
+
+GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[TransactionStore]:
+    opened = TransactionStore(tmp_path / "store")
+    yield opened
+    opened.writer.close()
+
+
+def test_a_half_message_is_stored_as_a_broker_stores_it(store: TransactionStore) -> None:
+    sent = message(b"one", "AB", queue_id=3, TAGS="paid", KEYS="k1")
+    assert store.prepare(sent) == ("AB",)
+    (half,) = store.records(HALF)
+    assert (half.queue_id, half.queue_offset, half.sys_flag, half.body) == (0, 0, 0, b"one")
+    assert (half.prepared_transaction_offset, half.reconsume_times) == (0, 0)
+    assert (half.born_timestamp_ms, half.born_host) == (1_000, "10.0.0.1:5")
+    properties = dict(half.properties)
+    properties.pop("__CRC32#")
+    assert properties == {
+        "UNIQ_KEY": "AB", "KEYS": "k1", "TAGS": "paid", "TRAN_MSG": "true", "PGROUP": "orders",
+        "__transactionId__": "AB", "REAL_TOPIC": "orders", "REAL_QID": "3",
+    }  # fmt: skip
+    assert store.bodies() == []
+
+
+def test_a_commit_stores_a_copy_where_the_message_was_for_and_names_its_half(
+    store: TransactionStore,
+) -> None:
+    store.prepare(message(b"zero", "AA"), message(b"one", "AB", queue_id=3))
+    assert store.end("AB", commit=True) == [("committed", 1, False)]
+    (copy,) = store.records("orders")
+    half = store.records(HALF)[1]
+    assert (copy.queue_id, copy.queue_offset, copy.body) == (3, 0, b"one")
+    assert (copy.sys_flag, copy.prepared_transaction_offset) == (8, half.commit_offset)
+    own = {"__CRC32#": ""}
+    assert dict(copy.properties) | own == dict(half.properties) | own
+    (removal,) = store.records(OP)
+    assert (removal.body, removal.queue_id, removal.sys_flag) == (b"1,", 0, 0)
+    assert decode_properties(removal.properties_block)["TAGS"] == "d"
+
+
+def test_a_rollback_stores_no_copy(store: TransactionStore) -> None:
+    store.prepare(message(b"one", "AB"))
+    assert store.end("AB", commit=False) == [("rolled back", 1, False)]
+    assert store.bodies() == []
+    assert [each.body for each in store.records(OP)] == [b"0,"]
+    assert store.pending() == []
+
+
+def test_all_messages_of_a_transaction_are_committed_in_one_batch(store: TransactionStore) -> None:
+    """What is between two of them in the log would be seen between them."""
+    store.writer.create_topic("bills", 1)
+    store.prepare(message(b"one", "A1"), message(b"two", "A2", queue_id=1), transaction_id="T")
+    store.prepare(message(b"three", "A3", topic="bills"), transaction_id="T")
+    (pending,) = store.transactions.pending()
+    assert (pending.transaction_id, pending.message_count) == ("T", 3)
+    assert pending.topics == ("orders", "bills")
+    assert store.end("T", commit=True) == [("committed", 3, False)]
+    copies = store.records("orders") + store.records("bills")
+    assert [each.body for each in copies] == [b"one", b"two", b"three"]
+    first, second, third = (each.commit_offset for each in copies)
+    sizes = [each.total_size for each in copies]
+    assert (second - first, third - second) == (sizes[0], sizes[1])
+    assert [each.body for each in store.records(OP)] == [b"0,1,2,"]
+
+
+def test_many_transactions_are_ended_in_one_batch(store: TransactionStore) -> None:
+    keys = [f"K{number}" for number in range(300)]
+    for first in range(0, 300, 50):
+        store.prepare(*(message(b"%d" % n, keys[n]) for n in range(first, first + 50)))
+    assert store.end(*keys, commit=True) == [("committed", 1, False)] * 300
+    assert store.bodies() == [b"%d" % n for n in range(300)]
+    removed = b"".join(each.body for each in store.records(OP))
+    assert removed == b"".join(b"%d," % n for n in range(300))
+
+
+def test_who_ends_a_transaction_again_gets_the_first_answer(store: TransactionStore) -> None:
+    store.prepare(message(b"one", "A"), message(b"two", "B"))
+    store.end("A", commit=True)
+    store.end("B", commit=False)
+    for _ in range(3):
+        assert store.end("A", commit=True) == [("committed", 1, True)]
+        assert store.end("A", commit=False) == [("committed", 1, True)]
+        assert store.end("B", commit=True) == [("rolled back", 1, True)]
+        store.reopen()
+    assert store.bodies() == [b"one"]
+
+
+def test_an_unknown_id_and_a_foreign_topic_have_their_own_answers(store: TransactionStore) -> None:
+    store.prepare(message(b"one", "A"))
+    assert store.end("nobody's", commit=True) == [("not found", 0, False)]
+    assert store.end("A", commit=True, topic="bills") == [("other topic", 1, False)]
+    assert store.end("A", "A", commit=True, topic="orders") == [("committed", 1, False)] * 2
+    assert store.bodies() == [b"one"]
+
+
+def test_a_half_that_is_sent_again_is_stored_once(store: TransactionStore) -> None:
+    """Its first answer may have been lost."""
+    stored = store.transactions.prepare(message(b"one", "A"), transaction_id="T")
+    again = store.transactions.prepare(
+        message(b"one", "A") + message(b"two", "B"), transaction_id="T"
+    )
+    assert (stored.queue_offsets, again.queue_offsets) == ((0,), (0, 1))
+    store.end("T", commit=True)
+    assert store.bodies() == [b"one", b"two"]
+    with pytest.raises(InvalidMessage, match="has ended"):
+        store.prepare(message(b"three", "C"), transaction_id="T")
+
+
+def test_what_cannot_be_a_message_of_a_transaction_is_refused(store: TransactionStore) -> None:
+    with pytest.raises(InvalidBatch, match="UNIQ_KEY"):
+        store.prepare(message(b"one", ""))
+    with pytest.raises(TopicNotFound):
+        store.prepare(message(b"one", "A", topic="nowhere"))
+    with pytest.raises(QueueNotFound):
+        store.prepare(message(b"one", "A", queue_id=4))
+    with pytest.raises(InvalidBatch, match="too long"):
+        store.prepare(message(b"one", "A", much="x" * 32_680))
+    with pytest.raises(InvalidMessage, match="transaction_id"):
+        store.prepare(message(b"one", "A"), transaction_id="T" * 256)
+    with pytest.raises(InvalidBatch, match="same UNIQ_KEY"):
+        store.prepare(message(b"one", "A"), message(b"two", "A"), transaction_id="T")
+    assert store.records(HALF) == []
+
+
+@pytest.mark.parametrize("how", ["reopen", "kill"])
+def test_pending_transactions_outlast_the_writer(store: TransactionStore, how: str) -> None:
+    store.prepare(message(b"one", "A"), message(b"two", "B"), message(b"three", "C"))
+    store.prepare(message(b"four", "D1"), message(b"five", "D2"), transaction_id="D")
+    store.end("B", commit=True)
+    getattr(store, how)()
+    assert store.pending() == ["A", "C", "D"]
+    assert store.end("D", "B", commit=True) == [("committed", 2, False), ("committed", 1, True)]
+    getattr(store, how)()
+    assert store.pending() == ["A", "C"]
+    assert store.bodies() == [b"two", b"four", b"five"]
+
+
+def test_a_producer_is_asked_by_a_brokers_rules(store: TransactionStore) -> None:
+    """After 6 s, then each 30 s; the half is stored again with its count, and its old one is removed."""
+    store.watch("orders")
+    store.prepare(message(b"one", "A"))
+    store.check(5_999)
+    assert store.asked == []
+    store.check(1)
+    store.check(29_999)
+    assert [each.check_count for each in store.asked] == [1]
+    store.check(1)
+    assert [each.check_count for each in store.asked] == [1, 2]
+    halves = store.records(HALF)
+    assert [each.properties.get("TRANSACTION_CHECK_TIMES") for each in halves] == [None, "1", "2"]
+    assert [each.body for each in store.records(OP)] == [b"0,", b"1,"]
+    assert store.end("A", commit=True) == [("committed", 1, False)]
+    (copy,) = store.records("orders")
+    assert copy.prepared_transaction_offset == halves[2].commit_offset
+
+
+def test_after_the_last_check_a_half_is_given_up(store: TransactionStore) -> None:
+    store.watch("orders")
+    store.prepare(message(b"one", "A"))
+    for _ in range(16):
+        store.check(30_000)
+    assert [each.check_count for each in store.asked] == list(range(1, 16))
+    (given_up,) = store.records(GIVEN_UP)
+    assert given_up.properties["TRANSACTION_CHECK_TIMES"] == "15"
+    assert store.end("A", commit=True) == [("given up", 1, True)]
+    store.reopen()
+    assert store.pending() == []
+    assert store.end("A", commit=True) == [("given up", 1, True)]
+
+
+def test_a_check_that_nobody_could_be_asked_does_not_count(store: TransactionStore) -> None:
+    store.prepare(message(b"one", "A"))
+    for _ in range(50):
+        store.check(30_000)
+    assert store.pending() == ["A"]
+    assert len(store.records(HALF)) == 1
+    store.watch("orders")
+    store.check()
+    assert [(each.transaction_id, each.check_count) for each in store.asked] == [("A", 1)]
+
+
+def test_a_half_that_is_too_old_is_given_up(store: TransactionStore) -> None:
+    """Without anybody to ask it waits as long as 15 checks take: its age may be that of a stopped writer."""
+    store.prepare(message(b"one", "A"))
+    store.check(72 * 3_600_000 + 1)
+    for _ in range(14):
+        store.check(30_000)
+    assert store.pending() == ["A"]
+    store.check(30_000)
+    assert store.pending() == []
+    assert [each.body for each in store.records(GIVEN_UP)] == [b"one"]
+
+
+def test_a_clock_that_is_set_forward_gives_up_nothing_before_it_was_asked(
+    store: TransactionStore,
+) -> None:
+    store.prepare(message(b"one", "A"), message(b"two", "B"))
+    store.reopen()
+    store.watch("orders")
+    store.check(365 * 86_400_000)
+    assert [each.transaction_id for each in store.asked] == ["A", "B"]
+    assert store.end("A", commit=True) == [("committed", 1, False)]
+    store.check(29_999)
+    assert store.pending() == ["B"]
+    store.check(1)
+    assert store.pending() == []
+    assert [each.body for each in store.records(GIVEN_UP)] == [b"two"]
+
+
+def test_a_question_that_could_not_be_passed_on_does_not_count(store: TransactionStore) -> None:
+    store.prepare(message(b"one", "A"))
+    number = store.transactions.watch(["orders"], lambda _: False)
+    for _ in range(20):
+        store.check(30_000)
+    assert len(store.records(HALF)) == 1
+    store.transactions.unwatch(number)
+    store.watch("orders")
+    store.check()
+    assert [each.check_count for each in store.asked] == [1]
+
+
+@pytest.mark.parametrize("error", [TopicNotFound("orders"), OSError(5, "Input/output error")])
+def test_what_goes_wrong_with_one_transaction_is_said_and_keeps_no_other_from_its_check(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    store.watch("orders")
+    store.prepare(message(b"one", "A"), message(b"two", "B"))
+    append = TransactionLog.append
+    calls: list[None] = []
+
+    def failing(*args: Any, **more: Any) -> Any:
+        calls.append(None)
+        if len(calls) == 1:
+            raise error
+        return append(*args, **more)
+
+    monkeypatch.setattr(TransactionLog, "append", failing)
+    store.check(6_000)
+    assert store.writer.status().problem == f"transaction A: {error}"
+    assert store.writer.status().writable
+    store.check(30_000)
+    assert [(each.transaction_id, each.check_count) for each in store.asked] == [
+        ("A", 1), ("B", 1), ("A", 1), ("B", 2),
+    ]  # fmt: skip
+    assert store.writer.status().problem == ""
+
+
+def test_a_progress_that_cannot_be_kept_is_said_and_stops_no_checks(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.watch("orders")
+
+    def failing(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressFiles, "save", failing)
+        store.prepare(message(b"one", "A"))
+        store.check(6_000)
+        store.workers.settle()
+        store.check(10_000)
+        assert "progress of transactions: " in store.writer.status().problem
+    store.check(30_000)
+    assert [each.check_count for each in store.asked] == [1, 2]
+    assert store.writer.status().problem == ""
+
+
+def test_immunity_is_what_the_message_says(store: TransactionStore) -> None:
+    store.watch("orders")
+    store.prepare(message(b"one", "A", CHECK_IMMUNITY_TIME_IN_SECONDS="60"), message(b"two", "B"))
+    store.transactions.prepare(message(b"three", "C"), immunity_s=20)
+    store.check(6_000)
+    assert [each.transaction_id for each in store.asked] == ["B"]
+    store.check(14_000)
+    assert [each.transaction_id for each in store.asked] == ["B", "C"]
+    store.reopen()
+    store.watch("orders")
+    store.check(40_000)
+    assert "A" in {each.transaction_id for each in store.asked}
+
+
+@pytest.mark.parametrize("text", ["9" * 20, "²" * 10, "²", "٣", "-1", "9" * 5_000])
+def test_any_text_of_a_numbers_property_is_as_good_as_none(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """It must refuse neither the message nor the start after it."""
+    pairs = copies._half_pairs
+    times = f"TRANSACTION_CHECK_TIMES\x01{text}\x02".encode()  # only another software stores that
+    monkeypatch.setattr(copies, "_half_pairs", lambda *args: times + pairs(*args))
+    store.prepare(message(b"one", "A", CHECK_IMMUNITY_TIME_IN_SECONDS=text))
+    store.kill()
+    assert store.pending() == ["A"]
+    store.watch("orders")
+    store.check(6_000)
+    assert [each.check_count for each in store.asked] == [1]
+
+
+@pytest.mark.parametrize("text", ["9" * 20, "²", "x"])
+def test_a_half_for_no_queue_is_named_and_does_not_stop_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    opened = TransactionStore(tmp_path / "broker")
+    with monkeypatch.context() as patch:  # as another software may have stored it
+        pairs = copies._half_pairs
+
+        def wrong(*args: Any) -> bytes:
+            return pairs(*args).replace(b"REAL_QID\x010", b"REAL_QID\x01" + text.encode())
+
+        patch.setattr(copies, "_half_pairs", wrong)
+        opened.prepare(message(b"one", "A"))
+    opened.prepare(message(b"two", "B"))
+    opened.reopen()
+    assert opened.pending() == ["B"]
+    assert "cannot be read: it lacks what each half message has" in caplog.text
+    opened.writer.close()
+
+
+def test_transactions_of_a_deleted_topic_cannot_be_committed_and_go_with_the_next_check(
+    store: TransactionStore,
+) -> None:
+    store.prepare(message(b"one", "A"), message(b"two", "B"))
+    store.writer.delete_topic("orders")
+    store.writer.create_topic("orders", 4)
+    store.prepare(message(b"three", "C"))
+    assert store.end("A", commit=True) == [("topic gone", 1, False)]
+    assert store.end("B", commit=False) == [("rolled back", 1, False)]
+    store.check(6_000)
+    assert store.pending() == ["C"]
+    store.end("C", commit=True)
+    assert store.bodies() == [b"three"]
+
+
+def test_a_damaged_half_is_named_and_never_committed(
+    store: TransactionStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.prepare(message(b"one", "A"), message(b"two", "B"))
+    half = store.records(HALF)[0]
+    store.writer.close()
+    path = store.directory / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[half.commit_offset + 90] ^= 1
+    path.write_bytes(content)
+    store.open()
+    assert store.pending() == ["B"]
+    assert f"commit offset {half.commit_offset}, cannot be read" in caplog.text
+    assert store.end("A", "B", commit=True) == [("not found", 0, False), ("committed", 1, False)]
