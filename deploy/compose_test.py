@@ -25,8 +25,10 @@ from penstock import Client
 from penstock.errors import PenstockError, UnknownOutcome
 
 DEPLOY: Final = Path(__file__).resolve().parent
-SERVICES: Final = ("writer", "reader", "indexer")
+SERVICES: Final = ("writer", "reader", "indexer", "gateway")
 TOPIC: Final = "compose-test"
+PARCELS: Final = "compose-test-parcels"
+GROUP: Final = "compose-test-group"
 QUEUES: Final = 4
 HEALTHY_SECONDS_MAX: Final = 90.0
 LOAD_SECONDS: Final = 3.0
@@ -166,6 +168,8 @@ def run(compose: Compose) -> None:
         client.create_topic(TOPIC, queues=QUEUES)
         with step("wake a waiting pull across containers"):
             check_waking(client)
+        with step("store a dead letter, which reader and writer do together"):
+            check_dead_letter(client)
         with Load(client) as load:
             for service in SERVICES:
                 crash(compose, client, load, service)
@@ -246,6 +250,17 @@ def check_waking(client: Client) -> None:
         timer.join()
         if len(answer.records) != 1 or not 0.1 < waited < WAKE_SECONDS_MAX:
             raise Failed(f"wait {number}: {len(answer.records)} records after {waited:.2f} s")
+
+
+def check_dead_letter(client: Client) -> None:
+    """Fail unless a message that a group gives up is in its dead letters."""
+    client.create_topic(PARCELS, queues=1)
+    client.produce(PARCELS, b"returned")
+    received = client.receive(PARCELS, group=GROUP, wait_ms=5_000)
+    refused = client.dead_letter(received)
+    bodies = [record.body for record in client.consume(f"%DLQ%{GROUP}", follow=False)]
+    if refused or bodies != [b"returned"]:
+        raise Failed(f"dead letters {bodies}, refused {refused}")
 
 
 def check_answers(name: str, ask: Callable[[], object]) -> None:
