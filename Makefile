@@ -11,7 +11,7 @@ SHELL  := /bin/bash
 .DELETE_ON_ERROR:
 
 KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py services/writer/produce_kernels.py)
-PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto)
+PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto protos/services/rocketmq/v2/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
 
 ##@ Start here
@@ -24,7 +24,7 @@ setup: $(STAMPS)/kernels ## Make .venv, install the pinned dependencies, compile
 
 setup-spark: $(STAMPS)/spark ## Add Spark to .venv (0.8 GB; for docs/pipeline.md, not for the store)
 
-demo: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Store and read back 336,776 flights; STAY=1 leaves the services up, SPARK=0 saves 0.8 GB
+demo: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Store and read back 336,776 flights, have a group handle orders; STAY=1 leaves the services up, SPARK=0 saves 0.8 GB
 	@$(BIN)/python -m cli.demo $(if $(filter-out 0,$(STAY)),--stay) $(if $(filter 0,$(SPARK)),--no-spark)
 
 ##@ Work on it
@@ -49,8 +49,9 @@ check: setup ## Format, lint, strict types, import rules, stubs and lock file up
 	@echo "imports"; $(BIN)/lint-imports --no-cache
 	@echo "stubs";   fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	  $(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh"; \
-	  diff -r -x __init__.py -x __pycache__ "$$fresh/penstock/v1" penstock/v1 \
-	    || { echo "penstock/v1 is not what protos/ generates: run make protos"; exit 1; }
+	  for stubs in penstock/v1 services/rocketmq/v2; do \
+	    diff -r -x __init__.py -x __pycache__ "$$fresh/$$stubs" $$stubs \
+	      || { echo "$$stubs is not what protos/ generates: run make protos"; exit 1; }; done
 	@echo "client";  fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	  $(BIN)/python -m penstock._async "$$fresh"; diff -r -x __pycache__ "$$fresh" penstock/_sync \
 	    || { echo "penstock/_sync is not what penstock/_async generates: run make client"; exit 1; }
@@ -63,7 +64,7 @@ format: setup ## Format the code and fix what the linter can
 client: $(STAMPS)/installed ## Write the synchronous client from the asyncio one
 	@$(BIN)/python -m penstock._async
 
-protos: $(STAMPS)/installed ## Generate penstock/v1 from protos/
+protos: $(STAMPS)/installed ## Generate penstock/v1 and services/rocketmq/v2 from protos/
 	@$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=.
 
 docs: setup ## Write the settings table of docs/operations.md again
@@ -79,21 +80,31 @@ lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock an
 ##@ Try it for real
 
 conformance: setup ## Compare with a real broker (needs Java and Maven)
-	@$(BIN)/python -m pytest -q -m conformance --timeout 900 tests/conformance $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m conformance --timeout 900 tests/conformance $(PYTEST_ARGS)
 
 bench: setup ## Measure, each figure beside its limit; results in bench/results/
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
-kill-test: setup ## Kill writers and drivers of staged commits 500 times (KILLS=n for another number)
+bench-peers: setup ## Compare with RocketMQ, Kafka, NATS and Redis on the same cells (network, Java, Maven, Go; an hour; BENCH_ARGS=--quick)
+	@$(BIN)/python -m bench.peers $(BENCH_ARGS)
+
+kill-test: setup ## Kill writers and drivers of staged commits, and readers that lease, 500 times (KILLS=n for another number)
 	@KILLS=$(if $(KILLS),$(KILLS),500) $(BIN)/python -m pytest -q --timeout 7200 \
-	  tests/e2e/test_killed_staged_commits.py tests/staged/test_staged_commit_kills.py $(PYTEST_ARGS)
+	  tests/e2e/test_killed_staged_commits.py tests/staged/test_staged_commit_kills.py \
+	  tests/e2e/test_killed_leases.py $(PYTEST_ARGS)
 
 power-cuts: setup ## Cut the power of simulated machines 20,000 times (CUTS=n for another number; 60 a second)
 	@CUTS=$(or $(CUTS),20000) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 \
 	  tests/engine/test_power_cuts.py $(PYTEST_ARGS)
 
-faults: setup ## Damage stores in every way there is (FLIPS=10000 flipped bits a kind); counts are printed at the end
-	@FLIPS=$(or $(FLIPS),10000) FILESYSTEM_CUTS=$(or $(FILESYSTEM_CUTS),100) $(BIN)/python -m pytest -q --timeout 7200 tests/faults $(PYTEST_ARGS)
+faults: setup ## Damage stores, kill services, fail calls, fill disks, cut power in every way there is (FLIPS=10000, KILLS_TOGETHER=500, ...); hours
+	@FLIPS=$(or $(FLIPS),10000) FILESYSTEM_CUTS=$(or $(FILESYSTEM_CUTS),100) KILLS_TOGETHER=$(or $(KILLS_TOGETHER),500) \
+	  FAILING_CALLS=$(or $(FAILING_CALLS),300) FILL_UPS=$(or $(FILL_UPS),30) MALFORMED=$(or $(MALFORMED),20000) \
+	  $(BIN)/python -m pytest -q --timeout 14400 tests/faults $(PYTEST_ARGS)
+
+clients-test: setup ## Run RocketMQ's official clients against it (CLIENTS="python node", SCENARIOS="...", REFERENCE=1 beside a real broker, SPLIT=1 with split routes, SLOW=1)
+	@$(BIN)/python tests/clients --clients "$(CLIENTS)" --scenarios "$(SCENARIOS)" \
+	  $(if $(filter-out 0,$(REFERENCE)),--reference) $(if $(filter-out 0,$(SLOW)),--slow) $(if $(filter-out 0,$(SPLIT)),--split)
 
 compose-test: setup ## Build deploy/, start it, kill each container in turn, find nothing lost
 	@$(BIN)/python deploy/compose_test.py
@@ -102,7 +113,7 @@ wheel-test: setup ## Install the wheel with Spark where there is no Java, and re
 	@$(BIN)/python deploy/wheel_test.py
 
 clean: ## Remove .venv and everything generated that is not committed
-	@rm -rf $(VENV) build dist .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist .demo .clients .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -128,4 +139,4 @@ $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
 	@touch $@
 
-.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts faults check format client protos docs lock conformance bench compose-test wheel-test clean
+.PHONY: help setup setup-spark demo test test-spark kill-streams kill-test power-cuts faults check format client protos docs lock conformance clients-test bench bench-peers compose-test wheel-test clean
