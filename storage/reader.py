@@ -7,6 +7,7 @@ the consume queues hold is visible. The writer may die and come back under a rea
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Container
 from contextlib import ExitStack
 from pathlib import Path
@@ -41,7 +42,7 @@ from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.extent import QueueExtent, queue_extents
 from storage.view.queues.pull import NO_LIMIT, pull_queue
 from storage.view.queues.reach import QueueReach
-from storage.view.queues.tag_filter import MATCH_ALL, TagFilter
+from storage.view.queues.tag_filter import TagFilters
 from storage.view.queues.time_search import Boundary, exact
 from storage.view.queues.views import QueueViews
 from storage.view.settings import SettingsFile, load_settings
@@ -66,7 +67,7 @@ class StoreReader:
         self._filesystem = filesystem
         paths = StorePaths(directory)
         self._settings = SettingsFile(filesystem, paths)
-        self._filters: dict[str, TagFilter] = {"": MATCH_ALL}
+        self._filters = TagFilters()
         self.log = CommitLogView(
             filesystem, paths.commit_log, mapped_files_max=config.mapped_files_max
         )
@@ -87,6 +88,7 @@ class StoreReader:
         self.groups = GroupTable(filesystem, paths.config, clock, self.consumer_offsets.own)
         shape = IndexShape(config.index_slot_count, config.index_entry_count)
         self.index = KeyIndex(filesystem, paths, shape, lambda: self._visibility.trusted_positions)
+        self._closing = threading.Lock()  # taken once
         self._visibility.update()
 
     @classmethod
@@ -129,10 +131,16 @@ class StoreReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def end(self) -> None:
+        """Refuse every read from here on; those under way end at their next look. Offsets can still be saved."""
+        self._visibility.end()
+        self._queues.end()
+
     def close(self) -> None:
         """Let go of all files; slices that were handed out stay good."""
-        if not self._visibility.end():
+        if not self._closing.acquire(blocking=False):
             return
+        self.end()
         with ExitStack() as parts:  # from the last to the first, each whatever the others say
             parts.callback(self._anchor.release)
             parts.callback(self._visibility.close)
@@ -250,7 +258,7 @@ class StoreReader:
             queue_offset=queue_offset,
             max_messages=max_messages,
             max_bytes=max_bytes,
-            tag_filter=self._tag_filter(tag_expression),
+            tag_filter=self._filters.get(tag_expression),
             end_offset=end_offset,
         )
 
@@ -266,7 +274,6 @@ class StoreReader:
         A topic that is being deleted has none. ``is_wanted`` is asked before each queue: raises
         StoreClosed once it says no.
         """
-
         while True:
             settings = self._settings.load()
             self._visibility.update()  # after the settings: what they say is gone is forgotten here
@@ -287,15 +294,6 @@ class StoreReader:
     def store_id(self) -> str:
         """What the writer has named the store, in hexadecimal; empty for a store without a name."""
         return self._settings.load().store_id.hex()
-
-    def _tag_filter(self, expression: str) -> TagFilter:
-        tag_filter = self._filters.get(expression)
-        if tag_filter is None:
-            tag_filter = TagFilter(expression)
-            if len(self._filters) >= 256:
-                self._filters = {"": MATCH_ALL}
-            self._filters[expression] = tag_filter
-        return tag_filter
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset that the next visible message will have."""
@@ -388,9 +386,11 @@ class StoreReader:
         """Return a group's progress in a queue, at most the queue's end; None if it has none."""
         return self._progress.of_queue(group, topic, queue_id)
 
-    def committed_offsets(self, group: str) -> dict[str, dict[int, int]]:
-        """Return a group's progress by topic and queue id, each at most its queue's end."""
-        return self._progress.of_group(group)
+    def committed_offsets(
+        self, group: str, *, is_wanted: Callable[[], bool] = lambda: True
+    ) -> dict[str, dict[int, int]]:
+        """See ``GroupProgress.of_group``."""
+        return self._progress.of_group(group, is_wanted)
 
     def shows_all(self) -> bool:
         self._visibility.update()

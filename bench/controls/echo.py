@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import grpc
 
+from bench.controls import bare_server
 from penstock.v1 import writer_pb2
-from services import loops, memory
-from services.rpc.limits import server_options
+from services import loops
 from services.settings import WriterSettings
 
 UNARY: Final = "/penstock.bench.Echo/Unary"
@@ -77,10 +77,7 @@ class _Echo:
 
 
 async def _serve() -> None:
-    memory.keep_buffers()
     echo = _Echo()
-    settings = WriterSettings(store=Path("unused"))
-    server = grpc.aio.server(options=server_options(settings))
     handlers = {
         "Unary": grpc.unary_unary_rpc_method_handler(echo.unary),
         "Sized": grpc.unary_unary_rpc_method_handler(echo.sized),
@@ -89,13 +86,8 @@ async def _serve() -> None:
         "HandOn": grpc.unary_unary_rpc_method_handler(echo.hand_on),
         "Follow": grpc.unary_stream_rpc_method_handler(echo.follow),
     }
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("penstock.bench.Echo", handlers),)
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    print(f"echo serves on 127.0.0.1:{port}", flush=True)
-    await server.wait_for_termination()
+    settings = WriterSettings(store=Path("unused"))
+    await bare_server.serve("echo", settings, "penstock.bench.Echo", handlers)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,12 @@ from typing import Any, Final
 
 import grpc
 
-from services import loops, memory
+from bench.controls import bare_server
+from services import loops
 from services.rocketmq.statuses import OK
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
-from services.rpc.limits import server_options
 from services.settings import GatewaySettings
-from storage.files import open_files
 
 POLL_SECONDS: Final = 20.0
 SETTINGS: Final = service_pb2.TelemetryCommand(status=OK).SerializeToString()
@@ -38,10 +37,6 @@ async def _answer(_request: bytes, _context: Any) -> bytes:
 
 
 async def _serve() -> None:
-    memory.keep_buffers()
-    open_files.raise_limit()
-    settings = GatewaySettings()
-    server = grpc.aio.server(options=server_options(settings))
     handlers = {
         "Telemetry": grpc.stream_stream_rpc_method_handler(_telemetry),
         "ReceiveMessage": grpc.unary_stream_rpc_method_handler(_receive),
@@ -50,13 +45,8 @@ async def _serve() -> None:
             for name in ("Heartbeat", "QueryRoute", "QueryAssignment")
         },
     }
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("apache.rocketmq.v2.MessagingService", handlers),)
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    print(f"idle server serves on 127.0.0.1:{port}", flush=True)
-    await server.wait_for_termination()
+    service = "apache.rocketmq.v2.MessagingService"
+    await bare_server.serve("idle server", GatewaySettings(), service, handlers)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
@@ -17,6 +16,7 @@ from services.reader.budget import Budget
 from services.reader.catching_up import CatchUp
 from services.reader.leasing import Leasing
 from services.reader.pulls import Pulls
+from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
 from services.rpc.in_process import InProcessService
@@ -28,6 +28,7 @@ from storage.reader import StoreReader
 
 SERVICE: Final = "reader"
 _THREADS: Final = 4
+_END_SECONDS: Final = 1.0  # for reads to see that nobody waits for them any more
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +48,7 @@ async def serve(
     if not await wait_for_store(settings.store, stop, timeout_seconds=settings.store_wait_seconds):
         return
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
-    executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="reads")
+    reads = ReadThreads(_THREADS)
     draining = asyncio.Event()
     arrivals = Arrivals(source, source.queue_changes)
     index_arrivals = Arrivals(source.index_progress)
@@ -55,14 +56,14 @@ async def serve(
     messaging: Messaging | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
-        leasing = Leasing(source.reader, settings, arrivals, catch_up)
+        leasing = Leasing(source.reader, settings, arrivals, catch_up, reads)
         servicer = ReaderServicer(
             source,
             Pulls(
                 source.reader,
                 arrivals,
                 catch_up,
-                executor,
+                reads,
                 draining,
                 Budget(settings.stream_bytes_max),
             ),
@@ -92,11 +93,12 @@ async def serve(
     finally:
         if messaging is not None:
             await messaging.close()
+        source.reader.end()
+        await asyncio.to_thread(reads.end, _END_SECONDS)
         if leasing is not None:
             await leasing.close()
         arrivals.close()
         index_arrivals.close()
-        executor.shutdown(wait=True, cancel_futures=True)
         source.close()
 
 

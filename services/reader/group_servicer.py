@@ -1,9 +1,13 @@
-"""The methods of penstock.v1.Groups. All of them read or write files, so all of them run in threads."""
+"""The methods of penstock.v1.Groups. All of them read or write files, so all of them run in threads.
+
+Those that only read run in the threads of reads, which the service's end does not wait for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor
 
 from penstock.v1 import groups_pb2
 from services.reader.catching_up import CatchUp
@@ -27,6 +31,7 @@ class GroupServicer:
         leases: ReaderLeases,
         catch_up: CatchUp,
         changed: Callable[[str], None],
+        reads: Executor,
     ) -> None:
         self._reader = reader
         self._groups = reader.groups
@@ -34,6 +39,8 @@ class GroupServicer:
         self._queues = GroupQueues(reader, leases)
         self._catch_up = catch_up
         self._changed = changed
+        self._reads = reads
+        self._loop = asyncio.get_running_loop()
 
     async def create_group(
         self, request: groups_pb2.CreateGroupRequest, _context: Context
@@ -58,7 +65,7 @@ class GroupServicer:
     ) -> groups_pb2.DescribeGroupResponse:
         """Return a group's settings, and where it is."""
         await self._catch_up.everything_visible(context)
-        return await asyncio.to_thread(self._describe, request)
+        return await self._loop.run_in_executor(self._reads, self._describe, request)
 
     async def delete_group(
         self, request: groups_pb2.DeleteGroupRequest, _context: Context
@@ -72,7 +79,7 @@ class GroupServicer:
         self, _request: groups_pb2.ListGroupSettingsRequest, _context: Context
     ) -> groups_pb2.ListGroupSettingsResponse:
         """Return the settings of all groups that have some."""
-        groups = await asyncio.to_thread(self._groups.all)
+        groups = await self._loop.run_in_executor(self._reads, self._groups.all)
         return groups_pb2.ListGroupSettingsResponse(groups=map(settings_message, groups))
 
     async def reset_group(

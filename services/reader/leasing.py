@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Executor
 
 from services.arrivals import Arrivals
 from services.reader.calls_in_turn import CallsInTurn
@@ -23,7 +24,12 @@ class Leasing:
     """``servicer`` and ``groups`` are the servicers of both contracts; used on the event loop."""
 
     def __init__(
-        self, reader: StoreReader, settings: ReaderSettings, arrivals: Arrivals, catch_up: CatchUp
+        self,
+        reader: StoreReader,
+        settings: ReaderSettings,
+        arrivals: Arrivals,
+        catch_up: CatchUp,
+        reads: Executor,
     ) -> None:
         self._leases = Leases(reader, config=settings.lease_config())
         self._upkeep = LeaseUpkeep(self._leases)
@@ -48,7 +54,7 @@ class Leasing:
             bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,
         )
-        self.groups = GroupServicer(reader, leases, catch_up, self._receives.wake)
+        self.groups = GroupServicer(reader, leases, catch_up, self._receives.wake, reads)
 
     def _due_earlier(self, group: str, topic: str) -> None:
         self._loop.call_soon_threadsafe(self._receives.wake, group, topic)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Final, Literal
+from collections.abc import Callable
+from typing import Final, Literal, TypeVar
 
 from penstock.v1 import reader_pb2
 from services import wire
@@ -15,12 +16,14 @@ from services.reader.records import ask_decoded, record_message
 from services.reader.source import Source
 from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
-from storage.errors import TopicNotFound
+from storage.errors import StoreClosed, TopicNotFound
 from storage.format.record import decode_record
 from storage.message import KeyQueryResult
 
 QUERY_MESSAGES_DEFAULT: Final = 32
 QUERY_MESSAGES_MAX: Final = 64
+_Request = TypeVar("_Request")
+_Answer = TypeVar("_Answer")
 
 
 class ReaderServicer:
@@ -76,11 +79,7 @@ class ReaderServicer:
     ) -> reader_pb2.ListQueuesResponse:
         """Return the range of every queue, and what there is beside them."""
         await self._catch_up.everything_visible(context)
-        is_over = threading.Event()
-        try:
-            return await self._pulls.run(self._queues, request, is_over)
-        finally:
-            is_over.set()  # also of one whose caller has gone: the queues may be very many
+        return await self._while_wanted(self._queues, request)
 
     async def query_offset(
         self, request: reader_pb2.QueryOffsetRequest, context: Context
@@ -108,7 +107,7 @@ class ReaderServicer:
     ) -> reader_pb2.FetchOffsetsResponse:
         """Return a group's progress and lag."""
         await self._catch_up.everything_visible(context)
-        return await self._pulls.run(self._progress, request)
+        return await self._while_wanted(self._progress, request)
 
     async def list_groups(
         self, _request: reader_pb2.ListGroupsRequest, _context: Context
@@ -121,6 +120,16 @@ class ReaderServicer:
     ) -> reader_pb2.ReaderStatus:
         """Return what can be read now."""
         return reader_pb2.ReaderStatus(**self._source.status())
+
+    async def _while_wanted(
+        self, ask: Callable[[_Request, Callable[[], bool]], _Answer], request: _Request
+    ) -> _Answer:
+        """Ask about queues that may be very many, in a thread that is told when the caller has gone."""
+        is_over = threading.Event()
+        try:
+            return await self._pulls.run(ask, request, lambda: not is_over.is_set())
+        finally:
+            is_over.set()
 
     def _query(self, request: reader_pb2.QueryByKeyRequest) -> bytes:
         def ask(max_messages: int) -> KeyQueryResult:
@@ -174,7 +183,7 @@ class ReaderServicer:
         return reader_pb2.GetMessageResponse(record=record_message(decode_record(record)))
 
     def _queues(
-        self, request: reader_pb2.ListQueuesRequest, is_over: threading.Event
+        self, request: reader_pb2.ListQueuesRequest, is_wanted: Callable[[], bool]
     ) -> reader_pb2.ListQueuesResponse:
         status = self._source.status()  # first: what the queues say is then at least that much
         response = reader_pb2.ListQueuesResponse(
@@ -188,7 +197,7 @@ class ReaderServicer:
         for extent in self._reader.queue_extents(
             chosen,
             estimate_bytes=request.estimate_bytes,
-            is_wanted=lambda: not is_over.is_set(),
+            is_wanted=is_wanted,
         ):
             begin, end = extent.commit_range or (None, None)
             response.queues.add(
@@ -224,10 +233,13 @@ class ReaderServicer:
             )
         return reader_pb2.QueryOffsetResponse(queue_offset=found, min_offset=low, max_offset=high)
 
-    def _progress(self, request: reader_pb2.FetchOffsetsRequest) -> reader_pb2.FetchOffsetsResponse:
+    def _progress(
+        self, request: reader_pb2.FetchOffsetsRequest, is_wanted: Callable[[], bool]
+    ) -> reader_pb2.FetchOffsetsResponse:
         response = reader_pb2.FetchOffsetsResponse()
         progress = {
-            topic: dict(at) for topic, at in self._source.group_offsets(request.group).items()
+            topic: dict(at)
+            for topic, at in self._source.group_offsets(request.group, is_wanted).items()
         }
         for queue in self._leases.all_progress(request.group):  # newer than what was saved of it
             progress.setdefault(queue.topic, {})[queue.queue_id] = queue.group_offset
@@ -235,6 +247,8 @@ class ReaderServicer:
             if request.topic not in ("", topic):
                 continue
             for queue_id, queue_offset in sorted(offsets.items()):
+                if not is_wanted():
+                    raise StoreClosed("nobody waits for the offsets any more")
                 try:
                     low = self._reader.min_offset(topic, queue_id)
                     high = self._reader.max_offset(topic, queue_id)

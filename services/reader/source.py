@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -175,12 +175,17 @@ class Source:
                 "queue_offset", f"is {queue_offset}, and the queue ends at {high}"
             )
 
-    def group_offsets(self, group: str) -> Mapping[str, Mapping[int, int]]:
-        """Return a group's progress by topic and queue id. Raises for a name that cannot be one."""
+    def group_offsets(
+        self, group: str, is_wanted: Callable[[], bool]
+    ) -> Mapping[str, Mapping[int, int]]:
+        """Return a group's progress by topic and queue id. Raises for a name that cannot be one.
+
+        ``is_wanted`` is as in ``StoreReader.committed_offsets``.
+        """
         problem = group_name_problem(group)
         if problem:
             raise InvalidArgument("group", problem)
-        return self.reader.committed_offsets(group)
+        return self.reader.committed_offsets(group, is_wanted=is_wanted)
 
     def groups(self) -> Sequence[str]:
         """Return the names of all groups with progress."""

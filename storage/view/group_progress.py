@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from storage.errors import QueueNotFound, TopicNotFound
+from storage.errors import QueueNotFound, StoreClosed, TopicNotFound
 from storage.tables.consumer_offsets import OffsetBeyond
 
 if TYPE_CHECKING:
@@ -42,15 +42,21 @@ class GroupProgress:
         offset = self._offsets.fetch(group, topic, queue_id)
         return None if offset is None else self._within(group, topic, queue_id, offset)
 
-    def of_group(self, group: str) -> dict[str, dict[int, int]]:
-        """Return a group's progress by topic and queue id, each at most its queue's end."""
-        return {
-            topic: {
-                queue_id: self._within(group, topic, queue_id, offset)
-                for queue_id, offset in offsets.items()
-            }
-            for topic, offsets in self._offsets.fetch_group(group).items()
-        }
+    def of_group(
+        self, group: str, is_wanted: Callable[[], bool] = lambda: True
+    ) -> dict[str, dict[int, int]]:
+        """Return a group's progress by topic and queue id, each at most its queue's end.
+
+        ``is_wanted`` is asked before each queue: raises StoreClosed once it says no.
+        """
+        found: dict[str, dict[int, int]] = {}
+        for topic, offsets in self._offsets.fetch_group(group).items():
+            of_topic = found[topic] = {}
+            for queue_id, offset in offsets.items():
+                if not is_wanted():
+                    raise StoreClosed("nobody waits for the offsets any more")
+                of_topic[queue_id] = self._within(group, topic, queue_id, offset)
+        return found
 
     def _within(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return an offset, or the end of its queue if it lies after that: what comes next is not missed.

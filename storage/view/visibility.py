@@ -174,11 +174,9 @@ class Visibility:
             self._log.refresh()
             self._topics.reload()
 
-    def end(self) -> bool:
-        """Refuse updates from here on; False if that was done before."""
-        with self._guard:
-            ended, self._closed = self._closed, True
-            return not ended
+    def end(self) -> None:
+        """Refuse updates from here on."""
+        self._closed = True
 
     def close(self) -> None:
         """Let go of the checkpoint."""

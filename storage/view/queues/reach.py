@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.errors import StoreClosed
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.view.layout import queues_on_disk
@@ -63,6 +64,7 @@ class QueueReach:
         self._incarnations = incarnations
         self._guard = threading.Lock()
         self._found: dict[QueueKey, Reach] | None = None
+        self._is_ended = False
 
     def of(self, topic: str, queue_id: int) -> Reach | None:
         """Return what the log has of a queue; None where the queues' files hold all that was synced."""
@@ -76,6 +78,14 @@ class QueueReach:
         with self._guard:
             self._found = None
 
+    def end(self) -> None:
+        """End looks with StoreClosed, from here on."""
+        self._is_ended = True
+
+    def _check_goes_on(self) -> None:
+        if self._is_ended:
+            raise StoreClosed("the reader is closed")
+
     def _look(self) -> dict[QueueKey, Reach]:
         durable = self._at_rest()
         if durable is None or self._held_units(durable.dispatched_offset) == durable.unit_count:
@@ -86,6 +96,7 @@ class QueueReach:
         """Count the units of all queues' files before a commit offset; -1 where one is lost between others."""
         count = 0
         for topic, queue_id in queues_on_disk(self._filesystem, self._directory):
+            self._check_goes_on()
             queue = QueueFiles.whole(self._filesystem, self._directory / topic / str(queue_id))
             if any(
                 after.start_offset > before.end_offset for before, after in pairwise(queue.files)
@@ -107,6 +118,7 @@ class QueueReach:
         log = self._log
         for part in log.parts(log.min_offset, log.end_offset):
             for step in walk_range(part.data, part.data_offset, part.begin_offset, part.end_offset):
+                self._check_goes_on()
                 if not isinstance(step, RecordRun):
                     continue
                 rows = step.rows

@@ -40,3 +40,21 @@ class TagFilter:
 
 
 MATCH_ALL: Final = TagFilter("")
+KEPT_MAX: Final = 256
+
+
+class TagFilters:
+    """Filters by their expressions, the last ones kept. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._kept = {"": MATCH_ALL}
+
+    def get(self, expression: str) -> TagFilter:
+        """Return the filter of an expression."""
+        tag_filter = self._kept.get(expression)
+        if tag_filter is None:
+            tag_filter = TagFilter(expression)
+            if len(self._kept) >= KEPT_MAX:
+                self._kept = {"": MATCH_ALL}
+            self._kept[expression] = tag_filter
+        return tag_filter

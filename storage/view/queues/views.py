@@ -116,6 +116,10 @@ class QueueViews:
         with self._guard:
             self._kept.clear()
 
+    def end(self) -> None:
+        """End walks of the log with StoreClosed, from here on."""
+        self._reach.end()
+
     def close(self) -> None:
         """Let go of every view."""
         with self._guard, ExitStack() as views:  # each whatever the others say

@@ -1,0 +1,143 @@
+"""A reader ends within its drain time, whatever is still asked of it; what groups did is kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from background_loop import BackgroundService
+from service_settings import reader_settings
+
+from penstock.v1 import reader_pb2, reader_pb2_grpc
+from services.reader import __main__ as reader_main
+from storage import Message, MessageStore
+from storage.errors import StoreClosed
+from storage.reader import StoreReader
+from storage.view.queues import reach
+
+QUEUES = 8
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with MessageStore.open(tmp_path / "s") as opened:
+        opened.create_topic("t", QUEUES)
+        opened.put_all([Message(topic="t", body=b"x", queue_id=n) for n in range(QUEUES)])
+    return tmp_path / "s"
+
+
+class Held:
+    """Stands in for a read that goes on until the test ends."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+        self.was_refused = threading.Event()
+
+    def go_on(self, *_: Any, **__: Any) -> Any:
+        self.has_begun.set()
+        assert self.may_end.wait(120)
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    call = Held()
+    yield call
+    call.may_end.set()
+
+
+def test_it_ends_beside_a_read_that_goes_on(
+    store: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StoreReader, "message", held.go_on)
+    monkeypatch.setattr(reader_main, "_END_SECONDS", 0.05)
+    service = BackgroundService(reader_main.serve, reader_settings(store, drain_grace_seconds=0.1))
+    with service, grpc.insecure_channel(service.address) as channel:
+        stub = reader_pb2_grpc.ReaderStub(channel)
+        commit = reader_pb2.CommitOffsetRequest(group="g", topic="t", queue_id=1, queue_offset=1)
+        stub.CommitOffset(commit, timeout=30)
+        call = stub.GetMessage.future(reader_pb2.GetMessageRequest(commit_offset=0), timeout=120)
+        assert held.has_begun.wait(30)
+        service.stop()
+        assert call.exception(timeout=30).code() in (
+            grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE,
+        )  # fmt: skip
+    assert not held.may_end.is_set()  # nobody waited for it
+    with StoreReader.open(store) as reader:
+        assert reader.committed_offset("g", "t", 1) == 1
+
+
+def test_a_fetch_of_offsets_ends_when_its_caller_has_gone(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gone, asked = threading.Event(), threading.Event(), []
+    max_offset = StoreReader.max_offset
+
+    def slow(self: StoreReader, topic: str, queue_id: int) -> int:
+        asked.append(queue_id)
+        begun.set()
+        assert gone.wait(60)
+        return max_offset(self, topic, queue_id)
+
+    with BackgroundService(reader_main.serve, reader_settings(store)) as service:
+        with StoreReader.open(store) as reader:
+            for queue_id in range(QUEUES):
+                reader.commit_offset("g", "t", queue_id, 1)
+            reader.consumer_offsets.save()
+        with grpc.insecure_channel(service.address) as channel:
+            stub = reader_pb2_grpc.ReaderStub(channel)
+            request = reader_pb2.FetchOffsetsRequest(group="g")
+            assert len(stub.FetchOffsets(request, timeout=30).offsets) == QUEUES
+            ended = threading.Event()
+            progress = reader_main.ReaderServicer._progress
+
+            def watched(self: Any, *arguments: Any) -> Any:
+                try:
+                    return progress(self, *arguments)
+                except StoreClosed:
+                    ended.set()
+                    raise
+
+            monkeypatch.setattr(reader_main.ReaderServicer, "_progress", watched)
+            monkeypatch.setattr(StoreReader, "max_offset", slow)
+            asking = reader_main.ReaderServicer._while_wanted
+            is_over = threading.Event()
+
+            async def noted(self: Any, *arguments: Any) -> Any:
+                try:
+                    return await asking(self, *arguments)
+                finally:
+                    is_over.set()
+
+            monkeypatch.setattr(reader_main.ReaderServicer, "_while_wanted", noted)
+            call = stub.FetchOffsets.future(request, timeout=120)
+            assert begun.wait(30)
+            call.cancel()
+            assert is_over.wait(30)
+            gone.set()
+            assert ended.wait(30)
+    assert len(asked) == 1  # and no other queue was looked at
+
+
+def test_a_walk_of_the_log_ends_with_the_reader(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk_range, walked = reach.walk_range, []
+
+    def endless(*arguments: Any) -> Iterator[Any]:
+        while True:
+            walked.append(arguments)
+            assert len(walked) < 10, "the walk went on"
+            if len(walked) == 3:
+                reader.end()
+            yield from walk_range(*arguments)
+
+    (store / "consumequeue/t/0" / f"{0:020}").unlink()  # and so the log says how far queues go
+    monkeypatch.setattr(reach, "walk_range", endless)
+    with StoreReader.open(store) as reader, pytest.raises(StoreClosed):
+        reader.max_offset("t", 0)
+    assert len(walked) == 3
