@@ -31,7 +31,7 @@ PUSH = frozenset({"push"})
 TRANSACTIONS = frozenset({"transactions"})
 SPLIT = "split"  # among the flags of a server of its own: not a flag, its routes are split
 CHANGE = frozenset({"change"})
-DELAY = frozenset({"delay"})
+RECALL = frozenset({"recall"})
 
 SCENARIOS = {
     scenario.name: scenario
@@ -46,9 +46,9 @@ SCENARIOS = {
         Scenario(transaction_commit, TRANSACTIONS),
         Scenario(transaction_rollback, TRANSACTIONS),
         Scenario(transaction_check, TRANSACTIONS),
-        Scenario(delay, DELAY),
-        Scenario(delay_passed, DELAY),
-        Scenario(recall, DELAY),
+        Scenario(delay),
+        Scenario(delay_passed),
+        Scenario(recall, RECALL),
         Scenario(simple_ack),
         Scenario(lease_end),
         Scenario(change_nack, CHANGE),

@@ -111,15 +111,15 @@ LANGUAGES = {
         ),
         Language(
             "java", "5.2.0", ("java", "javac", "mvn"), lambda: java_classes(HERE / "java", CACHE / "java"),
-            java_command, lacks=frozenset({"together", "readme", "delay"}), tls=True,
+            java_command, lacks=frozenset({"together", "readme"}), tls=True,
         ),
         Language(
             "go", "5.1.4", ("go",), install_go, lambda: [str(CACHE / "go" / "driver")],
-            lacks=frozenset({"together", "readme", "delay"}), tls=True,
+            lacks=frozenset({"together", "readme"}), tls=True,
         ),
         Language(
             "rust", "5.0.0", ("cargo",), install_rust, lambda: [str(CACHE / "rust" / "debug" / "driver")],
-            lacks=frozenset({"push", "change", "readme", "transactions", "delay"}),
+            lacks=frozenset({"push", "change", "readme", "recall"}),
         ),
     )
 }  # fmt: skip

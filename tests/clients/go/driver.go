@@ -25,6 +25,7 @@ type outgoing struct {
 	Tag          string            `json:"tag"`
 	Keys         []string          `json:"keys"`
 	MessageGroup string            `json:"message_group"`
+	DeliverMs    int64             `json:"deliver_ms"`
 	Properties   map[string]string `json:"properties"`
 }
 
@@ -40,6 +41,7 @@ type command struct {
 	Messages []outgoing        `json:"messages"`
 	Message  outgoing          `json:"message"`
 	End      string            `json:"end"`
+	Recall   string            `json:"recall_handle"`
 	Checks   bool              `json:"checks"`
 	Max      int32             `json:"max"`
 	Lease    int               `json:"invisible_ms"`
@@ -192,6 +194,9 @@ func made(wanted outgoing) *rmq.Message {
 	if wanted.MessageGroup != "" {
 		message.SetMessageGroup(wanted.MessageGroup)
 	}
+	if wanted.DeliverMs > 0 {
+		message.SetDelayTimestamp(time.UnixMilli(wanted.DeliverMs))
+	}
 	for key, value := range wanted.Properties {
 		message.AddProperty(key, value)
 	}
@@ -223,15 +228,16 @@ func sendTransaction(c command) (object, error) {
 }
 
 func send(c command) (object, error) {
-	ids := []string{}
+	ids, handles := []string{}, []string{}
 	for _, wanted := range c.Messages {
 		receipts, err := client(c.Name).(rmq.Producer).Send(context.Background(), made(wanted))
 		if err != nil {
 			return nil, err
 		}
 		ids = append(ids, receipts[0].MessageID)
+		handles = append(handles, receipts[0].RecallHandle)
 	}
-	return object{"ids": ids}, nil
+	return object{"ids": ids, "recall_handles": handles}, nil
 }
 
 const messageNotFound = 40401 // this client reports an empty receive as an error
@@ -264,6 +270,9 @@ func perform(c command) (object, error) {
 		return object{}, err
 	case "send":
 		return send(c)
+	case "recall":
+		id, err := client(c.Name).(rmq.Producer).Recall(context.Background(), c.Topic, c.Recall)
+		return object{"message_id": id}, err
 	case "send_transaction":
 		return sendTransaction(c)
 	case "receive":

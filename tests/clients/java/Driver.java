@@ -31,6 +31,8 @@ import org.apache.rocketmq.client.apis.message.MessageBuilder;
 import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
 import org.apache.rocketmq.client.apis.producer.ProducerBuilder;
+import org.apache.rocketmq.client.apis.producer.RecallReceipt;
+import org.apache.rocketmq.client.apis.producer.SendReceipt;
 import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
@@ -92,11 +94,18 @@ final class Driver {
                 return Map.of();
             case "send": {
                 List<String> ids = new ArrayList<>();
+                List<String> handles = new ArrayList<>();
                 for (JsonElement wanted : command.getAsJsonArray("messages")) {
-                    Message message = outgoing(wanted.getAsJsonObject());
-                    ids.add(((Producer) clients.get(name)).send(message).getMessageId().toString());
+                    SendReceipt receipt = ((Producer) clients.get(name)).send(outgoing(wanted.getAsJsonObject()));
+                    ids.add(receipt.getMessageId().toString());
+                    handles.add(receipt.getRecallHandle());
                 }
-                return Map.of("ids", ids);
+                return Map.of("ids", ids, "recall_handles", handles);
+            }
+            case "recall": {
+                Producer producer = (Producer) clients.get(name);
+                RecallReceipt receipt = producer.recallMessage(text(command, "topic"), text(command, "recall_handle"));
+                return Map.of("message_id", receipt.getMessageId().toString());
             }
             case "send_transaction": {
                 Producer producer = (Producer) clients.get(name);
@@ -196,6 +205,9 @@ final class Driver {
         }
         if (wanted.has("message_group")) {
             message.setMessageGroup(text(wanted, "message_group"));
+        }
+        if (wanted.has("deliver_ms")) {
+            message.setDeliveryTimestamp(wanted.get("deliver_ms").getAsLong());
         }
         if (wanted.has("properties")) {
             wanted.getAsJsonObject("properties").asMap()

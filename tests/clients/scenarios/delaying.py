@@ -19,7 +19,8 @@ def delay(lab: Lab) -> str:
     received = consumer.receive_until(3, within_s=30)
     late_ms = time.time() * 1000 - deliver_ms
 
-    assert all(recall_handle for _, recall_handle in sent)
+    if "recall" not in lab.language.lacks:
+        assert all(recall_handle for _, recall_handle in sent)
     assert sorted(m.id for m in received) == sorted(message_id for message_id, _ in sent)
     assert late_ms >= 0
     return f"{late_ms:.0f} ms late"

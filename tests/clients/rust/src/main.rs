@@ -1,5 +1,5 @@
 //! Runs the official Rust client by commands: one JSON object a line in, one a line out. README.md lists them.
-//! This release has producers and simple consumers only, which cannot change a lease.
+//! This release has producers and simple consumers only, which cannot change a lease, and no recall.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use rocketmq::conf::{ClientOption, LoggingFormat, ProducerOption, SimpleConsumerOption};
 use rocketmq::model::common::{FilterExpression, FilterType};
 use rocketmq::model::message::{Message, MessageBuilder, MessageView};
+use rocketmq::model::transaction::{Transaction, TransactionResolution};
 use rocketmq::{Producer, SimpleConsumer};
 use serde_json::{json, Value};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -52,15 +53,20 @@ fn described(message: &MessageView) -> Value {
     found
 }
 
-fn outgoing(wanted: &Value) -> Result<impl Message, Failure> {
+fn outgoing(wanted: &Value, in_transaction: bool) -> Result<impl Message, Failure> {
     let body = match wanted["size"].as_u64() {
         Some(size) => pattern(size as usize),
         None => text(wanted, "body").as_bytes().to_vec(),
     };
     let topic = text(wanted, "topic");
-    let mut message = match wanted["message_group"].as_str() {
-        Some(group) => MessageBuilder::fifo_message_builder(topic, body, group),
-        None => MessageBuilder::builder().set_topic(topic).set_body(body),
+    let mut message = match (wanted["message_group"].as_str(), wanted["deliver_ms"].as_i64()) {
+        _ if in_transaction => MessageBuilder::transaction_message_builder(topic, body),
+        (Some(group), _) => MessageBuilder::fifo_message_builder(topic, body, group),
+        (None, Some(deliver_ms)) => {
+            let seconds = deliver_ms.div_euclid(1000) + (deliver_ms.rem_euclid(1000) != 0) as i64; // whole ones
+            MessageBuilder::delay_message_builder(topic, body, seconds)
+        }
+        (None, None) => MessageBuilder::builder().set_topic(topic).set_body(body),
     };
     if let Some(tag) = wanted["tag"].as_str() {
         message = message.set_tag(tag);
@@ -74,6 +80,14 @@ fn outgoing(wanted: &Value) -> Result<impl Message, Failure> {
         );
     }
     Ok(message.build()?)
+}
+
+/// Decides about an orphaned transaction as the message's own property says.
+fn check(_transaction_id: String, message: MessageView) -> TransactionResolution {
+    match message.properties().get("checked").map(String::as_str) {
+        Some("COMMIT") => TransactionResolution::COMMIT,
+        _ => TransactionResolution::ROLLBACK,
+    }
 }
 
 impl Driver {
@@ -95,7 +109,11 @@ impl Driver {
             let mut wanted = ProducerOption::default();
             wanted.set_logging_format(LoggingFormat::Json);
             wanted.set_topics(vec![topic]);
-            let mut producer = Producer::new(wanted, option)?;
+            let mut producer = if command["checks"].as_bool().unwrap_or(false) {
+                Producer::new_transaction_producer(wanted, option, Box::new(check))?
+            } else {
+                Producer::new(wanted, option)?
+            };
             producer.start().await?;
             return Ok(Client::Producer(producer));
         }
@@ -116,7 +134,7 @@ impl Driver {
     async fn send(&self, command: &Value) -> Result<Value, Failure> {
         let Client::Producer(producer) = &*self.client(command)? else { return Err("not a producer".into()) };
         let wanted = command["messages"].as_array().ok_or("no messages")?;
-        let messages = wanted.iter().map(outgoing).collect::<Result<Vec<_>, _>>()?;
+        let messages = wanted.iter().map(|each| outgoing(each, false)).collect::<Result<Vec<_>, _>>()?;
         let mut ids = vec![];
         if command["together"].as_bool().unwrap_or(false) {
             ids.extend(producer.batch_send(messages).await?.iter().map(|receipt| receipt.message_id().to_string()));
@@ -124,6 +142,18 @@ impl Driver {
             for message in messages {
                 ids.push(producer.send(message).await?.message_id().to_string());
             }
+        }
+        Ok(json!({ "ids": ids, "recall_handles": vec![Value::Null; ids.len()] }))
+    }
+
+    async fn send_transaction(&self, command: &Value) -> Result<Value, Failure> {
+        let Client::Producer(producer) = &*self.client(command)? else { return Err("not a producer".into()) };
+        let transaction = producer.send_transaction_message(outgoing(&command["message"], true)?).await?;
+        let ids = [transaction.message_id().to_string()];
+        match text(command, "end") {
+            "commit" => transaction.commit().await?,
+            "rollback" => transaction.rollback().await?,
+            _ => {}
         }
         Ok(json!({ "ids": ids }))
     }
@@ -136,6 +166,7 @@ impl Driver {
                 Ok(json!({}))
             }
             "send" => self.send(command).await,
+            "send_transaction" => self.send_transaction(command).await,
             "receive" => {
                 let Client::Simple(consumer, topic, filter) = &*self.client(command)? else {
                     return Err("not a consumer".into());
