@@ -207,6 +207,9 @@ class MappedFileAllocator:
         finally:
             with self._changed:
                 self._creating = None
+                if mapped is None:
+                    # None behind it either: names come in order, and so does what a listing shows.
+                    self._wanted = [offset for offset in self._wanted if offset < start_offset]
                 if start_offset == self._asked:
                     self._problem = problem
                 if mapped is not None:

@@ -82,6 +82,27 @@ def test_failing_ahead_of_need_is_forgotten_and_asking_tries_again(allocator, fi
     assert allocator.take(0).size == SIZE
 
 
+def test_no_file_is_made_behind_one_that_could_not_be(allocator, filesystem, tmp_path):
+    """A reader that lists the directory then would take the one between them for lost."""
+    create = filesystem.create
+    tried = threading.Event()
+
+    def failing(path, size, **options):
+        if path.name == f"{SIZE:020d}" and not tried.is_set():
+            tried.set()
+            raise StoreFull("injected")
+        return create(path, size, **options)
+
+    filesystem.create = failing
+    allocator.take(0)
+    assert tried.wait(30)
+    allocator.maker.wait_for(lambda: allocator._creating is None and not allocator._wanted, 30)
+    assert list(filesystem.creators) == [f"{0:020d}"]
+    assert allocator.take(SIZE).start_offset == SIZE
+    filesystem.wait_for(2 * SIZE)
+    assert list(filesystem.creators)[:3] == [f"{n * SIZE:020d}" for n in range(3)]
+
+
 def test_without_threads_everything_happens_at_the_request(filesystem, tmp_path):
     """How a simulator with a scheduler of its own uses it."""
     allocator = MappedFileAllocator(filesystem, tmp_path / "log", file_size=SIZE)

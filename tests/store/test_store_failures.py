@@ -10,6 +10,7 @@ from engine_store import LOG_FILE_SIZE, append, check_queues_match_log, record, 
 from storage.clock import SystemClock
 from storage.errors import StoreBusy, StoreFailed, StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
+from storage.reader import StoreReader
 from storage.view.log.recovery_cases import Start
 from storage.writer import StoreWriter
 
@@ -81,6 +82,44 @@ def test_a_full_disk_under_the_queues_delays_dispatch_and_loses_nothing(tmp_path
         assert writer.wait_dispatched(result.end_commit_offset, 10)
         assert writer.status().problem == ""
     assert check_queues_match_log(tmp_path / "store") == 40
+
+
+@pytest.mark.parametrize("flush_mode", ["sync", "async"])
+def test_a_topic_ends_where_its_pulls_end_while_disks_are_full_and_after(
+    tmp_path, monkeypatch, flush_mode
+):
+    pwrite = OsFile.pwrite
+    full = threading.Event()
+
+    def refuse(file, data, position):
+        if full.is_set() and "consumequeue" in str(file.path):
+            raise StoreFull("no space left")
+        pwrite(file, data, position)
+
+    monkeypatch.setattr(OsFile, "pwrite", refuse)
+    config = small_config(flush_mode=flush_mode)
+    with StoreWriter.open(tmp_path / "store", config) as writer:
+        writer.create_topic("t", 2)
+        batch = b"".join(record(queue_id=i % 2) for i in range(250))
+        end = append(writer, batch).end_commit_offset
+        assert writer.wait_dispatched(end, 30)
+        with StoreReader.open(tmp_path / "store") as reader:
+
+            def pulled() -> int:
+                met = 0
+                while len(found := reader.pull("t", 0, queue_offset=met).queue_offsets):
+                    met = found[-1] + 1
+                return met
+
+            assert pulled() == writer.describe_topic("t")[1][0][1] == 125
+            full.set()
+            end = append(writer, batch).end_commit_offset
+            assert not writer.wait_dispatched(end, 0.3)
+            assert pulled() <= writer.describe_topic("t")[1][0][1]
+            full.clear()
+            assert writer.wait_dispatched(end, 30)
+            assert pulled() == writer.describe_topic("t")[1][0][1] == 250
+            assert reader.max_offset("t", 0) == 250
 
 
 @pytest.mark.parametrize("flush_mode", ["sync", "async"])
