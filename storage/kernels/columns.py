@@ -64,7 +64,7 @@ HAS_UNIQ_KEY: Final = 4
 HAS_PROPERTY_CRC: Final = 8  # the properties end with a property CRC trailer
 HAS_MULTI_DISPATCH: Final = 16  # INNER_MULTI_DISPATCH: the record is in light queues, too
 HAS_DELAY: Final = 32
-HAS_TIMER: Final = 64  # a property that begins with TIMER_DE: a time to be delivered at
+HAS_TIMER: Final = 64  # a property that asks for a time of delivery
 
 CHECK_BODY_CRC: Final = 1
 CHECK_PROPERTY_CRC: Final = 2  # of records that have the trailer; none may end in a zero byte

@@ -20,6 +20,7 @@ from storage.format.properties import (
     STORE_ONLY,
     TAGS,
     TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     UNIQ_KEY,
 )
@@ -64,9 +65,13 @@ _TAGS: Final = int.from_bytes(TAGS.encode(), "big")
 _KEYS: Final = int.from_bytes(KEYS.encode(), "big")
 _UNIQ_KEY: Final = int.from_bytes(UNIQ_KEY.encode(), "big")
 _DELAY_SIZE: Final = len(DELAY)
-_TIMER: Final = int.from_bytes(b"TIMER_DE", "big")
-_TIMER_SIZE_MIN: Final = len(TIMER_DELAY_MS)
-_TIMER_SIZE_MAX: Final = len(TIMER_DELIVER_MS)
+_TIMER: Final = int.from_bytes(b"TIMER_DE", "big")  # what the three names begin with
+_DELAY_SEC_SIZE: Final = len(TIMER_DELAY_SEC)
+_DELAY_MS_SIZE: Final = len(TIMER_DELAY_MS)
+_DELIVER_MS_SIZE: Final = len(TIMER_DELIVER_MS)
+_DELAY_SEC_END: Final = int.from_bytes(TIMER_DELAY_SEC.encode()[-8:], "big")
+_DELAY_MS_END: Final = int.from_bytes(TIMER_DELAY_MS.encode()[-8:], "big")
+_DELIVER_MS_END: Final = int.from_bytes(TIMER_DELIVER_MS.encode()[-8:], "big")
 _MULTI_DISPATCH_SIZE: Final = len(INNER_MULTI_DISPATCH)
 
 # Names that only a store writes. KEYS, TAGS, UNIQ_KEY, a delay and what a client says of its own sending are
@@ -76,8 +81,16 @@ name_is_reserved: Final = reserved_names(STORE_ONLY - DELAYING)
 
 @inner
 def asks_for_time(data: Any, begin: int, length: int) -> bool:
-    """Whether a name of ``length`` bytes is one of those that ask for a time of delivery, or much like them."""
-    return bool(_TIMER_SIZE_MIN <= length <= _TIMER_SIZE_MAX and read_i64(data, begin) == _TIMER)
+    """Whether a name of ``length`` bytes is one of those that ask for a time of delivery."""
+    if length == _DELAY_SEC_SIZE:
+        end = _DELAY_SEC_END
+    elif length == _DELAY_MS_SIZE:
+        end = _DELAY_MS_END
+    elif length == _DELIVER_MS_SIZE:
+        end = _DELIVER_MS_END
+    else:
+        return False
+    return bool(read_i64(data, begin) == _TIMER and read_i64(data, begin + length - 8) == end)
 
 
 @inner

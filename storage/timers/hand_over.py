@@ -52,7 +52,6 @@ ROLL_WINDOW_MS: Final = 172_800 * SECOND_MS
 PAST_MS: Final = 10_000
 ROWS_MAX: Final = 1 << 18  # handled at once
 UNIT_SIZE: Final = TIMER_LOG_UNIT.itemsize
-UNITS_A_FILE: Final = (TIMER_LOG_FILE_SIZE - TIMER_LOG_END.size) // UNIT_SIZE
 WHEEL_NAME: Final = "timerwheel"
 LOG_NAME: Final = "timerlog"
 _RECALL_CODE: Final = tag_code(RECALL_TAG)
@@ -69,6 +68,14 @@ class Rows(NamedTuple):
 def has_broker_timers(filesystem: FileSystem, root: Path) -> bool:
     """Return whether there is a timer wheel or a timer log."""
     return filesystem.exists(root / WHEEL_NAME) or bool(filesystem.list_directory(root / LOG_NAME))
+
+
+def timer_log_file_size(filesystem: FileSystem, root: Path) -> int | None:
+    """Return the size of the timer log's files, which a broker's setting must agree with; None if there are none."""
+    for entry in filesystem.list_directory(root / LOG_NAME):
+        if entry.size >= UNIT_SIZE + TIMER_LOG_END.size:
+            return entry.size
+    return None
 
 
 def remove_broker_timers(filesystem: FileSystem, root: Path) -> None:
@@ -88,13 +95,14 @@ def write_broker_timers(
     is_recall: IsRecall,
     read_ms: int,
     now_ms: int,
+    file_size: int = TIMER_LOG_FILE_SIZE,
 ) -> int:
     """Write timer wheel and timer log of pending rows; return where the timer log ends. Durable on return.
 
     All of the topic's records count as read then, and slots before ``read_ms`` as delivered. ``is_recall`` is asked of records that may be recalls. Raises StoreFull, OSError.
     """
     remove_broker_timers(filesystem, root)
-    log = _TimerLog(filesystem, root / LOG_NAME)
+    log = _TimerLog(filesystem, root / LOG_NAME, file_size)
     wheel = np.zeros(WHEEL_SLOTS, WHEEL_SLOT)
     try:
         for block in blocks:
@@ -179,41 +187,46 @@ def _units(
 
 
 class _TimerLog:
-    """A timer log that is written from its begin."""
+    """A timer log that is written from its begin, in files of ``file_size`` bytes."""
 
-    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
+    def __init__(self, filesystem: FileSystem, directory: Path, file_size: int) -> None:
         filesystem.make_directory(directory)
         self._filesystem = filesystem
         self._directory = directory
+        self._file_size = file_size
+        self._units_a_file = (file_size - TIMER_LOG_END.size) // UNIT_SIZE
         self._count = 0
         self.end = 0
 
     def positions(self, count: int) -> Longs:
         """Return where the next units will stand."""
         numbers = np.arange(self._count, self._count + count)
-        return numbers // UNITS_A_FILE * TIMER_LOG_FILE_SIZE + numbers % UNITS_A_FILE * UNIT_SIZE
+        return (
+            numbers // self._units_a_file * self._file_size
+            + numbers % self._units_a_file * UNIT_SIZE
+        )
 
     def append(self, units: npt.NDArray[np.void]) -> None:
         """Append units; each file is durable once it is full, the last one with ``close``."""
         data = memoryview(units.tobytes())
         while data:
-            number, used = divmod(self._count, UNITS_A_FILE)
-            count = min(len(data) // UNIT_SIZE, UNITS_A_FILE - used)
-            path = self._directory / file_name(number * TIMER_LOG_FILE_SIZE)
+            number, used = divmod(self._count, self._units_a_file)
+            count = min(len(data) // UNIT_SIZE, self._units_a_file - used)
+            path = self._directory / file_name(number * self._file_size)
             if used == 0:
-                self._filesystem.create(path, TIMER_LOG_FILE_SIZE, allocate=False).close()
+                self._filesystem.create(path, self._file_size, allocate=False).close()
             file = self._filesystem.open(path, writable=True)
             try:
                 file.pwrite(data[: count * UNIT_SIZE], used * UNIT_SIZE)
                 self._count += count
                 position = (used + count) * UNIT_SIZE
-                if used + count == UNITS_A_FILE:
-                    left = TIMER_LOG_FILE_SIZE - position
+                if used + count == self._units_a_file:
+                    left = self._file_size - position
                     file.pwrite(TIMER_LOG_END.pack(left, 0, TIMER_LOG_END_MAGIC), position)
                 file.sync()
             finally:
                 file.close()
-            self.end = number * TIMER_LOG_FILE_SIZE + position
+            self.end = number * self._file_size + position
             data = data[count * UNIT_SIZE :]
 
     def close(self) -> None:

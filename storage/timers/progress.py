@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from storage.format.config_json import encode_config
-from storage.format.timers.files import decode_check, decode_rows, encode_check, encode_rows
+from storage.format.timers.files import (
+    TIMER_LOG_FILE_SIZE,
+    decode_check,
+    decode_rows,
+    encode_check,
+    encode_rows,
+)
 from storage.tables.own_document import load_document, save_document, settle_document
 from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
@@ -26,6 +32,7 @@ from storage.tables.table_files import (
     delays_in,
     read_table,
 )
+from storage.timers.hand_over import timer_log_file_size
 from storage.timers.pending import TimerBlock
 
 if TYPE_CHECKING:
@@ -76,32 +83,39 @@ class HandedOverTimers(NamedTuple):
 
 
 class TimerProgressFiles:
-    """The files of one store's progress. Used by one thread of the writer."""
+    """The files of one store's progress. Used by one thread of the writer.
+
+    ``log_file_size`` is that of the files of the broker's timer log, or of those that it had when it was last
+    here: a broker with another ``mappedFileSizeTimerLog`` does not start.
+    """
 
     def __init__(self, filesystem: FileSystem, paths: StorePaths) -> None:
         self._filesystem = filesystem
+        self._root = paths.root
         self._directory = paths.timers
         self._path = paths.timers / PROGRESS_FILE
         self._config = paths.config
         self._check_path = paths.config / TIMER_CHECK_FILE
         self._next_file = 1
         self._saved_levels: dict[int, int] | None = None
+        self.log_file_size = TIMER_LOG_FILE_SIZE
 
     def load(self) -> FoundProgress:
         """Return what the files say, None where nothing is whole. Raises OSError, StoreFull."""
-        own, check = None, b""
+        own, check, file_size = None, b"", self.log_file_size
         if self._filesystem.exists(self._directory):
             settle_document(self._filesystem, self._path, dict)
             names = [entry.name for entry in self._filesystem.list_directory(self._directory)]
             self._next_file = 1 + max((int(name) for name in names if name.isdigit()), default=0)
             with suppress(ValueError):
                 found = load_document(self._filesystem, self._path, self._parsed)
-                own, check = found or (None, b"")
+                own, check, file_size = found or (None, b"", file_size)
         levels = read_table(self._filesystem, self._config, DELAYS_FILE, delays_in) or {}
         held = self._held_check()
         broker = None
         if held is not None and held.rstrip(b"\0") != check:
             broker = BrokerProgress(*decode_check(held))
+        self.log_file_size = timer_log_file_size(self._filesystem, self._root) or file_size
         return FoundProgress(own, levels, broker)
 
     def _held_check(self) -> bytes | None:
@@ -112,7 +126,7 @@ class TimerProgressFiles:
             return None
         return data
 
-    def _parsed(self, document: dict[str, Any]) -> tuple[TimerProgress, bytes]:
+    def _parsed(self, document: dict[str, Any]) -> tuple[TimerProgress, bytes, int]:
         blocks = [self._block(str(name), int(head)) for name, head in document["blocks"]]
         progress = TimerProgress(
             commit_offset=int(document["commit_offset"]),
@@ -121,7 +135,8 @@ class TimerProgressFiles:
             blocks=blocks,
             recalled={int(key): int(until) for key, until in document["recalled"]},
         )
-        return progress, bytes.fromhex(document["timercheck"])
+        file_size = int(document.get("timer_log_file_size", TIMER_LOG_FILE_SIZE))
+        return progress, bytes.fromhex(document["timercheck"]), file_size
 
     def _block(self, name: str, head: int) -> TimerBlock:
         data = self._filesystem.read_bytes(self._directory / name)
@@ -164,6 +179,7 @@ class TimerProgressFiles:
             "levels": {str(level): offset for level, offset in sorted(progress.levels.items())},
             "queue_offset": progress.queue_offset,
             "recalled": sorted(progress.recalled.items()),
+            "timer_log_file_size": self.log_file_size,
             "timercheck": check.rstrip(b"\0").hex(),
         }
         save_document(filesystem, self._path, document)

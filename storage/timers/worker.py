@@ -379,6 +379,7 @@ class TimerWorker(Worker):
         end = write_broker_timers(
             engine.filesystem, engine.paths.root, blocks, queue,
             is_recall=self._is_recall, read_ms=noted.read_ms, now_ms=self._clock.now_ms(),
+            file_size=self._files.log_file_size,
         )  # fmt: skip
         return HandedOverTimers(end, queue.next_offset)
 

@@ -22,7 +22,8 @@ from storage.kernels.columns import Stop, new_rows
 PIECES = st.sampled_from(
     (
         b"\x01", b"\x02", b"\x01", b"\x02", b"TAGS\x01", b"KEYS\x01", b"UNIQ_KEY\x01", b"DELAY\x01",
-        b"INNER_MULTI_DISPATCH\x01", b"PGROUP\x01", b"TIMER_DELAY_SEC\x01", b"TIMER_DELIVER_MS\x01", b"__RMQ.TRANSIENT.a\x01", b"0", b"3", b"|",
+        b"INNER_MULTI_DISPATCH\x01", b"PGROUP\x01", b"TIMER_DELAY_SEC\x01", b"TIMER_DELIVER_MS\x01", b"TIMER_DEADLINE\x01",
+        b"TIMER_DEPTH_SEC\x01", b"TIMER_DELIVERY_M\x01", b"__RMQ.TRANSIENT.a\x01", b"0", b"3", b"|",
         b"\x00", b"__CRC33#\x0101234\x0d6789\x02", b"__CRC32#\x010123456789\x02",
         b"__CRC32#\x01012\x0245\x01789\x02", b"v" * 7, b"v" * 29, b"v" * 61, b"v" * 64,
         b"v" * 130, "\u65e5\U0001f600".encode(), b"\xff",
@@ -44,9 +45,7 @@ def found_in(block: bytes) -> dict[str, object]:
         "keys": properties.get("KEYS", ""),
         "unique": properties.get("UNIQ_KEY", ""),
         "delay": "DELAY" in properties,
-        "timer": any(
-            name.startswith("TIMER_DE") and 14 <= len(name.encode()) <= 16 for name in properties
-        ),
+        "timer": not properties.keys().isdisjoint(DELAYING - {"DELAY"}),
         "light": "INNER_MULTI_DISPATCH" in properties,
         "crc": has_property_crc(block),
     }
