@@ -33,6 +33,7 @@ from storage.errors import StoreError, StoreFailed
 from storage.files.filesystem import OsFileSystem
 from storage.log.message_slices import MessageSlices
 from storage.message import BatchResult, Message, PutResult
+from storage.revive.worker import ReviveWorker
 from storage.scrub.worker import ScrubStatus
 from storage.staged.staged_commits import StagedCommits
 from storage.staged.upkeep import StagedCommitUpkeep
@@ -91,6 +92,9 @@ class StoreWriter:
         self.transactions = StoreTransactions(
             engine, self._appender, self._topics, clock, workers=workers
         )
+        self.revive = ReviveWorker(
+            engine, self._appender, self._topics, clock, self.timers.is_done, workers=workers
+        )
         engine.followers.register("staged", self.staged.needed_offset)
         self.retention = engine.retention
 
@@ -132,6 +136,8 @@ class StoreWriter:
             writer._upkeep.start()
             writer.transactions.start()
             writer.timers.start()
+            if writer.revive.has_queues:
+                writer.revive.start()
             writer.retention.start()  # now that everybody who needs old records has said so
         except BaseException:
             writer.close()
@@ -376,6 +382,7 @@ class StoreWriter:
             self.staged.close()
             self._upkeep.stop()
             self.transactions.stop()
+            self.revive.close()
             self.timers.close()
         with self._topics.lock, self._appender.lock:
             if self._appender.is_closed:

@@ -1,6 +1,6 @@
 """Receives that wait for a first message, in line: by group and topic, those who came first are served first.
 
-What wakes a line: a message stored in its topic, the end of a lease or of a wait after a nack (a timer), and
+What wakes a line: a message stored in its topic or in a retry topic, the end of a lease or of a wait after a nack (a timer), and
 whoever calls ``wake`` after a change that may make something due.
 """
 
@@ -16,6 +16,7 @@ from services.arrivals import Arrivals
 from services.reader.calls_in_turn import CallsInTurn
 from services.reader.leases import ReaderLeases
 from storage.errors import StoreBusy, StoreError
+from storage.format.names import RETRY_PREFIX
 from storage.leases.values import DeadMessages, ReceivedBatch, ReceiveQuestion
 
 WAITERS_MAX: Final = 1_024  # of a group in a topic
@@ -103,8 +104,9 @@ class Receives:
         if line is None:
             line = self._lines[key] = _WaitingLine()
             line.task = asyncio.create_task(self._serve(key, line))
-            if key.topic not in self._watching:
-                self._watching[key.topic] = asyncio.create_task(self._watch(key.topic))
+            for name in (key.topic, RETRY_PREFIX):
+                if name not in self._watching:
+                    self._watching[name] = asyncio.create_task(self._watch(name))
         if len(line.waiters) >= WAITERS_MAX:
             raise StoreBusy(
                 f"{WAITERS_MAX} receives of group {key.group!r} wait for topic {key.topic!r} already",
@@ -203,17 +205,17 @@ class Receives:
         if seconds is not None:
             line.timer = self._loop.call_later(min(seconds, _TIMER_SECONDS_MAX), line.woken.set)
 
-    async def _watch(self, topic: str) -> None:
-        """Wake the lines of a topic whenever something may have been stored in it."""
+    async def _watch(self, name: str) -> None:
+        """Wake the lines of a topic, or all for RETRY_PREFIX, whenever something may have been stored there."""
         while True:
             moment = self._arrivals.moment
-            lines = [line for key, line in self._lines.items() if key.topic == topic]
+            lines = [line for key, line in self._lines.items() if name in (key.topic, RETRY_PREFIX)]
             if not lines:
                 break
             for line in lines:
                 line.woken.set()
-            await self._arrivals.wait_for_key(topic, moment, _LOOK_SECONDS)
-        del self._watching[topic]
+            await self._arrivals.wait_for_key(name, moment, _LOOK_SECONDS)
+        del self._watching[name]
 
     def _unwanted(self, key: LineKey, asked: asyncio.Future[ReceivedBatch]) -> None:
         if not asked.cancelled() and asked.exception() is None:

@@ -11,7 +11,7 @@ from services.reader.group_commits import Commit
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreError
 from storage.files.directory_lock import LockRole
-from storage.format.names import group_name_problem
+from storage.format.names import RETRY_PREFIX, group_name_problem
 from storage.reader import StoreReader
 from storage.tables.topics import TopicConfig
 from storage.view.queues.arrived import ArrivedQueues, Queue
@@ -60,7 +60,10 @@ class QueueChanges:
         return self._reader.visible_offset
 
     def look(self) -> Collection[Queue | str] | None:
-        """Return the queues that got messages, and their topics; None if that is not known, or more changed."""
+        """Return the queues that got messages, and their topics; None if that is not known, or more changed.
+
+        Where a retry topic is among them, so is ``RETRY_PREFIX``.
+        """
         positions = self._reader.positions
         found = self._arrived.look(self._reader.visible_offset)
         if positions is None:
@@ -72,7 +75,11 @@ class QueueChanges:
         if beside != self._beside:
             self._beside = beside
             return None
-        return found and {*found, *(topic for topic, _ in found)}
+        if not found:
+            return found
+        topics = {topic for topic, _ in found}
+        retries = {RETRY_PREFIX for topic in topics if topic.startswith(RETRY_PREFIX)}
+        return {*found, *topics, *retries}
 
 
 class Source:

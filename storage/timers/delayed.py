@@ -73,6 +73,10 @@ class DelayedMessages:
         """Return how many messages wait for their time, and how many are due within each of the times."""
         return self._worker.status(within_ms)
 
+    def is_done(self) -> bool:
+        """Return whether everything that is due by now has been delivered."""
+        return not self._worker.has_work()
+
     @property
     def counts(self) -> DeliveryCounts:
         """What became of due messages since the start."""

@@ -295,6 +295,20 @@ def test_those_in_line_hear_of_the_end_of_a_lease_that_one_beside_the_line_took(
     assert came - ends < LONG_S
 
 
+def test_what_comes_to_a_retry_topic_wakes_who_waits(
+    services: ThreeServices, topic: str, consumer: Consumer, in_line: Callable[[int], None]
+) -> None:
+    retry_topic = f"%RETRY%{consumer.group}_{topic}"
+    create_topic(services, retry_topic)
+    put(services, retry_topic, b"before")
+    assert bodies(consumer.receive(wait_ms=25_000)) == [b"before"]
+    waiting = in_background(lambda: consumer.receive(wait_ms=25_000))
+    in_line(1)
+    put(services, retry_topic, b"again")
+    again, _ = waiting()
+    assert bodies(again) == [b"again"]
+
+
 def test_waiting_ends_when_time_is_up_or_before_the_deadline(consumer: Consumer) -> None:
     began = time.monotonic()
     assert consumer.receive(wait_ms=300) == []

@@ -1,0 +1,317 @@
+"""Hands out again what a broker had handed out: when the time of a checkpoint is over, by copies in the retry topic.
+
+Each step reads what is new in the revive topics; of a checkpoint whose time is over it appends, in one batch, a copy
+of each message that nobody acknowledged, and the acknowledgement of it. So a stop at any moment leaves both or
+neither, and whoever reads the revive topics again, we or a broker, finds nothing to do for it. A checkpoint is
+settled only when all delayed records that were due before its end are delivered: its acknowledgements are among them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.engine.copies import prepared_copies
+from storage.errors import StoreError, StoreFull, TopicExists
+from storage.format.names import topic_name_problem
+from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, TAG_CODE
+from storage.revive.checkpoints import (
+    ACK_CODES,
+    CHECKPOINT_CODE,
+    REVIVE_TOPIC_PREFIX,
+    Checkpoint,
+    CheckpointKey,
+    decode_ack,
+    decode_checkpoint,
+)
+from storage.revive.copies import retry_copies
+from storage.revive.progress import ReviveProgress, ReviveProgressFiles
+from storage.tables.topics import NewTopic
+from storage.timers.parked_queue import ParkedQueue
+from storage.view.log.commit_log import CommitLogView
+from storage.workers import Worker, Workers
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.engine.appender import Appender
+    from storage.engine.engine import Engine
+    from storage.engine.topic_changes import TopicChanges
+    from storage.timers.parked_queue import ParkedRecords
+
+_LOG: Final = logging.getLogger(__name__)
+ROWS_MAX: Final = 2_048  # records read, or messages copied, at once
+BYTES_MAX: Final = 4 << 20
+LOOK_S: Final = 1.0  # a checkpoint comes a second before its end
+TIMERS_WAIT_S: Final = 0.01
+DISPATCH_WAIT_S: Final = 1.0
+SAVE_INTERVAL_S: Final = 5.0
+FULL_RETRY_S: Final = 0.1
+
+
+@dataclass(slots=True)
+class ReviveCounts:
+    """What became of what a broker had handed out, since the writer's start: messages, but for ``malformed`` records."""
+
+    handed_out_again: int = 0
+    gone: int = 0
+    malformed: int = 0
+
+
+class _ReviveQueue:
+    """One queue of a revive topic, and its checkpoints that are not settled."""
+
+    def __init__(self, queue: ParkedQueue, next_offset: int) -> None:
+        self.queue = queue
+        self.next_offset = next_offset  # of what was not read yet
+        self.open: dict[CheckpointKey, Checkpoint] = {}
+
+    @property
+    def settled_offset(self) -> int:
+        """The first queue offset that a start has to read."""
+        return min((each.place for each in self.open.values()), default=self.next_offset)
+
+
+class ReviveWorker(Worker):
+    """Settles the checkpoints of one store. ``timers_are_done`` says whether all that is due by now is delivered."""
+
+    full_retry_s = FULL_RETRY_S
+
+    def __init__(
+        self, engine: Engine, appender: Appender, topics: TopicChanges, clock: Clock,
+        timers_are_done: Callable[[], bool], *, workers: Workers | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__("revive", workers=workers)
+        self.counts = ReviveCounts()
+        self._engine = engine
+        self._appender = appender
+        self._topics = topics
+        self._clock = clock
+        self._timers_are_done = timers_are_done
+        self._log = CommitLogView(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
+        self._files = ReviveProgressFiles(engine.filesystem, engine.paths.config, clock)
+        self._queues: dict[tuple[str, int], _ReviveQueue] = {}
+        self._sources: dict[tuple[str, int], ParkedQueue] = {}
+        self._saved: ReviveProgress = {}
+        self._noted: tuple[ReviveProgress, int] | None = None
+        self._saved_at = clock.monotonic()
+        self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 8)
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether a broker has been here: only a broker makes revive topics."""
+        return any(topic.name.startswith(REVIVE_TOPIC_PREFIX) for topic in self._engine.topics)
+
+    # ---- steps
+
+    def has_work(self) -> bool:
+        """Return whether there are records to read, or a checkpoint whose time is over."""
+        ends = self._engine.queues
+        if any(each.next_offset < ends.next_offset(*name) for name, each in self._queues.items()):
+            return True
+        return bool(self._due(self._clock.now_ms())) and self._timers_are_done()
+
+    def idle_s(self) -> float:
+        """Return how long until the next checkpoint's end, or the next look."""
+        now_ms = self._clock.now_ms()
+        ends_ms = [each.end_ms for queue in self._queues.values() for each in queue.open.values()]
+        left_s = (min(ends_ms, default=now_ms + 3_600_000) - now_ms) / 1_000
+        return min(max(left_s, TIMERS_WAIT_S), LOOK_S)
+
+    def _due(self, now_ms: int) -> list[Checkpoint]:
+        return [
+            each
+            for queue in self._queues.values()
+            for each in queue.open.values()
+            if each.end_ms <= now_ms
+        ]
+
+    def work(self) -> float | None:
+        """Make one step: read, settle, save."""
+        now_ms = self._clock.now_ms()
+        timers_are_done = self._timers_are_done()
+        end_offset = self._engine.log.appended_offset
+        if not self._engine.dispatch.wait(end_offset, DISPATCH_WAIT_S):
+            return TIMERS_WAIT_S
+        self._log.set_bounds(self._engine.log.min_offset, self._engine.dispatch.position)
+        if not self._queues:
+            self._load()
+        if self._read():
+            return 0.0  # what is not read yet may be acknowledgements
+        moved = timers_are_done and self._settle(now_ms)
+        self._save()
+        return 0.0 if moved else None
+
+    def _load(self) -> None:
+        self._saved = self._files.load()
+        for topic in list(self._engine.topics):
+            if not topic.name.startswith(REVIVE_TOPIC_PREFIX):
+                continue
+            for queue_id in range(topic.queue_count):
+                name = topic.name, queue_id
+                end = self._engine.queues.next_offset(*name)
+                next_offset = min(self._saved.get(name, 0), end)
+                self._queues[name] = _ReviveQueue(self._parked_queue(*name), next_offset)
+
+    def _parked_queue(self, topic: str, queue_id: int) -> ParkedQueue:
+        paths = self._engine.paths
+        return ParkedQueue(self._engine.filesystem, paths.consume_queue, self._log, topic, queue_id)
+
+    def _read(self) -> bool:
+        """Take in what is new in the revive topics; return whether there was anything."""
+        moved = False
+        for each in self._queues.values():
+            begin, end = each.queue.bounds()
+            each.next_offset = max(each.next_offset, begin)
+            if each.next_offset >= end:
+                continue
+            wanted = np.arange(each.next_offset, min(end, each.next_offset + ROWS_MAX))
+            records = each.queue.records(wanted, bytes_max=BYTES_MAX, room=0)
+            self._take_in(each, records)
+            each.next_offset += records.looked_at
+            moved = True
+        return moved
+
+    def _take_in(self, queue: _ReviveQueue, records: ParkedRecords) -> None:
+        offsets = records.queue_offsets.tolist()
+        for row, place in zip(records.rows.tolist(), offsets, strict=True):
+            begin = row[BODY_POSITION]
+            body = records.data[begin : begin + row[BODY_LENGTH]].tobytes()
+            if row[TAG_CODE] == CHECKPOINT_CODE:
+                name = queue.queue.topic, queue.queue.queue_id
+                checkpoint = decode_checkpoint(body, *name, place)
+                if checkpoint is not None:
+                    queue.open.pop(checkpoint.key, None)
+                    queue.open[checkpoint.key] = checkpoint
+                    continue
+            elif row[TAG_CODE] in ACK_CODES and (ack := decode_ack(body)) is not None:
+                of = queue.open.get(ack[0])
+                if of is not None:
+                    of.open_offsets.difference_update(ack[1])
+                continue
+            self.counts.malformed += 1
+        self.counts.malformed += len(records.damaged)
+
+    # ---- what nobody acknowledged
+
+    def _settle(self, now_ms: int) -> bool:
+        """Copy messages of checkpoints whose time is over, of one queue; return whether there were any."""
+        due = self._due(now_ms)
+        if not due:
+            return False
+        first = next((each for each in due if each.open_offsets), None)
+        if first is not None:
+            source = first.key.topic, first.key.queue_id
+            chosen = [each for each in due if (each.key.topic, each.key.queue_id) == source]
+            self._copy(source, chosen)
+        for each in due:
+            if not each.open_offsets:
+                del self._queues[each.revive_topic, each.revive_queue].open[each.key]
+        return True
+
+    def _copy(self, source: tuple[str, int], due: list[Checkpoint]) -> None:
+        """Append copies of messages of one queue and their acknowledgements, as many as go together."""
+        for each in due:
+            if source[0] not in self._engine.topics or not self._has_retry_topic(each):
+                self.counts.gone += len(each.open_offsets)
+                each.open_offsets.clear()
+        wanted = sorted({offset for each in due for offset in each.open_offsets})[:ROWS_MAX]
+        if not wanted:
+            return
+        queue = self._sources.get(source)
+        if queue is None:
+            queue = self._sources[source] = self._parked_queue(*source)
+        records = queue.records(np.array(wanted, np.int64), bytes_max=self._bytes_max, room=0)
+        # What lies after the queue's end was lost with the end of the log.
+        looked_at = set(wanted[: records.looked_at] or wanted)
+        places = {offset: place for place, offset in enumerate(records.queue_offsets.tolist())}
+        ended = [(each, offset) for each in due for offset in sorted(each.open_offsets & looked_at)]
+        copied = [(each, offset) for each, offset in ended if offset in places]
+        if copied:
+            self._append(records, places, copied)
+        for each, offset in ended:
+            each.open_offsets.discard(offset)
+        self.counts.handed_out_again += len(copied)
+        self.counts.gone += len(ended) - len(copied)
+
+    def _has_retry_topic(self, checkpoint: Checkpoint) -> bool:
+        """Return whether there is the topic for what comes again, made if need be."""
+        name = checkpoint.retry_topic
+        if name in self._engine.topics:
+            return True
+        if topic_name_problem(name):
+            return False
+        with suppress(TopicExists):
+            (created,) = self._topics.create([[NewTopic(name=name, queue_count=1)]])
+            if isinstance(created, Exception):
+                raise created
+        return True
+
+    def _append(
+        self, records: ParkedRecords, places: dict[int, int], copied: list[tuple[Checkpoint, int]]
+    ) -> None:
+        """Append copies and acknowledgements as one batch. Raises StoreBusy, StoreFull, and then nothing was done."""
+        config = self._engine.config
+        # A message that a group was handed twice comes again once.
+        once = {(offset, each.retry_topic): each.key.pop_ms for each, offset in copied}
+        copies = retry_copies(
+            records, [places[offset] for offset, _ in once], [topic for _, topic in once],
+            list(once.values()),
+        )  # fmt: skip
+        now_ms = self._clock.now_ms()
+        acks = [
+            each.ack_record(
+                offset, now_ms=now_ms, host=config.store_host,
+                append_crc=config.append_property_crc,
+            )
+            for each, offset in copied
+        ]  # fmt: skip
+        prepared = prepared_copies(
+            np.concatenate((copies, np.frombuffer(b"".join(acks), np.uint8))),
+            len(once) + len(acks),
+            store_host_size=len(self._engine.store_host),
+            append_crc=config.append_property_crc,
+        )
+        with self._topics.lock:  # no topic goes between the look at it and the append
+            self._appender.append(prepared, decided=True)
+
+    # ---- progress
+
+    def _progress(self) -> ReviveProgress:
+        return {name: each.settled_offset for name, each in self._queues.items()}
+
+    def _save(self) -> None:
+        """Note progress now and then, and write it once the log is synced as far."""
+        now = self._clock.monotonic()
+        if self._noted is None and now - self._saved_at >= SAVE_INTERVAL_S:
+            progress = self._progress()
+            self._saved_at = now
+            if progress != self._saved:
+                self._noted = progress, self._engine.log.appended_offset
+        if self._noted is None or self._engine.log.flushed_offset < self._noted[1]:
+            return
+        self._saved, self._noted = self._noted[0], None
+        self._files.save(self._saved)
+
+    def finish(self) -> None:
+        """Save how far it is, for the next start, ours or a broker's."""
+        if not self._queues:
+            return
+        progress = self._progress()
+        self._engine.settle()
+        with suppress(StoreFull):
+            if progress != self._saved:
+                self._files.save(progress)
+        self._files.hand_over(progress)
+
+    def close(self) -> None:
+        """End it, and let go of files."""
+        with suppress(StoreError, OSError):
+            self.stop()
+        for queue in (*self._sources.values(), *(each.queue for each in self._queues.values())):
+            queue.close()
+        self._log.close()
