@@ -1,7 +1,7 @@
 """Receives that wait for a first message, in line: by group and topic, those who came first are served first.
 
-What wakes a line: a message stored in its topic or in a retry topic, the end of a lease or of a wait after a nack (a timer), and
-whoever calls ``wake`` after a change that may make something due.
+What wakes a line: a message stored in its topic or in a retry topic, the end of a lease or of a wait after a
+nack (a timer), and whoever calls ``wake`` after a change that may make something due.
 """
 
 from __future__ import annotations

@@ -51,8 +51,11 @@ class QueueChanges:
 
     @property
     def position(self) -> int:
-        """Commit offset up to where it has looked."""
-        return self._arrived.position
+        """Commit offset up to where it has looked, of what is visible now.
+
+        What is visible may end before that: without a writer's word all of a broker's files seem to be.
+        """
+        return min(self._arrived.position, self._reader.visible_offset)
 
     @property
     def end(self) -> int:

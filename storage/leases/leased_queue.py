@@ -78,6 +78,7 @@ class LeasedQueue:
         self.rows = rows
         self.last = last
         self.is_checked = False  # whether the queue still holds what was handed out of it
+        self.is_handed_back = False  # a broker has moved the group's offset since
 
     @classmethod
     def of(cls, number: int, kind: int, loaded: LoadedQueue) -> LeasedQueue:

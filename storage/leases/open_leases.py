@@ -14,6 +14,7 @@ import numpy as np
 from storage.errors import InvalidMessage, StoreFull
 from storage.format.names import group_name_problem
 from storage.kernels.leases.siphash import hash_of
+from storage.leases.broker_orders import BrokerOrders
 from storage.leases.group_topic import GroupTopic
 from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events, LeasedQueue
@@ -40,12 +41,13 @@ class OpenLeases:
     """Made by ``open_leases``. Safe to use from several threads."""
 
     def __init__(
-        self, queues: StoreQueues, journal: Journal, config: LeaseConfig, clock: Clock
-    ) -> None:
+        self, queues: StoreQueues, journal: Journal, config: LeaseConfig, clock: Clock,
+        orders: BrokerOrders,
+    ) -> None:  # fmt: skip
         self.journal = journal
         self.renewals = OwnerRenewals(journal, config)
         self.row_count = 0  # as of the last save of offsets
-        self._sets = QueueSets(queues, journal)
+        self._sets = QueueSets(queues, journal, orders)
         self._queues = queues
         self._config = config
         self._clock = clock
@@ -199,6 +201,7 @@ def open_leases(
         # What a killed process has replaced and not synced counts in the journal from here on.
         filesystem.sync_directory(tables)
     now_ms = clock.now_ms()
+    orders = BrokerOrders(filesystem, tables)
     loaded, problems = load_journal(filesystem, directory, now_ms)
     above = max((number for number, _ in generations(filesystem, directory)), default=0)
     for name, problem in problems:
@@ -206,11 +209,11 @@ def open_leases(
     if loaded is None:
         journal = Journal(filesystem, directory, secrets.token_bytes(KEY_SIZE))
         journal.begin(above)
-        return OpenLeases(queues, journal, config, clock)
+        return OpenLeases(queues, journal, config, clock, orders)
     journal = Journal(filesystem, directory, loaded.key)
     journal.go_on(loaded)
     remove_others(filesystem, directory, loaded.generation)
-    opened = OpenLeases(queues, journal, config, clock)
+    opened = OpenLeases(queues, journal, config, clock, orders)
     try:
         opened.restore(loaded, now_ms)
         if loaded.problem:

@@ -6,14 +6,22 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from storage.format.leases import journal as journal_format
+from storage.kernels.leases import columns
+from storage.leases.broker_orders import BrokerOrder, BrokerOrders
 from storage.leases.group_topic import GroupTopic
 from storage.leases.journal import Journal
-from storage.leases.leased_queue import Events, LeasedQueue
+from storage.leases.leased_queue import Events, LeasedQueue, last_place
 from storage.leases.loading import LeasedQueueName, LoadedQueue
-from storage.leases.queues import NOWHERE, StoreQueues, retry_topics
+from storage.leases.new_records import records_of
+from storage.leases.owners import NO_OWNER
+from storage.leases.queues import NOWHERE, Place, StoreQueues, retry_topics
 from storage.leases.rows import LeaseRows
 from storage.leases.values import GroupRules
+from storage.message import PullResult
 
 
 class Shape(NamedTuple):
@@ -23,11 +31,21 @@ class Shape(NamedTuple):
     shows_all: bool
 
 
+class _TakenOver(NamedTuple):
+    """What a broker had handed out of a queue, and the records of it."""
+
+    order: BrokerOrder
+    result: PullResult
+    records: npt.NDArray[np.int64]
+    last: Place
+
+
 class QueueSets:
     """Safe to use from several threads."""
 
-    def __init__(self, queues: StoreQueues, journal: Journal) -> None:
+    def __init__(self, queues: StoreQueues, journal: Journal, orders: BrokerOrders) -> None:
         self._queues = queues
+        self._orders = orders
         self._journal = journal
         self._guard = threading.Lock()
         self._next_number = 0
@@ -67,6 +85,7 @@ class QueueSets:
         else:
             queue.drop_from(stored, events, now_ms)
         queue.note_committed(stored, events)
+        queue.is_handed_back = True
         held.write(events)
 
     def bring_up(self, held: GroupTopic, shape: Shape, rules: GroupRules, now_ms: int) -> bool:
@@ -84,6 +103,8 @@ class QueueSets:
             unchecked = [each for each in kept if shape.shows_all and not each.is_checked]
             ends = [(queue, self._lost_from(queue)) for queue in unchecked]
             new = self._missing(held, shape, rules, kept, gone)
+            added = [queue for queue, _ in new] + [each for each in kept if each.is_handed_back]
+            orders = [self._order(queue, rules, now_ms) for queue in added]
 
             events, names = Events(), []  # from here on nothing is read of the store
             for queue in gone:
@@ -96,6 +117,10 @@ class QueueSets:
                 if lost_from is not None:
                     queue.drop_from(lost_from, events, now_ms)
                 queue.is_checked = True
+            for queue, order in zip(added, orders, strict=True):
+                queue.is_handed_back = False
+                if order is not None:
+                    _take_over(queue, order, rules, events)
             for queue, stored in new:
                 names.append(queue.line)
                 if stored is not None:
@@ -106,6 +131,22 @@ class QueueSets:
                 self._journal.append(held, events.encoded(), {"queues": names} if names else None)
             self._known[held] = (shape, rules.is_orderly)
             return True
+
+    def _order(self, queue: LeasedQueue, rules: GroupRules, now_ms: int) -> _TakenOver | None:
+        """Return what a broker had handed out of a queue that is still somebody's; None if nothing is."""
+        name, begin = queue.name, queue.rows.next_offset
+        if not rules.is_orderly or queue.rows.live_count:
+            return None
+        order = self._orders.find(name.group, name.source, name.queue_id)
+        if order is None or order.end_ms <= now_ms or begin not in order.repeats:
+            return None
+        result = self._queues.pull(
+            name.source, name.queue_id, begin, max_messages=order.last_offset + 1 - begin,
+            max_bytes=1 << 62, tag_expression="",
+        )  # fmt: skip
+        records = records_of(result, is_orderly=True)
+        last = last_place(result, records, len(records), queue, self._queues)
+        return _TakenOver(order, result, records, last)
 
     def _missing(
         self, held: GroupTopic, shape: Shape, rules: GroupRules, kept: list[LeasedQueue],
@@ -173,6 +214,24 @@ class QueueSets:
             held.is_forgotten = True
             held.write(events)
             self._known.pop(held, None)
+
+
+def _take_over(queue: LeasedQueue, taken: _TakenOver, rules: GroupRules, events: Events) -> None:
+    """Let what a broker had handed out be under a lease until then, and what was acknowledged of it be done."""
+    order, result, records, last = taken
+    blocking: set[int] = set()  # message groups
+    for record in records:
+        offset, group = int(record[columns.RECORD_OFFSET]), int(record[columns.RECORD_GROUP])
+        record[columns.IS_CHOSEN] = offset in order.repeats
+        # Of those that wait for another one, being handed out by the broker counts from here on.
+        record[columns.RECONSUME_TIMES] = order.repeats.get(offset, 0) + (group in blocking)
+        if record[columns.IS_CHOSEN]:
+            blocking.add(group)
+    queue.hand_out(
+        result, records, len(records), last, rules=rules, now_ms=order.popped_ms,
+        visible_at=order.end_ms, owner=NO_OWNER, events=events,
+    )  # fmt: skip
+    queue.note_next(events)
 
 
 def _is_gone(queue: LeasedQueue, incarnations: Mapping[str, int]) -> bool:

@@ -1,1 +1,1 @@
-"""What a broker had handed out and nobody acknowledged when it stopped: delivered again when its time is over."""
+"""What a broker had handed out when it stopped, and nobody acknowledged: handed out again in time."""

@@ -1,8 +1,8 @@
 """A broker's records of what it handed out: checkpoints and acknowledgements, JSON in its revive topics.
 
-A checkpoint says which messages of a queue a group was handed at one time, and for how long; an acknowledgement names
-it by ``key``, and one or more of its messages. Both come to the revive topic through the timer, so that all
-acknowledgements that count stand there when the checkpoint's time is over.
+A checkpoint says which messages of a queue a group was handed at one time, and for how long; an
+acknowledgement names it by ``key``, and one or more of its messages. Both come to the revive topic through
+the timer, so that all acknowledgements that count stand there when the checkpoint's time is over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Copies of messages for the retry topics of groups, as a broker makes them when a lease ends.
 
-A copy has queue 0 of ``%RETRY%GROUP_TOPIC``, one reconsumeTimes more, and all properties; where it is the first one,
-1ST_POP_TIME says when the message was handed out.
+A copy has queue 0 of ``%RETRY%GROUP_TOPIC``, one reconsumeTimes more, and all properties; where it is the
+first one, 1ST_POP_TIME says when the message was handed out. A broker's copy has the broker as its born host;
+ours keeps the producer's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How far checkpoints are settled, as a start needs it: ``config/revive.json`` and a broker's own entry.
 
-Both only save reading: the log itself has an acknowledgement for each message that was handed out again. A broker
-keeps the last queue offset that it settled as offset of its group CID_RMQ_SYS_REVIVE_GROUP in
+Both only save reading: the log itself has an acknowledgement for each message that was handed out again. A
+broker keeps the last queue offset that it settled as offset of its group CID_RMQ_SYS_REVIVE_GROUP in
 ``consumerOffset.json``; ours are the next ones.
 """
 
@@ -44,7 +44,7 @@ class ReviveProgressFiles:
         self._path = config_directory / REVIVE_FILE
 
     def load(self) -> ReviveProgress:
-        """Return for each queue the progress that is further on, ours or a broker's: each holds on its own."""
+        """Return for each queue the progress that is further on, ours or a broker's; each holds."""
         found: ReviveProgress = {}
         try:
             found = load_document(self._filesystem, self._path, _parsed) or {}

@@ -1,9 +1,10 @@
-"""Hands out again what a broker had handed out: when the time of a checkpoint is over, by copies in the retry topic.
+"""Hands out again what a broker had handed out: by copies in the retry topic, at the end of a lease.
 
-Each step reads what is new in the revive topics; of a checkpoint whose time is over it appends, in one batch, a copy
-of each message that nobody acknowledged, and the acknowledgement of it. So a stop at any moment leaves both or
-neither, and whoever reads the revive topics again, we or a broker, finds nothing to do for it. A checkpoint is
-settled only when all delayed records that were due before its end are delivered: its acknowledgements are among them.
+Each step reads what is new in the revive topics; of a checkpoint whose time is over it appends, in one batch,
+a copy of each message that nobody acknowledged, and the acknowledgement of it. So a stop at any moment leaves
+both or neither, and whoever reads the revive topics again, we or a broker, finds nothing to do for it. A
+checkpoint is settled only when all delayed records that were due before its end are delivered: its
+acknowledgements are among them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ FULL_RETRY_S: Final = 0.1
 
 @dataclass(slots=True)
 class ReviveCounts:
-    """What became of what a broker had handed out, since the writer's start: messages, but for ``malformed`` records."""
+    """What became of what a broker had handed out: messages, but for ``malformed`` records."""
 
     handed_out_again: int = 0
     gone: int = 0
@@ -77,7 +78,7 @@ class _ReviveQueue:
 
 
 class ReviveWorker(Worker):
-    """Settles the checkpoints of one store. ``timers_are_done`` says whether all that is due by now is delivered."""
+    """Settles the checkpoints of one store. ``timers_are_done`` says whether all that is due is delivered."""
 
     full_retry_s = FULL_RETRY_S
 
@@ -254,7 +255,7 @@ class ReviveWorker(Worker):
     def _append(
         self, records: ParkedRecords, places: dict[int, int], copied: list[tuple[Checkpoint, int]]
     ) -> None:
-        """Append copies and acknowledgements as one batch. Raises StoreBusy, StoreFull, and then nothing was done."""
+        """Append copies and acknowledgements, all or none. Raises StoreBusy, StoreFull."""
         config = self._engine.config
         # A message that a group was handed twice comes again once.
         once = {(offset, each.retry_topic): each.key.pop_ms for each, offset in copied}

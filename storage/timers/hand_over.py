@@ -71,7 +71,7 @@ def has_broker_timers(filesystem: FileSystem, root: Path) -> bool:
 
 
 def timer_log_file_size(filesystem: FileSystem, root: Path) -> int | None:
-    """Return the size of the timer log's files, which a broker's setting must agree with; None if there are none."""
+    """Return the size of the timer log's files, as a broker is set to have it; None if there are none."""
     for entry in filesystem.list_directory(root / LOG_NAME):
         if entry.size >= UNIT_SIZE + TIMER_LOG_END.size:
             return entry.size

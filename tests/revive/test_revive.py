@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 from engine_store import records_on_disk
+from golden import golden_copy
 from timer_store import NOW_MS, TimerStore
 
 from storage.clock import SystemClock
+from storage.config import StoreConfig
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.format.properties import CRC32
+from storage.format.record import Record
 from storage.message import Message
 from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.testing import SteppedWorkers
+from storage.writer import StoreWriter
 
 REVIVE = "rmq_sys_REVIVE_LOG_test"
 RETRY = "%RETRY%billing_later"
@@ -203,3 +208,35 @@ def test_groups_get_their_own_copies_and_each_message_once(tmp_path: Path) -> No
     assert Counter(store.again()) == Counter([b"0", b"1", b"2"])
     assert Counter(store.again("%RETRY%other_later")) == Counter([b"0", b"1", b"2"])
     store.close()
+
+
+def test_a_copy_is_what_a_broker_makes(tmp_path: Path) -> None:
+    """The golden store has a broker's own copies; with its progress taken away we make the same ones."""
+    directory = golden_copy("features", tmp_path)
+    popped_retries = "%RETRY%poppers_popped"
+    before = [each for each in records_on_disk(directory) if each.topic == popped_retries]
+    offsets = ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())
+    offsets.forget("CID_RMQ_SYS_REVIVE_GROUP")
+    offsets.close()
+    workers = SteppedWorkers()
+    with StoreWriter.open(
+        directory, StoreConfig(append_property_crc=False), workers=workers
+    ) as writer:
+        for _ in range(4):
+            workers.settle()
+        assert writer.revive.counts.handed_out_again == 3
+    after = [each for each in records_on_disk(directory) if each.topic == popped_retries]
+    made = after[len(before) :]
+
+    def fields(copies: list[Record]) -> list[tuple[object, ...]]:
+        return sorted(
+            (
+                copy.body, copy.queue_id, copy.flag, copy.sys_flag, copy.born_timestamp_ms,
+                copy.reconsume_times, copy.prepared_transaction_offset,
+                sorted(copy.properties.items()),
+            )
+            for copy in copies
+        )  # fmt: skip
+
+    assert len(before) == len(made) == 3
+    assert fields(made) == fields(before)

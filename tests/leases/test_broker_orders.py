@@ -1,0 +1,127 @@
+"""What a broker had handed out to an orderly group: under a lease until its end, and what was acknowledged is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lease_store import FIRST_MS, GROUP, ORDERLY, TOPIC, HandClock, LeaseStore, bodies, put
+
+from storage.files.filesystem import OsFileSystem
+from storage.tables.consumer_offsets import ConsumerOffsets
+
+LEASE_MS = 10_000
+ORDER = (
+    '{"table":{"orders@billing":{0:{"a":"attempt","cm":%d,"i":10000,"l":1,"o":[2,1,2,3],'
+    '"popTime":%d%s},"1":{}},"other@billing":{}}}'
+)
+
+
+def leave(directory: Path, *, done_bits: int = 0, offset: int = 2, more: str = "") -> LeaseStore:
+    """Return a store of ten messages whose queue offsets 2 to 5 a broker has handed out."""
+    put(directory, 10)
+    put_back(directory, offset)
+    order = ORDER % (done_bits, FIRST_MS - 1_000, more)
+    (directory / "config" / "consumerOrderInfo.json").write_text(order)
+    return LeaseStore(directory)
+
+
+def put_back(directory: Path, offset: int) -> None:
+    offsets = ConsumerOffsets(OsFileSystem(), directory / "config", HandClock())
+    offsets.commit(GROUP.name, TOPIC, 0, offset)
+    offsets.close()
+
+
+def end_of(store: LeaseStore) -> None:
+    store.leases.close()
+    store.reader.close()
+
+
+def test_a_brokers_lease_is_kept_until_its_end(tmp_path: Path) -> None:
+    store = leave(tmp_path / "store", done_bits=0b0110)
+    assert bodies(store.receive(group=ORDERLY)) == []  # all are of one message group
+    store.clock.pass_ms(LEASE_MS - 1_001)
+    store.reopen()
+    assert bodies(store.receive(group=ORDERLY)) == []
+    store.clock.pass_ms(1)
+    received = []
+    while batch := store.receive(group=ORDERLY, lease_ms=60_000):
+        if not batch.record_count:
+            break
+        received += bodies(batch)
+        assert batch.attempts == ([2] if received[-1] in (2, 5) else [1])
+        store.acknowledge(batch.receipt_handles)
+    assert received == [2, 5, 6, 7, 8, 9]
+    end_of(store)
+
+
+def test_one_message_has_its_own_time_and_its_own_repeats(tmp_path: Path) -> None:
+    later = FIRST_MS + 20_000
+    more = f',"oc":{{2:3}},"ot":{{2:{later}}}'
+    store = leave(tmp_path / "store", done_bits=0b1110, more=more)
+    store.clock.pass_ms(19_999)
+    assert bodies(store.receive(group=ORDERLY)) == []
+    store.clock.pass_ms(1)
+    batch = store.receive(group=ORDERLY)
+    assert (bodies(batch), list(batch.attempts)) == ([2], [5])
+    end_of(store)
+
+
+def test_other_message_groups_of_the_queue_go_on(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    put(directory, 6)
+    put(directory, 1, properties={"__SHARDINGKEY": "other"})
+    put_back(directory, 2)
+    order = ORDER % (0, FIRST_MS - 1_000, "")
+    (directory / "config" / "consumerOrderInfo.json").write_text(order)
+    store = LeaseStore(directory)
+    assert bodies(store.receive(group=ORDERLY)) == [0]  # the only one of its message group
+    end_of(store)
+
+
+@pytest.mark.parametrize(
+    ("offset", "content"),
+    [
+        (6, ORDER % (0b1111, FIRST_MS, "")),
+        (2, ORDER % (0, FIRST_MS - LEASE_MS, "")),
+        (7, ORDER % (0, FIRST_MS, "")),
+        (2, "{}"),
+        (2, "not JSON"),
+        (2, '{"table":{"orders@billing":{0:{"o":[],"popTime":1,"i":1}}}}'),
+        (2, '{"table":{"orders@billing":{0:{"o":[2,999],"popTime":1,"i":1}}}}'),
+        (2, '{"table":{"orders@billing":[]}}'),
+    ],
+    ids=["done", "over", "elsewhere", "empty", "damaged", "nothing", "too much", "no map"],
+)
+def test_without_a_lease_the_group_goes_on_at_its_offset(
+    tmp_path: Path, offset: int, content: str
+) -> None:
+    store = leave(tmp_path / "store", offset=offset)
+    (store.directory / "config" / "consumerOrderInfo.json").write_text(content)
+    assert bodies(store.receive(group=ORDERLY)) == [offset]
+    end_of(store)
+
+
+def test_what_a_broker_hands_out_after_us_is_kept_too(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    put(directory, 10)
+    store = LeaseStore(directory)
+    store.acknowledge(store.receive(1, group=ORDERLY).receipt_handles)
+    end_of(store)
+    store = leave_again(directory)
+    assert bodies(store.receive(group=ORDERLY)) == []
+    store.clock.pass_ms(LEASE_MS)
+    assert bodies(store.receive(group=ORDERLY)) == [2]
+    end_of(store)
+
+
+def leave_again(directory: Path) -> LeaseStore:
+    put_back(directory, 2)
+    (directory / "config" / "consumerOrderInfo.json").write_text(ORDER % (0, FIRST_MS - 1_000, ""))
+    return LeaseStore(directory)
+
+
+def test_a_group_without_order_does_not_look_at_it(tmp_path: Path) -> None:
+    store = leave(tmp_path / "store")
+    assert bodies(store.receive()) == list(range(2, 10))
+    end_of(store)
