@@ -10,7 +10,7 @@ from storage.errors import DamagedLedger, DamagedStage
 from storage.staged.directory import directories
 from storage.staged.intent import load_intent
 from storage.staged.ledger import damaged_ledger_files, load_ledger
-from storage.staged.stages import SUFFIX, Stage, read_stage
+from storage.staged.stages import Stage, is_sealed, read_stage
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -43,7 +43,7 @@ def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Findi
 def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
     stages: dict[str, Stage] = {}
     for entry in disk.list_directory(directory):
-        if entry.name.endswith(SUFFIX):
+        if is_sealed(entry.name):
             try:
                 stage = read_stage(disk, directory / entry.name)
             except OSError as error:
@@ -51,6 +51,9 @@ def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
                 continue
             if stage is not None:
                 stages[stage.header.attempt] = stage
+            elif disk.exists(directory / entry.name):  # it may have been committed meanwhile
+                problem = "a stage is damaged: its records are to be staged again"
+                yield "damage", f"{name}/{entry.name}", problem
     try:
         intent = load_intent(disk, directory)
     except DamagedLedger as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from storage.errors import DamagedLedger, StoreFull
 from storage.staged.ledger import Ledger, load_ledger, settle_ledger
-from storage.staged.open_commit import OpenCommit, load_open, remove_open
+from storage.staged.open_commit import OpenCommit, damaged_stages, load_open, remove_open
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
@@ -29,10 +29,16 @@ class Application:
         self.committing = threading.Lock()  # held for a whole commit
 
 
-def load_application(filesystem: FileSystem, directory: Path) -> Application | None:
+def version_directory(directory: Path, version: int) -> Path:
+    """Return where the stages of one version of an application lie."""
+    return directory / f"{version:020d}"
+
+
+def load_application(filesystem: FileSystem, directory: Path, before_ms: int) -> Application | None:
     """Read an application's directory; what was never acknowledged, or is done with, is removed.
 
-    None if nothing is left. Raises DamagedLedger for a ledger or an intent that cannot be read.
+    So are damaged stages that were written before a time. None if nothing is left but such that stay.
+    Raises DamagedLedger for a ledger or an intent that cannot be read.
     """
     with suppress(StoreFull):  # then the next start, or the next commit, writes the second file
         problem = settle_ledger(filesystem, directory)
@@ -47,12 +53,13 @@ def load_application(filesystem: FileSystem, directory: Path) -> Application | N
         if ledger is not None and ledger.holds(version):
             remove_open(filesystem, directory / entry.name)
             continue
-        commit = load_open(filesystem, directory / entry.name, version)
+        commit = load_open(filesystem, directory / entry.name, version, before_ms)
         if commit is not None:
             found[version] = commit
     if ledger is None:
         if not found:
-            remove_open(filesystem, directory)
+            if not holds_damaged_stages(filesystem, directory):
+                remove_open(filesystem, directory)
             return None
         app_id = next(iter(found.values())).app_id
         one_off = any(commit.one_off for commit in found.values())
@@ -62,8 +69,17 @@ def load_application(filesystem: FileSystem, directory: Path) -> Application | N
     return app
 
 
+def holds_damaged_stages(filesystem: FileSystem, directory: Path) -> bool:
+    """Return whether there are damaged stages in the directory of an application that has no staged commit open."""
+    return any(
+        damaged_stages(filesystem, OpenCommit(filesystem, directory / entry.name, int(entry.name)))
+        for entry in filesystem.list_directory(directory)
+        if entry.is_directory and entry.name.isdecimal()
+    )
+
+
 def load_applications(
-    filesystem: FileSystem, root: Path
+    filesystem: FileSystem, root: Path, before_ms: int
 ) -> tuple[dict[str, Application], dict[str, DamagedLedger]]:
     """Return the applications below ``root`` by id, after making all that is there durable.
 
@@ -75,7 +91,7 @@ def load_applications(
     damaged = {}
     for entry in filesystem.list_directory(root):
         try:
-            app = load_application(filesystem, root / entry.name)
+            app = load_application(filesystem, root / entry.name, before_ms)
         except DamagedLedger as error:
             _LOG.error("%s", error)
             damaged[entry.name] = error

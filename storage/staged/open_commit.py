@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import DamagedLedger, DamagedStage, StoreBusy, TopicNotFound
+from storage.errors import (
+    DamagedLedger,
+    DamagedStage,
+    StageNotFound,
+    StoreBusy,
+    StoreError,
+    TopicNotFound,
+)
 from storage.kernels.columns import POSITION, SIZE
 from storage.kernels.staged import mark_staged
 from storage.log.batches import Prepared
 from storage.staged.intent import Intent, load_intent, save_intent
 from storage.staged.ledger import Outcome
 from storage.staged.log_access import LogAccess
-from storage.staged.stages import SUFFIX, Stage, read_stage
+from storage.staged.stages import SUFFIX, Stage, is_sealed, read_stage, stage_name
 from storage.view.log.walk import RecordRun, walk_log
 
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class OpenCommit:
@@ -160,35 +170,43 @@ def _without_topic(prepared: Prepared, topic: bytes) -> bytes:
     return _picked(prepared, np.flatnonzero(np.isin(group_of, kept)))
 
 
-def load_open(filesystem: FileSystem, directory: Path, version: int) -> OpenCommit | None:
-    """Read a staged commit's directory; what was never sealed is removed, and the directory with it if that is all it holds.
+def load_open(
+    filesystem: FileSystem, directory: Path, version: int, before_ms: int
+) -> OpenCommit | None:
+    """Read a staged commit's directory; what was never sealed is removed, and the directory if nothing is left.
 
+    A stage that is damaged stays, until a time before which it was written, and is none of the stages returned.
     Raises DamagedLedger for a decision that cannot be read, and for a file that the device does not give: it may
     be a stage that was acknowledged.
     """
     commit = OpenCommit(filesystem, directory, version)
-    unreadable = []
+    not_stages = []
     for entry in filesystem.list_directory(directory):
+        path = directory / entry.name
         if entry.is_directory or not entry.name.endswith(SUFFIX):
             continue
-        path = directory / entry.name
         try:
-            stage = read_stage(filesystem, path)
+            stage = read_stage(filesystem, path) if is_sealed(entry.name) else None
         except OSError as error:
             raise DamagedLedger(
                 f"{path} cannot be read: {error}. Restore it, or remove it to give that stage up; then"
                 " start the writer again"
             ) from error
-        if stage is None:
-            unreadable.append(path)
-        else:
+        if stage is not None:
             commit.stages[stage.header.attempt] = stage
+        elif is_sealed(entry.name) and (
+            filesystem.status(path).modified_ns >= before_ms * 1_000_000
+        ):
+            _LOG.error("%s is damaged: its records are to be staged again", path)
+        else:
+            not_stages.append(path)
     intent = load_intent(filesystem, directory)
     if intent is None:
-        for path in unreadable:
+        for path in not_stages:
             filesystem.unlink(path)
         if not commit.stages:
-            remove_open(filesystem, directory)
+            if not damaged_stages(filesystem, commit):
+                remove_open(filesystem, directory)
             return None
         header = next(iter(commit.stages.values())).header
         commit.app_id, commit.one_off = header.app_id, header.one_off
@@ -200,6 +218,31 @@ def load_open(filesystem: FileSystem, directory: Path, version: int) -> OpenComm
     else:
         commit.decide(intent, [commit.stages[name] for name in intent.attempts])
     return commit
+
+
+def damaged_stages(
+    filesystem: FileSystem, commit: OpenCommit, attempts: Sequence[str] | None = None
+) -> list[Path]:
+    """Return the files of stages that were acknowledged and are none of a commit's: they are damaged.
+
+    Those of some attempts, or all of them.
+    """
+    known = {stage_name(attempt) for attempt in (*commit.stages, *commit.staging)}
+    wanted = None if attempts is None else {stage_name(attempt) for attempt in attempts}
+    return [
+        commit.directory / entry.name
+        for entry in filesystem.list_directory(commit.directory)
+        if is_sealed(entry.name)
+        and entry.name not in known
+        and (wanted is None or entry.name in wanted)
+    ]
+
+
+def why_not_staged(filesystem: FileSystem, commit: OpenCommit, attempt: str) -> StoreError:
+    """Return the error for an attempt that is none of a commit's stages."""
+    for path in damaged_stages(filesystem, commit, [attempt]):
+        return DamagedStage(attempt, f"{path.name} is damaged")
+    return StageNotFound(commit.app_id, commit.version, attempt)
 
 
 def remove_open(filesystem: FileSystem, directory: Path) -> None:

@@ -23,7 +23,7 @@ offset in the intent on; the others are appended. A directory of a version that 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,27 +31,26 @@ from typing import TYPE_CHECKING
 from storage.errors import (
     CommitDecided,
     DamagedLedger,
-    InvalidMessage,
     StageExists,
-    StageNotFound,
     StoreClosed,
     StoreError,
     VersionTooOld,
 )
-from storage.format.stage import (
-    VERSION_MAX,
-    StageHeader,
-    id_problem,
-    safe_name,
+from storage.format.stage import StageHeader, safe_name
+from storage.staged.application import (
+    Application,
+    holds_damaged_stages,
+    load_applications,
+    needed_offset,
+    version_directory,
 )
-from storage.staged.application import Application, load_applications, needed_offset
 from storage.staged.directory import DIRECTORY, take_over
 from storage.staged.intent import Intent, save_intent
 from storage.staged.ledger import Ledger, Outcome, save_ledger
 from storage.staged.log_access import LogAccess
-from storage.staged.open_commit import OpenCommit, remove_open
+from storage.staged.open_commit import OpenCommit, damaged_stages, remove_open, why_not_staged
 from storage.staged.stages import Stage, StageWriter
-from storage.staged.staging import Failing, StagingAttempt
+from storage.staged.staging import Failing, StagingAttempt, check_ids
 from storage.staged.status import ApplicationState, OpenCommitState
 
 if TYPE_CHECKING:
@@ -73,9 +72,8 @@ class StagedCommits:
         self._timeout_ms = timeout_ms
         self._guard = threading.Lock()  # of the table and of the applications' open staged commits
         self._applications: dict[str, Application] = {}
-        self._damaged: dict[
-            str, DamagedLedger
-        ] = {}  # by directory: what is refused until a restart
+        # By directory: what is refused until a restart.
+        self._damaged: dict[str, DamagedLedger] = {}
         self._closing = threading.Event()
         self.needed_offset = lambda: needed_offset(self._applications)
 
@@ -90,7 +88,10 @@ class StagedCommits:
         """
         with self.failing():
             take_over(self._filesystem, self._store)
-        self._applications, self._damaged = load_applications(self._filesystem, self._root)
+        before_ms = self._clock.now_ms() - self._timeout_ms
+        self._applications, self._damaged = load_applications(
+            self._filesystem, self._root, before_ms
+        )
         for app in list(self._applications.values()):
             for commit in list(app.open.values()):
                 if commit.intent is not None:
@@ -143,6 +144,8 @@ class StagedCommits:
                     last is None or (app.ledger.one_off and last.committed_ms < before_ms)
                 ):
                     continue
+                if last is None and holds_damaged_stages(self._filesystem, app.directory):
+                    continue
                 del self._applications[app.ledger.app_id]
                 with suppress(OSError):
                     # What went before the ledger must not come back when that has gone.
@@ -166,7 +169,7 @@ class StagedCommits:
         ``one_off`` says that the application id is never used again: it is forgotten in time.
         Raises InvalidMessage, StageExists, VersionTooOld, DamagedLedger, StoreFull, StoreFailed.
         """
-        _check_ids(app_id, version, (attempt,))
+        check_ids(app_id, version, (attempt,))
         self._check_open()
         header = StageHeader(
             app_id=app_id,
@@ -227,7 +230,7 @@ class StagedCommits:
         VersionTooOld, DamagedLedger and StoreFull with nothing decided; StoreFull and StoreClosed also
         after the decision, when a repeated commit, or the next start, completes it; StoreFailed.
         """
-        _check_ids(app_id, version, attempts)
+        check_ids(app_id, version, attempts)
         self._check_open()
         while True:
             with self._guard, self.failing():
@@ -251,19 +254,19 @@ class StagedCommits:
         return self._complete(app, commit), False
 
     def _decide(self, app: Application, commit: OpenCommit, attempts: Sequence[str]) -> None:
-        app_id, version = app.ledger.app_id, commit.version
         with self._guard:
             try:
                 stages = [commit.stages[attempt] for attempt in attempts]
             except KeyError as error:
+                problem = why_not_staged(self._filesystem, commit, str(error.args[0]))
                 self._drop_if_empty(app, commit)
-                raise StageNotFound(app_id, version, str(error.args[0])) from None
+                raise problem from None
         for stage in stages:
             for topic, queue_id in stage.seal.queues:
                 self.log.check_queue((topic.encode(), queue_id))
             stage.check()
         intent = Intent(
-            app_id=app_id,
+            app_id=app.ledger.app_id,
             one_off=app.ledger.one_off,
             attempts=tuple(attempts),
             log_offset=self.log.appended_offset(),
@@ -293,24 +296,30 @@ class StagedCommits:
 
         Attempts that are not known are ignored. Raises CommitDecided, DamagedLedger.
         """
-        _check_ids(app_id, version, attempts or ())
+        check_ids(app_id, version, attempts or ())
         self._check_open()
+        directory = self._root / safe_name(app_id)
         app = self._applications.get(app_id)
         if app is None:
-            self._check_readable(self._root / safe_name(app_id))
-            return 0
+            self._check_readable(directory)
+            app = Application(directory, Ledger(app_id=app_id, one_off=False))
         with app.committing, self._guard:
             commit = app.open.get(version)
             if app.ledger.holds(version) or (commit and commit.intent):
                 raise CommitDecided(app_id, version)
             if commit is None:
-                return 0
+                commit = OpenCommit(
+                    self._filesystem, version_directory(directory, version), version
+                )
             named = list(commit.stages) if attempts is None else attempts
             stages = [commit.stages[name] for name in named if name in commit.stages]
+            damaged = damaged_stages(self._filesystem, commit, attempts)
             for stage in stages:
                 self._drop(commit, stage)
+            for path in damaged:
+                self._filesystem.unlink(path)
             self._drop_if_empty(app, commit)
-            return len(stages)
+            return len(stages) + len(damaged)
 
     def status(self) -> list[ApplicationState]:
         """Return every application with its open staged commits; first those that are refused."""
@@ -353,7 +362,7 @@ class StagedCommits:
             raise DamagedLedger(str(error)) from error
 
     def _open(self, app: Application, version: int) -> OpenCommit:
-        directory = app.directory / f"{version:020d}"
+        directory = version_directory(app.directory, version)
         self._filesystem.make_directory(directory)
         commit = app.open[version] = OpenCommit(self._filesystem, directory, version)
         commit.app_id = app.ledger.app_id
@@ -381,19 +390,3 @@ class StagedCommits:
     def _check_going_on(self) -> None:
         if self._closing.is_set():
             raise StoreClosed("the store is closing; the next start completes the staged commit")
-
-
-def _check_ids(app_id: str, version: int, attempts: Iterable[str]) -> None:
-    problem = id_problem(app_id)
-    if problem:
-        raise InvalidMessage("app_id", problem)
-    if not 0 <= version <= VERSION_MAX:
-        raise InvalidMessage("version", f"{version} is not between 0 and {VERSION_MAX}")
-    seen = set()
-    for attempt in attempts:
-        problem = id_problem(attempt)
-        if problem is None and attempt in seen:
-            problem = f"{attempt!r} is named twice"
-        if problem:
-            raise InvalidMessage("attempt", problem)
-        seen.add(attempt)

@@ -26,15 +26,30 @@ if TYPE_CHECKING:
     from storage.files.filesystem import File, FileSystem
 
 SUFFIX: Final = ".stage"
+_UNSEALED: Final = "unsealed."  # no name of an attempt has a point
 _JSON_SIZE_MAX: Final = 64 << 20
 
 
+def stage_name(attempt: str) -> str:
+    """Return the name of an attempt's file once it is sealed."""
+    return safe_name(attempt) + SUFFIX
+
+
+def is_sealed(name: str) -> bool:
+    """Return whether a file name is one that a stage has once it is sealed."""
+    return name.endswith(SUFFIX) and not name.startswith(_UNSEALED)
+
+
 class StageWriter:
-    """A stage file being written. Nothing of it counts before ``seal`` has returned."""
+    """A stage file being written. Nothing of it counts before ``seal`` has returned.
+
+    It gets its name when it is whole and durable: a file of that name that is not whole was damaged since.
+    """
 
     def __init__(self, filesystem: FileSystem, directory: Path, header: StageHeader) -> None:
         """Create the file. Raises FileExistsError, StoreFull, OSError."""
-        self.path = directory / (safe_name(header.attempt) + SUFFIX)
+        self._sealed_path = directory / stage_name(header.attempt)
+        self.path = self._sealed_path.with_name(_UNSEALED + self._sealed_path.name)
         self.header = header
         self._filesystem = filesystem
         self._file: File | None = filesystem.create(self.path, 0, allocate=False)
@@ -55,6 +70,8 @@ class StageWriter:
         file = self._file
         assert file is not None
         file.sync_all()
+        self._filesystem.rename(self.path, self._sealed_path)
+        self.path = self._sealed_path
         self._filesystem.sync_directory(self.path.parent)
         self._file = None
         file.close()
@@ -126,7 +143,7 @@ class Stage:
 
 
 def read_stage(filesystem: FileSystem, path: Path) -> Stage | None:
-    """Return the stage in a file; None if it was never sealed, or is damaged.
+    """Return the stage in a file; None if it is damaged, or there is no such file.
 
     Only its header and its seal are looked at. Raises OSError.
     """

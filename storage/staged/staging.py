@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from storage.errors import InvalidBatch, InvalidMessage, StoreFailed
-from storage.format.stage import RECORD_COUNT_MAX, StageSeal, stage_prefix
+from storage.format.stage import (
+    RECORD_COUNT_MAX,
+    VERSION_MAX,
+    StageSeal,
+    id_problem,
+    stage_prefix,
+)
 from storage.kernels.staged import check_stage_keys
 from storage.staged.log_access import LogAccess
 
 if TYPE_CHECKING:
     from storage.staged.application import Application
     from storage.staged.stages import Stage, StageWriter
+
+
+def check_ids(app_id: str, version: int, attempts: Iterable[str]) -> None:
+    """Raise InvalidMessage unless they can name a staged commit and its attempts."""
+    problem = id_problem(app_id)
+    if problem:
+        raise InvalidMessage("app_id", problem)
+    if not 0 <= version <= VERSION_MAX:
+        raise InvalidMessage("version", f"{version} is not between 0 and {VERSION_MAX}")
+    seen = set()
+    for attempt in attempts:
+        problem = id_problem(attempt)
+        if problem is None and attempt in seen:
+            problem = f"{attempt!r} is named twice"
+        if problem:
+            raise InvalidMessage("attempt", problem)
+        seen.add(attempt)
 
 
 class Failing:

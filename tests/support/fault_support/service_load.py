@@ -45,6 +45,7 @@ class ServiceLoad:
         ]
         self._number = 0
         self._at = {0: 0, 1: 0}
+        self._again = threading.Event()
 
     @property
     def acknowledged(self) -> int:
@@ -68,7 +69,7 @@ class ServiceLoad:
 
     def read_again(self) -> None:
         """Have the consumer begin at the queues' beginnings; its group's progress stays."""
-        self._at = {0: 0, 1: 0}
+        self._again.set()
 
     def goes_on(self, messages: int = 10, seconds: float = 60) -> float:
         """Wait until so many more are acknowledged; return the seconds it took."""
@@ -112,7 +113,11 @@ class ServiceLoad:
             self.ledger.enter_answer(stored, body, key)
 
     def _consume(self) -> None:
-        for queue_id in (0, 1):
+        """Pull both queues, then commit: a commit that is refused keeps the consumer from no queue."""
+        if self._again.is_set():
+            self._again.clear()
+            self._at = {0: 0, 1: 0}
+        for queue_id in self._at:
             pulled = self.client.pull(TOPIC, queue_id, self._at[queue_id], max_messages=1000)
             if pulled.damaged:
                 self.problems.append(f"damaged: {pulled.damaged}")
@@ -121,9 +126,10 @@ class ServiceLoad:
                 self.ledger.seen[place] = bytes(record.body)
             self.consumed += len(pulled.records)
             self._at[queue_id] = pulled.next_offset
+        for queue_id, next_offset in self._at.items():
             group = (GROUP, TOPIC, queue_id)
-            if pulled.next_offset > self.ledger.groups.get(group, 0):
-                self.ledger.group_attempts.setdefault(group, set()).add(pulled.next_offset)
-                self.client.commit_offset(GROUP, TOPIC, queue_id, pulled.next_offset)
-                self.ledger.groups[group] = pulled.next_offset
+            if next_offset > self.ledger.groups.get(group, 0):
+                self.ledger.group_attempts.setdefault(group, set()).add(next_offset)
+                self.client.commit_offset(GROUP, TOPIC, queue_id, next_offset)
+                self.ledger.groups[group] = next_offset
         self._stop.wait(0.02)
