@@ -24,7 +24,7 @@ setup: $(STAMPS)/kernels ## Make .venv, install the pinned dependencies, compile
 
 setup-spark: $(STAMPS)/spark ## Add Spark to .venv (0.8 GB; for docs/pipeline.md, not for the store)
 
-demo: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Store and read back 336,776 flights, have a group handle orders; STAY=1 leaves the services up, SPARK=0 saves 0.8 GB
+demo: setup $(if $(filter 0,$(SPARK)),,setup-spark) ## Store and read back 336,776 flights, orders, reminders, transactions; STAY=1 leaves the services up, SPARK=0 saves 0.8 GB
 	@$(BIN)/python -m cli.demo $(if $(filter-out 0,$(STAY)),--stay) $(if $(filter 0,$(SPARK)),--no-spark)
 
 ##@ Work on it

@@ -1,4 +1,4 @@
-"""``make demo``: a year of flights through the three services and back, every one compared; then orders."""
+"""``make demo``: a year of flights through the services and back, then orders, reminders, transactions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.demo.data import QUEUE_COUNT, Flights, load
+from cli.demo.later import show_later
 from cli.demo.orders import GROUP, show_orders
 from cli.demo.spark import is_set_up, read_with_spark
 from cli.failures import CommandFailed, ExitCode, describe
@@ -75,12 +76,13 @@ class Demo:
     def run(
         self, client: Client, flights: Flights, store: Path, addresses: Mapping[str, str]
     ) -> None:
-        """Store the flights, read them back in every way, have orders handled, and look at the files."""
+        """Store the flights, read them back in every way, tell of orders and of time, and look at the files."""
         client.create_topic(TOPIC, queues=QUEUE_COUNT)
         end = self.produce(client, flights)
         self.read_back(client, flights)
         self.find_aircraft(client, flights, end)
         show_orders(self, client, addresses)
+        show_later(self, client)
         self.show_files(store)
 
     def produce(self, client: Client, flights: Flights) -> int:

@@ -1,4 +1,4 @@
-"""`make demo`: its rows, its orders, and how it ends when it is interrupted."""
+"""`make demo`: its rows, orders, reminders and transactions, and how it ends when it is interrupted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 from rich.console import Console
 
 from cli.demo import data as demo_data
-from cli.demo import orders
+from cli.demo import later, orders
 from cli.demo.demo import Demo
+from cli.demo.later import show_later
 from cli.failures import ExitCode
 from cli.local_services import LocalServices
 from penstock import Client
@@ -107,3 +108,47 @@ def test_orders_that_nobody_handles_fail_the_demo(
     assert failures == 1, output
     assert "✗ 198 of 200 orders are handled" in output
     assert "✓ 0 are left for the group" in output
+
+
+@pytest.fixture(name="reminded")
+def _reminded(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+    """The reminders and purchases of topics of their own, and not so many."""
+    for name, value in {
+        "REMINDERS": f"reminders-{topic}", "PURCHASES": f"purchases-{topic}",
+        "PARCELS": f"parcels-{topic}", "REMINDER_COUNT": 30, "PURCHASE_COUNT": 20,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(later, name, value)
+
+
+def told_of_later(addresses: Mapping[str, str]) -> tuple[int, str]:
+    """Tell the story of reminders and transactions; as ``told``."""
+    output = io.StringIO()
+    demo = Demo(Console(file=output, width=200))
+    with Client(**addresses) as client:
+        show_later(demo, client)
+    return demo.failures, output.getvalue()
+
+
+@pytest.mark.usefixtures("reminded")
+def test_reminders_come_later_and_purchases_are_those_of_the_database(
+    services: LocalServices,
+) -> None:
+    failures, output = told_of_later(services.addresses)
+
+    assert not failures, output
+    assert "27 of 30 have come" in output
+    assert "0 were early" in output
+    assert "18 rows, 2 refused; 18 purchases and 18 parcels are seen" in output
+    assert "left 4 open; the writer asked about 4: now 20 rows, 20 purchases, 20 parcels" in output
+
+
+@pytest.mark.usefixtures("reminded")
+def test_a_producer_that_forgets_the_database_fails_the_demo(
+    services: LocalServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are not written: then consumers see purchases that nobody has made."""
+    monkeypatch.setattr(later, "add_row", lambda *_: None)
+    failures, output = told_of_later(services.addresses)
+
+    assert failures == 2, output
+    assert "✗ 0 rows, 20 refused; 20 purchases and 20 parcels are seen" in output
