@@ -252,6 +252,8 @@ def print_invitation(console: Console, services: LocalServices, home: Path) -> N
         f"sub flights --from earliest --tag {ORIGIN} --max 5",
         "pub flights 'a message of mine' --key mine --tag JFK",
         "query flights mine --json",
+        "pub flights 'in ten seconds' --delay 10s",
+        "timers",
         f"group describe {GROUP}",
         "status",
     ):
