@@ -15,9 +15,9 @@ from services.rocketmq.v2 import service_pb2
 from services.upstream import CalledService
 from storage.errors import InvalidMessage
 from storage.format.timers.recall_handle import RecallHandle, decode_recall_handle
+from storage.format.timers.seconds import out_ms
 
 RECALL: Final = "/penstock.v1.Timers/Recall"
-SECOND_MS: Final = 1_000
 
 
 class MessageRecalls:
@@ -32,7 +32,7 @@ class MessageRecalls:
         deliver_ms = delivery_ms(message)
         if deliver_ms <= now_ms:
             return ""
-        recall_ms = (deliver_ms - 1) // SECOND_MS * SECOND_MS + 1
+        recall_ms = out_ms(deliver_ms) + 1
         unique_key = message.system_properties.message_id
         return RecallHandle(topic, self._broker_name, recall_ms, unique_key).encode()
 

@@ -21,8 +21,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.format.hosts import IPV4_HOST_SIZE
 from storage.format.properties import KEY_SEPARATOR, WAIT
 from storage.format.property_crc import PROPERTY_CRC_SIZE
@@ -56,6 +54,7 @@ from storage.kernels.primitives.jit import (
     kernel,
     results,
 )
+from storage.kernels.primitives.text import text_bytes
 from storage.kernels.properties import (
     NAME_KEYS,
     NAME_TAGS,
@@ -93,7 +92,7 @@ _INT32_MAX: Final = (1 << 31) - 1
 _SPACE: Final = ord(KEY_SEPARATOR)
 _DELETE: Final = 0x7F
 _BAR: Final = 0x7C
-_WAIT_TRUE: Final = np.frombuffer(f"{WAIT}\x01true\x02".encode(), np.uint8)
+_WAIT_TRUE: Final = text_bytes(f"{WAIT}\x01true\x02")
 
 
 @inner

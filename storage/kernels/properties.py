@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.format.properties import (
     CRC32,
     DELAY,
@@ -34,15 +32,16 @@ from storage.format.property_crc import (
 from storage.kernels.primitives.big_endian import read_i64, read_u8, write_i64
 from storage.kernels.primitives.crc import masked_crc
 from storage.kernels.primitives.jit import i64, inner, u8, uintp
+from storage.kernels.primitives.text import text_bytes
 
 REPLACEMENT: Final = 0xFFFD
 
-NAME_TAGS: Final = np.frombuffer(TAGS.encode(), np.uint8)
-NAME_KEYS: Final = np.frombuffer(KEYS.encode(), np.uint8)
-NAME_UNIQ_KEY: Final = np.frombuffer(UNIQ_KEY.encode(), np.uint8)
-NAME_DELAY: Final = np.frombuffer(DELAY.encode(), np.uint8)
-NAME_MULTI_DISPATCH: Final = np.frombuffer(INNER_MULTI_DISPATCH.encode(), np.uint8)
-NAME_CRC: Final = np.frombuffer(CRC32.encode(), np.uint8)
+NAME_TAGS: Final = text_bytes(TAGS)
+NAME_KEYS: Final = text_bytes(KEYS)
+NAME_UNIQ_KEY: Final = text_bytes(UNIQ_KEY)
+NAME_DELAY: Final = text_bytes(DELAY)
+NAME_MULTI_DISPATCH: Final = text_bytes(INNER_MULTI_DISPATCH)
+NAME_CRC: Final = text_bytes(CRC32)
 CRC_NAME_LENGTH: Final = len(CRC32)
 _CRC_NAME: Final = int.from_bytes(CRC32.encode(), "big")
 assert CRC_NAME_LENGTH == 8

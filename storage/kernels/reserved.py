@@ -9,9 +9,10 @@ import numpy as np
 
 from storage.format.properties import TRANSIENT_PREFIX
 from storage.kernels.primitives.jit import inner, uintp
+from storage.kernels.primitives.text import text_bytes
 from storage.kernels.properties import matches
 
-_TRANSIENT: Final = np.frombuffer(TRANSIENT_PREFIX.encode(), np.uint8)
+_TRANSIENT: Final = text_bytes(TRANSIENT_PREFIX)
 
 
 def reserved_names(names: Iterable[str]) -> Callable[[Any, int, int], bool]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.format.properties import (
     INNER_MULTI_QUEUE_OFFSET,
     NAME_END,
@@ -43,6 +41,7 @@ from storage.kernels.primitives.jit import (
     kernel,
 )
 from storage.kernels.primitives.scratch import scratch_row
+from storage.kernels.primitives.text import text_bytes
 from storage.kernels.properties import NAME_MULTI_DISPATCH, NAME_TAGS, matches
 from storage.kernels.property_walk import walk_properties
 from storage.kernels.scan import check_alone, frame_one, frame_record
@@ -56,7 +55,7 @@ DAMAGED_OFFSET: Final = DAMAGED + 97  # a record of the queue that says another 
 DAMAGED_PLACE: Final = DAMAGED + 98  # a record of another topic or queue
 DAMAGED_UNIT: Final = DAMAGED + 99  # the unit cannot be pointing at a record
 
-_MULTI_QUEUE_OFFSET: Final = np.frombuffer(INNER_MULTI_QUEUE_OFFSET.encode(), np.uint8)
+_MULTI_QUEUE_OFFSET: Final = text_bytes(INNER_MULTI_QUEUE_OFFSET)
 _COMMA: Final = ord(",")
 _ZERO: Final = ord("0")
 

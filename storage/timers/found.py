@@ -11,6 +11,7 @@ import numpy as np
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.store_time import HEAD_SIZE, store_time_in
+from storage.format.timers.seconds import out_ms
 from storage.kernels.columns import FEATURES, HAS_DELAY, HAS_TIMER
 from storage.kernels.timers.delivery import delivered_identities
 from storage.timers.pending import TimerBlock
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from storage.view.log.walk import RecordRun
 
 BROKER_SLACK_MS: Final = 60_000  # a broker's progress is older than its last deliveries by less
-SECOND_MS: Final = 1_000
 
 
 class Resumed(NamedTuple):
@@ -71,8 +71,7 @@ def _kept(block: TimerBlock, timers_end: int, broker: BrokerProgress | None) -> 
     offsets = block.queue_offsets(block.head, len(block.rows))
     kept = offsets < timers_end
     if broker is not None:
-        outs_ms = (dues_ms - 1) // SECOND_MS * SECOND_MS
-        kept &= (outs_ms >= broker.read_ms) | (offsets >= broker.queue_offset)
+        kept &= (out_ms(dues_ms) >= broker.read_ms) | (offsets >= broker.queue_offset)
     if kept.all():
         return block
     return TimerBlock.of(dues_ms[kept], offsets[kept]) if kept.any() else None

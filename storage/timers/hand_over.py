@@ -26,6 +26,7 @@ from storage.format.timers.files import (
     TIMER_LOG_FILE_SIZE,
     WHEEL_SLOTS,
 )
+from storage.format.timers.seconds import SECOND_MS, out_ms
 from storage.timers.recall import RECALL_TAG
 from storage.view.queues.units import Units, as_units
 
@@ -47,7 +48,6 @@ TIMER_LOG_UNIT: Final = np.dtype(
         ("commit_offset", ">i8"), ("record_size", ">i4"), ("topic_hash", ">i4"), ("reserved", ">i8"),
     ]
 )  # fmt: skip
-SECOND_MS: Final = 1_000
 ROLL_WINDOW_MS: Final = 172_800 * SECOND_MS
 PAST_MS: Final = 10_000
 ROWS_MAX: Final = 1 << 18  # handled at once
@@ -136,7 +136,7 @@ def _rows(dues_ms: Longs, queue_offsets: Longs, queue: ConsumeQueue, is_recall: 
     for place in np.flatnonzero(recalls).tolist():
         recalls[place] = is_recall(int(units["offset"][place]), int(units["size"][place]))
     dues_ms = np.where(recalls, dues_ms + SECOND_MS, dues_ms)
-    return Rows((dues_ms - 1) // SECOND_MS * SECOND_MS, units, recalls)
+    return Rows(out_ms(dues_ms), units, recalls)
 
 
 def _add(log: _TimerLog, wheel: npt.NDArray[np.void], rows: Rows, now_ms: int) -> None:

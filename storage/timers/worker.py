@@ -22,6 +22,7 @@ from storage.errors import StoreBusy, StoreFull
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEL_UNIQKEY
+from storage.format.timers.seconds import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
 from storage.timers.delivery import Delivery, DeliveryCounts
 from storage.timers.found import delivered_since, resumed
@@ -52,7 +53,6 @@ ROWS_MAX: Final = 4_096  # taken up or delivered at once
 BYTES_MAX: Final = 4 << 20
 SLEEP_MAX_S: Final = 1.0  # a clock that was set forward is seen after it
 SAVE_INTERVAL_S: Final = 5.0
-SECOND_MS: Final = 1_000
 HANDED_OVER_MAX: Final = (
     1 << 21
 )  # rows that a close writes for a broker; of more it reads the topic again
@@ -125,8 +125,12 @@ class TimerWorker(Worker):
 
     def dispatched(self) -> None:
         """The log was dispatched further; cheap where nothing is parked."""
-        if self._seen_offset < self._expected_offset <= self._engine.dispatch.position:
+        if self._is_new_dispatched():
             self.wake()
+
+    def _is_new_dispatched(self) -> bool:
+        """Return whether parked records were dispatched that no step has looked at."""
+        return self._seen_offset < self._expected_offset <= self._engine.dispatch.position
 
     def status(self, within_ms: Sequence[int]) -> TimerStatus:
         """Return what waits, as of the last step."""
@@ -170,10 +174,7 @@ class TimerWorker(Worker):
 
     def has_work(self) -> bool:
         """Return whether records are to be taken up, or are due."""
-        if (
-            not self._is_loaded
-            or self._seen_offset < self._expected_offset <= self._engine.dispatch.position
-        ):
+        if not self._is_loaded or self._is_new_dispatched():
             return True
         due_ms = self._next_due_ms()
         return due_ms is not None and due_ms <= self._clock.now_ms()
@@ -243,8 +244,9 @@ class TimerWorker(Worker):
         kept = said[:, IS_LOST] == 0
         broker = self._broker
         if broker is not None:
-            outs_ms = (said[:, DUE_MS] - 1) // SECOND_MS * SECOND_MS
-            kept &= (outs_ms >= broker.read_ms) | (records.queue_offsets >= broker.queue_offset)
+            kept &= (out_ms(said[:, DUE_MS]) >= broker.read_ms) | (
+                records.queue_offsets >= broker.queue_offset
+            )
         self._pending.add(dues_ms[kept], records.queue_offsets[kept])
         self.counts.damaged += len(records.damaged) + int((said[:, IS_LOST] != 0).sum())
         self._next_offset += records.looked_at

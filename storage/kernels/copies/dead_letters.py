@@ -63,21 +63,18 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
+from storage.kernels.primitives.text import text_bytes
 from storage.kernels.properties import has_property
 
 GROWTH_MAX: Final = 1_024  # bytes that a copy may be longer than its record
 
 
-def _name(name: str) -> Any:
-    return np.frombuffer(name.encode(), np.uint8)
-
-
 def _pair(name: str, value: str) -> Any:
-    return np.frombuffer(f"{name}\x01{value}\x02".encode(), np.uint8)
+    return text_bytes(f"{name}\x01{value}\x02")
 
 
-_RETRY_TOPIC: Final = _name(RETRY_TOPIC)
-_ORIGIN: Final = _name(ORIGIN_MESSAGE_ID)
+_RETRY_TOPIC: Final = text_bytes(RETRY_TOPIC)
+_ORIGIN: Final = text_bytes(ORIGIN_MESSAGE_ID)
 _DROPPED: Final = dropped_names((DELAY, WAIT, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET))
 _OWN_PAIRS: Final = np.concatenate((_pair(DELAY, "0"), _pair(WAIT, "false")))
 _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)

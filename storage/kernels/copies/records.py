@@ -68,6 +68,7 @@ from storage.kernels.primitives.jit import (
     u8,
     uintp,
 )
+from storage.kernels.primitives.text import text_bytes
 
 TOPIC_AT: Final = 0
 TOPIC_SIZE: Final = 1
@@ -95,7 +96,7 @@ def new_targets(count: int) -> npt.NDArray[np.int64]:
 
 def dropped_names(names: Iterable[str]) -> npt.NDArray[np.uint8]:
     """Return names as ``copy_records`` takes those of properties that are left out."""
-    return np.frombuffer("".join(f"{name}\x01" for name in (CRC32, *names)).encode(), np.uint8)
+    return text_bytes("".join(f"{name}\x01" for name in (CRC32, *names)))
 
 
 @inner

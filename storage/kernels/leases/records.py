@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.format.record_layout import (
     BORN_HOST_POSITION,
     QUEUE_OFFSET_POSITION,
@@ -20,6 +18,7 @@ from storage.kernels.leases.siphash import siphash
 from storage.kernels.primitives.big_endian import read_i32, read_i64
 from storage.kernels.primitives.jit import BYTES, WRITABLE_ROWS, i64, int64, kernel
 from storage.kernels.primitives.scratch import scratch_row
+from storage.kernels.primitives.text import text_bytes
 from storage.kernels.scan import frame_record
 from storage.kernels.unit_record import property_value
 
@@ -27,7 +26,7 @@ BEGIN: Final = 0
 END: Final = 1
 RECORD_COLUMNS: Final = 6  # BEGIN, END, RECORD_OFFSET, RECONSUME_TIMES, RECORD_GROUP, IS_CHOSEN
 MESSAGE_GROUP_PROPERTY: Final = "__SHARDINGKEY"
-_NAME: Final = np.frombuffer(MESSAGE_GROUP_PROPERTY.encode(), np.uint8)
+_NAME: Final = text_bytes(MESSAGE_GROUP_PROPERTY)
 
 
 @kernel(int64(BYTES, int64, WRITABLE_ROWS, int64))

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.format.properties import (
     TIMER_DEL_UNIQKEY,
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,
 )
 from storage.format.record_layout import AFTER_HOSTS, BODY_CRC_POSITION, BORN_TIMESTAMP_POSITION
+from storage.format.timers.seconds import SECOND_MS
 from storage.kernels.columns import (
     BODY_POSITION,
     COLUMN_COUNT,
@@ -64,13 +63,13 @@ from storage.kernels.primitives.jit import (
     int64,
     kernel,
 )
+from storage.kernels.primitives.text import text_bytes
 from storage.kernels.properties import property_value
 from storage.kernels.timers.decimals import decimal_property, write_decimal_property
 from storage.kernels.timers.parking import (
     NAME_OUT_MS,
     NAME_REAL_QID,
     NAME_REAL_TOPIC,
-    SECOND_MS,
     asked_for_ms,
 )
 
@@ -87,9 +86,9 @@ _PRIME: Final = 0x100_0000_01B3
 _BASIS: Final = 0xCBF2_9CE4_8422_2325 - (1 << 64)
 _PLUS: Final = 0x2B
 _QUEUE_MAX: Final = (1 << 31) - 1
-NAME_ENQUEUE_MS: Final = np.frombuffer(TIMER_ENQUEUE_MS.encode(), np.uint8)
-NAME_DEQUEUE_MS: Final = np.frombuffer(TIMER_DEQUEUE_MS.encode(), np.uint8)
-NAME_DEL_UNIQKEY: Final = np.frombuffer(TIMER_DEL_UNIQKEY.encode(), np.uint8)
+NAME_ENQUEUE_MS: Final = text_bytes(TIMER_ENQUEUE_MS)
+NAME_DEQUEUE_MS: Final = text_bytes(TIMER_DEQUEUE_MS)
+NAME_DEL_UNIQKEY: Final = text_bytes(TIMER_DEL_UNIQKEY)
 
 
 @inner

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import (
@@ -24,6 +22,8 @@ from storage.format.properties import (
     TIMER_OUT_MS,
 )
 from storage.format.record_layout import AFTER_HOSTS
+from storage.format.timers import seconds
+from storage.format.timers.seconds import SECOND_MS
 from storage.kernels.columns import (
     BODY_POSITION,
     COLUMN_COUNT,
@@ -61,6 +61,7 @@ from storage.kernels.primitives.jit import (
     kernel,
     results,
 )
+from storage.kernels.primitives.text import text_bytes
 from storage.kernels.timers.decimals import (
     ABSENT,
     decimal_property,
@@ -74,26 +75,24 @@ TOO_FAR: Final = 1
 LEVEL_AND_TIME: Final = 2
 NO_ROOM: Final = 3
 
-SECOND_MS: Final = 1_000
 PAIRS_SIZE_MAX: Final = 384  # of the properties that a parked record gets
 
 _LEVELS: Final = len(DELAY_LEVELS_MS)
-_SCHEDULE: Final = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
-_TIMERS: Final = np.frombuffer(TIMER_TOPIC.encode(), np.uint8)
+_SCHEDULE: Final = text_bytes(SCHEDULE_TOPIC)
+_TIMERS: Final = text_bytes(TIMER_TOPIC)
 TOPICS_SIZE: Final = int(_SCHEDULE.size + _TIMERS.size)
 
 
-def _name(name: str) -> Any:
-    return np.frombuffer(name.encode(), np.uint8)
+NAME_DELAY: Final = text_bytes(DELAY)
+NAME_DELAY_SEC: Final = text_bytes(TIMER_DELAY_SEC)
+NAME_DELAY_MS: Final = text_bytes(TIMER_DELAY_MS)
+NAME_DELIVER_MS: Final = text_bytes(TIMER_DELIVER_MS)
+NAME_OUT_MS: Final = text_bytes(TIMER_OUT_MS)
+NAME_REAL_TOPIC: Final = text_bytes(REAL_TOPIC)
+NAME_REAL_QID: Final = text_bytes(REAL_QID)
 
 
-NAME_DELAY: Final = _name(DELAY)
-NAME_DELAY_SEC: Final = _name(TIMER_DELAY_SEC)
-NAME_DELAY_MS: Final = _name(TIMER_DELAY_MS)
-NAME_DELIVER_MS: Final = _name(TIMER_DELIVER_MS)
-NAME_OUT_MS: Final = _name(TIMER_OUT_MS)
-NAME_REAL_TOPIC: Final = _name(REAL_TOPIC)
-NAME_REAL_QID: Final = _name(REAL_QID)
+out_ms = inner(seconds.out_ms)
 
 
 @inner
@@ -106,12 +105,6 @@ def asked_for_ms(data: Any, position: int, length: int, from_ms: int) -> int:
     if milliseconds >= 0:
         return i64(from_ms + milliseconds)
     return decimal_property(data, position, length, NAME_DELIVER_MS)
-
-
-@inner
-def out_ms(deliver_ms: int) -> int:
-    """The last whole second before a time: what a broker's timer knows of it."""
-    return i64((deliver_ms - 1) // SECOND_MS * SECOND_MS)
 
 
 @kernel(
