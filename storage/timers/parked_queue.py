@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from storage.message import Damage
 
 Longs = npt.NDArray[np.int64]
+MAPPED_FILES_MAX: Final = 64  # what is due together lies all over a queue: 19 million records
 
 
 class ParkedRecords(NamedTuple):
@@ -48,7 +49,9 @@ class ParkedQueue:
         self.queue_id = queue_id
         self._log = log
         rebuilt = RebuiltUnits(log, topic, queue_id, lambda: 0)
-        self._view = ConsumeQueueView(filesystem, directory / topic / str(queue_id), rebuilt)
+        self._view = ConsumeQueueView(
+            filesystem, directory / topic / str(queue_id), rebuilt, mapped_files_max=MAPPED_FILES_MAX
+        )
 
     def close(self) -> None:
         """Let go of its files."""

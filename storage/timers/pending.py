@@ -124,6 +124,10 @@ class PendingTimers:
         dues_ms = np.concatenate([block.dues_ms(begin, end) for block, begin, end in found])
         offsets = np.concatenate([block.queue_offsets(begin, end) for block, begin, end in found])
         of_block = np.repeat(np.arange(len(found)), [end - begin for _, begin, end in found])
+        if len(dues_ms) > count_max:  # to sort all of them would take as long as to deliver them
+            last_ms = np.partition(dues_ms, count_max - 1)[count_max - 1]
+            first = dues_ms <= last_ms
+            dues_ms, offsets, of_block = dues_ms[first], offsets[first], of_block[first]
         order = np.lexsort((offsets, dues_ms))[:count_max]
         counts = np.bincount(of_block[order], minlength=len(found)).tolist()
         return Due(
