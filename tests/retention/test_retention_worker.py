@@ -294,6 +294,26 @@ def test_a_jump_outside_the_hours_for_deleting_is_seen(store: CleanedStore) -> N
     assert store.log_files == before
 
 
+def test_a_clock_that_goes_back_by_a_day_deletes_nothing_until_it_is_right(
+    store: CleanedStore,
+) -> None:
+    """And being set right again is a jump ahead, which is not believed for an hour."""
+    store.open()
+    store.fill(600)
+    before = store.log_files
+    store.age(73)
+    jump(store, -24)
+    store.clean()
+    assert store.log_files == before
+    store.writer.append_batch(record())
+    jump(store, 24)
+    store.clean()
+    assert store.log_files[: len(before)] == before
+    store.machine.clock.advance(3_700)
+    store.clean()
+    assert len(store.log_files) < len(before)
+
+
 def test_a_jump_before_the_first_round_is_seen(store: CleanedStore) -> None:
     store.open()
     store.fill(600)
