@@ -50,7 +50,10 @@ class ParkedQueue:
         self._log = log
         rebuilt = RebuiltUnits(log, topic, queue_id, lambda: 0)
         self._view = ConsumeQueueView(
-            filesystem, directory / topic / str(queue_id), rebuilt, mapped_files_max=MAPPED_FILES_MAX
+            filesystem,
+            directory / topic / str(queue_id),
+            rebuilt,
+            mapped_files_max=MAPPED_FILES_MAX,
         )
 
     def close(self) -> None:
