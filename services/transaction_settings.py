@@ -28,3 +28,8 @@ class TransactionSettings(BaseModel):
     transaction_age_max_ms: int = Field(
         _ENGINE.transaction_age_max_ms, ge=1, description="Age at which it is given up."
     )
+    transaction_pending_max: int = Field(
+        _ENGINE.transaction_pending_max,
+        ge=1,
+        description="Half messages that may be pending; more are refused until some are ended.",
+    )

@@ -42,6 +42,7 @@ class StoreConfig:
     transaction_check_interval_ms: int = 30_000  # between two such questions
     transaction_check_max: int = 15  # of them, before it is given up
     transaction_age_max_ms: int = 72 * 3_600_000  # of a half message, before it is given up
+    transaction_pending_max: int = 1_000_000  # half messages; above it StoreBusy
     mapped_files_max: int = (
         64  # lazily mapped files per directory kind before the oldest is unmapped
     )
@@ -63,6 +64,7 @@ class StoreConfig:
             "unflushed_bytes_max", "queue_flush_interval_ms", "queue_flush_bytes", "mapped_files_max",
             "stage_timeout_ms", "scrub_bytes_per_s", "transaction_timeout_ms",
             "transaction_check_interval_ms", "transaction_check_max", "transaction_age_max_ms",
+            "transaction_pending_max",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

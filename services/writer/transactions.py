@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from penstock.v1 import transactions_pb2 as pb
@@ -12,6 +12,7 @@ from services.rpc.servicer import Context, Draining
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
 from storage.errors import InvalidBatch
+from storage.transactions.checks import Ask
 from storage.transactions.transactions import StoredHalves
 from storage.transactions.values import (
     EndedTransaction,
@@ -22,7 +23,7 @@ from storage.transactions.values import (
 
 IDS_MAX: Final = 65_536  # of a request
 TOPICS_MAX: Final = 10_000  # that one stream watches
-CHECKS_WAITING_MAX: Final = 1_024  # of one stream; what comes on top is asked again later
+CHECKS_WAITING_MAX: Final = 1_024  # of one stream; what comes on top does not count as asked
 _STATES: Final = {
     TransactionState.PENDING: pb.TRANSACTION_PENDING,
     TransactionState.COMMITTED: pb.TRANSACTION_COMMITTED,
@@ -44,7 +45,7 @@ class TransactionStore(Protocol):
         self, transaction_ids: Sequence[str], *, commit: bool, topic: str
     ) -> tuple[list[EndedTransaction], int]: ...
     def pending(self) -> list[PendingTransaction]: ...
-    def watch(self, topics: Sequence[str], ask: Callable[[TransactionCheck], None]) -> int: ...
+    def watch(self, topics: Sequence[str], ask: Ask) -> int: ...
     def unwatch(self, number: int) -> None: ...
 
 
@@ -112,23 +113,25 @@ class TransactionServicer:
         """Pass on the questions to a producer of the topics, until it ends the stream."""
         if len(request.topics) > TOPICS_MAX:
             raise InvalidArgument("topics", f"are too many; watch at most {TOPICS_MAX}")
-        checks: asyncio.Queue[TransactionCheck] = asyncio.Queue(CHECKS_WAITING_MAX)
+        checks: asyncio.Queue[TransactionCheck] = asyncio.Queue()
         loop = asyncio.get_running_loop()
+        room = threading.Semaphore(CHECKS_WAITING_MAX)  # asked for by the thread that checks
 
-        def take(check: TransactionCheck) -> None:
-            with suppress(asyncio.QueueFull):
-                checks.put_nowait(check)
-
-        def ask(check: TransactionCheck) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(take, check)
+        def ask(check: TransactionCheck) -> bool:
+            if not room.acquire(blocking=False):
+                return False
+            try:
+                loop.call_soon_threadsafe(checks.put_nowait, check)
+            except RuntimeError:  # the loop has ended
+                return False
+            return True
 
         await context.send_initial_metadata(())
         watching = asyncio.ensure_future(
             asyncio.to_thread(self._store.watch, list(request.topics), ask)
         )
         draining = asyncio.ensure_future(self._draining.wait())
-        writing = asyncio.ensure_future(_write_checks(context, checks))
+        writing = asyncio.ensure_future(_write_checks(context, checks, room))
         try:
             await asyncio.shield(watching)
             await asyncio.wait({draining, writing}, return_when=asyncio.FIRST_COMPLETED)
@@ -152,9 +155,12 @@ class TransactionServicer:
             await self._acks.wait(end_commit_offset)
 
 
-async def _write_checks(context: Context, checks: asyncio.Queue[TransactionCheck]) -> None:
+async def _write_checks(
+    context: Context, checks: asyncio.Queue[TransactionCheck], room: threading.Semaphore
+) -> None:
     while True:
         check = await checks.get()
+        room.release()
         answer = pb.TransactionCheck(
             transaction_id=check.transaction_id,
             topics=check.topics,

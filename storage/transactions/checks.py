@@ -127,8 +127,9 @@ class TransactionChecks(Worker):
                 del self._troubles[each]
         if abs(now_ms - self._saved_ms) >= SAVE_INTERVAL_MS:
             self._saved_ms = now_ms
-            with self._apart(_PROGRESS, now_ms):
-                transactions.save_progress()
+            transactions.progress.note()
+        with self._apart(_PROGRESS, now_ms):
+            transactions.progress.save()
         return 0.0 if more else None
 
     @property
@@ -155,10 +156,6 @@ class TransactionChecks(Worker):
             self._transactions.table.postpone(transaction_ids, now_ms + self._interval_ms)
         else:
             self._troubles.pop(transaction_ids[0], None)
-
-    def finish(self) -> None:
-        """Keep the progress for the next start."""
-        self._transactions.save_progress()
 
     def _check(self, transaction_ids: Sequence[str], now_ms: int) -> bool:
         """Look at transactions that are due; return whether there may be more."""

@@ -1,11 +1,14 @@
-"""The table of pending half messages: a row of numbers each, found by the transaction that it belongs to.
+"""The table of pending half messages: a row of numbers each, found by the transaction that it belongs to, and by time.
 
-A transaction is all pending halves with one transaction id. A broker's clients have one half in each.
+A transaction is all pending halves with one transaction id. A broker's clients have one half in each. The rows
+of one transaction are linked; columns lie one after the other in memory. When halves are due is a heap of
+(time, row): an entry that is not its row's time any more says nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,7 +21,11 @@ _BORN_MS: Final = 4
 _TOPIC: Final = 5
 _QUEUE_ID: Final = 6
 _SIZE: Final = 7
-_COLUMN_COUNT: Final = 8
+_NEXT: Final = 8  # row of the same transaction
+_COLUMN_COUNT: Final = 9
+_NO_ROW: Final = -1
+_ROW_BITS: Final = 32
+_ROW_MASK: Final = (1 << _ROW_BITS) - 1
 _ROWS_FIRST: Final = 1_024
 _NEVER: Final = (1 << 63) - 1
 _NUMBER_DIGITS_MAX: Final = 9
@@ -51,55 +58,82 @@ class HalfTable:
     def __init__(self) -> None:
         self._rows = _new_rows(_ROWS_FIRST)
         self._free = list(range(_ROWS_FIRST - 1, -1, -1))
-        self._names: list[tuple[str, str]] = [("", "")] * _ROWS_FIRST  # transaction id, unique key
-        self._of: dict[str, list[int]] = {}
+        self._ids = [""] * _ROWS_FIRST
+        self._keys = [""] * _ROWS_FIRST
+        self._last: dict[str, int] = {}  # by transaction id; the row that was added last
+        self._dues: list[int] = []  # a heap
         self._topics: list[str] = []
         self._topic_numbers: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._names) - len(self._free)
+        return len(self._ids) - len(self._free)
 
     def __contains__(self, transaction_id: str) -> bool:
-        return transaction_id in self._of
+        return transaction_id in self._last
 
     def add(self, half: Half) -> None:
         """Take one in."""
         if not self._free:
             self._grow()
         row = self._free.pop()
-        self._names[row] = half.transaction_id, half.unique_key
+        self._ids[row], self._keys[row] = half.transaction_id, half.unique_key
         self._rows[row] = (
             half.queue_offset, half.commit_offset, half.due_ms, half.check_count, half.born_ms,
             self._topic_number(half.topic), half.queue_id, half.size,
+            self._last.get(half.transaction_id, _NO_ROW),
         )  # fmt: skip
-        self._of.setdefault(half.transaction_id, []).append(row)
+        self._last[half.transaction_id] = row
+        self._note_due(row, half.due_ms)
 
     def of(self, transaction_id: str) -> list[Half]:
         """Return the halves of a transaction in the order of their queue offsets; none if it is not pending."""
-        rows = self._of.get(transaction_id, ())
-        return sorted(map(self._half, rows), key=lambda half: half.queue_offset)
+        halves = [self._half(row) for row in self._rows_of(transaction_id)]
+        return sorted(halves, key=lambda half: half.queue_offset)
 
     def remove(self, transaction_id: str) -> None:
         """Forget a transaction."""
-        for row in self._of.pop(transaction_id, ()):
+        for row in list(self._rows_of(transaction_id)):
             self._rows[row] = _NEVER
-            self._names[row] = "", ""
+            self._ids[row] = self._keys[row] = ""
             self._free.append(row)
+        self._last.pop(transaction_id, None)
 
     def postpone(self, transaction_ids: Sequence[str], due_ms: int) -> None:
         """Set when transactions are looked at next."""
         for transaction_id in transaction_ids:
-            self._rows[self._of.get(transaction_id, []), _DUE_MS] = due_ms
+            for row in self._rows_of(transaction_id):
+                self._rows[row, _DUE_MS] = due_ms
+                self._note_due(row, due_ms)
 
     def due(self, now_ms: int, count_max: int) -> list[str]:
-        """Return the ids of transactions of which a half is due, the one stored first at the front."""
-        rows = np.flatnonzero(self._rows[:, _DUE_MS] <= now_ms)
-        rows = rows[np.argsort(self._rows[rows, _QUEUE_OFFSET])]
-        return list(dict.fromkeys(self._names[row][0] for row in rows[:count_max].tolist()))
+        """Return the ids of transactions of which a half is due, the one stored first at the front.
+
+        Of more than ``count_max`` halves, those that were due first. They are due until they are postponed or removed.
+        """
+        found: dict[int, int] = {}
+        while self._dues and len(found) < count_max and self._dues[0] >> _ROW_BITS <= now_ms:
+            entry = heapq.heappop(self._dues)
+            if self._counts(entry):
+                found[entry & _ROW_MASK] = entry
+        for entry in found.values():
+            heapq.heappush(self._dues, entry)
+        rows = sorted(found, key=lambda row: int(self._rows[row, _QUEUE_OFFSET]))
+        return list(dict.fromkeys(self._ids[row] for row in rows))
 
     def next_due_ms(self) -> int | None:
         """Return when the next half is due; None if there is none."""
-        return int(self._rows[:, _DUE_MS].min()) if len(self) else None
+        while self._dues and not self._counts(self._dues[0]):
+            heapq.heappop(self._dues)
+        return self._dues[0] >> _ROW_BITS if self._dues else None
+
+    def _note_due(self, row: int, due_ms: int) -> None:
+        if len(self._dues) > 2 * len(self) + _ROWS_FIRST:
+            self._dues = [entry for entry in set(self._dues) if self._counts(entry)]
+            heapq.heapify(self._dues)
+        heapq.heappush(self._dues, due_ms << _ROW_BITS | row)
+
+    def _counts(self, entry: int) -> bool:
+        return int(self._rows[entry & _ROW_MASK, _DUE_MS]) == entry >> _ROW_BITS
 
     def first_queue_offset(self) -> int | None:
         """Return the lowest queue offset of a pending half; None if there is none."""
@@ -112,18 +146,22 @@ class HalfTable:
 
     def ids(self) -> list[str]:
         """Return the ids of all pending transactions, the one stored first at the front."""
-        return sorted(
-            self._of, key=lambda each: int(self._rows[self._of[each], _QUEUE_OFFSET].min())
-        )
+        rows = np.argsort(self._rows[:, _QUEUE_OFFSET], kind="stable")[: len(self)]
+        return list(dict.fromkeys(self._ids[row] for row in rows.tolist()))
+
+    def _rows_of(self, transaction_id: str) -> Iterator[int]:
+        row = self._last.get(transaction_id, _NO_ROW)
+        while row != _NO_ROW:
+            yield row
+            row = int(self._rows[row, _NEXT])
 
     def _half(self, row: int) -> Half:
         (
-            queue_offset, commit_offset, due_ms, check_count, born_ms, topic, queue_id, size,
+            queue_offset, commit_offset, due_ms, check_count, born_ms, topic, queue_id, size, _,
         ) = self._rows[row].tolist()  # fmt: skip
-        transaction_id, unique_key = self._names[row]
         return Half(
-            transaction_id=transaction_id,
-            unique_key=unique_key,
+            transaction_id=self._ids[row],
+            unique_key=self._keys[row],
             topic=self._topics[topic],
             queue_id=queue_id,
             queue_offset=queue_offset,
@@ -143,10 +181,13 @@ class HalfTable:
 
     def _grow(self) -> None:
         count = len(self._rows)
-        self._rows = np.concatenate((self._rows, _new_rows(count)))
-        self._names += [("", "")] * count
+        rows = _new_rows(2 * count)
+        rows[:count] = self._rows
+        self._rows = rows
+        self._ids += [""] * count
+        self._keys += [""] * count
         self._free = list(range(2 * count - 1, count - 1, -1))
 
 
 def _new_rows(count: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    return np.full((count, _COLUMN_COUNT), _NEVER, np.int64)
+    return np.full((count, _COLUMN_COUNT), _NEVER, np.int64, order="F")

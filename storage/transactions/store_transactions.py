@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from storage.errors import StoreError
 from storage.log.followers import DurableNeed
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from storage.transactions.transactions import StoredHalves
     from storage.transactions.values import EndedTransaction, PendingTransaction
     from storage.workers import Workers
-
-FLUSH_TIMEOUT_S: Final = 5.0  # of what the progress that is kept at a stop rests on
 
 
 class StoreTransactions:
@@ -45,6 +43,7 @@ class StoreTransactions:
             ProgressFiles(engine.filesystem, engine.paths.config, clock),
             immunity_ms=config.transaction_timeout_ms,
             interval_ms=config.transaction_check_interval_ms,
+            pending_max=config.transaction_pending_max,
         )
         self._checks = TransactionChecks(
             self._transactions,
@@ -70,13 +69,11 @@ class StoreTransactions:
             self._checks.stop()
             if self._is_recovered:
                 self._engine.is_unfinished = bool(self._transactions.decided.copied)
-            engine, end_offset = self._engine, self._engine.log.appended_offset
-            engine.flusher.hurry()
-            if engine.flusher.wait(end_offset, FLUSH_TIMEOUT_S) and engine.dispatch.wait(
-                end_offset, FLUSH_TIMEOUT_S
-            ):
-                self._transactions.save_progress()
-                self._transactions.hand_over()
+            self._engine.settle()
+            progress = self._transactions.progress
+            progress.note()
+            progress.save()
+            progress.hand_over()
 
     def prepare(
         self,

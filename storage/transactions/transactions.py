@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -29,8 +28,8 @@ from storage.transactions.copies import committed_copies, halves_of
 from storage.transactions.decided import DecidedCommits
 from storage.transactions.ended import EndedTransactions
 from storage.transactions.halves import Half, HalfTable
+from storage.transactions.kept_progress import KeptProgress
 from storage.transactions.loading import load_transactions
-from storage.transactions.progress import TransactionProgress
 from storage.transactions.removals import HalfEnd
 from storage.transactions.sent import immunity_ms, unique_keys
 from storage.transactions.values import (
@@ -55,6 +54,7 @@ HALF_GROWTH_BYTES: Final = (
     256  # about what a half is longer than its message, and its part of an op record
 )
 LISTED_MAX: Final = 10_000
+FULL_RETRY_MS: Final = 1_000
 _NO_BYTES: Final = np.empty(0, np.uint8)
 _ENDS: Final = {True: TransactionState.COMMITTED, False: TransactionState.ROLLED_BACK}
 
@@ -78,8 +78,9 @@ class Transactions:
     """All transactions of a store. Methods are safe to call from several threads."""
 
     def __init__(
-        self, log: TransactionLog, files: ProgressFiles, *, immunity_ms: int, interval_ms: int
-    ) -> None:
+        self, log: TransactionLog, files: ProgressFiles, *, immunity_ms: int, interval_ms: int,
+        pending_max: int,
+    ) -> None:  # fmt: skip
         self.log = log
         self.guard = threading.RLock()
         self.table = HalfTable()
@@ -87,33 +88,27 @@ class Transactions:
         self._bytes_max = min(
             TRANSACTION_BYTES_MAX, log.engine.config.commit_log_file_size * 7 // 8
         )
-        self._files = files
         self._immunity_ms = immunity_ms
         self._interval_ms = interval_ms
+        self._pending_max = pending_max
         self.ended = EndedTransactions()
         self.decided = DecidedCommits(log.clock, interval_ms=interval_ms)
-        self._damaged_offsets: list[int] = []
-        # Op records before a removal offset name halves before the half offset beside it.
-        self._removals: deque[TransactionProgress] = deque()
-        self._removal_offset = 0
+        self.progress = KeptProgress(log, files, self.table, self.guard)
         self._is_recovered = False
-        self._saved = TransactionProgress(-1, -1)
 
     # ---- start and end
 
     def recover(self) -> None:
         """Find what is pending, and complete commits that were stopped; nothing is served before."""
-        kept = self._files.load()
+        kept = self.progress.load()
         loaded = load_transactions(
             self.log,
             kept,
             immunity_ms=self._immunity_ms,
             interval_ms=self._interval_ms,
         )
-        if loaded.progress != kept:
-            self._files.save(loaded.progress)  # or what is stored next would not be read again
+        self.progress.start(loaded.progress, kept, [each.queue_offset for each in loaded.damaged])
         with self.guard:
-            self._removal_offset = loaded.progress.removal_offset
             for half in loaded.pending:
                 self.table.add(half)
             self.ended.remember(loaded.ended)
@@ -123,7 +118,6 @@ class Transactions:
                     "the half message at queue offset %d, commit offset %d, cannot be read: %s",
                     each.queue_offset, each.commit_offset, each.problem,
                 )  # fmt: skip
-                self._damaged_offsets.append(each.queue_offset)
             with suppress(StoreBusy, StoreFull):  # the checks complete them when there is room
                 if loaded.superseded:
                     self.log.ensure_topics(HALF_REMOVAL_TOPIC)
@@ -178,6 +172,7 @@ class Transactions:
             known = self._known(ids, keys, sent)
             chosen = [row for row, place in enumerate(known) if place is None]
             if chosen:
+                self._check_room(len(chosen))
                 halves = halves_of(
                     sent, [ids[row] for row in chosen], chosen, immunity_s=immunity_s
                 )
@@ -187,6 +182,13 @@ class Transactions:
                     known[row] = half.queue_offset
             end = self.log.engine.log.appended_offset
         return StoredHalves(tuple(ids), tuple(place or 0 for place in known), end)
+
+    def _check_room(self, count: int) -> None:
+        """Raise StoreBusy if so many halves more would be too many pending."""
+        pending = len(self.table)
+        if pending + count > self._pending_max:
+            problem = f"{pending} half messages are pending, of {self._pending_max} at most"
+            raise StoreBusy(problem, retry_delay_ms=FULL_RETRY_MS)
 
     def _known(self, ids: Sequence[str], keys: Sequence[str], sent: Prepared) -> list[int | None]:
         """Return for each message the queue offset of its half, None if it is not stored."""
@@ -362,38 +364,3 @@ class Transactions:
             check_count=max(half.check_count for half in halves),
             problem=f"topic {gone[0].topic!r} was deleted" if gone else "",
         )
-
-    # ---- progress
-
-    def progress(self) -> TransactionProgress:
-        """Return from where on a start has to read half queue and op records."""
-        with self.guard:
-            queue, removal_queue = self.log.half_queue(), self.log.removal_queue()
-            if queue is None:
-                return TransactionProgress(0, 0)
-            # Dispatch may be behind: what it has not seen is read again. Op records come after their halves.
-            removal_end = 0 if removal_queue is None else removal_queue.next_offset
-            half_end = queue.next_offset
-            self._removals.append(TransactionProgress(half_end, removal_end))
-            first = self.table.first_queue_offset()
-            half_offset = min([half_end if first is None else first, *self._damaged_offsets])
-            while self._removals and self._removals[0].half_offset <= half_offset:
-                self._removal_offset = self._removals.popleft().removal_offset
-            return TransactionProgress(half_offset, self._removal_offset)
-
-    def save_progress(self) -> None:
-        """Keep the progress for the next start if it has moved; durable on return. Raises StoreFull, OSError.
-
-        Only what is flushed counts: a power cut may take the op records that it rests on.
-        """
-        engine = self.log.engine
-        with self.guard:
-            progress = self.progress()
-            if progress == self._saved or engine.log.flushed_offset < engine.log.appended_offset:
-                return
-        self._files.save(progress)
-        self._saved = progress
-
-    def hand_over(self) -> None:
-        """Keep the progress where a broker reads it, as far as nobody else keeps that table."""
-        self._files.hand_over(self.progress())

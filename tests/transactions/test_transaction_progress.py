@@ -65,6 +65,26 @@ def test_a_stop_keeps_how_far_transactions_are(
     assert store.pending() == ["E"]
 
 
+def test_progress_is_kept_while_the_log_is_never_flushed_whole(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under load something is always unflushed: what was noted before counts as soon as it is on the device."""
+    fill(store, "ABCD")
+    store.end("A", "B", commit=True)
+    store.workers.settle()
+    log = store.writer._engine.log
+    flushed = log.flushed_offset
+    monkeypatch.setattr(type(log), "flushed_offset", property(lambda _: flushed), raising=False)
+    fill(store, "E")
+    noted_at = log.appended_offset
+    store.check(10_000)
+    assert kept(store).half_offset == 0
+    fill(store, "F")
+    flushed = noted_at
+    store.check(500)
+    assert kept(store) == TransactionProgress(half_offset=2, removal_offset=0)
+
+
 def test_without_progress_all_is_read(store: TransactionStore) -> None:
     fill(store, "ABCD")
     store.end("A", "C", commit=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from transaction_store import HALF, OP, TransactionStore, message
 
-from storage.errors import InvalidBatch, InvalidMessage, QueueNotFound, TopicNotFound
+from storage.errors import InvalidBatch, InvalidMessage, QueueNotFound, StoreBusy, TopicNotFound
 from storage.format.properties import decode_properties
 from storage.transactions import copies
 from storage.transactions.log_access import TransactionLog
@@ -139,6 +139,20 @@ def test_what_cannot_be_a_message_of_a_transaction_is_refused(store: Transaction
     with pytest.raises(InvalidBatch, match="same UNIQ_KEY"):
         store.prepare(message(b"one", "A"), message(b"two", "A"), transaction_id="T")
     assert store.records(HALF) == []
+
+
+def test_more_pending_halves_than_there_may_be_are_refused_until_some_end(tmp_path: Path) -> None:
+    store = TransactionStore(tmp_path / "few", transaction_pending_max=3)
+    store.prepare(message(b"one", "A"), message(b"two", "B"))
+    with pytest.raises(StoreBusy, match="2 half messages are pending, of 3 at most"):
+        store.prepare(message(b"three", "C"), message(b"four", "D"))
+    store.prepare(message(b"one", "A"), message(b"three", "C"))  # one of them is stored already
+    with pytest.raises(StoreBusy):
+        store.prepare(message(b"four", "D"))
+    store.end("A", commit=True)
+    store.prepare(message(b"four", "D"))
+    assert store.pending() == ["B", "C", "D"]
+    store.writer.close()
 
 
 @pytest.mark.parametrize("how", ["reopen", "kill"])

@@ -1,0 +1,96 @@
+"""How far transactions are while they go on: noted now and then, and kept once it may be relied on."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from storage.transactions.progress import TransactionProgress
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+
+    from storage.transactions.halves import HalfTable
+    from storage.transactions.log_access import TransactionLog
+    from storage.transactions.progress import ProgressFiles
+
+
+class KeptProgress:
+    """The progress of one store. Methods are safe to call from several threads."""
+
+    def __init__(
+        self, log: TransactionLog, files: ProgressFiles, table: HalfTable, guard: threading.RLock
+    ) -> None:
+        """``guard`` is the lock of the table."""
+        self._log = log
+        self._files = files
+        self._table = table
+        self._guard = guard
+        self._unended: Sequence[int] = ()  # queue offsets of halves that are in no table
+        # Op records before a removal offset name halves before the half offset beside it.
+        self._removals: deque[TransactionProgress] = deque()
+        self._removal_offset = 0
+        self._saved = TransactionProgress(-1, -1)
+        self._noted: tuple[TransactionProgress, int] | None = None  # and the end to be flushed
+
+    def load(self) -> TransactionProgress:
+        """Return what was kept."""
+        return self._files.load()
+
+    def start(
+        self, loaded: TransactionProgress, kept: TransactionProgress, unended: Sequence[int]
+    ) -> None:
+        """Go on from where a start has read; ``unended`` are queue offsets of halves that it could not read.
+
+        Raises StoreFull, OSError.
+        """
+        if loaded != kept:
+            self._files.save(loaded)  # or what is stored next would not be read again
+        with self._guard:
+            self._removal_offset = loaded.removal_offset
+            self._unended = unended
+
+    def now(self) -> TransactionProgress:
+        """Return from where on a start has to read half queue and op records."""
+        with self._guard:
+            queue, removal_queue = self._log.half_queue(), self._log.removal_queue()
+            if queue is None:
+                return TransactionProgress(0, 0)
+            # Dispatch may be behind: what it has not seen is read again. Op records come after their halves.
+            removal_end = 0 if removal_queue is None else removal_queue.next_offset
+            half_end = queue.next_offset
+            ends = TransactionProgress(half_end, removal_end)
+            if not self._removals or self._removals[-1] != ends:
+                self._removals.append(ends)
+            first = self._table.first_queue_offset()
+            half_offset = min([half_end if first is None else first, *self._unended])
+            while self._removals and self._removals[0].half_offset <= half_offset:
+                self._removal_offset = self._removals.popleft().removal_offset
+            return TransactionProgress(half_offset, self._removal_offset)
+
+    def note(self) -> None:
+        """Have the progress as of now kept by the next ``save`` that finds flushed what it rests on."""
+        with self._guard:
+            progress = self.now()
+            if progress != self._saved:
+                self._noted = progress, self._log.engine.log.appended_offset
+
+    def save(self) -> None:
+        """Keep what was noted for the next start; durable on return. Raises StoreFull, OSError.
+
+        Only what is flushed counts: a power cut may take the op records that it rests on.
+        """
+        with self._guard:
+            noted = self._noted
+            if noted is None or self._log.engine.log.flushed_offset < noted[1]:
+                return
+        self._files.save(noted[0])
+        with self._guard:
+            self._saved = noted[0]
+            if self._noted is noted:
+                self._noted = None
+
+    def hand_over(self) -> None:
+        """Keep the progress where a broker reads it, as far as nobody else keeps that table."""
+        self._files.hand_over(self.now())
