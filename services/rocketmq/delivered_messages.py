@@ -43,16 +43,18 @@ def message_of(
     fill(system.store_timestamp, record.store_timestamp_ms)
     if tag := found.get(properties.TAGS):
         system.tag = tag
-    if message_group := found.get(names.SHARDING_KEY):
+    if message_group := found.get(properties.SHARDING_KEY):
         system.message_group = message_group
     if trace_context := found.get(names.TRACE_CONTEXT):
         system.trace_context = trace_context
     deliver_ms = found.get(properties.TIMER_DELIVER_MS, "")
     if deliver_ms.isascii() and deliver_ms.isdigit() and len(deliver_ms) < 15:
         fill(system.delivery_timestamp, int(deliver_ms))
-    if origin := found.get("DLQ_ORIGIN_TOPIC"):
+    if origin := found.get(properties.DEAD_LETTER_ORIGIN_TOPIC):
         system.dead_letter_queue.topic = origin
-        system.dead_letter_queue.message_id = found.get("DLQ_ORIGIN_MESSAGE_ID", "")
+        system.dead_letter_queue.message_id = found.get(
+            properties.DEAD_LETTER_ORIGIN_MESSAGE_ID, ""
+        )
     return v2.Message(
         topic=resource,
         user_properties={
@@ -74,7 +76,7 @@ def _type(found: dict[str, str]) -> v2.MessageType:
         or properties.TIMER_DELAY_SEC in found
     ):
         return v2.DELAY
-    return v2.FIFO if names.SHARDING_KEY in found else v2.NORMAL
+    return v2.FIFO if properties.SHARDING_KEY in found else v2.NORMAL
 
 
 def _body(record: Record) -> tuple[bytes, v2.Encoding]:

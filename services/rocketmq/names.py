@@ -18,7 +18,6 @@ from storage.format.properties import (
     TRANSIENT_PREFIX,
 )
 
-SHARDING_KEY: Final = "__SHARDINGKEY"
 BORN_HOST: Final = "__BORNHOST"
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 TRACE_CONTEXT: Final = "TRACE_CONTEXT"

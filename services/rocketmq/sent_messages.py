@@ -109,8 +109,8 @@ def record_of(
         properties.KEYS: properties.KEY_SEPARATOR.join(system.keys),
         properties.TAGS: system.tag,
         **message.user_properties,
-        names.SHARDING_KEY: system.message_group
-        or message.user_properties.get(names.SHARDING_KEY, ""),
+        properties.SHARDING_KEY: system.message_group
+        or message.user_properties.get(properties.SHARDING_KEY, ""),
         properties.TIMER_DELIVER_MS: _delivery_time(system, now_ms),
         names.BORN_TIMESTAMP: str(born_ms),
         names.BORN_HOST: system.born_host,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from storage.format.properties import SHARDING_KEY
 from storage.format.record_layout import (
     BORN_HOST_POSITION,
     QUEUE_OFFSET_POSITION,
@@ -25,8 +26,7 @@ from storage.kernels.unit_record import property_value
 BEGIN: Final = 0
 END: Final = 1
 RECORD_COLUMNS: Final = 6  # BEGIN, END, RECORD_OFFSET, RECONSUME_TIMES, RECORD_GROUP, IS_CHOSEN
-MESSAGE_GROUP_PROPERTY: Final = "__SHARDINGKEY"
-_NAME: Final = text_bytes(MESSAGE_GROUP_PROPERTY)
+_NAME: Final = text_bytes(SHARDING_KEY)
 
 
 @kernel(int64(BYTES, int64, WRITABLE_ROWS, int64))

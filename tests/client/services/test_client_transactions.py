@@ -5,51 +5,25 @@ from __future__ import annotations
 import asyncio
 import queue
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
-from three_services import three_services
+from three_services import ThreeServices, three_services
 
 from penstock import AsyncClient, Client, TopicNotFound, TransactionCheck, TransactionRefused
 
 PATIENCE_S = 30.0
 
 
-@pytest.fixture(scope="module", name="client")
-def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    store = tmp_path_factory.mktemp("store")
-    with (
-        three_services(
-            store,
-            transaction_timeout_ms=100,
-            transaction_check_interval_ms=200,
-            transaction_check_max=100_000,
-        ) as services,
-        Client(
-            writer=services.processes["writer"].address,
-            reader=services.processes["reader"].address,
-            indexer=services.processes["indexer"].address,
-        ) as client,
-    ):
-        client.wait_ready(20)
-        yield client
-
-
-@pytest_asyncio.fixture(name="aclient")
-async def _aclient(client: Client) -> AsyncIterator[AsyncClient]:
-    addresses = client.addresses
-    async with AsyncClient(
-        writer=addresses.writer, reader=addresses.reader, indexer=addresses.indexer
-    ) as aclient:
-        yield aclient
-
-
-@pytest.fixture(name="topic")
-def _topic(client: Client, request: pytest.FixtureRequest) -> str:
-    name = request.node.name[:100]
-    client.create_topic(name, queues=3)
-    return name
+@pytest.fixture(scope="module", name="services")
+def _services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices]:
+    with three_services(
+        tmp_path_factory.mktemp("store"),
+        transaction_timeout_ms=100,
+        transaction_check_interval_ms=200,
+        transaction_check_max=100_000,
+    ) as services:
+        yield services
 
 
 def bodies(client: Client, topic: str) -> list[bytes]:
@@ -75,7 +49,7 @@ def test_what_is_sent_in_a_transaction_is_seen_after_it(client: Client, topic: s
     found = [r for r in client.consume(topic, follow=False) if r.body != b"last"]
     assert {record.unique_key for record in found} == set(keys)
     assert {(record.tag, record.keys) for record in found} == {("t", ("k",))}
-    assert len({record.queue_id for record in found}) == 3
+    assert len({record.queue_id for record in found}) == 4
 
 
 def test_an_exception_rolls_back(client: Client, topic: str) -> None:
