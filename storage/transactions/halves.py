@@ -1,8 +1,8 @@
-"""The table of pending half messages: a row of numbers each, found by the transaction that it belongs to, and by time.
+"""The table of pending half messages: a row of numbers each, found by transaction and by time.
 
-A transaction is all pending halves with one transaction id. A broker's clients have one half in each. The rows
-of one transaction are linked; columns lie one after the other in memory. When halves are due is a heap of
-(time, row): an entry that is not its row's time any more says nothing.
+A transaction is all pending halves with one transaction id. A broker's clients have one half in each. The
+rows of one transaction are linked; columns lie one after the other in memory. When halves are due is a heap
+of (time, row): an entry that is not its row's time any more says nothing.
 """
 
 from __future__ import annotations
