@@ -88,10 +88,10 @@ bench: setup ## Measure, each figure beside its limit; results in bench/results/
 bench-peers: setup ## Compare with RocketMQ, Kafka, NATS and Redis on the same cells (network, Java, Maven, Go; an hour; BENCH_ARGS=--quick)
 	@$(BIN)/python -m bench.peers $(BENCH_ARGS)
 
-kill-test: setup ## Kill writers and drivers of staged commits, and readers that lease, 500 times (KILLS=n for another number)
+kill-test: setup ## Kill writers and drivers of staged commits, readers that lease, and the gateway, 500 times (KILLS=n for another number)
 	@KILLS=$(if $(KILLS),$(KILLS),500) $(BIN)/python -m pytest -q --timeout 7200 \
 	  tests/e2e/test_killed_staged_commits.py tests/staged/test_staged_commit_kills.py \
-	  tests/e2e/test_killed_leases.py $(PYTEST_ARGS)
+	  tests/e2e/test_killed_leases.py tests/e2e/test_killed_messaging.py $(PYTEST_ARGS)
 
 power-cuts: setup ## Cut the power of simulated machines 20,000 times (CUTS=n for another number; 60 a second)
 	@CUTS=$(or $(CUTS),20000) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 \

@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from penstock.v1 import leases_pb2
-from services.messaging.callers import Caller, seconds_left
+from services.messaging.callers import Caller, caller_of, seconds_left
 from services.messaging.handle_calls import HandleCall, HandleCalls
 from services.messaging.poll_lines import PollLines
 from services.messaging.sessions import Sessions
@@ -59,12 +59,10 @@ class Receiving:
         self._giving_back: set[asyncio.Task[v2.Status]] = set()
         self._loop = asyncio.get_running_loop()
 
-    async def receive(
-        self, request: service_pb2.ReceiveMessageRequest, caller: Caller, context: Context
-    ) -> None:
+    async def receive(self, request: service_pb2.ReceiveMessageRequest, context: Context) -> None:
         """Write the messages of one receive, or why there are none."""
         try:
-            asked = self._asked(request, caller, context)
+            asked = self._asked(request, caller_of(context), context)
             answer = await self._ask_until_drained(asked, context)
         except CallRefused as refused:
             await _write(context, service_pb2.ReceiveMessageResponse(status=refused.status))

@@ -142,7 +142,7 @@ class MessagingServicer:
     @raw
     async def telemetry(self, context: Context) -> None:
         """Answer settings for as long as the client lives."""
-        await self._telemetry.serve(caller_of(context), context)
+        await self._telemetry.serve(context)
 
     @in_band(service_pb2.SendMessageResponse)
     async def send_message(
@@ -197,7 +197,7 @@ class MessagingServicer:
         self, request: service_pb2.ReceiveMessageRequest, context: Context
     ) -> None:
         """Lease messages to a consumer, after a wait if there are none."""
-        await self._receiving.receive(request, caller_of(context), context)
+        await self._receiving.receive(request, context)
 
     @in_band(service_pb2.AckMessageResponse)
     async def ack_message(

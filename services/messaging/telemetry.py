@@ -9,7 +9,7 @@ from collections import Counter
 import grpc
 from google.protobuf.message import DecodeError
 
-from services.messaging.callers import Caller
+from services.messaging.callers import Caller, caller_of
 from services.messaging.client_settings import consumer_settings, producer_settings
 from services.messaging.groups import GroupCache
 from services.messaging.sessions import TOPICS_BYTES_MAX, TOPICS_MAX, Sessions
@@ -76,10 +76,11 @@ class TelemetryStreams:
         """Return the streams of connected producers that have named a topic."""
         return [stream for stream in self._producers.values() if topic in stream.topics]
 
-    async def serve(self, caller: Caller, context: Context) -> None:
+    async def serve(self, context: Context) -> None:
         """Answer each settings command until the client ends the stream. Raises Draining."""
         await context.send_initial_metadata(())  # Rust waits for it before it sends anything
         try:
+            caller = caller_of(context)
             caller.needs_id()
             if self._count >= self._most:
                 raise CallRefused(

@@ -157,8 +157,10 @@ def test_of_properties_of_one_name_the_last_one_counts() -> None:
 @pytest.mark.parametrize(
     ("expression", "problem"),
     [
-        ("", "ends where a value or a condition is missing"),
-        ("a >", "ends where a value or a condition is missing"),
+        ("", "ends at character 1, where something is missing"),
+        ("a >", "ends at character 4, where something is missing"),
+        ("a = 1 AND AND", "not understood at character 11: 'AND'"),
+        ("contains = 1", "not understood at character 1: 'contains = 1'"),
         ("a = = 3", "character 5: '= 3'"),
         ("a = 007", "character 6: '07'"),
         ("a LIKE 'x%'", "character 3: \"LIKE 'x%'\""),
@@ -175,7 +177,7 @@ def test_of_properties_of_one_name_the_last_one_counts() -> None:
         ("a = 9223372036854775808", "more than 64 bits"),
         ("a = 'x", "character 5"),
         ("NOT " * 16_000 + "TRUE", "nested more than 100 deep"),
-        ("(" * 30_000 + "a = 1", "ends where"),
+        ("(" * 30_000 + "a = 1", "ends at character 30006"),
         ("x" * 65_537, "at most 65536"),
     ],
 )

@@ -7,8 +7,8 @@
 
 Properties, the tag as ``TAGS``, integers, floating-point numbers, texts in quotes (two quotes for one),
 TRUE, FALSE, NULL; ``= <> > >= < <=``, BETWEEN, IN, IS NULL, CONTAINS, STARTSWITH, ENDSWITH, their NOT
-forms, AND, OR, NOT, which comes before a comparison. Words in any case; comments ``-- to the end of the
-line`` and ``/* so */``.
+forms, AND, OR, NOT, which comes before a comparison. Words in any case, none of which is a property's name;
+comments ``-- to the end of the line`` and ``/* so */``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ COMMENT: /--[^\r\n]*/ | /\/\*(.|\n)*?\*\//
 %ignore /[ \t\n\r\f]+/
 %ignore COMMENT
 """
-_PARSER: Final = Lark(_GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+_PARSER: Final = Lark(
+    _GRAMMAR, parser="lalr", lexer="basic",  # a word of the grammar is never a name
+    propagate_positions=True, maybe_placeholders=False,
+)  # fmt: skip
 _SEARCHES: Final = {"CONTAINS": CONTAINS, "STARTSWITH": STARTS_WITH, "ENDSWITH": ENDS_WITH}
 _MIRRORED: Final[dict[Order, Order]] = {
     operator.gt: operator.lt, operator.lt: operator.gt,
@@ -160,7 +163,7 @@ def _depth(parsed: Tree[Token]) -> int:
 
 def _problem(error: UnexpectedInput, expression: str) -> str:
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        return "ends where a value or a condition is missing"
+        return f"ends at character {len(expression) + 1}, where something is missing"
     at = error.pos_in_stream or 0
     return f"not understood at character {at + 1}: {expression[at : at + 20]!r}"
 

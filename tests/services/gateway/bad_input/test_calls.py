@@ -1,0 +1,194 @@
+"""Calls in any order, by nobody, and with what no client should send: each has its documented code."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from messaging_bed import ENDPOINTS, MessagingBed, message, receive_request
+
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2
+
+
+def every_call(topic: v2.Resource, group: v2.Resource) -> dict[str, Any]:
+    """Return a request of each kind that a client's life consists of, but for Telemetry."""
+    return {
+        "QueryRoute": service_pb2.QueryRouteRequest(topic=topic, endpoints=ENDPOINTS),
+        "QueryAssignment": service_pb2.QueryAssignmentRequest(
+            topic=topic, group=group, endpoints=ENDPOINTS
+        ),
+        "Heartbeat": service_pb2.HeartbeatRequest(group=group, client_type=v2.PUSH_CONSUMER),
+        "SendMessage": service_pb2.SendMessageRequest(messages=[message(topic)]),
+        "ReceiveMessage": receive_request(topic, group, long_polling_timeout=Duration(seconds=1)),
+        "AckMessage": service_pb2.AckMessageRequest(
+            group=group, topic=topic, entries=[service_pb2.AckMessageEntry(receipt_handle="a" * 40)]
+        ),
+        "ChangeInvisibleDuration": service_pb2.ChangeInvisibleDurationRequest(
+            group=group, topic=topic, receipt_handle="a" * 40
+        ),
+        "ForwardMessageToDeadLetterQueue": service_pb2.ForwardMessageToDeadLetterQueueRequest(
+            group=group, topic=topic, receipt_handle="a" * 40
+        ),
+        "EndTransaction": service_pb2.EndTransactionRequest(
+            topic=topic, message_id="01", transaction_id="01", resolution=v2.COMMIT
+        ),
+        "RecallMessage": service_pb2.RecallMessageRequest(topic=topic, recall_handle="none"),
+        "NotifyClientTermination": service_pb2.NotifyClientTerminationRequest(group=group),
+    }
+
+
+def codes_of(answer: Any) -> set[int]:
+    if hasattr(answer, "status"):
+        return {answer.status.code}
+    return {each.status.code for each in answer if each.HasField("status")}
+
+
+EXPECTED = {
+    "QueryRoute": {v2.OK},
+    "QueryAssignment": {v2.OK},
+    "Heartbeat": {v2.OK},
+    "SendMessage": {v2.OK},
+    "ReceiveMessage": {v2.OK, v2.MESSAGE_NOT_FOUND},
+    "AckMessage": {v2.INVALID_RECEIPT_HANDLE},
+    "ChangeInvisibleDuration": {v2.INVALID_RECEIPT_HANDLE},
+    "ForwardMessageToDeadLetterQueue": {v2.INVALID_RECEIPT_HANDLE},
+    "EndTransaction": {v2.INVALID_TRANSACTION_ID},
+    "RecallMessage": {v2.BAD_REQUEST},
+    "NotifyClientTermination": {v2.OK},
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_calls_are_served_in_any_order_without_settings(bed: MessagingBed, seed: int) -> None:
+    """Each client is new, and has said nothing of itself; a Python consumer receives so."""
+    topic, group = bed.topic(), v2.Resource(name=f"any-order-{seed}")
+    calls = list(every_call(topic, group).items())
+    random.Random(seed).shuffle(calls)
+    client = (("x-mq-client-id", f"new-{seed}"),)
+    for method, request in calls:
+        codes = codes_of(bed.call(method, request, client))
+        assert codes <= EXPECTED[method], method
+
+
+def test_who_does_not_say_who_it_is_is_served_where_nothing_is_kept_of_it(
+    bed: MessagingBed,
+) -> None:
+    topic, group = bed.topic(), v2.Resource(name="nobody")
+    for method, request in every_call(topic, group).items():
+        codes = codes_of(bed.call(method, request, ()))
+        wanted = EXPECTED[method]
+        if method == "NotifyClientTermination":
+            wanted = {v2.CLIENT_ID_REQUIRED}
+        assert codes <= wanted, method
+
+
+def test_an_id_that_is_too_long_is_refused_by_every_call_that_keeps_it(bed: MessagingBed) -> None:
+    topic, group = bed.topic(), v2.Resource(name="long")
+    client = (("x-mq-client-id", "x" * 5_000),)
+    for method in ("Heartbeat", "ReceiveMessage", "NotifyClientTermination"):
+        codes = codes_of(bed.call(method, every_call(topic, group)[method], client))
+        assert codes == {v2.BAD_REQUEST}, method
+    settings = service_pb2.TelemetryCommand(
+        settings=v2.Settings(client_type=v2.PRODUCER, publishing=v2.Publishing())
+    )
+    answers = list(bed.stub.Telemetry(iter([settings]), metadata=client, timeout=30))
+    assert [answer.status.code for answer in answers] == [v2.BAD_REQUEST]
+
+
+# ---- what a request holds
+
+
+def test_enums_that_nobody_has_defined(bed: MessagingBed) -> None:
+    """Where it matters they are refused by their code; where it does not they are passed over."""
+    topic, group, unknown = bed.topic("MIXED"), v2.Resource(name="enums"), 99
+    codes = {
+        "message_type": bed.send(topic, message_type=unknown).code,
+        "digest": bed.send(
+            topic, body_digest=v2.Digest(type=unknown, checksum="0")  # type: ignore[arg-type]
+        ).code,
+        "encoding": bed.send(topic, body_encoding=unknown).code,
+        "filter": codes_of(
+            bed.call(
+                "ReceiveMessage",
+                receive_request(
+                    topic, group, filter_expression=v2.FilterExpression(type=unknown)  # type: ignore[arg-type]
+                ),
+            )
+        ).pop(),
+        "permission": codes_of(
+            bed.call(
+                "ReceiveMessage",
+                receive_request(
+                    topic,
+                    group,
+                    message_queue=v2.MessageQueue(topic=topic, permission=unknown),  # type: ignore[arg-type]
+                ),
+            )
+        ).pop(),
+        "client_type": bed.call(
+            "Heartbeat", service_pb2.HeartbeatRequest(client_type=unknown)  # type: ignore[arg-type]
+        ).status.code,
+        "resolution": bed.call(
+            "EndTransaction",
+            service_pb2.EndTransactionRequest(
+                topic=topic, message_id="01", transaction_id="01", resolution=unknown  # type: ignore[arg-type]
+            ),
+        ).status.code,
+        "scheme": bed.call(
+            "QueryRoute",
+            service_pb2.QueryRouteRequest(
+                topic=topic,
+                endpoints=v2.Endpoints(scheme=unknown, addresses=ENDPOINTS.addresses),  # type: ignore[arg-type]
+            ),
+        ).status.code,
+    }  # fmt: skip
+    assert codes == {
+        "message_type": v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        "digest": v2.OK,
+        "encoding": v2.OK,
+        "filter": v2.ILLEGAL_FILTER_EXPRESSION,
+        "permission": v2.OK,
+        "client_type": v2.OK,
+        "resolution": v2.OK,  # it is left pending, as by a client that does not know
+        "scheme": v2.ILLEGAL_ACCESS_POINT,
+    }
+
+
+@pytest.mark.parametrize(
+    ("expression", "position"), [("price >", 8), ("price = 1 AND AND", 15), ("name = 'open", 8)]
+)
+def test_a_filter_with_a_fault_is_refused_with_its_position(
+    bed: MessagingBed, expression: str, position: int
+) -> None:
+    topic, group = bed.topic(), v2.Resource(name="filters")
+    assert bed.send(topic).code == v2.OK
+    wrong = v2.FilterExpression(type=v2.SQL, expression=expression)
+    [answer] = bed.call("ReceiveMessage", receive_request(topic, group, filter_expression=wrong))
+
+    assert answer.status.code == v2.ILLEGAL_FILTER_EXPRESSION
+    assert f"at character {position}" in answer.status.message, answer.status.message
+    assert len(bed.receive(topic, group)) == 1  # nothing was leased
+
+
+def test_the_wrong_type_and_a_topic_and_a_group_that_are_not_there(bed: MessagingBed) -> None:
+    topic, nowhere = bed.topic("FIFO"), v2.Resource(name="nowhere")
+    group = v2.Resource(name="types")
+    assert bed.send(topic).code == v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+    assert bed.send(nowhere).code == v2.TOPIC_NOT_FOUND
+    for method in ("QueryRoute", "QueryAssignment", "ReceiveMessage"):
+        codes = codes_of(bed.call(method, every_call(nowhere, group)[method]))
+        assert codes == {v2.TOPIC_NOT_FOUND}, method
+    no_group = v2.Resource(name="")
+    for method in ("QueryAssignment", "ReceiveMessage", "AckMessage", "ChangeInvisibleDuration"):
+        codes = codes_of(bed.call(method, every_call(topic, no_group)[method]))
+        assert codes == {v2.ILLEGAL_CONSUMER_GROUP}, method
+
+
+def test_4_mib_and_a_byte_is_refused_and_its_producer_goes_on(bed: MessagingBed) -> None:
+    topic, group = bed.topic(), v2.Resource(name="large")
+    assert bed.send(topic, bytes((4 << 20) + 1)).code == v2.MESSAGE_BODY_TOO_LARGE
+    assert bed.send(topic, b"small").code == v2.OK
+    assert [each.body for each in bed.receive(topic, group)] == [b"small"]

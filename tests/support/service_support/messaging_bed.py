@@ -1,0 +1,142 @@
+"""Writer, reader and gateway in this process, and the calls of a RocketMQ client on them."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+from background_loop import BackgroundService
+from free_ports import free_address
+from google.protobuf.duration_pb2 import Duration
+from service_settings import gateway_settings, reader_settings, writer_settings
+
+from penstock.v1 import writer_pb2, writer_pb2_grpc
+from services.gateway.__main__ import serve as serve_gateway
+from services.reader.__main__ import serve as serve_reader
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.writer.__main__ import serve as serve_writer
+
+ENDPOINTS = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=8081)])
+CLIENT = (("x-mq-client-id", "host@1@0@abc"), ("x-mq-language", "PYTHON"))
+NUMBERS = itertools.count(1)
+
+
+class MessagingBed:
+    """Writer, reader and gateway; the reader can be started again."""
+
+    def __init__(self, store: Path, stack: ExitStack) -> None:
+        self._store = store
+        self._writer, self._reader = free_address(), free_address()
+        stack.enter_context(
+            BackgroundService(
+                serve_writer,
+                writer_settings(store, listen=self._writer, reader_address=self._reader),
+            )
+        )
+        self._stack = stack
+        self._running = self._start_reader()
+        gateway = stack.enter_context(
+            BackgroundService(
+                serve_gateway,
+                gateway_settings(writer_address=self._writer, reader_address=self._reader),
+            )
+        )
+        self.channel = stack.enter_context(grpc.insecure_channel(gateway.address))
+        self.stub: Any = service_pb2_grpc.MessagingServiceStub(self.channel)
+        self._topics = writer_pb2_grpc.WriterStub(
+            stack.enter_context(grpc.insecure_channel(self._writer))
+        )
+
+    def _start_reader(self) -> BackgroundService:
+        settings = reader_settings(self._store, listen=self._reader, writer_address=self._writer)
+        return self._stack.enter_context(BackgroundService(serve_reader, settings))
+
+    def restart_reader(self) -> None:
+        self._running.stop()
+        self._running = self._start_reader()
+
+    def topic(self, message_type: str = "NORMAL") -> v2.Resource:
+        name = f"topic-{next(NUMBERS)}"
+        self._topics.CreateTopic(
+            writer_pb2.CreateTopicRequest(
+                name=name, queue_count=2, attributes={"message.type": message_type}
+            ),
+            timeout=30,
+        )
+        return v2.Resource(name=name)
+
+    def call(self, method: str, request: Any, client: Any = CLIENT) -> Any:
+        return getattr(self.stub, method)(request, timeout=30, metadata=client)
+
+    def send(self, topic: v2.Resource, body: bytes = b"x", **system: Any) -> v2.Status:
+        request = service_pb2.SendMessageRequest(messages=[message(topic, body, **system)])
+        return self.call("SendMessage", request).status  # type: ignore[no-any-return]
+
+    def receive(
+        self, topic: v2.Resource, group: v2.Resource, client: Any = CLIENT, **changes: Any
+    ) -> list[v2.Message]:
+        answers = list(
+            self.call("ReceiveMessage", receive_request(topic, group, **changes), client)
+        )
+        assert answers[0].status.code in (v2.OK, v2.MESSAGE_NOT_FOUND), answers
+        return [each.message for each in answers if each.HasField("message")]
+
+    def acknowledge(self, topic: v2.Resource, group: v2.Resource, handle: str) -> int:
+        entry = service_pb2.AckMessageEntry(message_id="01", receipt_handle=handle)
+        request = service_pb2.AckMessageRequest(group=group, topic=topic, entries=[entry])
+        answer = self.call("AckMessage", request)
+        assert [each.status.code for each in answer.entries] == [answer.status.code]
+        return int(answer.status.code)
+
+    def change(self, topic: v2.Resource, group: v2.Resource, handle: str, seconds: int = 0) -> int:
+        request = service_pb2.ChangeInvisibleDurationRequest(
+            group=group,
+            topic=topic,
+            receipt_handle=handle,
+            invisible_duration=Duration(seconds=seconds),
+        )
+        answer = self.call("ChangeInvisibleDuration", request)
+        assert answer.receipt_handle == handle  # clients keep it, whatever the status
+        return int(answer.status.code)
+
+    def give_up(self, topic: v2.Resource, group: v2.Resource, handle: str) -> int:
+        request = service_pb2.ForwardMessageToDeadLetterQueueRequest(
+            group=group, topic=topic, receipt_handle=handle, message_id="01"
+        )
+        return int(self.call("ForwardMessageToDeadLetterQueue", request).status.code)
+
+    def lease_one(self) -> tuple[v2.Resource, v2.Resource, str]:
+        """Return a new topic, a new group, and the handle of its only message."""
+        topic, group = self.topic(), v2.Resource(name=f"group-{next(NUMBERS)}")
+        assert self.send(topic).code == v2.OK
+        [received] = self.receive(topic, group)
+        return topic, group, received.system_properties.receipt_handle
+
+
+def message(topic: v2.Resource, body: bytes = b"x", **system: Any) -> v2.Message:
+    properties = {
+        "message_id": f"01{next(NUMBERS):032X}",
+        "message_type": v2.NORMAL,
+        "body_encoding": v2.IDENTITY,
+        **system,
+    }
+    return v2.Message(topic=topic, body=body, system_properties=v2.SystemProperties(**properties))
+
+
+def receive_request(
+    topic: v2.Resource, group: v2.Resource, **changes: Any
+) -> service_pb2.ReceiveMessageRequest:
+    return service_pb2.ReceiveMessageRequest(
+        **{
+            "group": group,
+            "message_queue": v2.MessageQueue(topic=topic),
+            "batch_size": 8,
+            "invisible_duration": Duration(seconds=30),
+            "long_polling_timeout": Duration(seconds=10),
+            **changes,
+        }
+    )
