@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from google.protobuf.duration_pb2 import Duration
 from messaging_bed import ENDPOINTS, message, receive_request
 from real_processes import Running, supervisor, until
@@ -207,6 +208,7 @@ def kill(serve: Running, service: str) -> None:
     serve.wait_serving(service, times + 1)
 
 
+@pytest.mark.slow
 def test_clients_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
     acknowledged: set[bytes] = set()
     with supervisor(tmp_path / "store", "--gateway-listen", "127.0.0.1:0") as serve:
