@@ -105,6 +105,31 @@ def test_without_its_journal_a_group_goes_on_at_its_offset(store: LeaseStore) ->
     ]
 
 
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_an_old_copy_of_the_journal_hands_out_again_and_loses_nothing(
+    store: LeaseStore, how: str
+) -> None:
+    batch = store.receive(20)
+    store.acknowledge(batch.receipt_handles[: 5 * HANDLE])
+    old = journal_of(store).read_bytes()
+    store.acknowledge(batch.receipt_handles[5 * HANDLE : 10 * HANDLE])
+    store.acknowledge(batch.receipt_handles[12 * HANDLE : 15 * HANDLE])
+    store.receive(4)
+    if how == "stopped":
+        stop(store)
+        journal_of(store).write_bytes(old)
+        store.open()
+    else:
+        journal_of(store).write_bytes(old)
+        store.kill()
+    store.clock.pass_ms(86_400_000)  # every lease has ended
+
+    again = set(bodies(store.receive(40)))
+
+    assert again >= {10, 11, *range(15, 40)}
+    assert not again & set(range(5))
+
+
 def damage_key(path: Path) -> None:
     flip(path, 30)
 

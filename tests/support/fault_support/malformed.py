@@ -19,7 +19,9 @@ TEXTS = ("", TOPIC, LOADED, "../x", "a\0b", "%s" * 50, "TAG || *", "x" * 300)
 NUMBERS = (0, 1, -1, 2, 255, 1 << 20, (1 << 31) - 1, -(1 << 31))
 WIDE = (1 << 62, -(1 << 63))
 NESTED_MAX = 4
-HARMFUL = {"DeleteTopic", "UpdateTopic"}  # with a right request: they get damaged ones only
+# With a right request: they get damaged ones only.
+HARMFUL = {"DeleteTopic", "UpdateTopic", "DeleteExpired"}
+DAY_MS = 86_400_000
 
 
 def methods() -> list[MethodDescriptor]:
@@ -104,15 +106,16 @@ def requests_of(dice: random.Random, method: MethodDescriptor) -> list[bytes]:
 
 
 def _changes_what_is_loaded(method: MethodDescriptor, data: bytes) -> bool:
-    """Whether a request that is right deletes or changes the topic of the honest callers beside it."""
+    """Whether a request that is right deletes or changes what the honest callers beside it have stored."""
     if method.name not in HARMFUL:
         return False
     try:
-        return bool(
-            message_factory.GetMessageClass(method.input_type).FromString(data).name == LOADED
-        )
+        request = message_factory.GetMessageClass(method.input_type).FromString(data)
     except DecodeError:
         return False
+    if method.name == "DeleteExpired":
+        return bool(request.HasField("older_than_ms") and 0 <= request.older_than_ms < DAY_MS)
+    return bool(request.name == LOADED)
 
 
 def send_frames(dice: random.Random, address: str) -> None:

@@ -29,12 +29,12 @@ from storage.log.acknowledgement import APPENDED, COMMITTED, FLUSHED, AckPolicy
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_table import QueueTable, UnitCount
 from storage.recovery import recover
-from storage.staged import staged_commits
+from storage.staged import open_commit, staged_commits
 from storage.staged.open_commit import OpenCommit
 from storage.tables import table_copies
 from storage.testing import SimulatedDisk
 from storage.view.index import index_file
-from storage.view.log.commit_log import CommitLogView
+from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues import consume_queue
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.reach import QueueReach
@@ -343,6 +343,15 @@ DEFECTS = [
             lambda view, offset: (int.from_bytes(view.bytes_at(offset, 4), "big"), STOP_END),
         ),
         damage_checks.no_flip_of_a_record_is_served,
+    ),
+    PlantedDefect(
+        "a log file that comes late is taken for lost",
+        _set(CommitLogView, "_gap_from", lambda *_: EVERYTHING),
+        damage_checks.no_log_file_that_comes_late_is_lost,
+    ),
+    PlantedDefect(
+        "a damaged stage is removed", _set(open_commit, "damaged_stages", lambda *_: []),
+        damage_checks.no_damaged_stage_is_taken_for_none,
     ),
     PlantedDefect(
         "a staged commit does not look for what is in the log",
