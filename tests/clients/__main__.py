@@ -85,7 +85,7 @@ def main() -> int:
     def penstock(name: str, flags: dict[str, str]) -> PenstockServer:
         home = fresh(folder / "penstock" / name)
         flags = dict(flags)
-        split = bool(flags.pop(SPLIT, "")) or options.split
+        split = flags.pop(SPLIT, "plain" if options.split else "")
         return PenstockServer(home, chain, key, flags, split=split)
 
     def reference(name: str, _flags: dict[str, str]) -> ReferenceServer:

@@ -57,12 +57,12 @@ class Servers:
         self._stack.close()
 
     @contextlib.contextmanager
-    def of(self, scenario: Scenario, language: Language):
-        """The server of one cell. A reference is shared but by who kills it: a JVM is large."""
+    def of(self, scenario: Scenario, name: str):
+        """The server of the cell of that name. A reference is shared but by who kills it: a JVM is large."""
         if scenario.own_server is None or (scenario.own_server and self.shared.name != "penstock"):
             yield self.shared
             return
-        with self._make(f"{scenario.name}-{language.name}", dict(scenario.own_server)) as own:
+        with self._make(name, dict(scenario.own_server)) as own:
             yield own
 
 
@@ -84,8 +84,8 @@ def run_cells(
     )  # the long ones first
     printing = threading.Lock()
 
-    def one(pair: tuple[Scenario, Language]) -> Cell:
-        cell = run_cell(servers, *pair, folder)
+    def one(pair: tuple[Scenario, Language], again: str = "") -> Cell:
+        cell = run_cell(servers, *pair, folder, again)
         with printing:
             print(json.dumps(asdict(cell)), flush=True)
         return cell
@@ -95,13 +95,15 @@ def run_cells(
     red = [number for number, cell in enumerate(cells) if cell.result == RED]
     for number in red if len(red) <= 3 else []:
         first = cells[number].note
-        again = one(pairs[number])
+        again = one(pairs[number], "-again")
         cells[number] = replace(again, note=f"{again.note} (failed at first: {first})".strip())
     return cells
 
 
-def run_cell(servers: Servers, scenario: Scenario, language: Language, folder: Path) -> Cell:
-    """Run one scenario with one client and judge what came of it."""
+def run_cell(
+    servers: Servers, scenario: Scenario, language: Language, folder: Path, again: str
+) -> Cell:
+    """Run one scenario with one client and judge what came of it; ``again`` ends names of a second run."""
     server = servers.shared.name
     if (
         scenario.needs & language.lacks
@@ -113,13 +115,13 @@ def run_cell(servers: Servers, scenario: Scenario, language: Language, folder: P
     began = time.monotonic()
     try:
         with (
-            servers.of(scenario, language) as own,
-            Lab(scenario.name, own, language, folder, scenario.tls) as lab,
+            servers.of(scenario, f"{scenario.name}-{language.name}{again}") as own,
+            Lab(scenario.name + again, own, language, folder, scenario.tls) as lab,
         ):
             began = time.monotonic()
             note = scenario.run(lab) or ""
     except Exception as error:  # noqa: BLE001  every failure is a cell
-        (folder / f"{scenario.name}-{language.name}.txt").write_text(traceback.format_exc())
+        (folder / f"{scenario.name}-{language.name}{again}.txt").write_text(traceback.format_exc())
         seconds = time.monotonic() - began
         note = (
             f"{type(error).__name__}: {error}"

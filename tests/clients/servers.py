@@ -15,6 +15,7 @@ import grpc
 from free_ports import free_port
 from languages import CACHE, HERE, java_classes
 from real_processes import Running, until
+from tls_front import TlsFront
 
 from bench.peers.programs import OPENED, run
 from penstock.v1 import (
@@ -53,7 +54,8 @@ MakeServer = Callable[[str, dict[str, str]], Server]  # by a name of its own and
 class PenstockServer:
     """``penstock serve`` with its gateway, on a new store.
 
-    With ``split`` routes send clients that honour it to the writer and the reader.
+    With ``split`` routes send clients that honour it to the writer and the reader; ``split="tls"``: all three are
+    reached through a proxy that ends TLS.
     """
 
     name = "penstock"
@@ -66,17 +68,27 @@ class PenstockServer:
         key: Path,
         flags: Mapping[str, str],
         *,
-        split: bool = False,
+        split: str = "",
     ) -> None:
         self.address = f"127.0.0.1:{free_port()}"
-        self.tls_address = f"127.0.0.1:{free_port()}"
+        tls_address = self.tls_address = f"127.0.0.1:{free_port()}"
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("writer", "reader", "indexer")}
+        endpoints = {name: ports[name] for name in ("writer", "reader")}
+        self._front: TlsFront | None = None
+        if split == "tls":
+            plain = {"gateway": self.address, **endpoints}
+            fronts = {name: free_port() for name in plain}
+            self._front = TlsFront(
+                certificate, key, {fronts[name]: address for name, address in plain.items()}
+            )
+            endpoints = {name: f"127.0.0.1:{fronts[name]}" for name in endpoints}
+            self.tls_address = f"127.0.0.1:{fronts['gateway']}"
         self._running = Running(
             "services.supervisor", "--store", str(folder / "store"),
             *(word for name, address in ports.items() for word in (f"--{name}-listen", address)),
-            "--gateway-listen", self.address, "--gateway-tls-listen", self.tls_address,
+            "--gateway-listen", self.address, "--gateway-tls-listen", tls_address,
             "--tls-certificate", str(certificate), "--tls-key", str(key), "--commit-log-file-size", "64MiB",
-            *(word for name in ("writer", "reader") if split for word in (f"--{name}-endpoint", ports[name])),
+            *(word for name, address in endpoints.items() if split for word in (f"--{name}-endpoint", address)),
             *(word for name, value in flags.items() for word in (f"--{name}", value)),
         )  # fmt: skip
         self._log = folder / "penstock.log"
@@ -84,6 +96,8 @@ class PenstockServer:
     def __enter__(self) -> PenstockServer:
         with _STARTING:
             self._running.__enter__()
+            if self._front is not None:
+                self._front.__enter__()
             for service in ("writer", "reader", "gateway"):
                 self._wait(service, 1)
         self._channels = {
@@ -95,6 +109,8 @@ class PenstockServer:
     def __exit__(self, *_: object) -> None:
         for channel in self._channels.values():
             channel.close()
+        if self._front is not None:
+            self._front.__exit__()
         self._running.__exit__()
         self._log.write_text(self._running.text())
 
