@@ -69,7 +69,7 @@ def lower_offsets(
     So are all others ``after_kill``: who saved them may have died before their sync.
 
     Their group would miss what is stored there next, so nothing may be while the disk is too full for it: raises
-    StoreFull. A reader that keeps the offsets does so itself.
+    StoreFull. A reader that keeps the offsets is told which they are.
     """
 
     def end_of(topic: str, queue_id: int) -> int | None:
@@ -84,7 +84,9 @@ def lower_offsets(
         offsets.lower(found)  # takes them, which makes their copies agree
         offsets.close()
     except StoreLocked:
-        return
+        if not found:
+            return
+        offsets.leave_lost(found)
     for each in found:
         _LOG.warning(
             "group %s was at %d in queue %d of %s, which ends at %d; it goes on there",

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from storage.clock import Clock
 from storage.errors import InvalidMessage, StoreFull
@@ -22,6 +22,7 @@ from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import FileSystem
 from storage.format.config_json import encode_config, integer_keyed
 from storage.format.names import group_name_problem
+from storage.tables.lost_progress import LostProgress, OffsetBeyond
 from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
     LIGHT_OFFSETS_FILE,
@@ -76,16 +77,6 @@ def _parsed(document: dict[str, Any]) -> tuple[dict[str, Any], Table]:
     return document, offsets_in(document)
 
 
-class OffsetBeyond(NamedTuple):
-    """A group's offset that lies after the end of its queue."""
-
-    group: str
-    topic: str
-    queue_id: int
-    queue_offset: int
-    end_offset: int
-
-
 class ConsumerOffsets:
     """The offset table. Safe to use from several threads."""
 
@@ -100,12 +91,14 @@ class ConsumerOffsets:
         self._commits = 0
         self._saved_commits = 0
         self._name = OFFSETS_FILE
+        self._lost = LostProgress(filesystem, config_directory)
         self.reload()
 
     def reload(self) -> None:
         """Read the copy of the table that counts; without one there is no progress."""
         with self._guard:
             if self._lock is not None:
+                self._take_lost()
                 return
             self._document, self._table = {}, {}
             for name in (OFFSETS_FILE, LIGHT_OFFSETS_FILE):
@@ -114,6 +107,7 @@ class ConsumerOffsets:
                     self._document, self._table = read
                     self._name = name
                     break
+            self._lower_lost()
 
     def groups_of(self, topic: str) -> dict[str, dict[int, int]]:
         """Return the progress in a topic, by queue id, of each group that has any."""
@@ -146,6 +140,7 @@ class ConsumerOffsets:
         """
         with self._guard:
             if self._lock is not None:
+                self._take_lost()
                 return
             lock = DirectoryLock.acquire(
                 self._filesystem, self._directory.parent, LockRole.CONSUMER_OFFSETS
@@ -157,6 +152,28 @@ class ConsumerOffsets:
                 lock.release()
                 raise
             self._lock = lock
+            self._take_lost()
+
+    def _take_lost(self) -> None:
+        """Lower the offsets that a writer says are lost; saved before they are forgotten, so a kill in between repeats it."""
+        if self._lower_lost():
+            self._commits += 1
+            with suppress(StoreFull):  # the next look saves it
+                self.save()
+                self._lost.remove()
+
+    def _lower_lost(self) -> bool:
+        """Lower in memory what a writer says is lost, but for what groups have set since; False if there is nothing."""
+        lost = self._lost.load()
+        for each in lost:
+            offsets = self._table.get(offset_key(each.topic, each.group), {})
+            if offsets.get(each.queue_id) == each.queue_offset:
+                offsets[each.queue_id] = each.end_offset
+        return bool(lost)
+
+    def leave_lost(self, found: Sequence[OffsetBeyond]) -> None:
+        """Have whoever keeps the offsets lower them, before anything else; durable on return. Raises StoreFull."""
+        self._lost.add(found)
 
     def _settle(self) -> None:
         copies = TableCopies(self._filesystem, self._directory / self._name)

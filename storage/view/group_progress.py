@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from storage.errors import QueueNotFound, StoreClosed, TopicNotFound
-from storage.tables.consumer_offsets import OffsetBeyond
+from storage.tables.lost_progress import OffsetBeyond
 
 if TYPE_CHECKING:
     from storage.tables.consumer_offsets import ConsumerOffsets

@@ -88,6 +88,7 @@ def test_what_is_stored_after_a_flipped_bit_is_seen(store: Path, whole: Whole) -
     flip(store, 950, 1)
     with MessageStore.open(store, CONFIG) as writer:
         assert writer.put(Message(topic="t", queue_id=1, body=b"next")).queue_offset == COUNT
+        assert writer.writer.wait_dispatched(writer.writer.appended_offset, 30)
         assert served(store) == {**expected(whole), COUNT: b"next"}
 
 
