@@ -6,8 +6,10 @@ so both are framed here around views of the bytes: still valid protobuf, without
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message as ProtobufMessage
 
 from penstock.v1 import common_pb2, leases_pb2, reader_pb2, writer_pb2
 from services.rpc.status import code_of, retry_delay_ms
@@ -24,6 +26,8 @@ from storage.message import (
 )
 from storage.tables.topics import TopicConfig
 
+_Item = TypeVar("_Item")
+SLICE_ITEMS: Final = 512
 BROKER: Final = "penstock"  # in recall handles of ours
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
@@ -44,6 +48,21 @@ Parts = tuple[bytes | memoryview, ...]  # of one serialized message, in order
 PULL_STATUS_OF: Final[dict[PullStatus, Any]] = {
     status: reader_pb2.PullStatus.Value(status.name) for status in PullStatus
 }
+
+
+def sliced(
+    head: ProtobufMessage,
+    items: Sequence[_Item],
+    message_of: Callable[[Sequence[_Item]], ProtobufMessage],
+) -> bytes:
+    """Return a message with very many items, which are made into messages some at a time.
+
+    Messages after each other are one that has the items of all of them. One call for all would keep every
+    other thread waiting for as long as it takes.
+    """
+    slices = (items[begin : begin + SLICE_ITEMS] for begin in range(0, len(items), SLICE_ITEMS))
+    parts = (message_of(some).SerializeToString() for some in slices)
+    return b"".join((head.SerializeToString(), *parts))
 
 
 def batch_records(request: bytes) -> memoryview:

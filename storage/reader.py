@@ -39,7 +39,7 @@ from storage.view.index.key_query import KeyIndex, query_by_key
 from storage.view.layout import StorePaths, check_is_store
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
-from storage.view.queues.extent import QueueExtent, queue_extents
+from storage.view.queues.extent import Extents, QueueExtent
 from storage.view.queues.pull import NO_LIMIT, pull_queue
 from storage.view.queues.reach import QueueReach
 from storage.view.queues.tag_filter import TagFilters
@@ -205,6 +205,11 @@ class StoreReader:
         """Return topic and id of every queue that has a directory, sorted."""
         return self._queues.on_disk()
 
+    def all_topics(self) -> list[str]:
+        """Return every topic that the table or a queue's directory names, sorted."""
+        known = frozenset(topic.name for topic in self.topics)
+        return sorted([*known, *self._queues.topics_on_disk(known)])
+
     def _known_queue(self, topic: str, queue_id: int) -> ConsumeQueueView | None:
         """Return the queue's view, None if the topic has no such queue. Raises TopicNotFound."""
         queue = self._queues.find(topic, queue_id)
@@ -279,14 +284,14 @@ class StoreReader:
             self._visibility.update()  # after the settings: what they say is gone is forgotten here
             incarnations = Incarnations(settings.deleted_topics, settings.deleting_topic)
             queues = [
-                (topic, queue_id)
-                for topic, queue_id in self.queues_on_disk()
-                if (topics is None or topic in topics) and topic != incarnations.deleting_topic
+                queue
+                for queue in self._queues.on_disk(topics)
+                if queue[0] != incarnations.deleting_topic
             ]
-            extents = queue_extents(
-                self.log, self._queues, queues, estimate_bytes=estimate_bytes,
-                incarnations=incarnations if settings.present else None, is_wanted=is_wanted,
-            )  # fmt: skip
+            extents = Extents(
+                self.log, self._queues, estimate_bytes=estimate_bytes,
+                incarnations=incarnations if settings.present else None,
+            ).of(queues, is_wanted)  # fmt: skip
             if self._settings.load() == settings:
                 return extents
 
@@ -376,10 +381,7 @@ class StoreReader:
     # ---- consumer groups
 
     def commit_offset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Set a group's progress, clamped to the queue's range; return what was set.
-
-        Durable with the next save of the offsets.
-        """
+        """Set a group's progress, clamped to the queue's range; return what was set. Durable with the next save."""
         return self._progress.commit(group, topic, queue_id, queue_offset)
 
     def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeVar
 
 from penstock.v1 import reader_pb2
@@ -19,11 +19,29 @@ from services.rpc.status import InvalidArgument
 from storage.errors import StoreClosed, TopicNotFound
 from storage.format.record import decode_record
 from storage.message import KeyQueryResult
+from storage.view.queues.extent import QueueExtent
 
 QUERY_MESSAGES_DEFAULT: Final = 32
 QUERY_MESSAGES_MAX: Final = 64
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
+
+
+def _queues_message(extents: Sequence[QueueExtent]) -> reader_pb2.ListQueuesResponse:
+    message = reader_pb2.ListQueuesResponse()
+    for extent in extents:
+        begin, end = extent.commit_range or (None, None)
+        message.queues.add(
+            topic=extent.topic,
+            queue_id=extent.queue_id,
+            min_offset=extent.min_offset,
+            max_offset=extent.max_offset,
+            min_commit_offset=begin,
+            end_commit_offset=end,
+            approximate_bytes=extent.approximate_bytes,
+            topic_incarnation=extent.incarnation,
+        )
+    return message
 
 
 class ReaderServicer:
@@ -74,9 +92,7 @@ class ReaderServicer:
         await self._catch_up.everything_visible(context)
         return await self._pulls.run(self._message, request)
 
-    async def list_queues(
-        self, request: reader_pb2.ListQueuesRequest, context: Context
-    ) -> reader_pb2.ListQueuesResponse:
+    async def list_queues(self, request: reader_pb2.ListQueuesRequest, context: Context) -> bytes:
         """Return the range of every queue, and what there is beside them."""
         await self._catch_up.everything_visible(context)
         return await self._while_wanted(self._queues, request)
@@ -184,33 +200,21 @@ class ReaderServicer:
 
     def _queues(
         self, request: reader_pb2.ListQueuesRequest, is_wanted: Callable[[], bool]
-    ) -> reader_pb2.ListQueuesResponse:
+    ) -> bytes:
         status = self._source.status()  # first: what the queues say is then at least that much
-        response = reader_pb2.ListQueuesResponse(
-            topics=sorted(self._source.topics()),
+        head = reader_pb2.ListQueuesResponse(
+            topics=self._reader.all_topics(),
             min_commit_offset=status["min_commit_offset"],
             visible_offset=status["visible_offset"],
             store_id=self._reader.store_id,
             described=map(wire.topic_message, self._source.described(request.topics)),
         )
-        chosen = frozenset(request.topics) or None
-        for extent in self._reader.queue_extents(
-            chosen,
+        extents = self._reader.queue_extents(
+            frozenset(request.topics) or None,
             estimate_bytes=request.estimate_bytes,
             is_wanted=is_wanted,
-        ):
-            begin, end = extent.commit_range or (None, None)
-            response.queues.add(
-                topic=extent.topic,
-                queue_id=extent.queue_id,
-                min_offset=extent.min_offset,
-                max_offset=extent.max_offset,
-                min_commit_offset=begin,
-                end_commit_offset=end,
-                approximate_bytes=extent.approximate_bytes,
-                topic_incarnation=extent.incarnation,
-            )
-        return response
+        )
+        return wire.sliced(head, extents, _queues_message)
 
     def _offset(self, request: reader_pb2.QueryOffsetRequest) -> reader_pb2.QueryOffsetResponse:
         topic, queue_id, position = request.topic, request.queue_id, request.position

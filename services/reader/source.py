@@ -154,11 +154,6 @@ class Source:
             return 0
         return positions.appended_offset if positions.writer_is_writable else 0
 
-    def topics(self) -> set[str]:
-        """Return every topic that the table or a queue names."""
-        queues = self.reader.queues_on_disk()
-        return {topic for topic, _ in queues} | {topic.name for topic in self.reader.topics}
-
     def described(self, names: Iterable[str]) -> list[TopicConfig]:
         """Return the entries of the topic table of these names, as far as it has them."""
         found = map(self.reader.topics.find, sorted(set(names)))

@@ -86,6 +86,13 @@ class GatheredCreation:
         self._changing = None
 
 
+def _queues_message(queues: Sequence[tuple[int, int, int]]) -> writer_pb2.DescribeTopicResponse:
+    message = writer_pb2.DescribeTopicResponse()
+    for queue_id, low, high in queues:
+        message.queues.add(queue_id=queue_id, min_offset=low, max_offset=high)
+    return message
+
+
 class TopicMethods:
     """The methods of penstock.v1.Writer that are about topics."""
 
@@ -137,19 +144,15 @@ class TopicMethods:
 
     async def describe_topic(
         self, request: writer_pb2.DescribeTopicRequest, _context: Context
-    ) -> writer_pb2.DescribeTopicResponse:
+    ) -> bytes:
         """Return a topic and the offsets of its queues."""
         return await asyncio.to_thread(self._description, request.name)
 
-    def _description(self, name: str) -> writer_pb2.DescribeTopicResponse:
+    def _description(self, name: str) -> bytes:
         topic, offsets = self._topics.describe_topic(name)
-        return writer_pb2.DescribeTopicResponse(
-            topic=wire.topic_message(topic),
-            queues=[
-                writer_pb2.QueueState(queue_id=queue_id, min_offset=low, max_offset=high)
-                for queue_id, (low, high) in enumerate(offsets)
-            ],
-        )
+        head = writer_pb2.DescribeTopicResponse(topic=wire.topic_message(topic))
+        queues = [(queue_id, *bounds) for queue_id, bounds in enumerate(offsets)]
+        return wire.sliced(head, queues, _queues_message)
 
     async def list_topics(
         self, _request: writer_pb2.ListTopicsRequest, _context: Context

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.durable_slots import DurableSlots
 from storage.checkpoint.live_words import DISTANCE, FACTOR, LiveSector
-from storage.files.futex import WakeWord
+from storage.files.system.futex import WakeWord
 from storage.format import checkpoint as layout
 
 if TYPE_CHECKING:

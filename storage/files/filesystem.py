@@ -7,11 +7,12 @@ import os
 import stat
 import threading
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from storage.files import libc, record_locks
+from storage.files import libc, only_files, record_locks
 from storage.files.disk_space import DiskSpace, disk_space
 from storage.files.protocol import (
     Anchor,
@@ -34,7 +35,7 @@ from storage.files.system.os_errors import check_room, checking_room
 from storage.files.system.os_file import PAGE_SIZE, OsFile, OsRegion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 __all__ = [
@@ -170,7 +171,17 @@ class OsFileSystem(FileSystem):
                         entries.append(DirectoryEntry(entry.name, is_directory, size))
         except FileNotFoundError:
             return []
-        return sorted(entries)
+        return sorted(entries, key=attrgetter("name"))  # of many names in a tenth of the time
+
+    def only_files(
+        self, directory: Path, names: Sequence[str], length: int
+    ) -> list[only_files.OnlyFile | None]:
+        """Return the files of directories that have but one."""
+        try:
+            with self._opened_directory(directory) as descriptor, checking_room(directory):
+                return only_files.below(descriptor, names, length)
+        except FileNotFoundError:
+            return [None] * len(names)
 
     def status(self, path: Path) -> FileStatus:
         """Return what changes with a file or directory."""

@@ -11,6 +11,7 @@ left for opening or mapping (EMFILE, ENFILE, ENOMEM) ``StoreBusy``; the rest is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from storage.files import only_files
 from storage.files.disk_space import DiskSpace
 from storage.files.record_locks import is_held
 
@@ -259,6 +261,12 @@ class ReadFileSystem(Protocol):
 
 class FileSystem(ReadFileSystem, Protocol):
     """Everything the engine asks of a file system."""
+
+    def only_files(
+        self, directory: Path, names: Sequence[str], length: int
+    ) -> list[only_files.OnlyFile | None]:
+        """Return of each directory below one its file, with up to ``length`` bytes; None without just one."""
+        return only_files.one_by_one(self, directory, names, length)
 
     def create(
         self, path: Path, size: int, *, allocate: bool, mode: int = 0o644, head: Buffer = b""

@@ -20,6 +20,7 @@ import numpy as np
 
 from storage.files.mapped_file_queue import FileEntry, file_path, list_files
 from storage.format.consume_entry import UNIT_SIZE
+from storage.format.names import parse_file_name
 from storage.kernels.unit_order import visible_end
 from storage.view.queues.queue_files import BESIDE
 from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at
@@ -27,6 +28,7 @@ from storage.view.queues.units import as_units, prefill_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, File
+    from storage.files.only_files import OnlyFile
     from storage.queues.queue_files import OpenQueueFiles
 
 
@@ -54,7 +56,10 @@ class _FoundEnd(NamedTuple):
 class ConsumeQueue:
     """Units of one topic's one queue. ``next_offset`` is the queue offset given out next."""
 
-    def __init__(self, files: OpenQueueFiles, topic: str, queue_id: int) -> None:
+    def __init__(
+        self, files: OpenQueueFiles, topic: str, queue_id: int, seen: OnlyFile | None = None
+    ) -> None:
+        """``seen`` is the queue's only file as it is now, if it was looked at."""
         self.topic = topic
         self.queue_id = queue_id
         self.directory = files.directory / topic / str(queue_id)
@@ -66,11 +71,26 @@ class ConsumeQueue:
         self._tail: tuple[int, File] | None = None  # written to last: its start; good in its epoch
         self._tail_epoch = -1
         self._found_end: _FoundEnd | None = None
-        self.refresh()
+        self._found_first: tuple[int, int, int] | None = (
+            None  # for a log's begin and the first file's
+        )
+        self._seen: OnlyFile | None = None
+        if seen is None or not self._take(seen):
+            self.refresh()
+
+    def _take(self, seen: OnlyFile) -> bool:
+        """Take over a look at the only file; False if that needs to be listed."""
+        start = parse_file_name(seen.name)
+        if start is None or start % self._file_size or seen.size != self._file_size:
+            return False
+        self._starts = {start}
+        self._last_path = start, self.directory / seen.name
+        self._seen = seen
+        return True
 
     def refresh(self) -> None:
         """List the files; bring those of a wrong length to the right one."""
-        self._found_end = None
+        self._found_end = self._found_first = self._seen = None
         self._starts = set()
         for entry in list_files(self._files.filesystem, self.directory):
             if entry.start_offset % self._file_size:
@@ -144,7 +164,7 @@ class ConsumeQueue:
 
     def write(self, queue_offset: int, units: bytes | memoryview) -> None:
         """Write units from ``queue_offset`` on, making files as they are needed."""
-        self._found_end = None
+        self._found_end = self._seen = None
         data = memoryview(units)
         position = queue_offset * UNIT_SIZE
         while data:
@@ -169,6 +189,7 @@ class ConsumeQueue:
             tail, epoch = self._tail, self._tail_epoch
             self.write(queue_offset, units)
             self._tail, self._tail_epoch = tail, epoch
+            self._found_first = None
             return True
 
     def read(self, queue_offset: int, count: int) -> bytes:
@@ -251,11 +272,18 @@ class ConsumeQueue:
         return found_end.end
 
     def _find_end(self, last: int, limit: int) -> _FoundEnd:
-        with self._files.guard:
-            size = self._files.data_size(self._path_at(last))
+        seen, self._seen = self._seen, None  # it was looked at just now
+        if seen is None:
+            with self._files.guard:
+                size = self._files.data_size(self._path_at(last))
+        else:
+            size = seen.data_end
         if size <= FEW_BYTES:  # all of them at once instead of a search through a hole
             first, count = last // UNIT_SIZE, min(-(-size // UNIT_SIZE), self.units_per_file)
-            data = self.read(first, count)
+            if seen is None:
+                data = self.read(first, count)
+            else:
+                data = seen.head[: count * UNIT_SIZE].ljust(count * UNIT_SIZE, b"\0")
             units = np.frombuffer(data, np.uint8)
             # Before the first record there is none; pre-fill units that lead to none do not count.
             found = int(visible_end(units, 0, count, limit)) if limit > 0 else 0
@@ -268,7 +296,14 @@ class ConsumeQueue:
 
     def find_first(self, min_commit_offset: int) -> int:
         """Return the queue offset of the first unit whose record the log still has."""
-        return first_unit_at(self, self.first_offset, self.next_offset, min_commit_offset)
+        known = self._found_first
+        if known is not None and known[:2] == (min_commit_offset, self.first_offset):
+            return known[2]
+        end = self.next_offset
+        found = first_unit_at(self, self.first_offset, end, min_commit_offset)
+        # Units that are written again may move it, those that are appended cannot.
+        self._found_first = (min_commit_offset, self.first_offset, found) if found < end else None
+        return found
 
     def expired_files(self, min_commit_offset: int, end: int) -> list[int]:
         """Return where the files start all of whose units are of records before a commit offset.
@@ -297,6 +332,7 @@ class ConsumeQueue:
 
     def truncate(self, queue_offset: int) -> None:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""
+        self._found_first = None
         end = queue_offset * UNIT_SIZE
         found_end = self._found_end if self._tail is None else None
         if found_end is not None and end > found_end.start and found_end.ends_at(queue_offset):
@@ -323,7 +359,7 @@ class ConsumeQueue:
         """Become empty, since the files were deleted; a caller that still holds the queue sees that."""
         self._starts = set()
         self._tail = None
-        self._found_end = None
+        self._found_end = self._found_first = None
         self.next_offset = 0
 
     def _path_at(self, start: int) -> Path:

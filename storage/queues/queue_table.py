@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
-from storage.queues.consume_queue import ConsumeQueue
+from storage.queues.consume_queue import FEW_BYTES, ConsumeQueue
 from storage.queues.queue_files import OpenQueueFiles
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
-from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.queue_files import QueueFiles, heads_on_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,8 +141,10 @@ class QueueTable:
         """
         count = expired = 0
         lost: list[LostUnits] = []
-        for key in self.on_disk():
-            queue = self._listed[key] = self._queues.get(key) or ConsumeQueue(self._files, *key)
+        for topic, queue_id, seen in heads_on_disk(self._filesystem, self.directory, FEW_BYTES):
+            key = topic, queue_id
+            queue = self._queues.get(key) or ConsumeQueue(self._files, *key, seen)
+            self._listed[key] = queue
             starts = queue.file_starts
             if not starts:
                 continue

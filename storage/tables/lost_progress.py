@@ -1,8 +1,9 @@
-"""``config/lostProgress.json``: which groups' offsets a writer found after the ends of queues and could not lower.
+"""``config/lostProgress.json``: offsets after the ends of queues, for who may lower them.
 
-A power cut may take the end of the log. When a reader keeps the offsets by the time the writer has recovered,
-only it may change them, and it may come to that when queues have long grown past those offsets. So the writer says
-which they are before it takes messages, and whoever keeps the offsets lowers them before anything else.
+A power cut may take the end of the log. When a reader keeps the offsets by the time the writer has
+recovered, only it may change them, and it may come to that when queues have long grown past those
+offsets. So the writer says which they are before it takes messages, and whoever keeps the offsets lowers
+them before anything else.
 """
 
 from __future__ import annotations

@@ -49,10 +49,12 @@ def check_is_store(filesystem: ReadFileSystem, root: Path) -> None:
         raise NotAStore(f"{root} is not a store: it has no commitlog, and it is not empty")
 
 
-def queues_on_disk(filesystem: ReadFileSystem, directory: Path) -> Iterator[tuple[str, int]]:
-    """Yield topic and id of every queue that has a directory below ``consumequeue/``."""
+def queues_on_disk(
+    filesystem: ReadFileSystem, directory: Path, topics: Container[str] | None = None
+) -> Iterator[tuple[str, int]]:
+    """Yield topic and id of every queue that has a directory below ``consumequeue/``, of all topics or of some."""
     for topic in filesystem.list_directory(directory):
-        if topic.is_directory:
+        if topic.is_directory and (topics is None or topic.name in topics):
             for queue_id in queues_of_topic(filesystem, directory, topic.name):
                 yield topic.name, queue_id
 

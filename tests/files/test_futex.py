@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from storage.files.filesystem import OsFileSystem
-from storage.files.futex import WakeWord
+from storage.files.system.futex import WakeWord
 
 FILESYSTEM = OsFileSystem()
 
@@ -27,7 +27,7 @@ def test_a_waiter_in_another_process_with_a_read_only_map_is_woken(tmp_path, pag
     program = textwrap.dedent(f"""
         from pathlib import Path
         from storage.files.filesystem import OsFileSystem
-        from storage.files.futex import WakeWord
+        from storage.files.system.futex import WakeWord
         fs, d = OsFileSystem(), Path({str(tmp_path)!r})
         asked = WakeWord(fs.open(d / "page", writable=False).map(writable=False).array, 512)
         answer = WakeWord(fs.open(d / "answers", writable=True).map(writable=True).array, 512)

@@ -13,6 +13,7 @@ from engine_store import small_config
 from penstock.batch import RecordBatch
 from storage import MessageStore
 from storage.files.filesystem import DirectoryEntry, OsFileSystem
+from storage.files.only_files import OnlyFile
 from storage.files.system.os_file import OsFile
 from storage.log.batches import QueueKey
 from storage.queues import queue_files
@@ -32,6 +33,18 @@ class _Listings(OsFileSystem):
     def open(self, path: Path, *, writable: bool) -> OsFile:
         self.opened.append(path)
         return super().open(path, writable=writable)
+
+    def only_files(
+        self, directory: Path, names: Sequence[str], length: int
+    ) -> list[OnlyFile | None]:
+        found = super().only_files(directory, names, length)
+        self.listed += [directory / name for name in names]
+        self.opened += [
+            directory / name / file.name
+            for name, file in zip(names, found, strict=True)
+            if file is not None
+        ]
+        return found
 
     def list_directory(self, path: Path) -> list[DirectoryEntry]:
         self.listed.append(path)
@@ -96,6 +109,23 @@ def test_a_start_after_a_kill_looks_at_each_queue_once(
     assert max(queues.values()) == 1
     assert len(opened) == COUNT
     assert opened.total() <= 2 * COUNT + 1  # the last one is synced for all
+
+
+def test_a_topic_that_is_described_again_is_not_read_again(
+    tmp_path: Path, records: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 16)  # far fewer than there are
+    filesystem = _Listings()
+    with StoreWriter.open(tmp_path / "s", small_config(), filesystem=filesystem) as writer:
+        writer.create_topic("wide", COUNT)
+        writer.append_batch(records)
+        assert writer.wait_dispatched(writer.appended_offset, 30)
+        filesystem.opened.clear()
+        assert writer.describe_topic("wide")[1] == [(0, 1)] * COUNT
+        assert len({path.parent for path in filesystem.opened}) > COUNT - 32
+        filesystem.opened.clear()
+        assert writer.describe_topic("wide")[1] == [(0, 1)] * COUNT
+        assert [path for path in filesystem.opened if path.parts[-3] == "wide"] == []
 
 
 def test_a_topic_of_the_same_name_begins_at_zero(tmp_path: Path, records: bytes) -> None:

@@ -2,33 +2,42 @@
 
 Small reads find the ends, so of a queue behind a URL little is fetched. ``consume_queue`` is the other
 reading: mapped, and following a queue that grows.
+
+How far a queue in order goes is told by a look at the begin and the end of its one file, without a search
+(``queue_head``): no placeholders, units up to the end and zeros after it. All others take a search.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from itertools import groupby, repeat
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.files.mapped_file_queue import FileEntry, list_trimmed_files
 from storage.format.consume_entry import LAYOUT, UNIT_SIZE
+from storage.format.names import parse_file_name
+from storage.kernels.unit_order import visible_end
+from storage.view.layout import queues_on_disk
 from storage.view.queues.unit_search import (
     Unit,
     end_after,
     end_of_units,
     first_unit_at,
     mean_size,
+    unit_at,
 )
 from storage.view.queues.units import UNIT_DTYPE, as_units
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray, ReadFileSystem
+    from storage.files.filesystem import ByteArray, FileSystem, ReadFileSystem
+    from storage.files.only_files import OnlyFile
 
 UnitArray = npt.NDArray[np.void]
 
@@ -37,6 +46,8 @@ SAMPLES: Final = 64
 UNITS_MAX: Final = 8_192  # read at once
 BESIDE: Final = 2  # units that tell of those next to them
 UNITS_FIRST: Final = 64  # of a walk, which may end soon
+HEAD_BYTES: Final = 4096  # a page: most files have no more data
+QUEUES_AT_ONCE: Final = 256
 
 
 class HeldInFiles:
@@ -206,3 +217,65 @@ class QueueFiles:
     def mean_size(self, begin: int, end: int) -> float:
         """Estimate the size of the records of ``[begin, end)`` from units spread over it."""
         return mean_size(self, begin, end, SAMPLES)
+
+
+class QueueHead(NamedTuple):
+    """Queue offsets ``[begin, end)`` of a file, and the first and the last unit."""
+
+    begin: int
+    end: int
+    first: Unit
+    last: Unit
+
+
+def queue_head(file: OnlyFile | None, limit_commit_offset: int) -> QueueHead | None:
+    """Return where a queue's units of records that end at or before a limit are; None if that takes a search."""
+    start = None if file is None else parse_file_name(file.name)
+    if file is None or start is None or start % UNIT_SIZE:
+        return None
+    units = np.frombuffer(file.head, np.uint8)
+    first = unit_at(units, 0) if len(units) >= UNIT_SIZE else None
+    if first is None or first.is_prefill or first.size <= 0:
+        return None
+    index = 0
+    if file.tail:
+        index = -(-file.tail_position // UNIT_SIZE)
+        units = np.frombuffer(file.tail, np.uint8, offset=index * UNIT_SIZE - file.tail_position)
+    end = int(visible_end(units, 0, len(units) // UNIT_SIZE, limit_commit_offset))
+    if end == 0 or units[end * UNIT_SIZE :].any():
+        return None
+    begin = start // UNIT_SIZE
+    return QueueHead(begin, begin + index + end, first, unit_at(units, end - 1))
+
+
+def heads(
+    filesystem: FileSystem, directory: Path, queue_ids: Sequence[int], length: int = HEAD_BYTES
+) -> Iterator[tuple[str, int, OnlyFile | None]]:
+    """Yield queues of a topic with the only file of each; None for one that has no file or more of them.
+
+    Of a file up to ``length`` bytes are read at its begin, and as many at its end.
+    """
+    for begin in range(0, len(queue_ids), QUEUES_AT_ONCE):
+        some = queue_ids[begin : begin + QUEUES_AT_ONCE]
+        files = filesystem.only_files(directory, list(map(str, some)), length)
+        yield from zip(repeat(directory.name), some, files, strict=False)
+
+
+def heads_on_disk(
+    filesystem: FileSystem, directory: Path, length: int = HEAD_BYTES
+) -> Iterator[tuple[str, int, OnlyFile | None]]:
+    """Yield all queues below ``consumequeue/`` as ``heads`` does."""
+    for topic, queues in groupby(queues_on_disk(filesystem, directory), key=itemgetter(0)):
+        yield from heads(filesystem, directory / topic, [number for _, number in queues], length)
+
+
+class HeadUnits:
+    """The units of a queue whose only file has no others than those at its head."""
+
+    def __init__(self, file: OnlyFile, head: QueueHead) -> None:
+        self._units = np.frombuffer(file.head, np.uint8)
+        self._begin = head.begin
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return one unit."""
+        return unit_at(self._units, queue_offset - self._begin)

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from storage.errors import StoreClosed
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN
-from storage.view.layout import queues_on_disk
 from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun, walk_range
-from storage.view.queues.queue_files import QueueFiles
+from storage.view.queues.queue_files import QueueFiles, heads_on_disk, queue_head
 from storage.view.queues.rebuilt_units import RebuiltUnits
 from storage.view.queues.unit_search import end_of_units
 from storage.view.queues.units import QueueUnits, UnitBuilder, as_units
@@ -95,8 +94,12 @@ class QueueReach:
     def _held_units(self, limit_commit_offset: int) -> int:
         """Count the units of all queues' files before a commit offset; -1 where one is lost between others."""
         count = 0
-        for topic, queue_id in queues_on_disk(self._filesystem, self._directory):
+        for topic, queue_id, file in heads_on_disk(self._filesystem, self._directory):
             self._check_goes_on()
+            head = queue_head(file, limit_commit_offset)
+            if head is not None:
+                count += head.end - head.begin
+                continue
             queue = QueueFiles.whole(self._filesystem, self._directory / topic / str(queue_id))
             if any(
                 after.start_offset > before.end_offset for before, after in pairwise(queue.files)

@@ -34,16 +34,20 @@ class Unit(NamedTuple):
         return self.commit_offset == 0 and self.size == PREFILL_SIZE
 
 
-class Units(Protocol):
+class SingleUnits(Protocol):
+    """Single units of one queue."""
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return one unit, None if its file is not there."""
+        ...
+
+
+class Units(SingleUnits, Protocol):
     """The units of one queue."""
 
     @property
     def files(self) -> Sequence[FileEntry]:
         """The queue's files in order of offset."""
-        ...
-
-    def unit(self, queue_offset: int) -> Unit | None:
-        """Return one unit, None if its file is not there."""
         ...
 
     def window(self, begin: int, end: int) -> tuple[ByteArray, int]:
@@ -136,7 +140,7 @@ def first_unit_at(units: Units, begin: int, end: int, commit_offset: int) -> int
     return low
 
 
-def mean_size(units: Units, begin: int, end: int, samples: int) -> float:
+def mean_size(units: SingleUnits, begin: int, end: int, samples: int) -> float:
     """Estimate the size of the records of ``[begin, end)`` from units spread over it; 0 without any.
 
     A size that is far above the others is not believed.

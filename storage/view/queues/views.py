@@ -6,18 +6,22 @@ import threading
 from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from storage.files import open_files
-from storage.view.layout import queues_on_disk
+from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.queues.consume_queue import ConsumeQueueView
+from storage.view.queues.queue_files import heads
 from storage.view.queues.rebuilt_units import RebuiltUnits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator, Sequence
     from pathlib import Path
 
     from storage.files.filesystem import FileSystem
+    from storage.files.only_files import OnlyFile
     from storage.view.log.parts import RecordSource
     from storage.view.queues.reach import QueueReach
 
@@ -91,9 +95,44 @@ class QueueViews:
                 self._kept.move_to_end(key)
             return queue
 
-    def on_disk(self) -> list[tuple[str, int]]:
-        """Return topic and id of every queue that has a directory, sorted."""
-        return sorted(queues_on_disk(self._filesystem, self._directory))
+    def on_disk(self, topics: Container[str] | None = None) -> list[tuple[str, int]]:
+        """Return topic and id of every queue that has a directory, of all topics or of some, sorted."""
+        found = queues_on_disk(self._filesystem, self._directory, topics)
+        return [
+            (topic, queue_id)
+            for topic, queues in groupby(found, key=itemgetter(0))
+            for queue_id in sorted(number for _, number in queues)
+        ]
+
+    def has_all(self, topic: str, queue_id: int) -> bool:
+        """Whether the files of a queue have all units that they should have."""
+        return self._reach.of(topic, queue_id) is None
+
+    def topics_on_disk(self, known: Container[str]) -> list[str]:
+        """Return the topics that have a queue's directory and are not among the known ones, sorted."""
+        return [
+            entry.name
+            for entry in self._filesystem.list_directory(self._directory)
+            if entry.is_directory
+            and entry.name not in known
+            and any(True for _ in queues_of_topic(self._filesystem, self._directory, entry.name))
+        ]
+
+    def heads(
+        self, queues: Sequence[tuple[str, int]]
+    ) -> Iterator[tuple[str, int, ConsumeQueueView | OnlyFile | None]]:
+        """Yield queues with the view of each if it is kept, or else its only file.
+
+        None for one that has no file or more of them, and for few queues: their views are to be kept.
+        """
+        if len(queues) <= self._kept_max:
+            yield from ((topic, queue_id, None) for topic, queue_id in queues)
+            return
+        for topic, of_topic in groupby(queues, key=itemgetter(0)):
+            queue_ids = [queue_id for _, queue_id in of_topic]
+            found = heads(self._filesystem, self._directory / topic, queue_ids)
+            for _, queue_id, file in found:
+                yield topic, queue_id, self.find(topic, queue_id) or file
 
     def is_on_disk(self, topic: str, queue_id: int) -> bool:
         """Whether a queue has a directory."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from storage.files import libc
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray
+    from storage.files.protocol import ByteArray
 
 
 class WakeWord:

@@ -1,0 +1,99 @@
+"""The files of very many directories that have one each, read with few calls of the system.
+
+A store has a directory a queue, and most queues of a topic with thousands have one short file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+
+class Directories(Protocol):
+    """What of a file system reads them one by one."""
+
+    def list_directory(self, path: Path) -> Sequence[Any]: ...
+    def open(self, path: Path, *, writable: bool) -> Any: ...
+
+
+class OnlyFile(NamedTuple):
+    """The one file of a directory: its first bytes, and the last ones before ``data_end`` where it has more.
+
+    After ``data_end`` is one hole; ``tail`` is from ``tail_position`` on, and empty where ``head`` has all.
+    """
+
+    name: str
+    size: int
+    data_end: int
+    head: bytes
+    tail: bytes = b""
+    tail_position: int = 0
+
+
+def one_by_one(
+    filesystem: Directories, directory: Path, names: Sequence[str], length: int
+) -> list[OnlyFile | None]:
+    """Return of each directory its file, None if it has none or more; holes count as data."""
+    return [_read_one(filesystem, directory / name, length) for name in names]
+
+
+def _read_one(filesystem: Directories, directory: Path, length: int) -> OnlyFile | None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        entries = filesystem.list_directory(directory)
+        if len(entries) != 1 or entries[0].is_directory:
+            return None
+        name, end, position = entries[0].name, entries[0].size, max(entries[0].size - 2 * length, 0)
+        file = filesystem.open(directory / name, writable=False)
+        try:
+            tail = file.pread(2 * length, position) if end > length else b""
+            return OnlyFile(name, end, end, file.pread(length, 0), tail, position)
+        finally:
+            file.close()
+    return None
+
+
+def below(directory: int, names: Sequence[str], length: int) -> list[OnlyFile | None]:
+    """Return of each directory below an open one its file, None if it has none or more."""
+    return [_only_file(directory, name, length) for name in names]
+
+
+def _only_file(directory: int, name: str, length: int) -> OnlyFile | None:
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    with suppress(FileNotFoundError, NotADirectoryError):
+        inner = os.open(name, flags | os.O_DIRECTORY, dir_fd=directory)
+        try:
+            with os.scandir(inner) as scan:
+                names = [entry.name for entry in scan]
+            if len(names) != 1:
+                return None
+            file = os.open(names[0], flags, dir_fd=inner)
+        finally:
+            os.close(inner)
+        try:
+            size, head = os.fstat(file).st_size, os.pread(file, length, 0)
+            end = _data_end(file)
+            position = max(end - 2 * length, 0)
+            tail = os.pread(file, 2 * length, position) if end > length else b""
+            return OnlyFile(names[0], size, end, head, tail, position)
+        except IsADirectoryError:
+            return None
+        finally:
+            os.close(file)
+    return None
+
+
+def _data_end(file: int) -> int:
+    """Return up to where a file has data."""
+    end = 0
+    while True:
+        try:
+            begin = os.lseek(file, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return end
+        end = os.lseek(file, begin, os.SEEK_HOLE)
