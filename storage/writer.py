@@ -355,7 +355,12 @@ class StoreWriter:
         if self._appender.is_closed:
             problem = "the store is closed"
         else:
-            problem = str(failure or self._engine.dispatch.problem or self.transactions.problem)
+            problem = str(
+                failure
+                or self._engine.dispatch.problem
+                or self.transactions.problem
+                or self.revive.problem
+            )
         return WriterStatus(
             min_commit_offset=log.min_offset,
             appended_offset=log.appended_offset,

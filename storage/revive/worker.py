@@ -236,6 +236,11 @@ class ReviveWorker(Worker):
             self._append(records, places, copied)
         for each, offset in ended:
             each.open_offsets.discard(offset)
+        for damage in records.damaged:
+            _LOG.error(
+                "%s queue %d, queue offset %d, does not come again: %s", *source, damage.queue_offset,
+                damage.reason,
+            )  # fmt: skip
         self.counts.handed_out_again += len(copied)
         self.counts.gone += len(ended) - len(copied)
 

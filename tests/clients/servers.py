@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -46,6 +47,9 @@ class Server(Protocol):
 
     def kill(self, service: str) -> None:
         """End a service with SIGKILL; return when it serves again."""
+
+    def end(self, *, killed: bool) -> None:
+        """Stop all of it in order, or kill it; return when nothing of it runs any more."""
 
 
 MakeServer = Callable[[str, dict[str, str]], Server]  # by a name of its own and its flags
@@ -138,6 +142,18 @@ class PenstockServer:
         os.kill(self._running.serving(service)[-1][1], signal.SIGKILL)
         self._wait(service, times + 1)
 
+    def end(self, *, killed: bool) -> None:
+        if killed:
+            self._running.process.kill()  # and the kernel kills the services with it
+            pids = [self._running.serving(name)[-1][1] for name in (*self.services, "indexer")]
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._running.process.wait(30)
+            until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        else:
+            assert self._running.stop() == 0, self._running.text()
+
     def _wait(self, service: str, times: int) -> None:
         until(lambda: len(self._running.serving(service)) >= times, START_SECONDS)
 
@@ -191,6 +207,10 @@ class ReferenceServer:
         self._process.kill()
         self._process.wait(10)
         self._start()
+
+    def end(self, *, killed: bool) -> None:
+        self._process.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
+        self._process.wait(120)
 
     def _start(self) -> None:
         with _STARTING:

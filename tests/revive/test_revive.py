@@ -17,11 +17,14 @@ from storage.clock import SystemClock
 from storage.config import StoreConfig
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
+from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.properties import CRC32
-from storage.format.record import Record
+from storage.format.record import Record, decode_record
+from storage.kernels.columns import CHECK_ALL
 from storage.message import Message
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.testing import SteppedWorkers
+from storage.view.log.walk import RecordRun, walk_log
 from storage.writer import StoreWriter
 
 REVIVE = "rmq_sys_REVIVE_LOG_test"
@@ -240,3 +243,37 @@ def test_a_copy_is_what_a_broker_makes(tmp_path: Path) -> None:
 
     assert len(before) == len(made) == 3
     assert fields(made) == fields(before)
+
+
+def test_a_damaged_message_is_named_and_the_others_come_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PoppedStore(tmp_path / "store")
+    store.pop(0, 3)
+    store.settle()
+    [hit] = [
+        each for each in records_on_disk(store.directory)
+        if each.topic == "later" and each.body == b"1"
+    ]  # fmt: skip
+    store.close()
+    log = store.directory / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    data[hit.commit_offset + 88] ^= 1  # its body
+    log.write_bytes(data)
+    store = PoppedStore(store.directory, now_ms=NOW_MS + LEASE_MS)
+    store.settle()
+    again = Counter(record.body for record in undamaged_records(store.directory))
+    assert (again[b"0"], again[b"2"]) == (2, 2)
+    assert store.writer.revive.counts.gone == 1
+    assert "later queue 0, queue offset 1, does not come again: the body" in caplog.text
+    store.close()
+
+
+def undamaged_records(directory: Path) -> list[Record]:
+    files = ReadOnlyMappedFileQueue(OsFileSystem(), directory / "commitlog", file_size=0)
+    return [
+        decode_record(step.data, int(position))
+        for step in walk_log(files, files.first_offset, files.end_offset, checks=CHECK_ALL)
+        if isinstance(step, RecordRun)
+        for position in step.rows[:, 0]
+    ]
