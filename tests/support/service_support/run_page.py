@@ -35,6 +35,7 @@ ELSEWHERE = {
     "make setup-spark": "setup-spark",
     "pip install ": "wheel-test",
     "docker compose ": "compose-test",
+    "sh bin/mq": "conformance",  # a broker and its proxy: tests/conformance/test_broker_hand_over.py
     "from rocketmq import ": "clients-test",  # tests/clients/scenarios/documented.py
     '    .load("s3://': "test-spark",  # tests/pipeline/source/test_spark_places.py: a file system in memory
 }
