@@ -10,7 +10,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py services/writer/produce_kernels.py)
+KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py storage/format/*/*.py services/writer/produce_kernels.py)
 PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto protos/services/rocketmq/v2/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
 

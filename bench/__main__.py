@@ -20,6 +20,7 @@ from bench.figures import Figure, keep, show
 from bench.gateway import idle_clients
 from bench.latency import cleaning, trickle
 from bench.leases import receive
+from bench.producers import sequences
 from bench.transactions import ends
 from penstock.errors import PenstockError
 
@@ -115,6 +116,10 @@ def _producer(effort: Effort, _directory: Path) -> list[Figure]:
     return producer.run(rounds=effort.producer_rounds, seconds=effort.long_seconds)
 
 
+def _sequences(effort: Effort, _directory: Path) -> list[Figure]:
+    return sequences.run(rounds=effort.service_rounds)
+
+
 def _pull(effort: Effort, _directory: Path) -> list[Figure]:
     return pull.run(rounds=effort.service_rounds)
 
@@ -151,6 +156,7 @@ BENCHES: Final[Mapping[str, Callable[[Effort, Path], list[Figure]]]] = {
     "append": _append,
     "produce": _produce,
     "producer": _producer,
+    "sequences": _sequences,
     "pull": _pull,
     "lease": _lease,
     "transaction": _transactions,

@@ -122,7 +122,7 @@ class Loops:
             batch.placed_size(source, self.rows, count, 8, True, self.sizes)
             position = batch.place_records(
                 self.target, position, source, self.rows, count, self.groups, self.offsets,
-                position, 1_700_000_000_000, self.host, True, self.placed,
+                position, 1_700_000_000_000, self.host, True, self.placed, 0, 0,
             )  # fmt: skip
         self.end = position
         return BATCHES * BATCH_RECORDS

@@ -21,7 +21,8 @@
     │   ├── Unavailable          not reachable
     │   ├── DeadlineExceeded     no answer in time
     │   └── Cancelled            given up by either side
-    ├── UnknownOutcome           a produce was sent and not answered: stored or not, nobody knows
+    ├── UnknownOutcome           a produce was sent and not answered in time, nor when it was sent again: stored
+    │                            or not; the same call with its ``token`` finds out, and stores it if it is not
     ├── TransactionRefused       a transaction did not end as asked; ``state`` is what it is
     ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
     ├── IndexDamaged             a query by key may lack records of a range, until the index is repaired
@@ -198,7 +199,15 @@ class Cancelled(PenstockError):
 
 
 class UnknownOutcome(PenstockError):
-    """A produce was sent but not answered: stored or not; the client never repeats it by itself."""
+    """A produce was sent but not answered, in all the time it had: stored or not.
+
+    The same call with ``token=error.token`` returns where the messages are, and stores them unless they are; they are
+    never stored twice. The token is empty where the writer itself does not know any more.
+    """
+
+    def __init__(self, message: str, *, token: str = "", **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.token = token
 
 
 class TransactionRefused(PenstockError):
@@ -305,15 +314,6 @@ _BY_REASON: Final[dict[str, type[PenstockError]]] = {
     "STAGE_EXISTS": StageExists,
 }
 
-# Said by the service about the request itself; anything else leaves the outcome open.
-_SAYS_WHAT_HAPPENED: Final = (
-    InvalidArgument,
-    NotFound,
-    ResourceExhausted,
-    FailedPrecondition,
-    Unimplemented,
-)
-
 
 class RpcError(Protocol):
     """What the errors of grpc and of grpc.aio have in common."""
@@ -350,21 +350,6 @@ def from_failure(failure: common_pb2.Failure) -> PenstockError:
         record_index=failure.record_index,
         retry_delay_ms=failure.retry_delay_ms,
     )
-
-
-def produce_error(error: PenstockError) -> PenstockError:
-    """Return what a failed produce is to be reported as: refused, or of unknown outcome."""
-    if isinstance(error, _SAYS_WHAT_HAPPENED):
-        return error
-    if isinstance(error, Unavailable) and error.never_taken:
-        return error
-    unknown = UnknownOutcome(
-        f"the messages may or may not have been stored: {error.message}",
-        code=error.code,
-        reason=error.reason,
-    )
-    unknown.__cause__ = error
-    return unknown
 
 
 def _build(

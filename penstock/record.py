@@ -14,7 +14,15 @@ from penstock.v1 import common_pb2
 from storage.format.compression import COMPRESSED, decompress
 from storage.format.hosts import decode_host, host_size
 from storage.format.message_id import encode_message_id
-from storage.format.properties import CRC32, KEYS, TAGS, UNIQ_KEY, decode_properties, split_keys
+from storage.format.properties import (
+    CRC32,
+    KEYS,
+    PRODUCER_SEQUENCE,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+    split_keys,
+)
 from storage.format.record_layout import (
     AFTER_HOSTS,
     BORN_HOST_POSITION,
@@ -29,6 +37,7 @@ from storage.format.record_layout import (
     UNTIL_BODY,
 )
 
+_OWN: Final = frozenset({CRC32, PRODUCER_SEQUENCE})
 _V6_HOSTS: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
 # Of UNTIL_BODY's fields:
 _QUEUE_OFFSET, _COMMIT_OFFSET, _SYS_FLAG, _BORN_TIMESTAMP, _STORE_TIMESTAMP = 5, 6, 7, 8, 10
@@ -179,13 +188,14 @@ class Record:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All properties, KEYS, TAGS and UNIQ_KEY included; the record's own CRC is left out."""
+        """All properties, KEYS, TAGS and UNIQ_KEY included; what the store says of itself is left out."""
         if self._properties is None:
             _, at = self._topic_range()
             begin = at + PROPERTIES_LENGTH.size
             length = PROPERTIES_LENGTH.unpack_from(self._data, at)[0]
             self._properties = decode_properties(bytes(self._data[begin : begin + length]))
-            self._properties.pop(CRC32, None)
+            for name in _OWN:
+                self._properties.pop(name, None)
         return self._properties
 
     @property
@@ -230,7 +240,7 @@ class DecodedRecord(Record):
         super().__init__(memoryview(b""), 0, head)
         self._record = record
         self._body = record.body
-        self._properties = {k: v for k, v in record.properties.items() if k != CRC32}
+        self._properties = {k: v for k, v in record.properties.items() if k not in _OWN}
 
     @property
     def topic(self) -> str:

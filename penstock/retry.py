@@ -13,7 +13,7 @@ class Repeat(Enum):
     """What a second attempt of a call could do."""
 
     SAFE = "nothing that the first attempt did not do: repeat when unreachable"
-    DUPLICATES = "store again what was stored: repeat only when it certainly was not"
+    ONCE = "nothing, as the writer knows the request: repeat whatever leaves its outcome open"
     NEVER = "fail for another reason than the first attempt: never repeat"
 
 
@@ -21,13 +21,11 @@ class Repeat(Enum):
 class RetryPolicy:
     """How long to wait between attempts; a service's own ``retry_delay_ms`` goes first.
 
-    ``retry_unknown`` also repeats a produce whose outcome is unknown, which may store it twice.
     ``unreachable_s_max`` gives an address where nobody listens less time than the call has.
     """
 
     first_delay_ms: int = 20
     delay_ms_max: int = 2_000
-    retry_unknown: bool = False
     unreachable_s_max: float = float("inf")
 
     def delay_ms(
@@ -45,9 +43,7 @@ class RetryPolicy:
             return error.retry_delay_ms or None
         if not isinstance(error, Unavailable | DeadlineExceeded):
             return None
-        again = isinstance(error, Unavailable) and (repeat is Repeat.SAFE or error.never_taken)
-        if repeat is Repeat.DUPLICATES:
-            again = again or self.retry_unknown
+        again = isinstance(error, Unavailable) or repeat is Repeat.ONCE
         return self.backoff_ms(attempt) if again else None
 
     def backoff_ms(self, attempt: int) -> int:

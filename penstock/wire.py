@@ -1,7 +1,7 @@
 """The contract's methods and the raw framing around them; no I/O.
 
 Record bytes are never copied into or out of protobuf objects here: a produce batch is framed by
-hand (``ProduceBatchRequest.records`` is its only field), and a response whose last field is
+hand (``ProduceBatchRequest.producer``, then its records), and a response whose last field is
 ``records`` is split so that protobuf parses the small front part and the records stay a view.
 """
 
@@ -62,9 +62,17 @@ def frame_batch(records: bytes | bytearray | memoryview) -> bytes:
     return b"".join((b"\x0a", _varint(len(records)), records))
 
 
-def frame_batch_parts(parts: list[bytes], size: int) -> bytes:
-    """Return a serialized ``ProduceBatchRequest`` around ``size`` bytes of records given in parts."""
-    return b"".join((b"\x0a", _varint(size), *parts))
+def frame_batch_parts(parts: list[bytes], size: int, producer: bytes = b"") -> bytes:
+    """Return a serialized ``ProduceBatchRequest`` around ``size`` bytes of records given in parts.
+
+    ``producer`` is its other field, serialized.
+    """
+    return b"".join((producer, b"\x0a", _varint(size), *parts))
+
+
+def _frame_request(request: tuple[bytes, bytes | bytearray | memoryview]) -> bytes:
+    producer, records = request
+    return b"".join((producer, b"\x0a", _varint(len(records)), records))
 
 
 def split_records(response: bytes, kind: type[ProtoMessage], field_number: int) -> WithRecords:
@@ -154,7 +162,7 @@ PRODUCE: Final = Method(
     _w.ProduceResponse.FromString,
 )
 PRODUCE_BATCH: Final = Method(
-    "writer", "/penstock.v1.Writer/ProduceBatch", frame_batch, _w.ProduceBatchResponse.FromString
+    "writer", "/penstock.v1.Writer/ProduceBatch", _frame_request, _w.ProduceBatchResponse.FromString
 )
 PRODUCE_STREAM: Final = Method(
     "writer",

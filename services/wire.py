@@ -20,6 +20,7 @@ from storage.message import (
     BatchResult,
     Damage,
     Message,
+    ProducerSequence,
     PullStatus,
     PutResult,
     UncoveredRange,
@@ -33,6 +34,9 @@ _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 _FIXED_SIZES: Final = {1: 8, 5: 4}
 _BATCH_TAG: Final = (writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED
+_PRODUCER_TAG: Final = (
+    writer_pb2.ProduceBatchRequest.PRODUCER_FIELD_NUMBER << 3
+) | _LENGTH_DELIMITED
 _PULL_TAG: Final = bytes([(reader_pb2.PullResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED])
 _QUERY_TAG: Final = bytes(
     [(reader_pb2.QueryByKeyResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
@@ -70,21 +74,56 @@ def batch_records(request: bytes) -> memoryview:
 
     Raises protobuf's DecodeError if the bytes are not such a request.
     """
+    records = _records_from(request, 0)
+    if records is None:
+        return memoryview(writer_pb2.ProduceBatchRequest.FromString(request).records)
+    return records
+
+
+def batch_request(request: bytes) -> tuple[memoryview, ProducerSequence | None]:
+    """Return the records of a serialized ProduceBatchRequest as a view of it, and whose they are.
+
+    Raises protobuf's DecodeError if the bytes are not such a request.
+    """
+    if len(request) < 2 or request[0] != _PRODUCER_TAG:
+        records = _records_from(request, 0)
+        if records is not None:
+            return records, None
+    elif request[1] < 0x80:
+        begin = 2 + request[1]
+        records = _records_from(request, begin)
+        if records is not None:
+            return records, _producer_of(writer_pb2.ProducerSequence.FromString(request[2:begin]))
+    parsed = writer_pb2.ProduceBatchRequest.FromString(request)
+    return memoryview(parsed.records), producer_of(parsed)
+
+
+def _records_from(request: bytes, begin: int) -> memoryview | None:
+    """Return the records field that the bytes from ``begin`` on are, None if they are not just that."""
     size = len(request)
-    if size == 0:
-        return memoryview(b"")
-    if request[0] == _BATCH_TAG:
-        position, shift, length = 1, 0, 0
+    if begin >= size:
+        return memoryview(b"") if size == 0 else None
+    if request[begin] == _BATCH_TAG:
+        position, shift, length = begin + 1, 0, 0
         while position < size and shift < 35:
             byte = request[position]
             position += 1
             length |= (byte & 0x7F) << shift
             if byte < 0x80:
-                if position + length == size:
-                    return memoryview(request)[position:]
-                break
+                return memoryview(request)[position:] if position + length == size else None
             shift += 7
-    return memoryview(writer_pb2.ProduceBatchRequest.FromString(request).records)
+    return None
+
+
+def producer_of(
+    request: writer_pb2.ProduceRequest | writer_pb2.ProduceBatchRequest,
+) -> ProducerSequence | None:
+    """Return whose request it is, None if it does not say."""
+    return _producer_of(request.producer) if request.HasField("producer") else None
+
+
+def _producer_of(producer: writer_pb2.ProducerSequence) -> ProducerSequence:
+    return ProducerSequence(producer.producer_id, producer.sequence, producer.age_ms)
 
 
 def count_fields(message: bytes, most: int) -> int:
@@ -208,6 +247,7 @@ def batch_response(result: BatchResult) -> writer_pb2.ProduceBatchResponse:
             )
             for r in result.ranges
         ],
+        repeated=result.repeated,
     )
 
 

@@ -24,6 +24,7 @@
     │   ├── InvalidBatch        one record of a batch is not valid; ``record_index`` names it
     │   ├── StageNotFound       a commit names an attempt that nobody has staged
     │   ├── StageExists         an attempt of that id is staged already
+    │   ├── OutcomeForgotten    whether a producer's repeated request is stored is not known any more
     │   ├── CommitDecided       a staged commit is decided and cannot be aborted
     │   └── VersionTooOld       whether a version was committed is not known any more
     └── reading
@@ -162,6 +163,16 @@ class InvalidBatch(StoreError):
         super().__init__(f"record {record_index}: {problem}")
         self.record_index = record_index
         self.problem = problem
+
+
+class OutcomeForgotten(StoreError):
+    """Whether a repeated request of a producer is stored is not known any more; it was not stored now."""
+
+    def __init__(self, producer_id: int, sequence: int, reason: str) -> None:
+        super().__init__(
+            f"whether request {sequence} of producer {producer_id:016x} is stored is"
+            f" not known any more: {reason}"
+        )
 
 
 class StageNotFound(StoreError):

@@ -39,8 +39,19 @@ class Message(NamedTuple):
         return bool(self.delay_level or self.deliver_at_ms or self.delay_ms)
 
 
+class ProducerSequence(NamedTuple):
+    """Whose request it is, and which: the same each time that it is sent. Numbers from 1 on.
+
+    ``age_ms`` is how long ago it was first sent; 0: it is sent for the first time.
+    """
+
+    producer_id: int
+    sequence: int
+    age_ms: int = 0
+
+
 class PutResult(NamedTuple):
-    """Where one message was stored.
+    """Where one message was stored, and whether an earlier call with the same sequence had stored it.
 
     A message that is delayed has ``queue_offset`` -1: it gets one when it is delivered. ``recall_ms`` says when to
     a recall, 0 of a message that cannot be recalled.
@@ -54,6 +65,7 @@ class PutResult(NamedTuple):
     unique_key: str
     store_timestamp_ms: int
     recall_ms: int = 0
+    repeated: bool = False
 
 
 class QueueRange(NamedTuple):
@@ -66,13 +78,18 @@ class QueueRange(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """Where a record batch was stored: ``[commit_offset, end_commit_offset)``."""
+    """Where a record batch was stored: ``[commit_offset, end_commit_offset)``.
+
+    ``repeated`` says that an earlier call with the same sequence had stored it. Where that one was cut
+    short by a stop, other records may lie between, and a queue have two ranges.
+    """
 
     commit_offset: int
     end_commit_offset: int
     record_count: int
     store_timestamp_ms: int
     ranges: tuple[QueueRange, ...]
+    repeated: bool = False
 
 
 class PullStatus(Enum):

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from storage.clock import Clock, SystemClock
 from storage.config import StoreConfig
@@ -28,11 +28,12 @@ from storage.engine.dead_letters import AppendedDeadLetters, DeadLetterAppender
 from storage.engine.engine import Engine
 from storage.engine.log_access import log_access
 from storage.engine.opening import open_engine
+from storage.engine.producers import ProducerWorker
 from storage.engine.topic_changes import TopicChanges
 from storage.errors import StoreError, StoreFailed
 from storage.files.filesystem import OsFileSystem
 from storage.log.message_slices import MessageSlices
-from storage.message import BatchResult, Message, PutResult
+from storage.message import BatchResult, Message, ProducerSequence, PutResult
 from storage.revive.worker import ReviveWorker
 from storage.scrub.worker import ScrubStatus
 from storage.staged.staged_commits import StagedCommits
@@ -80,6 +81,7 @@ class StoreWriter:
         self._engine = engine
         self._config = engine.config
         self._appender = Appender(engine, clock)
+        self._producers = ProducerWorker(engine, self._appender, clock, workers=workers)
         self._topics = TopicChanges(engine, self._appender, clock)
         self._dead_letters = DeadLetterAppender(engine, self._appender, self._topics)
         self.timers = DelayedMessages(engine, self._appender, self._topics, clock, workers)
@@ -132,6 +134,7 @@ class StoreWriter:
         )
         writer = cls(engine, clock, workers=workers)
         try:
+            writer._producers.start()  # before anything is appended
             writer.staged.recover()
             writer._upkeep.start()
             writer.transactions.start()
@@ -152,12 +155,16 @@ class StoreWriter:
 
     # ---- appending
 
-    def put(self, messages: Sequence[Message], *, born_host: str = LOCAL_HOST) -> list[PutResult]:
+    def put(
+        self, messages: Sequence[Message], *, born_host: str = LOCAL_HOST,
+        producer: ProducerSequence | None = None,
+    ) -> list[PutResult]:  # fmt: skip
         """Append messages, all or none, and return where each is; does not wait for durability.
 
-        Raises InvalidMessage, TopicNotFound, QueueNotFound, StoreBusy, StoreFull, StoreFailed.
+        A request of a ``producer`` that is stored is not stored again: where it is is returned; raises OutcomeForgotten
+        if nobody knows. Raises InvalidMessage, TopicNotFound, QueueNotFound, StoreBusy, StoreFull, StoreFailed.
         """
-        return self._appender.put(messages, born_host)
+        return self._appender.put(messages, born_host, producer)
 
     def message_slices(self, size_bytes: int) -> MessageSlices:
         """Return a buffer of ``size_bytes`` in which a message is given to ``put_slices``."""
@@ -173,22 +180,22 @@ class StoreWriter:
         """
         return self._appender.put_slices(message, born_host)
 
-    def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
+    def append_batch(
+        self, records: bytes | bytearray | memoryview, *, producer: ProducerSequence | None = None
+    ) -> BatchResult:
         """Append records that a client encoded, all or none; does not wait for durability.
 
-        Raises InvalidBatch with the index of the first bad record, TopicNotFound, QueueNotFound,
-        InvalidMessage when the batch is longer than a file, StoreBusy, StoreFull, StoreFailed.
+        ``producer`` is as in ``put``. Raises InvalidBatch with the index of the first bad record, TopicNotFound,
+        QueueNotFound, InvalidMessage when the batch is longer than a file, StoreBusy, StoreFull, StoreFailed.
         """
-        return self._appender.append_batch(records)
+        return cast("BatchResult", self._appender.append_batch(records, producer))
 
     def append_batch_of_few(
-        self, records: bytes | bytearray | memoryview, *, queues_max: int
-    ) -> BatchResult | None:
-        """Do what ``append_batch`` does; None, and nothing was done, if records are for more queues.
-
-        For callers that must not wait: the ends of queues may have to be looked for on disk.
-        """
-        return self._appender.append_batch_of_few(records, queues_max)
+        self, records: bytes | bytearray | memoryview, *, queues_max: int,
+        producer: ProducerSequence | None = None,
+    ) -> BatchResult | None:  # fmt: skip
+        """Do what ``append_batch`` does; None, with nothing done, if that may take a look at many queues on disk."""
+        return self._appender.append_batch(records, producer, queues_max=queues_max)
 
     def append_dead_letters(
         self, group: str, commit_offsets: Sequence[int], reconsume_times: Sequence[int]
@@ -217,9 +224,8 @@ class StoreWriter:
 
         Raises StoreFailed if it never will be.
         """
-        if self.acknowledged_offset >= end_commit_offset:
-            return True
-        return self._engine.acknowledgement.wait(end_commit_offset, timeout_s)
+        wait = self._engine.acknowledgement.wait
+        return self.acknowledged_offset >= end_commit_offset or wait(end_commit_offset, timeout_s)
 
     def add_ack_listener(self, callback: Callable[[int], None]) -> None:
         """Call back, from any thread, each time the offset rises or never will again.
@@ -253,8 +259,8 @@ class StoreWriter:
         """
         place = self._engine.place()
         if place is None and not self._appender.is_closed:
-            problem = f"{self._engine.paths.root} was removed while the store was open"
-            self._engine.fail(StoreFailed(problem))
+            root = self._engine.paths.root
+            self._engine.fail(StoreFailed(f"{root} was removed while the store was open"))
         return place
 
     def failure(self) -> StoreError | None:
@@ -393,4 +399,5 @@ class StoreWriter:
             if self._appender.is_closed:
                 return
             self._appender.close()
+        self._producers.close()
         self._engine.close()

@@ -23,6 +23,7 @@ from penstock.queue_counts import QueueCounts
 from penstock.readiness import Readiness
 from penstock.requests import REQUEST_BYTES_MAX
 from penstock.retry import RetryPolicy
+from penstock.sequences import Sequences
 from penstock.wire import Method
 from storage.clock import Clock, SystemClock
 
@@ -49,6 +50,7 @@ class AsyncConnection:
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
         self.channels = AsyncServiceChannels(self.addresses)
+        self.sequences = Sequences(self.clock)
         self._queue_counts = QueueCounts(self.clock)
 
     async def __aenter__(self) -> Self:
@@ -82,19 +84,21 @@ class AsyncConnection:
     async def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Send a call, again where that is safe, and return what its answer means."""
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
-        attempts = Attempts(call, self.retry, timeout_s=timeout_s, clock=self.clock)
         stub = self.stub(call.method)
-        while True:
-            try:
-                response = await stub(call.request, timeout=attempts.remaining_s())
-            except grpc.RpcError as error:
-                await self.channels.pause(attempts.after(error))
-            except ValueError as error:
-                if self.channels.is_closed:  # by another thread, since the stub was there
-                    raise ClientClosed("the client was closed") from error
-                raise
-            else:
-                return call.interpret(response)
+        with Attempts(
+            call, self.retry, timeout_s=timeout_s, clock=self.clock, sequences=self.sequences
+        ) as attempts:
+            while True:
+                try:
+                    response = await stub(attempts.request(), timeout=attempts.remaining_s())
+                except grpc.RpcError as error:
+                    await self.channels.pause(attempts.after(error))
+                except ValueError as error:
+                    if self.channels.is_closed:  # by another thread, since the stub was there
+                        raise ClientClosed("the client was closed") from error
+                    raise
+                else:
+                    return call.interpret(response)
 
     async def run_plan(self, plan: Plan[T], *, timeout_s: float | None = None) -> T:
         """Run a plan's calls one after the other and return its value."""

@@ -54,14 +54,17 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
         delay_level: int = 0,
+        token: str = "",
         timeout_s: float | None = None,
     ) -> Stored:
         """Store one message; on return it is as durable as the writer's flush mode promises.
 
+        While no answer comes it is sent again, and stored once all the same.
+
         With one of ``deliver_at`` (a datetime, or Unix milliseconds), ``delay`` (a timedelta, or seconds) and
         ``delay_level`` (1 to 18) it is delivered later; `recall` takes it back until then.
 
-        Raises UnknownOutcome when it was sent and no answer came.
+        Raises UnknownOutcome when no answer came in ``timeout_s``: the same call with its ``token`` finds out.
         """
         message = Message(
             topic=topic,
@@ -76,16 +79,18 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
             deliver_at_ms=timers.deliver_at_ms(deliver_at),
             delay_ms=timers.delay_ms(delay),
         )
-        stored = self.produce_many([message], timeout_s=timeout_s)
+        stored = self.produce_many([message], token=token, timeout_s=timeout_s)
         return stored[0]
 
     def produce_many(
-        self, messages: Sequence[Message], *, timeout_s: float | None = None
+        self, messages: Sequence[Message], *, token: str = "", timeout_s: float | None = None
     ) -> list[Stored]:
-        """Store messages in one call, all or none; results are in the order given."""
-        return self.run(
-            produce.messages(messages, bytes_max=self.request_bytes_max), timeout_s=timeout_s
-        )
+        """Store messages in one call, all or none; results are in the order given.
+
+        ``token`` is that of an UnknownOutcome of the same messages.
+        """
+        call = produce.messages(messages, bytes_max=self.request_bytes_max, token=token)
+        return self.run(call, timeout_s=timeout_s)
 
     def recall(self, recall_handle: str, *, topic: str = "", timeout_s: float | None = None) -> str:
         """Have a message not delivered that is to be delivered later; return its unique key.
@@ -103,13 +108,16 @@ class Client(TransactionCalls, Offsets, LeaseCalls, Groups, Status):
         return self.run(timers.counts(within_s), timeout_s=timeout_s)
 
     def produce_batch(
-        self, batch: RecordBatch | bytes | bytearray | memoryview, *, timeout_s: float | None = None
+        self,
+        batch: RecordBatch | bytes | bytearray | memoryview,
+        *,
+        token: str = "",
+        timeout_s: float | None = None,
     ) -> StoredBatch:
-        """Store encoded records in one call, all or none."""
+        """Store encoded records in one call, all or none; ``token`` is as in `produce_many`."""
         records = batch.records() if isinstance(batch, RecordBatch) else batch
-        return self.run(
-            produce.batch(records, bytes_max=self.request_bytes_max), timeout_s=timeout_s
-        )
+        call = produce.batch(records, bytes_max=self.request_bytes_max, token=token)
+        return self.run(call, timeout_s=timeout_s)
 
     def producer(
         self,

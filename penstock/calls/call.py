@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
+
+import grpc
 
 from penstock.errors import (
     DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
     NotFound,
     PenstockError,
+    ResourceExhausted,
     RpcError,
+    Unavailable,
+    Unimplemented,
+    UnknownOutcome,
     from_rpc_error,
-    produce_error,
 )
 from penstock.retry import Repeat, RetryPolicy
+from penstock.sequences import Sequences, Token
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -23,6 +31,15 @@ Plan = Generator["Call[Any]", Any, T]
 """An operation of several calls: it yields each, is sent its result, and returns a value."""
 _LEFT_MIN_S: Final = 0.001
 _LEFT_TO_PRODUCE_MIN_S: Final = 0.1  # an attempt that is cut off leaves open whether it has stored
+
+# Said by the service about the request itself; anything else leaves the outcome open.
+_SAYS_WHAT_HAPPENED: Final = (
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    FailedPrecondition,
+    Unimplemented,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +52,8 @@ class Call(Generic[T]):
     repeat: Repeat = Repeat.SAFE
     not_found: type[NotFound] = NotFound
     wait_ms: int = 0  # how long the service is asked to wait, on top of the timeout
+    with_producer: Callable[[bytes], Any] | None = None  # the request with a producer's field
+    token: str = ""  # of the same call, whose outcome was unknown
 
     def error_of(self, error: RpcError) -> PenstockError:
         """Return what a failed attempt is to be raised as."""
@@ -42,10 +61,19 @@ class Call(Generic[T]):
 
 
 class Attempts:
-    """The attempts of one call within its deadline."""
+    """The attempts of one call within its deadline.
+
+    A call that is to be done once carries a token, the same in each attempt.
+    """
 
     def __init__(
-        self, call: Call[Any], policy: RetryPolicy, *, timeout_s: float, clock: Clock
+        self,
+        call: Call[Any],
+        policy: RetryPolicy,
+        *,
+        timeout_s: float,
+        clock: Clock,
+        sequences: Sequences,
     ) -> None:
         self._call = call
         self._policy = policy
@@ -54,6 +82,28 @@ class Attempts:
         self._deadline = self._began + timeout_s + call.wait_ms / 1000
         self._count = 0
         self._previous: PenstockError | None = None
+        self._sequences = sequences
+        self._token: Token | None = None
+        self._was_unanswered = bool(call.token)
+        if call.token:
+            self._token = Token.parse(call.token)
+        elif call.with_producer is not None:
+            self._token = sequences.begin()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            self._sequences.end(self._token)
+
+    def request(self) -> Any:
+        """Return what to send in the next attempt."""
+        token = self._token
+        if token is None or self._call.with_producer is None:
+            return self._call.request
+        is_first = not self._count and not self._call.token
+        return self._call.with_producer(token.field(0 if is_first else token.age_ms(self._clock)))
 
     def remaining_s(self) -> float:
         """Return how much of the deadline is left for the next attempt."""
@@ -65,15 +115,44 @@ class Attempts:
         elapsed_s = self._clock.monotonic() - self._began
         delay_ms = self._policy.delay_ms(failure, self._call.repeat, self._count, elapsed_s)
         self._count += 1
-        duplicates = self._call.repeat is Repeat.DUPLICATES
-        left_min_s = _LEFT_TO_PRODUCE_MIN_S if duplicates else _LEFT_MIN_S
+        once = self._call.repeat is Repeat.ONCE
+        left_min_s = _LEFT_TO_PRODUCE_MIN_S if once else _LEFT_MIN_S
         if delay_ms is not None and delay_ms / 1000 < self.remaining_s() - left_min_s:
             failure.__cause__ = error if isinstance(error, BaseException) else None
             self._previous = failure
+            self._was_unanswered |= once and isinstance(produce_error(failure), UnknownOutcome)
             return delay_ms / 1000
         failure.__cause__ = error if isinstance(error, BaseException) else None
-        if duplicates:
-            raise produce_error(failure)
+        if once:
+            token = "" if self._token is None else str(self._token)
+            raise produce_error(failure, token=token, was_unanswered=self._was_unanswered)
         if isinstance(failure, DeadlineExceeded) and self._previous is not None:
             raise self._previous  # says more than that the last attempt had too little time
         raise failure
+
+
+def produce_error(
+    error: PenstockError, *, token: str = "", was_unanswered: bool = False
+) -> PenstockError:
+    """Return what a failed produce is to be reported as: refused, or of unknown outcome.
+
+    ``was_unanswered`` says that it had been sent before and not answered: what was refused since because of the
+    writer's state may be stored nevertheless.
+    """
+    if isinstance(error, _SAYS_WHAT_HAPPENED) and not (
+        was_unanswered and isinstance(error, ResourceExhausted | FailedPrecondition)
+    ):
+        return error
+    if isinstance(error, Unavailable) and error.never_taken and not was_unanswered:
+        return error
+    if error.code is grpc.StatusCode.ABORTED:
+        token = ""
+    ask = f"; the same call with token={token!r} finds out" if token else ""
+    unknown = UnknownOutcome(
+        f"the messages may or may not have been stored: {error.message}{ask}",
+        token=token,
+        code=error.code,
+        reason=error.reason,
+    )
+    unknown.__cause__ = error
+    return unknown

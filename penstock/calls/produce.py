@@ -13,8 +13,13 @@ from penstock.v1 import common_pb2, writer_pb2
 from penstock.values import Message, QueueRange, Stored, StoredBatch
 
 
-def messages(given: Sequence[Message], *, bytes_max: int = REQUEST_BYTES_MAX) -> Call[list[Stored]]:
-    """Store messages, all or none. InvalidArgument if they are more than a request may hold."""
+def messages(
+    given: Sequence[Message], *, bytes_max: int = REQUEST_BYTES_MAX, token: str = ""
+) -> Call[list[Stored]]:
+    """Store messages, all or none, and once. InvalidArgument if they are more than a request may hold.
+
+    ``token`` is that of an UnknownOutcome of the same messages.
+    """
     request = writer_pb2.ProduceRequest(messages=[_message(each) for each in given])
     data = request.SerializeToString()
     check_size("messages", len(data), bytes_max)
@@ -22,22 +27,26 @@ def messages(given: Sequence[Message], *, bytes_max: int = REQUEST_BYTES_MAX) ->
         wire.PRODUCE,
         data,
         lambda response: [_stored(each) for each in response.results],
-        repeat=Repeat.DUPLICATES,
+        repeat=Repeat.ONCE,
         not_found=TopicNotFound,
+        with_producer=lambda field: data + field,
+        token=token,
     )
 
 
 def batch(
-    records: bytes | bytearray | memoryview, *, bytes_max: int = REQUEST_BYTES_MAX
+    records: bytes | bytearray | memoryview, *, bytes_max: int = REQUEST_BYTES_MAX, token: str = ""
 ) -> Call[StoredBatch]:
-    """Store encoded records, all or none. InvalidArgument if they are more than a request may hold."""
+    """Store encoded records, as ``messages`` does messages."""
     check_size("records", len(records) + FRAME_OVERHEAD_MAX, bytes_max)
     return Call(
         wire.PRODUCE_BATCH,
-        records,
+        (b"", records),
         stored_batch,
-        repeat=Repeat.DUPLICATES,
+        repeat=Repeat.ONCE,
         not_found=TopicNotFound,
+        with_producer=lambda field: (field, records),
+        token=token,
     )
 
 

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from penstock.errors import PenstockError, ServiceFailed
+from penstock.sequences import Token
 from penstock.values import Stored, StoredBatch
 from penstock.wire import frame_batch_parts
 from storage.format.record_template import RecordTemplate
@@ -21,6 +22,7 @@ class ProducerBatch:
         "dropped",
         "due_at",
         "error",
+        "first_sent_at",
         "queue",
         "records",
         "sent_at",
@@ -28,7 +30,9 @@ class ProducerBatch:
         "starts",
         "stored",
         "template",
+        "token",
         "waiters",
+        "was_unanswered",
     )
 
     def __init__(
@@ -38,6 +42,9 @@ class ProducerBatch:
         self.template = template
         self.born_at = now
         self.sent_at = now
+        self.first_sent_at = now  # with its token
+        self.token: Token | None = None  # from the first time that it is sent
+        self.was_unanswered = False  # sent on a stream that broke
         self.due_at = due_at
         self.records: list[bytes] = []
         self.size = 0
@@ -48,6 +55,11 @@ class ProducerBatch:
         self.starts: list[int] = []
         self.waiters: list[Any] = []
 
+    @property
+    def waiting_since(self) -> float:
+        """When it was first sent, or born if it never was."""
+        return self.born_at if self.token is None else self.first_sent_at
+
     def live(self) -> list[int]:
         """Return the places of the records that were not dropped."""
         return [i for i in range(len(self.records)) if i not in self.dropped]
@@ -55,7 +67,10 @@ class ProducerBatch:
     def frame(self) -> bytes:
         """Return the serialized request."""
         parts = [self.records[i] for i in self.live()] if self.dropped else self.records
-        return frame_batch_parts(parts, self.size)
+        assert self.token is not None
+        age_s = self.sent_at - self.first_sent_at
+        age_ms = int(age_s * 1_000) + 1 if self.was_unanswered else 0
+        return frame_batch_parts(parts, self.size, self.token.field(age_ms))
 
     def failure(self, index: int) -> PenstockError | None:
         """Return why one record of a batch that is done is not stored, None if it is."""

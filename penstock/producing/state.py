@@ -7,8 +7,9 @@ it is big enough, has waited long enough, or is flushed.
 2. With ``ordered``, a queue has at most one frame in flight. A refused frame that is sent again can
    therefore not be overtaken by a later one of its queue. While a queue waits for its answer its open
    batch keeps growing, up to ``FRAME_BYTES_MAX``, so that waiting costs no throughput.
-3. A frame counts as sent from the moment `next_frame` returns it. When the stream breaks, sent frames
-   without an answer fail with UnknownOutcome and are never sent again; the others are still whole.
+3. A frame counts as sent from the moment `next_frame` returns it, and keeps its sequence from then on. When the
+   stream breaks, sent frames without an answer are sent again before the others, in their order: the writer stores none twice.
+   Those that had no answer in all of ``delivery_timeout_s`` fail with UnknownOutcome.
 4. At most ``max_in_flight`` frames are sealed and not yet answered, and beyond ``UNHURRIED_BYTES``
    messages are taken only while frames are answered in time; `has_room` says when to stop.
 """
@@ -19,7 +20,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
+import grpc
+
 from penstock.batch import NO_PROPERTIES, Keys, properties_block, record_template
+from penstock.calls.call import produce_error
 from penstock.calls.produce import stored_batch
 from penstock.errors import (
     ClientClosed,
@@ -37,7 +41,9 @@ from penstock.producing.batches import ProducerBatch, QueueBatches
 from penstock.producing.options import FRAME_BYTES_MAX, ProducerOptions
 from penstock.producing.pace import Pace
 from penstock.requests import check_size
+from penstock.sequences import Sequences
 from penstock.v1 import writer_pb2
+from storage.clock import Clock
 
 ERRORS_KEPT_MAX: Final = 100
 RECORD_OVERHEAD_MAX: Final = 512  # bytes of a record that are neither body nor properties
@@ -56,8 +62,9 @@ def _ends_waiting(error: PenstockError) -> bool:
 class ProducerState:
     """The batches of one producer from their first message to their outcome."""
 
-    def __init__(self, options: ProducerOptions) -> None:
+    def __init__(self, options: ProducerOptions, clock: Clock) -> None:
         self.options = options
+        self._sequences = Sequences(clock)
         self._queue_frames_max = 1 if options.ordered else options.max_in_flight
         self._queues: dict[tuple[str, int], QueueBatches] = {}
         self._pending: dict[QueueBatches, None] = {}  # queues with anything not in flight, in order
@@ -99,7 +106,7 @@ class ProducerState:
         """Whether the oldest frame in flight waits longer than the delivery timeout."""
         if not self._in_flight:
             return False
-        return now - self._in_flight[0].sent_at >= self.options.delivery_timeout_s
+        return now - self._in_flight[0].first_sent_at >= self.options.delivery_timeout_s
 
     def choose_queue(self, topic: str, queue_count: int) -> int:
         """Return the queue for a message that names none: one after the other, batch by batch."""
@@ -190,6 +197,8 @@ class ProducerState:
                 self._seal(queue)
             batch = queue.backlog.popleft()
             batch.sent_at = now
+            if batch.token is None:
+                batch.token, batch.first_sent_at = self._sequences.begin(), now
             queue.in_flight += 1
             self._in_flight.append(batch)
             del self._pending[queue]
@@ -248,6 +257,7 @@ class ProducerState:
         if not 0 <= error.record_index < len(live) or len(live) == 1:
             return False
         index = live[error.record_index]
+        self._end_token(batch)  # without the record it is another request
         batch.dropped[index] = error
         batch.size -= len(batch.records[index])
         self._unanswered_bytes -= len(batch.records[index])
@@ -262,32 +272,26 @@ class ProducerState:
     def settle(self, error: PenstockError, now: float) -> list[ProducerBatch]:
         """Decide what a stream that ended with ``error`` leaves; return the batches that are done now.
 
-        What was sent and not answered has failed, and so has what has waited too long to be sent, or has
-        nothing more to wait for.
+        What has waited too long has failed, and so has what has nothing more to wait for.
         """
+        self._take_back()
         limit = now - self.options.delivery_timeout_s
-        return self._fail_sent(error) + self._fail_unsent(
-            error, born_before=float("inf") if _ends_waiting(error) else limit
-        )
+        return self._fail_unsent(error, born_before=float("inf") if _ends_waiting(error) else limit)
 
-    def _fail_sent(self, error: PenstockError) -> list[ProducerBatch]:
-        done: list[ProducerBatch] = []
+    def _take_back(self) -> None:
+        """Have what was sent and not answered wait to be sent again, before all else of its queue."""
         while self._in_flight:
-            batch = self._in_flight.popleft()
+            batch = self._in_flight.pop()
             batch.queue.in_flight -= 1
-            unknown = UnknownOutcome(
-                f"the stream broke before the writer answered: {error.message}", code=error.code
-            )
-            unknown.__cause__ = error
-            done += self._fail(batch, unknown)
-        return done
+            batch.was_unanswered = True
+            self._send_again(batch)
 
     def _fail_unsent(self, error: PenstockError, *, born_before: float) -> list[ProducerBatch]:
         done: list[ProducerBatch] = []
         for queue in list(self._pending):
             if queue.open is not None and queue.open.born_at <= born_before:
                 self._seal(queue)
-            while queue.backlog and queue.backlog[0].born_at <= born_before:
+            while queue.backlog and queue.backlog[0].waiting_since <= born_before:
                 done += self._fail(queue.backlog.popleft(), error)
             self._keep_pending(queue)
         return done
@@ -301,6 +305,8 @@ class ProducerState:
         return failed
 
     def _fail(self, batch: ProducerBatch, error: PenstockError) -> list[ProducerBatch]:
+        if batch.was_unanswered or error.code is grpc.StatusCode.ABORTED:
+            error = produce_error(error, token=str(batch.token), was_unanswered=True)
         batch.error = error
         self._note(error, len(batch.records) - len(batch.dropped))
         return self._finish(batch)
@@ -312,10 +318,16 @@ class ProducerState:
 
     def _finish(self, batch: ProducerBatch) -> list[ProducerBatch]:
         batch.finish()
+        self._end_token(batch)
         self._sealed -= 1
         self._unanswered_bytes -= batch.size
         self._keep_pending(batch.queue)
         return [batch]
+
+    def _end_token(self, batch: ProducerBatch) -> None:
+        if batch.token is not None:
+            self._sequences.end(batch.token)
+            batch.token = None
 
     def _keep_pending(self, queue: QueueBatches) -> None:
         if queue.backlog or queue.open is not None:

@@ -68,7 +68,7 @@ class AsyncHandle:
     async def result(self, timeout_s: float | None = None) -> Stored:
         """Wait for the outcome as ``await`` on the handle does, but for ``timeout_s`` at most.
 
-        Raises UnknownOutcome if it may have been stored, DeadlineExceeded if the wait took longer
+        Raises UnknownOutcome if it may have been stored and nobody answered in time, DeadlineExceeded if the wait took longer
         than ``timeout_s`` (the message is still on its way then).
         """
         await self._wait(timeout_s)
@@ -101,7 +101,7 @@ class AsyncProducer:
     def __init__(self, client: AsyncProducerConnection, options: ProducerOptions) -> None:
         self._client = client
         self._options = options
-        self._state = ProducerState(options)
+        self._state = ProducerState(options, client.clock)
         self._changed = asyncio.Condition()
         self._wake_sender = asyncio.Event()
         self._refusing = False

@@ -69,7 +69,7 @@ class Handle:
     def result(self, timeout_s: float | None = None) -> Stored:
         """Wait for the outcome: return where the message is stored, or raise why it is not.
 
-        Raises UnknownOutcome if it may have been stored, DeadlineExceeded if the wait took longer
+        Raises UnknownOutcome if it may have been stored and nobody answered in time, DeadlineExceeded if the wait took longer
         than ``timeout_s`` (the message is still on its way then).
         """
         self._wait(timeout_s)
@@ -95,7 +95,7 @@ class Producer:
     def __init__(self, client: ProducerConnection, options: ProducerOptions) -> None:
         self._client = client
         self._options = options
-        self._state = ProducerState(options)
+        self._state = ProducerState(options, client.clock)
         self._changed = threading.Condition()
         self._stream: Any = None
         self._generation = 0

@@ -8,17 +8,31 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ProducerSequence(_message.Message):
+    __slots__ = ("producer_id", "sequence", "age_ms")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    sequence: int
+    age_ms: int
+    def __init__(self, producer_id: _Optional[int] = ..., sequence: _Optional[int] = ..., age_ms: _Optional[int] = ...) -> None: ...
+
 class ProduceRequest(_message.Message):
-    __slots__ = ("messages",)
+    __slots__ = ("messages", "producer")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_common_pb2.Message]
-    def __init__(self, messages: _Optional[_Iterable[_Union[_common_pb2.Message, _Mapping]]] = ...) -> None: ...
+    producer: ProducerSequence
+    def __init__(self, messages: _Optional[_Iterable[_Union[_common_pb2.Message, _Mapping]]] = ..., producer: _Optional[_Union[ProducerSequence, _Mapping]] = ...) -> None: ...
 
 class ProduceResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "repeated")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[ProduceResult]
-    def __init__(self, results: _Optional[_Iterable[_Union[ProduceResult, _Mapping]]] = ...) -> None: ...
+    repeated: bool
+    def __init__(self, results: _Optional[_Iterable[_Union[ProduceResult, _Mapping]]] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class ProduceResult(_message.Message):
     __slots__ = ("topic", "queue_id", "queue_offset", "commit_offset", "message_id", "unique_key", "store_timestamp_ms", "recall_handle")
@@ -41,24 +55,28 @@ class ProduceResult(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., commit_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., unique_key: _Optional[str] = ..., store_timestamp_ms: _Optional[int] = ..., recall_handle: _Optional[str] = ...) -> None: ...
 
 class ProduceBatchRequest(_message.Message):
-    __slots__ = ("records",)
+    __slots__ = ("records", "producer")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
     records: bytes
-    def __init__(self, records: _Optional[bytes] = ...) -> None: ...
+    producer: ProducerSequence
+    def __init__(self, records: _Optional[bytes] = ..., producer: _Optional[_Union[ProducerSequence, _Mapping]] = ...) -> None: ...
 
 class ProduceBatchResponse(_message.Message):
-    __slots__ = ("commit_offset", "end_commit_offset", "record_count", "store_timestamp_ms", "ranges")
+    __slots__ = ("commit_offset", "end_commit_offset", "record_count", "store_timestamp_ms", "ranges", "repeated")
     COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
     STORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
     commit_offset: int
     end_commit_offset: int
     record_count: int
     store_timestamp_ms: int
     ranges: _containers.RepeatedCompositeFieldContainer[QueueRange]
-    def __init__(self, commit_offset: _Optional[int] = ..., end_commit_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[QueueRange, _Mapping]]] = ...) -> None: ...
+    repeated: bool
+    def __init__(self, commit_offset: _Optional[int] = ..., end_commit_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[QueueRange, _Mapping]]] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class QueueRange(_message.Message):
     __slots__ = ("topic", "queue_id", "first_queue_offset", "count")

@@ -57,6 +57,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.InvalidMessage: grpc.StatusCode.INVALID_ARGUMENT,
     errors.TooLateToRecall: grpc.StatusCode.FAILED_PRECONDITION,
     errors.InvalidBatch: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.OutcomeForgotten: grpc.StatusCode.ABORTED,
     errors.StageNotFound: grpc.StatusCode.NOT_FOUND,
     errors.StageExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.CommitDecided: grpc.StatusCode.FAILED_PRECONDITION,

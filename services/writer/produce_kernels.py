@@ -1,6 +1,6 @@
 """A plain ProduceRequest read into slices, and its ProduceResponse written, without protobuf objects.
 
-Plain is a request of one message with known fields only, each once and in its shortest form. What is not
+Plain is a request of one message, and perhaps of whose it is, with known fields only, each once and in its shortest form. What is not
 plain is left to protobuf. ``storage.kernels.message_slices`` says what slices are. After the store's head
 the buffer has, in one array so that little memory is touched::
 
@@ -19,6 +19,7 @@ import numpy as np
 from storage.format.properties import KEY_SEPARATOR
 from storage.kernels.encode import ANY_QUEUE, write_hex
 from storage.kernels.message_slices import (
+    AGE,
     BODY,
     BORN_TIMESTAMP,
     COMMIT_OFFSET,
@@ -26,9 +27,11 @@ from storage.kernels.message_slices import (
     FLAG,
     HEAD_SIZE,
     KEYS,
+    PRODUCER_ID,
     PROPERTIES_MAX,
     QUEUE_ID,
     QUEUE_OFFSET,
+    SEQUENCE,
     SIZES,
     STORE_HOST_AT,
     STORE_TIMESTAMP,
@@ -54,8 +57,12 @@ from storage.kernels.primitives.jit import (
     uintp,
 )
 
-# Field numbers of the contract: ProduceRequest, Message, ProduceResponse, ProduceResult.
+# Field numbers of the contract: ProduceRequest, ProducerSequence, Message, ProduceResponse, ProduceResult.
 MESSAGES: Final = 1
+PRODUCER: Final = 2
+PRODUCER_PRODUCER_ID: Final = 1
+PRODUCER_SEQUENCE: Final = 2
+PRODUCER_AGE: Final = 3
 MESSAGE_TOPIC: Final = 1
 MESSAGE_BODY: Final = 2
 MESSAGE_KEYS: Final = 3
@@ -83,6 +90,7 @@ BUFFER_SIZE: Final = REQUEST_AT + REQUEST_SIZE_MAX
 _MESSAGE_ID_SIZE: Final = 32
 _SPACE: Final = ord(KEY_SEPARATOR)
 _VARINT: Final = 0
+_FIXED64: Final = 1
 _DELIMITED: Final = 2
 _TEXT_OF: Final = {
     MESSAGE_TOPIC: TOPIC, MESSAGE_BODY: BODY, MESSAGE_KEYS: KEYS, MESSAGE_TAG: TAG,
@@ -181,6 +189,35 @@ def read_message(data: Any, at: int, end: int, fields: Any) -> bool:
     return True
 
 
+@inner
+def read_producer(data: Any, at: int, end: int, fields: Any) -> bool:
+    """Read whose request it is; False unless each field is known, in order, and there once."""
+    if read_u8(data, at) != PRODUCER << 3 | _DELIMITED:
+        return False
+    size, at = read_varint(data, i64(at + 1), end)
+    if (
+        at < 0
+        or size != end - at
+        or size < 11
+        or read_u8(data, at) != PRODUCER_PRODUCER_ID << 3 | _FIXED64
+        or read_u8(data, at + 9) != PRODUCER_SEQUENCE << 3 | _VARINT
+    ):
+        return False
+    producer_id = i64(0)
+    for i in range(8):
+        producer_id |= read_u8(data, at + 1 + i) << 8 * i
+    sequence, at = read_varint(data, i64(at + 10), end)
+    age = i64(0)
+    if 0 <= at < end:
+        if read_u8(data, at) != PRODUCER_AGE << 3 | _VARINT:
+            return False
+        age, at = read_varint(data, i64(at + 1), end)
+    fields[PRODUCER_ID] = producer_id
+    fields[SEQUENCE] = sequence
+    fields[AGE] = age
+    return at == end and producer_id > 0 and sequence > 0
+
+
 @kernel(boolean(WRITABLE_BYTES, int64, WRITABLE_INT64S), nogil=False)
 def read_request(data: Any, request_size: int, fields: Any) -> bool:
     """Read the request at REQUEST_AT of ``data`` into ``fields``; whether it is plain."""
@@ -193,7 +230,10 @@ def read_request(data: Any, request_size: int, fields: Any) -> bool:
         return False
     end = REQUEST_AT + request_size
     size, at = read_varint(data, i64(REQUEST_AT + 1), end)
-    return at >= 0 and size == end - at and read_message(data, at, end, fields)
+    if at < 0 or size > end - at or not read_message(data, at, i64(at + size), fields):
+        return False
+    at += size
+    return at == end or read_producer(data, at, end, fields)
 
 
 @inner

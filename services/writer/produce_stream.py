@@ -12,7 +12,7 @@ from services.rpc.servicer import EOF, Context, Draining
 from services.writer.acks import Acks
 from services.writer.eager import EagerCoroutine
 from storage.errors import DeviceFailed, StoreClosed, StoreError, StoreFailed
-from storage.message import BatchResult
+from storage.message import BatchResult, ProducerSequence
 
 _END: Final = object()
 RANGES_AT_ONCE_MAX: Final = 2_048  # of an answer that is made on the event loop
@@ -24,8 +24,8 @@ class ProduceStream:
     def __init__(
         self,
         context: Context,
-        append_few: Callable[[memoryview], BatchResult | None],
-        append: Callable[[memoryview], BatchResult],
+        append_few: Callable[[memoryview, ProducerSequence | None], BatchResult | None],
+        append: Callable[[memoryview, ProducerSequence | None], BatchResult],
         acks: Acks,
         draining: asyncio.Event,
         *,
@@ -89,10 +89,10 @@ class ProduceStream:
                 return
             reading = self._begin_read()
             try:
-                records = wire.batch_records(frame)
-                result = append_few(records)
+                records, producer = wire.batch_request(frame)
+                result = append_few(records, producer)
                 if result is None:
-                    result = await asyncio.to_thread(self._append, records)
+                    result = await asyncio.to_thread(self._append, records, producer)
             except StoreClosed:
                 raise
             except (StoreError, OSError) as error:

@@ -24,7 +24,7 @@ from services.writer.staged_commits import StagedCommitMethods, StagedCommitStor
 from services.writer.topics import TopicMethods, TopicStore
 from storage.errors import InvalidBatch
 from storage.log.message_slices import MessageSlices
-from storage.message import BatchResult, Message, PutResult
+from storage.message import BatchResult, Message, ProducerSequence, PutResult
 
 MESSAGES_MAX: Final = 1 << 18  # of one request; the most that fit into one are millions
 FEW_BYTES: Final = 16 << 10  # of a request that is judged, encoded and stored in a few milliseconds
@@ -40,12 +40,16 @@ class WriterStore(Acknowledging, TopicStore, Protocol):
     def appended_offset(self) -> int: ...
     @property
     def staged(self) -> StagedCommitStore: ...
-    def put(self, messages: Sequence[Message], *, born_host: str) -> list[PutResult]: ...
+    def put(
+        self, messages: Sequence[Message], *, born_host: str, producer: ProducerSequence | None
+    ) -> list[PutResult]: ...
     def message_slices(self, size_bytes: int) -> MessageSlices: ...
     def put_slices(self, message: MessageSlices, *, born_host: str) -> int | None: ...
-    def append_batch(self, records: memoryview) -> BatchResult: ...
+    def append_batch(
+        self, records: memoryview, *, producer: ProducerSequence | None
+    ) -> BatchResult: ...
     def append_batch_of_few(
-        self, records: memoryview, *, queues_max: int
+        self, records: memoryview, *, queues_max: int, producer: ProducerSequence | None
     ) -> BatchResult | None: ...
     def status(self) -> Any: ...
 
@@ -84,13 +88,13 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         self, request: bytes, _context: Context
     ) -> writer_pb2.ProduceBatchResponse:
         """Store encoded records, all or none."""
-        records = wire.batch_records(request)
-        result = self._append_few(records)
+        records, producer = wire.batch_request(request)
+        result = self._append_few(records, producer)
         if result is not None:
             if not self._acks.has(result.end_commit_offset):
                 await self._acks.wait(result.end_commit_offset)
             return wire.batch_response(result)
-        result = await asyncio.to_thread(self._store.append_batch, records)
+        result = await asyncio.to_thread(self._append, records, producer)
         await self._acks.wait(result.end_commit_offset)
         return await asyncio.to_thread(wire.batch_response, result)
 
@@ -100,7 +104,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         stream = ProduceStream(
             context,
             self._append_few,
-            self._store.append_batch,
+            self._append,
             self._acks,
             self._draining,
             in_flight_max=self._stream_batches_max,
@@ -143,17 +147,29 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             raise status.InvalidArgument(
                 "messages", f"are too many; send at most {MESSAGES_MAX} in one request"
             )
-        messages = writer_pb2.ProduceRequest.FromString(request).messages
+        parsed = writer_pb2.ProduceRequest.FromString(request)
+        messages = parsed.messages
         if not messages:
             raise status.InvalidArgument("messages", "is empty; send at least one message")
-        results = self._store.put(list(map(wire.message_of, messages)), born_host=born_host)
-        answer = writer_pb2.ProduceResponse(results=map(wire.put_result, results))
+        results = self._store.put(
+            list(map(wire.message_of, messages)),
+            born_host=born_host,
+            producer=wire.producer_of(parsed),
+        )
+        answer = writer_pb2.ProduceResponse(
+            results=map(wire.put_result, results), repeated=results[0].repeated
+        )
         return answer.SerializeToString(), self._store.appended_offset
 
-    def _append_few(self, records: memoryview) -> BatchResult | None:
+    def _append(self, records: memoryview, producer: ProducerSequence | None) -> BatchResult:
+        return self._store.append_batch(records, producer=producer)
+
+    def _append_few(
+        self, records: memoryview, producer: ProducerSequence | None
+    ) -> BatchResult | None:
         """Append a batch, or return None where that may take long."""
         if not records:
             raise InvalidBatch(0, "the batch is empty; send at least one record")
         if len(records) > BATCH_BYTES_MAX:
             return None
-        return self._store.append_batch_of_few(records, queues_max=QUEUES_MAX)
+        return self._store.append_batch_of_few(records, queues_max=QUEUES_MAX, producer=producer)

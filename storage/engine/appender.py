@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from operator import add
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
 from storage.engine.parked import ASKS_FOR_DELAY, as_parked, recall_times_ms
+from storage.engine.queue_ends import NOTHING_HELD, QueueEnds
+from storage.engine.repeats import Repeats
 from storage.errors import (
     InvalidBatch,
     InvalidMessage,
@@ -25,11 +26,20 @@ from storage.format.message_id import encode_message_id
 from storage.format.record import complete_record
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, new_rows
-from storage.kernels.message_slices import UNIQUE_HEAD_SIZE
+from storage.kernels.message_slices import (
+    AGE,
+    PRODUCER_ID,
+    SEQUENCE,
+    STORE_TIMESTAMP,
+    UNIQUE_HEAD_SIZE,
+)
 from storage.log.batches import BatchPreparer, Prepared, QueueKey, highest_of_topics
+from storage.log.commit_log import NO_PRODUCER
 from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
-from storage.message import BatchResult, Message, PutResult, QueueRange
+from storage.message import BatchResult, Message, ProducerSequence, PutResult, QueueRange
+from storage.producers.requests import Request, told
+from storage.producers.windows import ProducerWindows
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -38,21 +48,12 @@ if TYPE_CHECKING:
 
 BUSY_RETRY_MS: Final = 20
 QUEUES_UNDER_LOCK_MAX: Final = 64  # are looked up on disk while nothing else is appended
+UNLIMITED: Final = 1 << 62
 _NO_ROWS: Final = new_rows(0)
 
 Written = TypeVar("Written")
 Write = Callable[["MappedFile", int, int, int], Written]
 """Stores a record at the file's appended position, given queue id, queue offset and store time."""
-
-
-class _HeldOffsets(NamedTuple):
-    """Where queues end by their files, if nothing was appended to them and no topic deleted since."""
-
-    deletion_count: int
-    offsets: Mapping[QueueKey, int]
-
-
-_NOTHING_HELD: Final = _HeldOffsets(-1, {})
 
 
 class Appender:
@@ -63,6 +64,7 @@ class Appender:
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         config = engine.config
+        self.windows = ProducerWindows(clock)
         self.lock = threading.Lock()
         self._engine = engine
         self._log = engine.log
@@ -72,10 +74,9 @@ class Appender:
         self._unflushed_bytes_max = config.unflushed_bytes_max
         self._property_crc = config.append_property_crc
         self._store_host = engine.store_host
-        self._next_offsets: dict[QueueKey, int] = {}
+        self._ends = QueueEnds(engine.queues, engine.topics)
         self._park: Callable[[Prepared], Prepared | None] | None = None
         self._expect_parked: Callable[[int], None] = lambda _: None
-        self._deletion_count = 0  # of topics since the start
         self.is_closed = False
         preparer = BatchPreparer(
             body_size_max=config.body_size_max,
@@ -91,6 +92,7 @@ class Appender:
             body_size_max=config.body_size_max,
             property_crc=self._property_crc,
         )
+        self._repeats = Repeats(self, engine)
         self._plain = (
             PlainMessages(
                 engine.topics,
@@ -109,17 +111,25 @@ class Appender:
         """Have ``park`` say what is stored of batches with delays, and ``expect`` called with its end."""
         self._park, self._expect_parked = park, expect
 
-    def put(self, messages: Sequence[Message], born_host: str) -> list[PutResult]:
-        """Append messages, all or none."""
+    def put(
+        self, messages: Sequence[Message], born_host: str, producer: ProducerSequence | None = None
+    ) -> list[PutResult]:
+        """Append messages, all or none, and none of a request that is stored."""
+        if producer is not None:
+            return self._repeats.put(messages, born_host, producer)
         if (
             len(messages) == 1
             and len(self._store_host) == IPV4_HOST_SIZE
             and not messages[0].is_delayed
         ):
             return [self._put_one(messages[0], born_host)]
+        return self.put_all(messages, born_host) if messages else []
+
+    def put_all(
+        self, messages: Sequence[Message], born_host: str, request: Request | None = None
+    ) -> list[PutResult]:
+        """Append messages as one batch, of a producer's ``request`` if that is given. Raises StoredAlready."""
         self.check_open()
-        if not messages:
-            return []
         encoded = [self.encoder.encode(message, born_host) for message in messages]
         prepared = self.prepare(b"".join([record for record, _, _ in encoded]))
         try:
@@ -129,8 +139,10 @@ class Appender:
             raise InvalidMessage(field, f"message {refused.record_index}: {problem}") from None
         if parked is not None:
             prepared = parked._replace(placed_rows=new_rows(parked.record_count))
+        if request is not None:
+            prepared = told(prepared)
         commit_offset, store_timestamp_ms, _ = self.append(
-            prepared, decided=parked is not None, fills_rows=True
+            prepared, decided=parked is not None, fills_rows=True, request=request
         )
         placed = prepared.placed_rows[
             : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
@@ -208,13 +220,22 @@ class Appender:
         plain = self._plain
         if plain is None:
             return None
+        producer_id, sequence = message.fields.item(PRODUCER_ID), message.fields.item(SEQUENCE)
+        if producer_id and message.fields.item(AGE):
+            return None
         with self.lock:
+            if producer_id and not self.windows.is_new(producer_id, sequence):
+                return None
             found = plain.find(message, born_host)
             if found is None:
                 return None
             key, size = found
             self._admit(size)
-            return self._append_one(key, size, partial(plain.write, message))[1]
+            end = self._append_one(key, size, partial(plain.write, message))[1]
+            if producer_id:
+                stored_ms = message.fields.item(STORE_TIMESTAMP)
+                self.windows.note(producer_id, sequence, (end - size, end), stored_ms)
+            return end
 
     def _append_one(self, key: QueueKey, size: int, write: Write[Written]) -> tuple[Written, int]:
         """Append the record of ``size`` bytes that ``write`` stores; return its result, and the end.
@@ -222,36 +243,45 @@ class Appender:
         Runs under the lock. Raises StoreBusy or StoreFull, and then nothing was stored.
         """
         log = self._log
-        queue_offset = self._next_offset(key)
+        queue_offset = self._ends.of(key)
         store_timestamp_ms = self._clock.now_ms()
         file = log.file_for(size)
         written = write(file, key[1], queue_offset, store_timestamp_ms)
         end = log.mark_appended(file, file.appended_position + size)
-        self._next_offsets[key] = queue_offset + 1
+        self._ends.move(key, queue_offset + 1)
         self._engine.appended(store_timestamp_ms)
         return written, end
 
-    def append_batch(self, records: bytes | bytearray | memoryview) -> BatchResult:
-        """Append records that a client encoded, all or none."""
-        self.check_open()
-        return self._append_prepared(self.prepare(records))
-
-    def append_batch_of_few(
-        self, records: bytes | bytearray | memoryview, queues_max: int
+    def append_batch(
+        self,
+        records: bytes | bytearray | memoryview,
+        producer: ProducerSequence | None = None,
+        *,
+        queues_max: int = UNLIMITED,
     ) -> BatchResult | None:
-        """Do what ``append_batch`` does for a batch of at most so many queues; else return None."""
+        """Append records that a client encoded, all or none; None if they are for more queues."""
+        if producer is not None:
+            return self._repeats.append_batch(records, producer, queues_max)
+        return self.append_records(records, queues_max=queues_max)
+
+    def append_records(
+        self, records: bytes | bytearray | memoryview, request: Request | None = None, *,
+        queues_max: int = UNLIMITED,
+    ) -> BatchResult | None:  # fmt: skip
+        """Append records as one batch, of a producer's ``request`` if that is given. Raises StoredAlready."""
         self.check_open()
         prepared = self._prepare_few(records, queues_max=queues_max)
-        return None if prepared is None else self._append_prepared(prepared)
-
-    def _append_prepared(self, prepared: Prepared) -> BatchResult:
+        if prepared is None:
+            return None
         parked = self._parked(prepared)
         prepared = parked or prepared
+        if request is not None:
+            prepared = told(prepared)
         commit_offset, store_timestamp_ms, firsts = self.append(
-            prepared, decided=parked is not None
+            prepared, decided=parked is not None, request=request
         )
         if parked is not None:
-            self._expect_parked(commit_offset + parked.placed_size)
+            self._expect_parked(commit_offset + prepared.placed_size)
         ranges = [
             QueueRange(key[0].decode(), key[1], first, size)
             for key, first, size in zip(prepared.queues, firsts, prepared.sizes, strict=True)
@@ -269,33 +299,41 @@ class Appender:
         return end_commit_offset
 
     def append(
-        self, prepared: Prepared, *, decided: bool = False, fills_rows: bool = False
-    ) -> tuple[int, int, list[int]]:
+        self, prepared: Prepared, *, decided: bool = False, fills_rows: bool = False,
+        request: Request | None = None,
+    ) -> tuple[int, int, list[int]]:  # fmt: skip
         """Append a checked batch; return its commit offset, store time, and each queue's first offset.
 
-        With ``decided`` topics need only exist; with ``fills_rows`` ``placed_rows`` are filled. Raises
+        With ``decided`` topics need only exist; with ``fills_rows`` ``placed_rows`` are filled. A batch of
+        a ``request`` has been ``told``. Raises StoredAlready if the request is stored, OutcomeForgotten,
         TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
         """
         log = self._log
         log.check_size(prepared.placed_size)
         keys = checked = prepared.queues
-        held = _NOTHING_HELD
+        held = NOTHING_HELD
         if len(keys) > QUEUES_UNDER_LOCK_MAX:
-            checked, held = highest_of_topics(keys), self._look_at_queues(keys)
+            checked, held = highest_of_topics(keys), self._ends.look_at(keys)
         with self.lock:
+            if request is not None:
+                request.check(self.windows)
             self._admit(prepared.placed_size, decided=decided)
             if decided:
                 self._check_topics(checked)
             else:
                 self._check_queues(checked)
-            firsts = self._next_offsets_of(keys, held)
+            firsts = self._ends.of_all(keys, held)
             next_queue_offsets = np.array(firsts, np.int64)
             store_timestamp_ms = self._clock.now_ms()
             filled_rows = prepared.placed_rows if fills_rows else _NO_ROWS
             commit_offset = log.append(
-                prepared, next_queue_offsets, filled_rows, store_timestamp_ms
-            )
-            self._next_offsets.update(zip(keys, map(add, firsts, prepared.sizes), strict=True))
+                prepared, next_queue_offsets, filled_rows, store_timestamp_ms,
+                NO_PRODUCER if request is None else request.producer,
+            )  # fmt: skip
+            if request is not None:
+                end_offset = commit_offset + prepared.placed_size
+                request.note(self.windows, commit_offset, end_offset, store_timestamp_ms)
+            self._ends.move_all(keys, firsts, prepared.sizes)
             self._engine.appended(store_timestamp_ms)
         return commit_offset, store_timestamp_ms, firsts
 
@@ -343,41 +381,6 @@ class Appender:
         for topic, _ in keys:
             self._engine.topics.get(topic.decode())
 
-    def _next_offset(self, key: QueueKey) -> int:
-        offset = self._next_offsets.get(key)
-        if offset is None:
-            # Nothing of this queue was appended since recovery, so what is on disk is all of it.
-            offset = self._engine.queues.next_offset(key[0].decode(), key[1])
-        return offset
-
-    def _next_offsets_of(self, keys: Sequence[QueueKey], held: _HeldOffsets) -> list[int]:
-        """Return each queue's next offset; runs under the lock, as long as a look at a dictionary takes."""
-        if held.deletion_count != self._deletion_count:
-            held = _NOTHING_HELD
-        known = list(map(self._next_offsets.get, keys))
-        if None not in known:
-            return cast("list[int]", known)
-        offsets = held.offsets
-        return [
-            first
-            if first is not None
-            else offsets[key]
-            if key in offsets
-            else self._next_offset(key)
-            for key, first in zip(keys, known, strict=True)
-        ]
-
-    def _look_at_queues(self, keys: Sequence[QueueKey]) -> _HeldOffsets:
-        """Find the ends of queues that were not met, so that nobody waits for that under the lock."""
-        topics, queues = self._engine.topics, self._engine.queues
-        deletion_count = self._deletion_count
-        offsets = {
-            key: queues.next_offset(key[0].decode(), key[1])
-            for key in keys
-            if key not in self._next_offsets and key[0].decode() in topics
-        }
-        return _HeldOffsets(deletion_count, offsets)
-
     def check_open(self) -> None:
         """Raise StoreClosed after ``close``, StoreFailed once nothing more can be acknowledged."""
         if self.is_closed:
@@ -389,10 +392,7 @@ class Appender:
 
     def forget_topic(self, name: str) -> None:
         """Forget the offsets of a deleted topic's queues; runs under the lock."""
-        self._deletion_count += 1
-        topic = name.encode()
-        for key in [key for key in self._next_offsets if key[0] == topic]:
-            del self._next_offsets[key]
+        self._ends.forget_topic(name)
 
     def close(self) -> None:
         """Refuse everything from here on; runs under the lock."""

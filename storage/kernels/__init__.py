@@ -11,7 +11,7 @@ MODULES: Final = (
     "primitives.crc", "scan", "client_records", "batch", "queue", "unit_order", "unit_record", "pull", "filters.property_values",
     "lookup", "index.checksums", "index.entries", "index.shape", "staged", "encode", "message_slices",
     "copies.records", "copies.dead_letters", "timers.parking", "timers.delivery",
-    "leases.records", "leases.rows", "leases.replay", "leases.handles",
+    "leases.records", "leases.rows", "leases.replay", "leases.handles", "producers.sequences",
 )  # fmt: skip
 PIPELINE_MODULES: Final = ("index.chains", "placing", "same_keys", "arrow.columnar", "arrow.gather")
 

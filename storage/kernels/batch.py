@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
+from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import COMMIT_OFFSET_POSITION, QUEUE_OFFSET_POSITION
@@ -47,6 +48,7 @@ from storage.kernels.primitives.jit import (
     results,
 )
 from storage.kernels.primitives.scratch import free_longs, new_longs
+from storage.kernels.producers.sequences import insert_sequence
 from storage.kernels.properties import write_crc_trailer
 
 QUEUES_COLUMN_COUNT: Final = 4  # of what check_batch reports of the queues of a batch
@@ -242,7 +244,7 @@ def check_few(
 def place_rows(
     dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
     next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
-    append_property_crc: bool, placed_rows: Any,
+    append_property_crc: bool, placed_rows: Any, producer_id: int, sequence: int,
 ) -> int:  # fmt: skip
     """What :func:`place_records` does, for kernels."""
     host_size = store_host.size
@@ -257,8 +259,11 @@ def place_rows(
     ):
         return i64(-1)
     end = dst_position
+    inserted = i64(SEQUENCE_PROPERTY_SIZE if producer_id > 0 else 0)  # into the first record
     for i in range(count):
         growth = trailer_growth(src, rows, i, append_property_crc)
+        if i == 0:
+            growth += inserted
         end += placed_size_of(rows, i, growth, host_size)
         if (
             rows[i, PROPERTIES_LENGTH] + growth > PROPERTIES_SIZE_MAX
@@ -285,16 +290,23 @@ def place_rows(
             write_i64(dst, position + COMMIT_OFFSET_POSITION, record_offset)
             timestamp_at = rows[i, STORE_TIMESTAMP_POSITION] - rows[i, POSITION]
             write_i64(dst, position + timestamp_at, store_timestamp)
+            if i == 0 and inserted > 0:
+                size = insert_sequence(
+                    dst, position, src, rows, i, growth, size, record_offset, producer_id, sequence,
+                    i64(end - dst_position),
+                )  # fmt: skip
             if placed_rows.shape[0] > 0:
                 tell_placed(
                     rows, i, placed_rows, position, growth, host_size, queue_offset,
-                    record_offset, store_timestamp,
+                    record_offset, store_timestamp, inserted if i == 0 else i64(0),
                 )  # fmt: skip
             position += size
         lagging = i - CRC_LAG
         if lagging >= 0:
             growth = trailer_growth(src, rows, lagging, append_property_crc)
             size = placed_size_of(rows, lagging, growth, host_size)
+            if lagging == 0:
+                size += inserted
             if growth > 0 or rows[lagging, FEATURES] & HAS_PROPERTY_CRC:
                 covered = size - PROPERTY_CRC_SIZE
                 crc = masked_crc(dst, crc_position, covered)
@@ -306,13 +318,13 @@ def place_rows(
 @kernel(
     int64(
         WRITABLE_BYTES, int64, BYTES, ROWS, int64, INT64S, WRITABLE_INT64S, int64, int64, BYTES,
-        boolean, WRITABLE_ROWS,
+        boolean, WRITABLE_ROWS, int64, int64,
     )
 )  # fmt: skip
 def place_records(
     dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
     next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
-    append_property_crc: bool, placed_rows: Any,
+    append_property_crc: bool, placed_rows: Any, producer_id: int, sequence: int,
 ) -> int:  # fmt: skip
     """Copy rows ``[0, count)`` of ``src`` to ``dst`` from ``dst_position`` on, completed.
 
@@ -322,30 +334,32 @@ def place_records(
     a property CRC trailer if ``append_property_crc`` and it has none; a trailer's digits are
     computed last. ``placed_rows[i]`` becomes the row of the copy, positions in ``dst``; it may not
     be ``rows`` itself, and with no rows at all it is not filled. ``src`` and ``dst`` may not overlap.
+    With a ``producer_id`` above 0 the first copy says that all of them are its request ``sequence``, and is
+    longer by SEQUENCE_PROPERTY_SIZE.
 
     ``commit_offset`` is that of ``dst_position``. Returns the position after the last copy, or -1
     with nothing changed if anything would not fit (see :func:`placed_size`).
     """
     return place_rows(
         dst, dst_position, src, rows, count, group_of, next_queue_offsets, commit_offset,
-        store_timestamp, store_host, append_property_crc, placed_rows,
+        store_timestamp, store_host, append_property_crc, placed_rows, producer_id, sequence,
     )  # fmt: skip
 
 
 @kernel(
     int64(
         WRITABLE_BYTES, int64, BYTES, ROWS, int64, INT64S, WRITABLE_INT64S, int64, int64, BYTES,
-        boolean, WRITABLE_ROWS,
+        boolean, WRITABLE_ROWS, int64, int64,
     ),
     nogil=False,
 )  # fmt: skip
 def place_few(
     dst: Any, dst_position: int, src: Any, rows: Any, count: int, group_of: Any,
     next_queue_offsets: Any, commit_offset: int, store_timestamp: int, store_host: Any,
-    append_property_crc: bool, placed_rows: Any,
+    append_property_crc: bool, placed_rows: Any, producer_id: int, sequence: int,
 ) -> int:  # fmt: skip
     """What :func:`place_records` does, holding the interpreter lock: for small batches."""
     return place_rows(
         dst, dst_position, src, rows, count, group_of, next_queue_offsets, commit_offset,
-        store_timestamp, store_host, append_property_crc, placed_rows,
+        store_timestamp, store_host, append_property_crc, placed_rows, producer_id, sequence,
     )  # fmt: skip

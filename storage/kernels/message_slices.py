@@ -13,7 +13,7 @@ Two arrays hold the message. ``data`` has its bytes, after HEAD_SIZE bytes of th
     HEAD_SIZE      whatever the caller has there
 
 ``fields``, of FIELD_COUNT, has the position of each text in ``data`` and at SIZES its length, and the
-numbers. A length of 0 stands for a text that is not given, and so does a born timestamp of 0; a queue id of
+numbers. A producer id above 0 has the record say that it is that producer's request SEQUENCE. A length of 0 stands for a text that is not given, and so does a born timestamp of 0; a queue id of
 ANY_QUEUE leaves the choice to the store. RECORD_SIZE and what follows it are results.
 """
 
@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from storage.format.hosts import IPV4_HOST_SIZE
+from storage.format.producers.sequence import SEQUENCE_MAX, SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import KEY_SEPARATOR, WAIT
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import (
@@ -55,6 +56,7 @@ from storage.kernels.primitives.jit import (
     results,
 )
 from storage.kernels.primitives.text import text_bytes
+from storage.kernels.producers.sequences import write_sequence
 from storage.kernels.properties import (
     NAME_KEYS,
     NAME_TAGS,
@@ -75,7 +77,10 @@ RECORD_SIZE: Final = 13
 QUEUE_OFFSET: Final = 14
 COMMIT_OFFSET: Final = 15
 STORE_TIMESTAMP: Final = 16
-FIELD_COUNT: Final = 17
+PRODUCER_ID: Final = 17
+SEQUENCE: Final = 18
+AGE: Final = 19
+FIELD_COUNT: Final = 20
 
 PROPERTIES_MAX: Final = 16 << 10  # below every limit on the sizes of keys, tag and unique key
 MADE_KEY_SIZE: Final = 32
@@ -136,6 +141,8 @@ def properties_size_of(fields: Any, property_crc: bool) -> int:
     unique_size = fields[SIZES + UNIQUE_KEY]
     size = NAME_UNIQ_KEY.size + 2 + _WAIT_TRUE.size
     size += unique_size if unique_size > 0 else MADE_KEY_SIZE
+    if fields[PRODUCER_ID] > 0:
+        size += SEQUENCE_PROPERTY_SIZE
     if fields[SIZES + KEYS] > 0:
         size += NAME_KEYS.size + 2 + fields[SIZES + KEYS]
     if fields[SIZES + TAG] > 0:
@@ -173,6 +180,9 @@ def measure_plain(
         or not (queue_id == ANY_QUEUE or 0 <= queue_id <= _INT32_MAX)
         or not 0 <= fields[FLAG] <= _INT32_MAX
         or fields[BORN_TIMESTAMP] < 0
+        or not 0 <= fields[SEQUENCE] <= SEQUENCE_MAX
+        or (fields[PRODUCER_ID] > 0) != (fields[SEQUENCE] > 0)
+        or fields[PRODUCER_ID] < 0
         or not are_plain_keys(data, keys, keys + fields[SIZES + KEYS])
         or not is_plain_text(data, tag, tag + fields[SIZES + TAG], i64(_BAR))
         or not is_plain_text(data, unique, unique + fields[SIZES + UNIQUE_KEY], i64(0))
@@ -203,8 +213,14 @@ def write_record(dst: Any, begin: int, data: Any, fields: Any, property_crc: boo
     keys = i64(fields[KEYS])
     tag = i64(fields[TAG])
     unique = i64(fields[UNIQUE_KEY])
+    at += 2
+    if fields[PRODUCER_ID] > 0:
+        at = write_sequence(
+            dst, at, i64(fields[PRODUCER_ID]), i64(fields[SEQUENCE]), record_size,
+            i64(fields[COMMIT_OFFSET]),
+        )  # fmt: skip
     at = write_pair(
-        dst, at + 2, NAME_UNIQ_KEY, i64(0), i64(NAME_UNIQ_KEY.size),
+        dst, at, NAME_UNIQ_KEY, i64(0), i64(NAME_UNIQ_KEY.size),
         data, unique, i64(unique + fields[SIZES + UNIQUE_KEY]),
     )  # fmt: skip
     at = write_pair(

@@ -93,9 +93,9 @@ def copy_record(
 @inner
 def tell_placed(
     rows: Any, row: int, placed_rows: Any, dst_position: int, growth: int, host_size: int,
-    queue_offset: int, commit_offset: int, store_timestamp: int,
+    queue_offset: int, commit_offset: int, store_timestamp: int, inserted: int,
 ) -> None:  # fmt: skip
-    """Make ``placed_rows[row]`` the row of the copy."""
+    """Make ``placed_rows[row]`` the row of the copy, whose properties got ``inserted`` bytes before them."""
     shift = dst_position - rows[row, POSITION]
     host_shift = host_size - host_size_of(rows, row)
     for column in range(COLUMN_COUNT):
@@ -107,10 +107,11 @@ def tell_placed(
     placed_rows[row, TOPIC_POSITION] += shift
     placed_rows[row, PROPERTIES_POSITION] += shift
     if rows[row, UNIQ_KEY_POSITION] > 0:
-        placed_rows[row, UNIQ_KEY_POSITION] += shift
+        placed_rows[row, UNIQ_KEY_POSITION] += shift + inserted
     if rows[row, KEYS_POSITION] > 0:
-        placed_rows[row, KEYS_POSITION] += shift
-    placed_rows[row, SIZE] += growth + host_shift
+        placed_rows[row, KEYS_POSITION] += shift + inserted
+    placed_rows[row, SIZE] += growth + host_shift + inserted
+    placed_rows[row, PROPERTIES_LENGTH] += inserted
     if host_shift != 0:
         placed_rows[row, SYS_FLAG] ^= SYS_FLAG_STORE_HOST_V6
     if growth > 0:

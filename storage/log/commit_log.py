@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,15 @@ from storage.format.record import encode_blank
 from storage.format.record_layout import BLANK_SIZE
 from storage.kernels.batch import place_few, place_records
 from storage.kernels.primitives.jit import FEW_BYTES
+from storage.message import ProducerSequence
 
 if TYPE_CHECKING:
+    from storage.files.filesystem import ByteArray
     from storage.files.mapped_file import MappedFile
     from storage.files.mapped_file_queue import MappedFileQueue
     from storage.log.batches import Prepared
 
+NO_PRODUCER: Final = ProducerSequence(0, 0)
 NextFile = Callable[[int], "MappedFile"]
 
 
@@ -87,10 +90,12 @@ class CommitLog:
         next_queue_offsets: npt.NDArray[np.int64],
         placed_rows: npt.NDArray[np.int64],
         store_timestamp_ms: int,
+        producer: ProducerSequence = NO_PRODUCER,
     ) -> int:
         """Place the batch and return its commit offset; ``next_queue_offsets`` are moved on.
 
-        ``placed_rows`` are filled with the rows of the placed records, unless there are none. Raises
+        ``placed_rows`` are filled with the rows of the placed records, unless there are none. Of a
+        ``producer`` the first record says whose they are, and the placed size has room for it. Raises
         StoreBusy or StoreFull, and then nothing was stored.
         """
         file = self.file_for(batch.placed_size)
@@ -100,7 +105,7 @@ class CommitLog:
         end = place(
             file.write_array, position, batch.data, batch.rows, batch.record_count, batch.group_of,
             next_queue_offsets, commit_offset, store_timestamp_ms, self._store_host,
-            self._append_property_crc, placed_rows,
+            self._append_property_crc, placed_rows, producer.producer_id, producer.sequence,
         )  # fmt: skip
         assert end == position + batch.placed_size
         self.mark_appended(file, end)
@@ -144,6 +149,17 @@ class CommitLog:
         self._tail, self._following = following, None
         self.appended_offset = following.start_offset
         return following
+
+    def array_at(self, commit_offset: int) -> tuple[ByteArray, int] | None:
+        """Return the bytes that hold what was appended at an offset, and the offset of the first; None if it is deleted.
+
+        They are the pool's where the file does not have them yet.
+        """
+        for file in self._pending():
+            if file.start_offset <= commit_offset < file.end_offset:
+                return file.write_array, file.start_offset
+        held = self.files.find(commit_offset)
+        return None if held is None else (held.array, held.start_offset)
 
     def commit(self) -> int:
         """Bring what was appended to the page cache; return the committed offset.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +30,7 @@ from penstock import (
 from penstock.calls import produce
 from penstock.calls.call import Attempts
 from penstock.readiness import Readiness
+from penstock.sequences import Sequences
 from penstock.wire import Method
 from storage.clock import SystemClock
 
@@ -236,8 +238,6 @@ def test_a_call_that_may_be_repeated_is_repeated_when_the_service_is_away(
 @pytest.mark.parametrize(
     ("method", "call", "error"),
     [
-        ("Produce", lambda c: c.produce("orders", b"x", queue_id=0), UnknownOutcome),
-        ("ProduceBatch", lambda c: c.produce_batch(b""), UnknownOutcome),
         ("CreateTopic", lambda c: c.create_topic("t"), Unavailable),
         ("DeleteTopic", lambda c: c.delete_topic("orders"), Unavailable),
     ],
@@ -245,7 +245,7 @@ def test_a_call_that_may_be_repeated_is_repeated_when_the_service_is_away(
 def test_a_call_that_may_not_be_repeated_is_made_once(
     client: Client, fake: FakePenstock, method: str, call: object, error: type[Exception]
 ) -> None:
-    """One attempt, then the error; a produce says that its outcome is unknown."""
+    """One attempt, then the error."""
     fake.store.fail_next(method, UNAVAILABLE)
 
     with pytest.raises(error) as caught:
@@ -256,25 +256,90 @@ def test_a_call_that_may_not_be_repeated_is_made_once(
     assert fake.store.log == []
 
 
-def test_an_unknown_outcome_chains_the_cause(client: Client, fake: FakePenstock) -> None:
-    """From UnknownOutcome to Unavailable to grpc's own error."""
-    fake.store.fail_next("Produce", UNAVAILABLE)
+PRODUCES = [
+    ("Produce", lambda c, **more: c.produce("orders", b"x", queue_id=0, **more)),
+    ("ProduceBatch", lambda c, **more: c.produce_batch(one_record(), **more).commit_offset),
+]
 
-    with pytest.raises(UnknownOutcome) as caught:
-        client.produce("orders", b"x", queue_id=0)
+
+def one_record() -> RecordBatch:
+    batch = RecordBatch("orders", queue_id=0)
+    batch.add(b"x")
+    return batch
+
+
+@pytest.mark.parametrize(("method", "produce"), PRODUCES)
+def test_a_produce_whose_answer_is_lost_is_sent_again_and_stored_once(
+    client: Client, fake: FakePenstock, method: str, produce: Callable[..., object]
+) -> None:
+    """The same sequence each time; only the first is sent as the first."""
+    fake.store.answers_lost[method] = 2
+
+    produce(client)
+    produce(client)
+
+    assert fake.store.calls[method] == 4
+    assert fake.store.bodies("orders", 0) == [b"x", b"x"]
+    assert len({request.producer_id for request in fake.store.requests}) == 1
+    assert [request.sequence for request in fake.store.requests] == [1, 1, 1, 2]
+    assert [request.age_ms > 0 for request in fake.store.requests] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(("method", "produce"), PRODUCES)
+def test_an_unknown_outcome_has_a_token_by_which_the_same_call_finds_out(
+    fake: FakePenstock, method: str, produce: Callable[..., object]
+) -> None:
+    """When nobody has answered in all the time there was; another client may ask, too."""
+    fake.store.answers_lost[method] = 10_000
+    with Client(**fake.addresses, timeout_s=1) as client:
+        client.wait_ready(30)
+        with pytest.raises(UnknownOutcome, match="token=") as caught:
+            produce(client)
+    fake.store.answers_lost[method] = 0
 
     cause = caught.value.__cause__
     assert isinstance(cause, Unavailable)
     assert isinstance(cause.__cause__, grpc.RpcError)
+    with Client(**fake.addresses) as client:
+        produce(client, token=caught.value.token)
+        produce(client, token=caught.value.token)
+    assert fake.store.bodies("orders", 0) == [b"x"]
+    assert fake.store.requests[-1].age_ms > 0
 
 
-def test_a_produce_of_unknown_outcome_is_repeated_only_if_allowed(fake: FakePenstock) -> None:
-    """``retry_unknown`` is the consent to duplicates."""
-    fake.store.fail_next("Produce", UNAVAILABLE)
-    with Client(**fake.addresses, retry=RetryPolicy(retry_unknown=True)) as client:
+def test_what_the_writer_forgot_is_unknown_and_has_no_token(
+    client: Client, fake: FakePenstock
+) -> None:
+    fake.store.fail_next("Produce", rich_status(grpc.StatusCode.ABORTED, "not known any more"))
+
+    with pytest.raises(UnknownOutcome, match="not known any more") as caught:
         client.produce("orders", b"x", queue_id=0)
 
-    assert fake.store.calls["Produce"] == 2
+    assert caught.value.token == ""
+    assert fake.store.calls["Produce"] == 1
+
+
+def test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_is_stored(
+    client: Client, fake: FakePenstock
+) -> None:
+    """The writer has stored it, and cannot say so any more: its disk has failed."""
+    fake.store.answers_lost["Produce"] = 1
+    failed = rich_status(grpc.StatusCode.FAILED_PRECONDITION, "read-only")
+    fake.store.faults["Produce"].extend([None, failed])  # type: ignore[list-item]
+
+    with pytest.raises(UnknownOutcome, match="read-only") as caught:
+        client.produce("orders", b"x", queue_id=0)
+
+    client.produce("orders", b"x", queue_id=0, token=caught.value.token)
+    assert fake.store.bodies("orders", 0) == [b"x"]
+
+
+@pytest.mark.parametrize("token", ["x", "1-1", "0-1-1", "1-0-1", "8000000000000000-1-1", "1-1-x"])
+def test_a_token_that_is_none_is_refused(client: Client, token: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        client.produce("orders", b"x", queue_id=0, token=token)
+
+    assert caught.value.field == "token"
 
 
 def test_a_refused_produce_is_repeated_after_the_delay_that_the_writer_names(
@@ -342,8 +407,9 @@ def test_a_produce_that_would_have_no_time_to_be_answered_is_not_tried_again(
 
     clock = Clock()
     attempts = Attempts(
-        produce.batch(b"records", bytes_max=100), RetryPolicy(), timeout_s=1, clock=clock
-    )
+        produce.batch(b"records", bytes_max=100), RetryPolicy(), timeout_s=1, clock=clock,
+        sequences=Sequences(clock),
+    )  # fmt: skip
     assert attempts.after(Failed()) > 0
     clock.now += 0.95
     with pytest.raises(raised):

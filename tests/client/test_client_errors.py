@@ -8,6 +8,7 @@ from fake_penstock import FakePenstock, rich_status
 
 import penstock
 from penstock import Client, errors
+from penstock.calls.call import produce_error
 from penstock.v1 import common_pb2
 from services.rpc import status as service_status
 from services.wire import failure_of
@@ -100,7 +101,7 @@ def test_a_produce_is_of_unknown_outcome_unless_the_writer_said_what_happened(
     error: errors.PenstockError, is_unknown: bool
 ) -> None:
     """The table of what may have been stored."""
-    assert isinstance(errors.produce_error(error), errors.UnknownOutcome) is is_unknown
+    assert isinstance(produce_error(error), errors.UnknownOutcome) is is_unknown
 
 
 def test_every_exception_is_public_and_drawn_in_the_tree() -> None:

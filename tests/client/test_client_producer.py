@@ -231,45 +231,62 @@ def test_a_writer_that_is_read_only_fails_everything_at_once(
         producer.close()
 
 
-def test_a_broken_stream_repeats_nothing_that_may_be_stored(
+def test_what_a_broken_stream_left_open_is_sent_again_and_stored_once(
     client: Client, fake: FakePenstock
 ) -> None:
-    """The writer stores the second frame and breaks before answering: unknown, stored once."""
+    """The writer stores the second frame and breaks before answering."""
     fake.store.stream_breaks.append(2)
-    producer = client.producer(batch_bytes=1, linger_ms=0, max_in_flight=1)
-    assert producer.send("orders", b"a", queue_id=0).result(30).queue_offset == 0
-    second = producer.send("orders", b"b", queue_id=0)
-    third = producer.send("orders", b"c", queue_id=1)
+    with client.producer(batch_bytes=1, linger_ms=0, max_in_flight=1) as producer:
+        assert producer.send("orders", b"a", queue_id=0).result(30).queue_offset == 0
+        second = producer.send("orders", b"b", queue_id=0)
+        third = producer.send("orders", b"c", queue_id=1)
+        assert second.result(30).queue_offset == 1
+        assert third.result(30).queue_offset == 0
 
-    with pytest.raises(UnknownOutcome):
-        second.result(30)
-    assert third.result(30).queue_offset == 0
     assert fake.store.bodies("orders", 0) == [b"a", b"b"]
     assert fake.store.bodies("orders", 1) == [b"c"]
-    with pytest.raises(DeliveryFailed) as caught:
-        producer.close()
-    assert [type(error) for error in caught.value.errors] == [UnknownOutcome]
+    assert [request.sequence for request in fake.store.requests] == [1, 2, 2, 3]
+    assert [request.age_ms > 0 for request in fake.store.requests] == [False, False, True, False]
 
 
-def test_every_frame_in_flight_is_unknown_after_a_break_and_none_is_stored_twice(
-    client: Client, fake: FakePenstock
+@pytest.mark.parametrize("ordered", [True, False])
+def test_every_frame_in_flight_when_the_stream_breaks_is_stored_once_and_in_order(
+    client: Client, fake: FakePenstock, ordered: bool
 ) -> None:
-    """Four frames are under way on four queues when the stream breaks at the third."""
+    """Of those on the way the stream breaks at the third, and then at the first that comes again."""
     fake.store.answers_wait.clear()
-    fake.store.stream_breaks.append(3)
-    producer = client.producer(batch_bytes=1, linger_ms=0)
-    handles = [producer.send("orders", b"%d" % n, queue_id=n) for n in range(4)]
+    fake.store.stream_breaks.extend([3, 1])
+    producer = client.producer(batch_bytes=1, linger_ms=0, ordered=ordered)
+    queues = range(4) if ordered else [0] * 4
+    handles = [producer.send("orders", b"%d" % n, queue_id=q) for n, q in enumerate(queues)]
     until(lambda: fake.store.frames_unanswered_max == 4)
     fake.store.answers_wait.set()
+    producer.close()
+
+    assert [handle.exception() for handle in handles] == [None] * 4
+    stored = [fake.store.bodies("orders", n) for n in range(4)]
+    bodies = [b"0", b"1", b"2", b"3"]
+    assert stored == ([[body] for body in bodies] if ordered else [bodies, [], [], []])
+    assert {request.sequence for request in fake.store.requests} == {1, 2, 3, 4}
+
+
+def test_a_break_that_lasts_leaves_what_was_sent_unknown_and_the_rest_not_stored(
+    client: Client, fake: FakePenstock
+) -> None:
+    """After the delivery timeout, with a token for each that was sent."""
+    client.wait_ready(30)
+    producer = client.producer(linger_ms=0, delivery_timeout_s=1, max_in_flight=1)
+    producer.send("orders", b"a", queue_id=0).result(30)
+    fake.store.answers_wait.clear()
+    sent = producer.send("orders", b"b", queue_id=0)
+    until(lambda: fake.store.frames_unanswered_max == 1)
+    fake.stop()
+
+    error = sent.exception(30)
     with pytest.raises(DeliveryFailed):
         producer.close()
-
-    outcomes = [type(handle.exception()) for handle in handles]
-    assert (
-        outcomes.count(UnknownOutcome) >= 2
-    )  # the third and fourth; answers before may be cut off
-    assert outcomes[2:] == [UnknownOutcome, UnknownOutcome]
-    assert [fake.store.bodies("orders", n) for n in range(4)] == [[b"0"], [b"1"], [b"2"], []]
+    assert isinstance(error, UnknownOutcome)
+    assert error.token
 
 
 def test_messages_wait_for_a_writer_that_is_away(client: Client, fake: FakePenstock) -> None:

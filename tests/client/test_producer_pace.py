@@ -12,6 +12,7 @@ from penstock.producing.options import FRAME_BYTES_MAX, ProducerOptions
 from penstock.producing.pace import QUEUEING_S, WINDOW_S, Pace
 from penstock.producing.state import UNHURRIED_BYTES, ProducerState
 from penstock.v1 import writer_pb2
+from storage.clock import SystemClock
 
 BODY = bytes(4000)
 MIB = 1 << 20
@@ -35,7 +36,7 @@ def run(
     queues: int = 1,
 ) -> Outcome:  # fmt: skip
     """Offer ``offered`` bytes a second to a writer that stores ``drained`` and is ``link_s`` away, both ways together."""
-    state = ProducerState(options)
+    state = ProducerState(options, SystemClock())
     now, writer_free_at, added_at, turn = 0.0, 0.0, 0.0, 0
     answers: list[tuple[float, int, ProducerBatch]] = []
     births: dict[int, list[float]] = {}
@@ -86,7 +87,7 @@ def test_a_producer_slower_than_its_writer_never_waits() -> None:
 
 
 def test_a_few_bytes_are_taken_however_late_the_answers_are() -> None:
-    state = ProducerState(ProducerOptions())
+    state = ProducerState(ProducerOptions(), SystemClock())
     size = 0
     while state.has_room(1000.0):
         batch, _ = state.add("t", BODY, queue_id=0, now=0.0, now_ms=0)
@@ -99,7 +100,7 @@ def test_a_few_bytes_are_taken_however_late_the_answers_are() -> None:
 
 def test_a_batch_does_not_linger_once_nothing_more_is_taken() -> None:
     """Many small batches fill the bound long before any of them is due."""
-    state = ProducerState(ProducerOptions(linger_ms=60_000))
+    state = ProducerState(ProducerOptions(linger_ms=60_000), SystemClock())
     queue_id = 0
     while state.has_room(0.0):
         assert state.next_frame(0.0) is None

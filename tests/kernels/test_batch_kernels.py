@@ -136,14 +136,14 @@ def place(
     placed = new_rows(count)
     end = batch.place_records(
         dst, 10, src, rows, count, group_of, next_offsets, COMMIT_OFFSET, 1_700_000_000_123,
-        store_host, append_crc, placed,
+        store_host, append_crc, placed, 0, 0,
     )  # fmt: skip
     assert end == 10 + size == 10 + sizes[:count].sum()
     assert (dst[:10] == 0xEE).all() and (dst[end:] == 0xEE).all()
     untold = np.full(size + 20, 0xEE, np.uint8)
     batch.place_few(
         untold, 10, src, rows, count, group_of, np.full(group_count, 10, np.int64), COMMIT_OFFSET,
-        1_700_000_000_123, store_host, append_crc, new_rows(0),
+        1_700_000_000_123, store_host, append_crc, new_rows(0), 0, 0,
     )  # fmt: skip
     assert (untold == dst).all()
     return dst[10:end].tobytes(), placed, next_offsets.tolist()
@@ -208,7 +208,7 @@ def test_nothing_is_placed_where_not_everything_fits() -> None:
 
     end = batch.place_records(
         dst, 0, data, rows, 2, np.zeros(2, np.int64), next_offsets, 0, 0, as_array(bytes(8)), True,
-        placed,
+        placed, 0, 0,
     )  # fmt: skip
 
     assert end == -1 and not dst.any() and next_offsets[0] == 0

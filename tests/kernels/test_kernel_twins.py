@@ -17,6 +17,7 @@ from record_examples import (
     stored_records,
 )
 
+from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 from storage.kernels import batch, client_records, columns, queue, scan
 from storage.kernels.index import checksums as index_checksums
 from storage.kernels.index import entries as index_kernels
@@ -108,22 +109,24 @@ def test_group_by_queue(data: bytes) -> None:
 
 @given(
     client_batches(), st.booleans(), st.sampled_from((b"\x0a\0\0\5\0\0\x2a\x9f", bytes(20))), INT64S,
-    st.integers(0, 200),
+    st.integers(0, 200), st.sampled_from((0, 1, (1 << 63) - 1)),
 )  # fmt: skip
 @few
-def test_placing(data: bytes, append_crc: bool, host: bytes, timestamp: int, room: int) -> None:
+def test_placing(
+    data: bytes, append_crc: bool, host: bytes, timestamp: int, room: int, producer_id: int
+) -> None:
     array, rows, count = scanned(data)
     sizes = np.zeros(8, np.int64)
 
     compiled, plain = twins(batch.placed_size, array, rows, count, len(host), append_crc, sizes)
 
     assert compiled == plain
-    for space in (room, compiled[0], compiled[0] + 5):
+    for space in (room, compiled[0], compiled[0] + 5, compiled[0] + SEQUENCE_PROPERTY_SIZE):
         dst = np.full(3 + max(space, 0), 0xEE, np.uint8)
         compiled_placed, plain_placed = twins(
             batch.place_records, dst, 3, array, rows, count, np.arange(count, dtype=np.int64),
             np.arange(count, dtype=np.int64) * 7, BASE, timestamp, as_array(host), append_crc,
-            zero_rows(8),
+            zero_rows(8), producer_id, 7,
         )  # fmt: skip
 
         assert compiled_placed == plain_placed

@@ -30,6 +30,7 @@ from storage.format import limits
 from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.kernels import message_slices
+from storage.message import ProducerSequence
 from storage.writer import StoreWriter
 
 NOW_MS = 1_700_000_000_123
@@ -144,6 +145,12 @@ def field(number: int, value: bytes | int) -> bytes:
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
+def numbered(sequence: int, **fields: int) -> bytes:
+    """The field that says whose request it is."""
+    producer = writer_pb2.ProducerSequence(producer_id=3, sequence=sequence, **fields)
+    return field(2, producer.SerializeToString())
+
+
 def varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
@@ -191,7 +198,15 @@ loose_messages = st.tuples(plain_messages, st.lists(raw_fields, max_size=4), st.
         else each[0].SerializeToString() + b"".join(each[1]),
     )
 )
+producers = st.builds(
+    writer_pb2.ProducerSequence,
+    producer_id=st.sampled_from([1, 2, 2**63 - 1, 2**63, 0]),
+    sequence=st.integers(1, 2_000) | st.sampled_from([0, 2**32 - 1]),
+    age_ms=st.sampled_from([0, 0, 1, 2**63 - 1, 2**63]),
+).map(lambda each: field(2, each.SerializeToString()))
 requests = st.one_of(
+    st.tuples(plain_messages.map(serialized), producers).map(b"".join),
+    st.tuples(messages.map(serialized), producers).map(b"".join),
     plain_messages.map(serialized),
     messages.map(serialized),
     st.lists(messages, max_size=2).map(lambda each: serialized(*each)),
@@ -212,6 +227,10 @@ def damaged_requests(draw: Any) -> bytes:
 @example(serialized(message(unique_key="")), PEERS[0])
 @example(field(1, field(1, b"t") + field(6, 0) + field(8, 0)), PEERS[0])
 @example(serialized(message(body=bytes(3000))), PEERS[0])
+@example(serialized(message(body=b"a")) + numbered(5), PEERS[0])
+@example(serialized(message(body=b"a")) + numbered(5), PEERS[0])
+@example(serialized(message(body=b"b")) + numbered(5), PEERS[0])
+@example(serialized(message(body=b"a")) + numbered(5, age_ms=7), PEERS[0])
 @settings(max_examples=600, deadline=None)
 def test_both_ways_store_and_answer_the_same(two: Two, request: bytes, peer: str) -> None:
     short, long = two.both(request, peer)
@@ -267,6 +286,11 @@ NOT_PLAIN = [
     field(1, message().SerializeToString() + field(1, 1)),
     field(1, message().SerializeToString() + b"\x40\x81\x00"),
     serialized(message()) + b"\x00",
+    serialized(message()) + numbered(2_000, age_ms=1),
+    serialized(message()) + numbered(2_001)[:-1],
+    serialized(message()) + numbered(2_002) + numbered(2_002),
+    numbered(2_003) + serialized(message()),
+    serialized(message()) + numbered(0),
     serialized(message())[:-1],
 ]  # fmt: skip
 
@@ -279,11 +303,16 @@ def put_plain(
     return None if end is None else (plain.answer(), end)
 
 
+@pytest.mark.parametrize("sequence", [0, 1])
 @pytest.mark.parametrize("plain", PLAIN)
-def test_plain_messages_take_the_short_cut(two: Two, plain: common_pb2.Message) -> None:
-    request = serialized(plain)
+def test_plain_messages_take_the_short_cut(
+    two: Two, plain: common_pb2.Message, sequence: int
+) -> None:
+    sequence = sequence and 1_000 + PLAIN.index(plain)
+    request = serialized(plain) + (numbered(sequence) if sequence else b"")
     stored = put_plain(two.short, request)
-    (long,) = two.long.put([one_of(plain)], born_host="1.2.3.4:5")
+    producer = ProducerSequence(3, sequence) if sequence else None
+    (long,) = two.long.put([one_of(plain)], born_host="1.2.3.4:5", producer=producer)
     assert stored is not None
     answer, end = stored
     assert end == two.short.appended_offset
@@ -375,8 +404,18 @@ def test_field_numbers_are_those_of_the_contract() -> None:
     def numbers(kind: Any) -> dict[str, int]:
         return {each.name: each.number for each in kind.DESCRIPTOR.fields}
 
-    assert numbers(writer_pb2.ProduceRequest) == {"messages": kernels.MESSAGES}
-    assert numbers(writer_pb2.ProduceResponse) == {"results": kernels.RESULTS}
+    assert numbers(writer_pb2.ProduceRequest) == {
+        "messages": kernels.MESSAGES,
+        "producer": kernels.PRODUCER,
+    }
+    assert numbers(writer_pb2.ProducerSequence) == {
+        "producer_id": kernels.PRODUCER_PRODUCER_ID,
+        "sequence": kernels.PRODUCER_SEQUENCE,
+        "age_ms": kernels.PRODUCER_AGE,
+    }
+    response = numbers(writer_pb2.ProduceResponse)
+    assert response.pop("repeated")  # of repeats alone, which are not plain
+    assert response == {"results": kernels.RESULTS}
     known = {
         "topic": kernels.MESSAGE_TOPIC, "body": kernels.MESSAGE_BODY, "keys": kernels.MESSAGE_KEYS,
         "tag": kernels.MESSAGE_TAG, "queue_id": kernels.MESSAGE_QUEUE_ID,

@@ -267,9 +267,9 @@ def test_a_batch_of_many_queues_is_stored_beside_the_event_loop(
     threads: list[threading.Thread] = []
     append = store.append_batch
 
-    def noted(records: memoryview) -> Any:
+    def noted(records: memoryview, **more: Any) -> Any:
         threads.append(threading.current_thread())
-        return append(records)
+        return append(records, **more)
 
     monkeypatch.setattr(store, "append_batch", noted)
     store.acknowledges_itself = True

@@ -13,8 +13,8 @@ import pytest
 from storage.checkpoint.durable_slots import DurableSlots
 from storage.checkpoint.live_words import LiveSector
 from storage.engine import opening
-from storage.engine.appender import Appender
 from storage.engine.engine import Engine
+from storage.engine.queue_ends import QueueEnds
 from storage.errors import StoreFailed, StoreFull
 from storage.files.mapped_file import MappedFile
 from storage.files.transient_store_pool import PoolBuffer, TransientStorePool
@@ -278,7 +278,7 @@ DEFECTS = [
     ),
     PlantedDefect(
         "queue offsets begin at 0 after a start",
-        _set(Appender, "_next_offset", lambda appender, key: appender._next_offsets.get(key, 0)),
+        _set(QueueEnds, "of", lambda ends, key: ends._next_offsets.get(key, 0)),
         checks.queue_offsets_go_on_after_a_start,
     ),
     PlantedDefect(

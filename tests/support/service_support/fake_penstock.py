@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -68,8 +70,15 @@ class FakeStore:
     queues: dict[tuple[str, int], list[bytes]] = field(default_factory=lambda: defaultdict(list))
     damaged: dict[tuple[str, int, int], str] = field(default_factory=dict)
     groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    faults: dict[str, deque[status_pb2.Status]] = field(default_factory=lambda: defaultdict(deque))
+    faults: dict[str, deque[status_pb2.Status | None]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )
     calls: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    answers_lost: dict[str, int] = field(
+        default_factory=lambda: defaultdict(int)
+    )  # stored, not answered
+    requests: list[Any] = field(default_factory=list)  # whose each was, in order
+    answered: dict[tuple[int, int], Any] = field(default_factory=dict)  # by producer and sequence
     frame_faults: deque[common_pb2.Failure | None] = field(default_factory=deque)
     stream_breaks: deque[int] = field(default_factory=deque)  # after that many frames stored
     answers_wait: threading.Event = field(default_factory=threading.Event)
@@ -90,7 +99,28 @@ class FakeStore:
         self.calls[method] += 1
         if self.faults[method]:
             status = self.faults[method].popleft()
-            context.abort_with_status(_GrpcStatus(status))
+            if status is not None:
+                context.abort_with_status(_GrpcStatus(status))
+
+    def once(self, producer: Any, store: Callable[[], Any]) -> Any:
+        """Store a request unless it is stored; return its answer."""
+        with self.lock:
+            self.requests.append(producer)
+            key = producer.producer_id, producer.sequence
+            if not key[0]:
+                return store()
+            if key in self.answered:
+                answer = copy.deepcopy(self.answered[key])
+                answer.repeated = True
+                return answer
+            answer = self.answered[key] = store()
+            return answer
+
+    def lose_answer(self, method: str, context: grpc.ServicerContext) -> None:
+        """Break off now if the answer is to be lost."""
+        if self.answers_lost[method]:
+            self.answers_lost[method] -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "lost on purpose")
 
     def check_topic(self, topic: str, context: grpc.ServicerContext) -> None:
         if topic not in self.topics:
@@ -178,6 +208,11 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
 
     def Produce(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.store.meet_fault("Produce", context)
+        answer = self.store.once(request.producer, lambda: self._produce(request, context))
+        self.store.lose_answer("Produce", context)
+        return answer
+
+    def _produce(self, request: Any, context: grpc.ServicerContext) -> Any:
         results = []
         for message in request.messages:
             self.store.check_topic(message.topic, context)
@@ -208,7 +243,9 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
 
     def ProduceBatch(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.store.meet_fault("ProduceBatch", context)
-        return self.store.append_frame(request.records)
+        answer = self.store.once(request.producer, lambda: self.store.append_frame(request.records))
+        self.store.lose_answer("ProduceBatch", context)
+        return answer
 
     def ProduceStream(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
         store = self.store
@@ -241,7 +278,7 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
                 received.popleft()
                 yield writer_pb2.ProduceStreamResponse(failure=fault)
                 continue
-            answer = store.append_frame(request.records)
+            answer = store.once(request.producer, partial(store.append_frame, request.records))
             stored += 1
             if stored == break_after:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")

@@ -55,7 +55,7 @@ class FakeWriterStore:
             self.acknowledge()
         return begin
 
-    def put(self, messages: Sequence[Message], *, born_host: str) -> list[PutResult]:
+    def put(self, messages: Sequence[Message], *, born_host: str, producer: Any) -> list[PutResult]:
         return [
             PutResult(
                 topic=m.topic,
@@ -75,7 +75,7 @@ class FakeWriterStore:
     def put_slices(self, message: MessageSlices, *, born_host: str) -> int | None:
         return None
 
-    def append_batch(self, records: memoryview) -> BatchResult:
+    def append_batch(self, records: memoryview, *, producer: Any) -> BatchResult:
         begin = self._append(bytes(records), len(records))
         return BatchResult(
             commit_offset=begin,
@@ -85,8 +85,10 @@ class FakeWriterStore:
             ranges=(QueueRange(topic="t", queue_id=0, first_queue_offset=begin, count=1),),
         )
 
-    def append_batch_of_few(self, records: memoryview, *, queues_max: int) -> BatchResult | None:
-        return self.append_batch(records) if self.takes_batches_at_once else None
+    def append_batch_of_few(
+        self, records: memoryview, *, queues_max: int, producer: Any
+    ) -> BatchResult | None:
+        return self.append_batch(records, producer=producer) if self.takes_batches_at_once else None
 
     def create_topic(self, name: str, queue_count: int, *, attributes: Mapping[str, str]) -> Any:
         if self.error is not None:

@@ -1,0 +1,1 @@
+"""Benches of producers: what numbering their requests costs."""

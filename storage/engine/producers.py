@@ -1,0 +1,120 @@
+"""Keeping what is known of producers' requests: loaded at a start, saved now and then and at the stop.
+
+1. What is saved is noted under the append lock, with the end of the log at that time: some seconds after a
+   change, and where the log has grown so much that a start would read long.
+2. It is written once the log is synced that far, so it never has a request that a power cut takes.
+3. A start reads what the log has got since, and saves it at once where the next append would change what
+   it reads: of a request whose last records a stop has cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import StoreError
+from storage.producers.loading import BACKUP, PRODUCERS_FILE, load_windows
+from storage.workers import Worker
+
+if TYPE_CHECKING:
+    from storage.clock import Clock
+    from storage.engine.appender import Appender
+    from storage.engine.engine import Engine
+    from storage.workers import Workers
+
+SAVE_INTERVAL_S: Final = 5.0
+LOOK_INTERVAL_S: Final = 1.0
+SAVE_BYTES: Final = 128 << 20  # of the log, after which it is saved at once
+STOP_BYTES: Final = 4 << 20  # of the log, after which a stop saves though nothing has changed
+STOP_WAIT_S: Final = 30.0
+FULL_RETRY_S: Final = 5.0
+_LOG: Final = logging.getLogger(__name__)
+
+
+class ProducerWorker(Worker):
+    """Loads and saves the windows of one store's producers."""
+
+    full_retry_s = FULL_RETRY_S
+
+    def __init__(
+        self, engine: Engine, appender: Appender, clock: Clock, *, workers: Workers | None = None
+    ) -> None:
+        super().__init__("producers", workers=workers)
+        self._engine = engine
+        self._appender = appender
+        self._clock = clock
+        self._path = engine.paths.config / PRODUCERS_FILE
+        self._noted: tuple[int, Callable[[], bytes]] | None = None
+        self._saved_at = clock.monotonic()
+        self._saved_offset = 0  # what a start reads from, at the earliest
+
+    def start(self) -> None:
+        """Load what is known, and begin to save. Raises StoreFull, OSError."""
+        log = self._engine.log
+        must_save, self._saved_offset = load_windows(
+            self._appender.windows, self._engine.filesystem, self._path, log.files,
+            min_offset=log.min_offset, end_offset=log.appended_offset, now_ms=self._clock.now_ms(),
+        )  # fmt: skip
+        if must_save:
+            self._note()
+            self._save()
+        super().start()
+
+    def has_work(self) -> bool:
+        """Return whether it is time to note, or to write what was noted."""
+        if self._noted is not None:
+            return self._engine.log.flushed_offset >= self._noted[0]
+        since_s = self._clock.monotonic() - self._saved_at
+        is_due = self._appender.windows.is_changed and since_s >= SAVE_INTERVAL_S
+        return is_due or self._grown_bytes >= SAVE_BYTES
+
+    @property
+    def _grown_bytes(self) -> int:
+        return self._engine.log.appended_offset - self._saved_offset
+
+    def idle_s(self) -> float:
+        """Return how long to sleep: nobody wakes it."""
+        return LOOK_INTERVAL_S
+
+    def work(self) -> None:
+        """Note, or write what was noted."""
+        if not self.has_work():
+            return
+        if self._noted is None:
+            self._note()
+        else:
+            self._save()
+
+    def _note(self) -> None:
+        with self._appender.lock:
+            offset = self._engine.log.appended_offset
+            self._noted = offset, self._appender.windows.copied(offset)
+
+    def _save(self) -> None:
+        """Write what was noted; durable on return. Raises StoreFull, OSError."""
+        assert self._noted is not None
+        data = self._noted[1]()
+        self._engine.filesystem.write_atomically(
+            self._path, data, backup=False, copy=(BACKUP, data)
+        )
+        self._saved_offset = self._noted[0]
+        self._noted, self._saved_at = None, self._clock.monotonic()
+
+    def finish(self) -> None:
+        """Write all of it, once the log is synced."""
+        is_changed = self._noted is not None or self._appender.windows.is_changed
+        if not is_changed and self._grown_bytes < STOP_BYTES:
+            return
+        self._note()
+        engine = self._engine
+        with suppress(StoreError):  # then the start reads more of the log
+            engine.flusher.hurry()
+            if engine.flusher.wait(engine.log.appended_offset, STOP_WAIT_S):
+                self._save()
+
+    def close(self) -> None:
+        """Stop, and write all of it; what cannot be written a start finds in the log. Safe to call twice."""
+        with suppress(StoreError):
+            self.stop()

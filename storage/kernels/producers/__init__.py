@@ -1,0 +1,1 @@
+"""Kernels over what the log says of producers."""

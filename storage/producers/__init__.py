@@ -1,0 +1,1 @@
+"""What the store knows of producers' requests, so that none is stored twice."""

@@ -1,0 +1,105 @@
+"""A writer that is killed under clients that send again: every message is in the log once, and nobody has to ask."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from engine_store import records_on_disk
+from real_processes import until
+from writer_process import WriterProcess
+
+from penstock import Client, Message, PenstockError, RecordBatch
+
+KILLS = 3
+PATIENCE_S = 120.0
+
+
+class Load:
+    """Sends numbered messages by one way of producing without a pause, and keeps how many were acknowledged."""
+
+    def __init__(self, name: str, client: Client, run: Callable[[Load], None]) -> None:
+        self.name, self.client = name, client
+        self.count = 0  # sent and, but for the last ones of a stream, acknowledged
+        self.failures: list[Exception] = []
+        self.stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(run,))
+        self._thread.start()
+
+    def _run(self, run: Callable[[Load], None]) -> None:
+        try:
+            run(self)
+        except (PenstockError, AssertionError) as error:
+            self.failures.append(error)
+
+    def bodies(self, count: int) -> list[bytes]:
+        return [b"%s %d" % (self.name.encode(), self.count + n) for n in range(count)]
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self._thread.join()
+
+
+def single(load: Load) -> None:
+    while not load.stopping.is_set():
+        load.client.produce("t", load.bodies(1)[0], keys=["k"])
+        load.count += 1
+
+
+def many(load: Load) -> None:
+    while not load.stopping.is_set():
+        stored = load.client.produce_many([Message("t", body) for body in load.bodies(5)])
+        assert len(stored) == 5
+        load.count += 5
+
+
+def batches(load: Load) -> None:
+    while not load.stopping.is_set():
+        batch = RecordBatch("t", queue_id=1)
+        batch.add_many(load.bodies(20))
+        assert load.client.produce_batch(batch).record_count == 20
+        load.count += 20
+
+
+def stream(load: Load) -> None:
+    with load.client.producer(delivery_timeout_s=PATIENCE_S, linger_ms=1) as producer:
+        while not load.stopping.is_set():
+            producer.send("t", load.bodies(1)[0])
+            load.count += 1
+
+
+@pytest.mark.parametrize("flags", [["--flush-mode", "sync"], ["--flush-mode", "async"]])
+def test_a_killed_writer_leaves_each_message_of_clients_that_send_again_in_the_log_once(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    with WriterProcess(tmp_path / "store", *flags) as writer:
+        clients = [writer.client(timeout_s=PATIENCE_S) for _ in range(4)]
+        clients[0].create_topic("t", queues=3)
+        ways = [single, many, batches, stream]
+        loads = [Load(way.__name__, client, way) for way, client in zip(ways, clients, strict=True)]
+        try:
+            for kill in range(KILLS + 1):
+                before = [load.count for load in loads]
+                until(
+                    lambda counts=before: all(
+                        load.failures or load.count > count + 40
+                        for load, count in zip(loads, counts, strict=True)
+                    ),
+                    60,
+                )
+                if kill < KILLS:
+                    writer.kill()
+                    writer.start()
+        finally:
+            for load in loads:
+                load.stop()
+            for client in clients:
+                client.close()
+    assert [load.failures for load in loads] == [[]] * len(loads)
+    found = Counter(record.body for record in records_on_disk(tmp_path / "store"))
+    assert {body: count for body, count in found.items() if count > 1} == {}
+    expected = {b"%s %d" % (load.name.encode(), n) for load in loads for n in range(load.count)}
+    assert set(found) == expected

@@ -1,0 +1,256 @@
+"""A request of a producer is stored once, and answered each time with what the first was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from engine_store import record, records_on_disk, small_config
+
+from storage.errors import InvalidBatch, InvalidMessage, OutcomeForgotten
+from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE, encode_sequence
+from storage.format.properties import PRODUCER_SEQUENCE
+from storage.kernels.message_slices import (
+    BODY,
+    HEAD_SIZE,
+    PRODUCER_ID,
+    SEQUENCE,
+    SIZES,
+    TOPIC,
+    UNIQUE_KEY,
+)
+from storage.message import Message, ProducerSequence
+from storage.producers import windows
+from storage.testing import SteppedClock
+from storage.writer import StoreWriter
+
+ID = 0x7ABC_DEF0_1234_5678
+
+
+def first(sequence: int, producer_id: int = ID) -> ProducerSequence:
+    return ProducerSequence(producer_id, sequence)
+
+
+def again(sequence: int, producer_id: int = ID, age_ms: int = 1_000) -> ProducerSequence:
+    return ProducerSequence(producer_id, sequence, age_ms)
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+@pytest.fixture
+def writer(tmp_path: Path, clock: SteppedClock) -> Iterator[StoreWriter]:
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        writer.create_topic("t", 4)
+        yield writer
+
+
+@pytest.mark.parametrize("repeat", [first(7), again(7)])
+def test_a_message_that_is_sent_again_is_stored_once_and_answered_the_same(
+    writer: StoreWriter, repeat: ProducerSequence
+) -> None:
+    message = Message("t", b"once", tag="a", keys=("k",), properties={"p": "v"})
+    [stored] = writer.put([message], producer=first(7))
+    end = writer.appended_offset
+    [answered] = writer.put([message], producer=repeat)
+    assert not stored.repeated
+    assert answered == stored._replace(repeated=True)
+    assert writer.appended_offset == end
+    [other] = writer.put([message], producer=first(8))
+    assert other.commit_offset == end
+
+
+@pytest.mark.parametrize("queues", [1, 4])
+def test_a_batch_that_is_sent_again_is_stored_once_and_answered_the_same(
+    writer: StoreWriter, queues: int
+) -> None:
+    records = b"".join(record("t", n % queues, b"%d" % n) for n in range(40))
+    writer.append_batch(records)
+    stored = writer.append_batch(records, producer=first(1))
+    end = writer.appended_offset
+    assert writer.append_batch(records, producer=again(1)) == stored._replace(repeated=True)
+    assert writer.append_batch_of_few(records, queues_max=1, producer=again(1)) == (
+        stored._replace(repeated=True)
+    )
+    assert writer.appended_offset == end == stored.end_commit_offset
+
+
+def test_the_first_record_alone_says_whose_it_is_before_its_own_properties(
+    tmp_path: Path, clock: SteppedClock
+) -> None:
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        writer.create_topic("t", 2)
+        records = b"".join(
+            record("t", n % 2, b"b" * n, tag="x", keys="k", properties={"UNIQ_KEY": f"u{n}"})
+            for n in range(5)
+        )
+        plain = writer.append_batch(records)
+        stored = writer.append_batch(records, producer=first(3))
+        results = writer.put([Message("t", b"1"), Message("t", b"2")], producer=first(4))
+    begin, size = stored.commit_offset, stored.end_commit_offset - stored.commit_offset
+    assert size == plain.end_commit_offset - plain.commit_offset + SEQUENCE_PROPERTY_SIZE
+    on_disk = records_on_disk(tmp_path / "s")
+    assert [r.commit_offset for r in on_disk[10:]] == [r.commit_offset for r in results]
+    assert [r.properties.get("UNIQ_KEY") for r in on_disk[10:]] == [r.unique_key for r in results]
+    told = [r.properties.get(PRODUCER_SEQUENCE) for r in on_disk]
+    value = encode_sequence(ID, 3, size, begin).decode().split("\x01")[1][:-1]
+    assert told[:10] == [None] * 5 + [value] + [None] * 4
+    assert told[10] is not None and told[11] is None
+    for before, after in zip(on_disk[:5], on_disk[5:10], strict=True):
+        assert (before.body, before.topic, before.queue_id) == (
+            after.body, after.topic, after.queue_id,
+        )  # fmt: skip
+        kept = [
+            {k: v for k, v in each.properties.items() if k not in ("__CRC32#", PRODUCER_SEQUENCE)}
+            for each in (before, after)
+        ]
+        assert kept[0] == kept[1]
+
+
+def test_a_plain_message_in_a_buffer_is_stored_once(writer: StoreWriter) -> None:
+    message = writer.message_slices(HEAD_SIZE + 64)
+
+    def put(producer_id: int, sequence: int) -> int | None:
+        message.fields[:] = 0
+        message.view[HEAD_SIZE : HEAD_SIZE + 5] = b"thalf"
+        message.fields[TOPIC], message.fields[SIZES + TOPIC] = HEAD_SIZE, 1
+        message.fields[BODY], message.fields[SIZES + BODY] = HEAD_SIZE + 1, 4
+        message.fields[PRODUCER_ID], message.fields[SEQUENCE] = producer_id, sequence
+        return writer.put_slices(message, born_host="127.0.0.1:1")
+
+    begin = writer.appended_offset
+    end = put(ID, 1)
+    assert end is not None
+    begin_of_key = message.fields.item(UNIQUE_KEY)
+    unique_key = message.view[begin_of_key : begin_of_key + 32].tobytes().decode()
+    assert put(ID, 1) is None, "left to put, which looks it up"
+    [answered] = writer.put([Message("t", b"half")], producer=first(1))
+    assert (answered.commit_offset, answered.repeated, answered.queue_id) == (begin, True, 0)
+    assert answered.unique_key == unique_key
+    assert writer.appended_offset == end
+
+
+def test_other_messages_under_the_same_sequence_are_refused(writer: StoreWriter) -> None:
+    writer.put([Message("t", b"a"), Message("t", b"b")], producer=first(1))
+    writer.append_batch(record("t", 0, b"c"), producer=first(2))
+    end = writer.appended_offset
+    for bodies in ([b"a"], [b"a", b"x"], [b"a", b"b", b"c"]):
+        with pytest.raises(InvalidMessage, match="other messages"):
+            writer.put([Message("t", body) for body in bodies], producer=again(1))
+    for records in (record("t", 0, b"d"), record("t", 0, b"c") * 2):
+        with pytest.raises(InvalidMessage, match="other messages"):
+            writer.append_batch(records, producer=again(2))
+    assert writer.appended_offset == end
+
+
+@pytest.mark.parametrize(
+    "producer", [(0, 1), (1, 0), (-1, 1), (1 << 63, 1), (1, 1 << 32), (1, 1, -1)]
+)
+def test_numbers_that_are_no_sequence_are_refused(
+    writer: StoreWriter, producer: tuple[int, ...]
+) -> None:
+    with pytest.raises(InvalidMessage, match="producer"):
+        writer.put([Message("t", b"a")], producer=ProducerSequence(*producer))
+    with pytest.raises(InvalidMessage, match="producer"):
+        writer.append_batch(record(), producer=ProducerSequence(*producer))
+
+
+def test_a_first_record_without_room_for_it_is_refused(writer: StoreWriter) -> None:
+    full = record("t", 0, b"", properties={"p": "x" * 32_700})
+    with pytest.raises(InvalidBatch, match="sequence"):
+        writer.append_batch(full, producer=first(1))
+    writer.append_batch(record("t", 0, b"") + full, producer=first(1))
+
+
+def test_what_was_refused_may_be_sent_again(writer: StoreWriter) -> None:
+    with pytest.raises(InvalidMessage):
+        writer.put([Message("t", b"a", tag="a|b")], producer=first(1))
+    [stored] = writer.put([Message("t", b"a")], producer=again(1))
+    assert not stored.repeated
+
+
+def test_a_repeat_is_answered_when_its_topic_is_gone(writer: StoreWriter) -> None:
+    [stored] = writer.put([Message("t", b"a")], producer=first(1))
+    writer.delete_topic("t")
+    assert writer.put([Message("t", b"a")], producer=again(1)) == [stored._replace(repeated=True)]
+
+
+def test_sequences_may_come_in_any_order(writer: StoreWriter) -> None:
+    for sequence in (5, 2, 9, 1):
+        [stored] = writer.put([Message("t", b"%d" % sequence)], producer=first(sequence))
+        assert not stored.repeated
+    for sequence in (1, 2, 5, 9):
+        [stored] = writer.put([Message("t", b"%d" % sequence)], producer=again(sequence))
+        assert stored.repeated
+
+
+def test_what_the_window_has_forgotten_is_refused_and_not_stored_again(
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "SEQUENCES_MAX", 4)
+    for sequence in range(1, 8):
+        writer.put([Message("t", b"%d" % sequence)], producer=first(sequence))
+    end = writer.appended_offset
+    for repeat in (again(3), first(3), again(1)):
+        with pytest.raises(OutcomeForgotten):
+            writer.put([Message("t", b"x")], producer=repeat)
+    assert writer.put([Message("t", b"4")], producer=again(4))[0].repeated
+    assert writer.appended_offset == end
+
+
+def test_a_forgotten_producer_is_refused_unless_it_sent_after_all_that_were_forgotten(
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch, clock: SteppedClock
+) -> None:
+    monkeypatch.setattr(windows, "PRODUCERS_MAX", 2)
+    for producer_id in (1, 2, 3):
+        writer.put([Message("t", b"m")], producer=first(1, producer_id))
+    assert writer.put([Message("t", b"m")], producer=again(1, 2))[0].repeated
+    with pytest.raises(OutcomeForgotten):
+        writer.put([Message("t", b"m")], producer=again(1, 1))
+    with pytest.raises(OutcomeForgotten):
+        writer.put([Message("t", b"m")], producer=again(1, 4, age_ms=1))
+    clock.advance(100)
+    assert not writer.put([Message("t", b"m")], producer=again(1, 4, age_ms=10_000))[0].repeated
+
+
+def test_delayed_messages_are_parked_once_and_answered_the_same(writer: StoreWriter) -> None:
+    messages = [
+        Message("t", b"now"),
+        Message("t", b"a", delay_ms=60_000),
+        Message("t", b"b", delay_level=3),
+    ]
+    stored = writer.put(messages, producer=first(1))
+    answered = writer.put(messages, producer=again(1))
+    assert answered == [each._replace(repeated=True) for each in stored]
+    assert [each.queue_offset for each in answered] == [0, -1, -1]
+
+
+def test_a_copy_of_a_record_says_nothing(writer: StoreWriter) -> None:
+    """A consumer that sends on what it got, properties and all, is not taken for a repeat."""
+    [stored] = writer.put([Message("t", b"a")], producer=first(1))
+    copied = encode_sequence(ID, 2, 300, stored.commit_offset).decode().split("\x01")
+    writer.append_batch(record("t", 0, b"b", properties={copied[0]: copied[1][:-1]}))
+    assert not writer.put([Message("t", b"c")], producer=again(2))[0].repeated
+
+
+def test_a_stop_keeps_all_of_it_and_a_start_reads_no_log_for_it(
+    tmp_path: Path, clock: SteppedClock
+) -> None:
+    messages = [Message("t", b"a"), Message("t", b"b")]
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        writer.create_topic("t", 4)
+        stored = writer.put(messages, producer=first(1))
+        end = writer.appended_offset
+    assert (tmp_path / "s" / "config" / "producers.sequences").exists()
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        assert not writer._appender.windows.is_changed
+        answered = writer.put(messages, producer=again(1))
+        assert answered == [each._replace(repeated=True) for each in stored]
+        assert writer.appended_offset == end
+        with pytest.raises(InvalidMessage):
+            writer.put(messages[:1], producer=first(1))
+        assert np.all([not r.repeated for r in writer.put(messages, producer=first(2))])
