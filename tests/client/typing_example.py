@@ -26,7 +26,7 @@ def on_damaged(topic: str, queue_id: int, damage: Damage) -> None:
 
 
 def synchronous() -> None:
-    with Client(writer="127.0.0.1:5801", retry=RetryPolicy(retry_unknown=False)) as client:
+    with Client(writer="127.0.0.1:5801", retry=RetryPolicy(delay_ms_max=500)) as client:
         client.wait_ready(5, services=["writer", "reader"])
         stored: Stored = client.produce("t", b"x", keys=["k"], tag="a", properties={"p": "v"})
         many: list[Stored] = client.produce_many([Message(topic="t", body=b"x")])
