@@ -18,7 +18,7 @@ _FIELD: Final = bytes([writer_pb2.ProduceRequest.PRODUCER_FIELD_NUMBER << 3 | 2]
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class RequestToken:
     """One request of one producer, first sent at ``first_ms`` of this machine's clock."""
 
     producer_id: int
@@ -37,7 +37,7 @@ class Token:
         return f"{self.producer_id:016x}-{self.sequence}-{self.first_ms}"
 
     @classmethod
-    def parse(cls, text: str) -> Token:
+    def parse(cls, text: str) -> RequestToken:
         """Return the token that an UnknownOutcome had. Raises InvalidArgument."""
         parts = text.split("-")
         try:
@@ -71,7 +71,7 @@ class Sequences:
         self._last = _SEQUENCE_MAX
         self._open: dict[int, None] = {}  # not answered, in order
 
-    def begin(self) -> Token:
+    def begin(self) -> RequestToken:
         """Return the token of a new request."""
         with self._lock:
             oldest = next(iter(self._open), self._last)
@@ -81,9 +81,9 @@ class Sequences:
                 self._open = {}
             self._last += 1
             self._open[self._last] = None
-            return Token(self._producer_id, self._last, self._clock.now_ms())
+            return RequestToken(self._producer_id, self._last, self._clock.now_ms())
 
-    def end(self, token: Token) -> None:
+    def end(self, token: RequestToken) -> None:
         """Take in that a request has its outcome, or nobody waits for it any more."""
         with self._lock:
             if token.producer_id == self._producer_id:

@@ -1,7 +1,7 @@
-"""Producing with sequences, which the writer stores once, beside the same without: ``python -m bench.producers.sequences``.
+"""Producing with sequences beside the same without: ``python -m bench.producers.sequences``.
 
-Both sides send to one writer whose files are warmed and for whom no device is waited for, so that what is compared is what
-numbering a request costs. Each request is numbered anew before its round is timed.
+Both sides send to one writer whose files are warmed and for whom no device is waited for, so that what
+is compared is what numbering a request costs. Requests are numbered before their round is timed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench import drivers, produce
 from bench.figures import Figure, show
 from bench.produce import BURSTS, IN_FLIGHT, LOG_FILE_BYTES, STREAM, UNARY, batches, message
 from bench.resident import wait_until_warmed
-from penstock.sequences import Token
+from penstock.sequences import RequestToken
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
 
@@ -31,7 +31,7 @@ WANTED: Final = 0.97  # of the same without sequences
 
 def numbered(numbers: Iterator[int], producer_id: int) -> Iterator[bytes]:
     """Return the fields by which requests of a producer are numbered, without end."""
-    return (Token(producer_id, number, 0).field(0) for number in numbers)
+    return (RequestToken(producer_id, number, 0).field(0) for number in numbers)
 
 
 async def measure(writer: str, log: Path, *, rounds: int) -> list[Figure]:

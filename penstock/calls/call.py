@@ -22,7 +22,7 @@ from penstock.errors import (
     from_rpc_error,
 )
 from penstock.retry import Repeat, RetryPolicy
-from penstock.sequences import Sequences, Token
+from penstock.sequences import RequestToken, Sequences
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -83,10 +83,10 @@ class Attempts:
         self._count = 0
         self._previous: PenstockError | None = None
         self._sequences = sequences
-        self._token: Token | None = None
+        self._token: RequestToken | None = None
         self._was_unanswered = bool(call.token)
         if call.token:
-            self._token = Token.parse(call.token)
+            self._token = RequestToken.parse(call.token)
         elif call.with_producer is not None:
             self._token = sequences.begin()
 

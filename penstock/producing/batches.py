@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from penstock.errors import PenstockError, ServiceFailed
-from penstock.sequences import Token
+from penstock.sequences import RequestToken
 from penstock.values import Stored, StoredBatch
 from penstock.wire import frame_batch_parts
 from storage.format.record_template import RecordTemplate
@@ -43,7 +43,7 @@ class ProducerBatch:
         self.born_at = now
         self.sent_at = now
         self.first_sent_at = now  # with its token
-        self.token: Token | None = None  # from the first time that it is sent
+        self.token: RequestToken | None = None  # from the first time that it is sent
         self.was_unanswered = False  # sent on a stream that broke
         self.due_at = due_at
         self.records: list[bytes] = []

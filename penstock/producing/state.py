@@ -7,9 +7,10 @@ it is big enough, has waited long enough, or is flushed.
 2. With ``ordered``, a queue has at most one frame in flight. A refused frame that is sent again can
    therefore not be overtaken by a later one of its queue. While a queue waits for its answer its open
    batch keeps growing, up to ``FRAME_BYTES_MAX``, so that waiting costs no throughput.
-3. A frame counts as sent from the moment `next_frame` returns it, and keeps its sequence from then on. When the
-   stream breaks, sent frames without an answer are sent again before the others, in their order: the writer stores none twice.
-   Those that had no answer in all of ``delivery_timeout_s`` fail with UnknownOutcome.
+3. A frame counts as sent from the moment `next_frame` returns it, and keeps its sequence from then on.
+   When the stream breaks, sent frames without an answer are sent again before the others, in their
+   order: the writer stores none twice. Those without an answer in all of ``delivery_timeout_s`` fail
+   with UnknownOutcome.
 4. At most ``max_in_flight`` frames are sealed and not yet answered, and beyond ``UNHURRIED_BYTES``
    messages are taken only while frames are answered in time; `has_room` says when to stop.
 """

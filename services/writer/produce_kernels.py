@@ -1,8 +1,9 @@
 """A plain ProduceRequest read into slices, and its ProduceResponse written, without protobuf objects.
 
-Plain is a request of one message, and perhaps of whose it is, with known fields only, each once and in its shortest form. What is not
-plain is left to protobuf. ``storage.kernels.message_slices`` says what slices are. After the store's head
-the buffer has, in one array so that little memory is touched::
+Plain is a request of one message, and perhaps of whose it is, with known fields only, each once and
+in its shortest form. What is not plain is left to protobuf. ``storage.kernels.message_slices`` says
+what slices are. After the store's head the buffer has, in one array so that little memory is
+touched::
 
     position       content
     ANSWER_AT      the answer

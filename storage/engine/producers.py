@@ -1,10 +1,10 @@
 """Keeping what is known of producers' requests: loaded at a start, saved now and then and at the stop.
 
-1. What is saved is noted under the append lock, with the end of the log at that time: some seconds after a
-   change, and where the log has grown so much that a start would read long.
+1. What is saved is noted under the append lock, with the end of the log at that time: some seconds
+   after a change, and where the log has grown so much that a start would read long.
 2. It is written once the log is synced that far, so it never has a request that a power cut takes.
-3. A start reads what the log has got since, and saves it at once where the next append would change what
-   it reads: of a request whose last records a stop has cut off.
+3. A start reads what the log has got since, and saves it at once where the next append would change
+   what it reads: of a request whose last records a stop has cut off.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Requests of producers: stored once, and answered each time with what the first was answered.
 
-What is in the log answers a repeat: its records say where they are and when they were stored. A request of
-which a stop has left the first records alone is completed: the rest is appended as one more part of it.
+What is in the log answers a repeat: its records say where they are and when they were stored. A
+request of which a stop has left the first records alone is completed: the rest is appended as one
+more part of it.
 """
 
 from __future__ import annotations

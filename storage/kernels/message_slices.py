@@ -13,8 +13,9 @@ Two arrays hold the message. ``data`` has its bytes, after HEAD_SIZE bytes of th
     HEAD_SIZE      whatever the caller has there
 
 ``fields``, of FIELD_COUNT, has the position of each text in ``data`` and at SIZES its length, and the
-numbers. A producer id above 0 has the record say that it is that producer's request SEQUENCE. A length of 0 stands for a text that is not given, and so does a born timestamp of 0; a queue id of
-ANY_QUEUE leaves the choice to the store. RECORD_SIZE and what follows it are results.
+numbers. A producer id above 0 has the record say that it is that producer's request SEQUENCE. A length
+of 0 stands for a text that is not given, and so does a born timestamp of 0; a queue id of ANY_QUEUE
+leaves the choice to the store. RECORD_SIZE and the three after it are results.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
 """Which requests of producers are stored, and where: what tells a repeated request from a new one.
 
-A producer is an id that a client has drawn, and counts its requests; one that is repeated has its sequence again.
+A producer is an id that a client has drawn, and counts its requests; a repeat has its sequence again.
 
-1. Every request that is in the log is in the window of its producer, or in what the window has forgotten:
-   the record says whose it is (``storage.format.producers.sequence``), and a start reads what the log has got since
-   the windows were saved.
-2. Of a producer the last SEQUENCES_MAX requests are known, and of those before how high their sequences
-   went: ``forgotten``. A sequence at or below it that is not known is refused.
-3. Producers that were not heard of for the longest time are forgotten when there are too many. One that
-   is not known could be one of them if its request was first sent before ``forgotten_ms``, the last time one
-   of them was heard of.
-4. After a power cut in an async mode the log may have holes, and the first record of a request with them.
-   What was first sent before ``doubtful_ms`` and is not known could have been stored in part.
+1. Every request that is in the log is in the window of its producer, or in what the window has
+   forgotten: the record says whose it is (``storage.format.producers.sequence``), and a start reads
+   what the log has got since the windows were saved.
+2. Of a producer the last SEQUENCES_MAX requests are known, and of those before how high their
+   sequences went: ``forgotten``. A sequence at or below it that is not known is refused.
+3. Producers that were not heard of for the longest time are forgotten when there are too many. One
+   that is not known could be one of them if its request was first sent before ``forgotten_ms``, the
+   last time one of them was heard of.
+4. After a power cut in an async mode the log may have holes, and the first record of a request with
+   them. What was first sent before ``doubtful_ms`` and is not known could have been stored in part.
 
-So a repeat that is not known is stored if its age says that it cannot be one of those, and is refused otherwise:
-never is it stored twice. The age is told by the client when it sends; WAY_MS is allowed for the way.
+So a repeat that is not known is stored if its age says that it cannot be one of those, and is
+refused otherwise: never is it stored twice. The age is told by the client when it sends; WAY_MS is
+for the way.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ NEVER: Final = -1 << 62
 _AGE_MAX_MS: Final = 1 << 61
 
 
-class _Producer:
+class _KnownProducer:
     """What is known of one producer."""
 
     __slots__ = ("forgotten", "highest", "last_ms", "requests")
@@ -69,7 +70,7 @@ class ProducerWindows:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._producers: OrderedDict[int, _Producer] = OrderedDict()
+        self._producers: OrderedDict[int, _KnownProducer] = OrderedDict()
         self._request_count = 0
         self.forgotten_ms = NEVER
         self.doubtful_ms = NEVER
@@ -105,7 +106,7 @@ class ProducerWindows:
         producers = self._producers
         held = producers.get(producer_id)
         if held is None:
-            held = producers[producer_id] = _Producer()
+            held = producers[producer_id] = _KnownProducer()
         else:
             producers.move_to_end(producer_id)
         requests = held.requests
@@ -121,7 +122,7 @@ class ProducerWindows:
         if self._request_count > REQUESTS_MAX or len(producers) > PRODUCERS_MAX:
             self._forget_producer()
 
-    def _forget_oldest(self, held: _Producer) -> None:
+    def _forget_oldest(self, held: _KnownProducer) -> None:
         sequence = next(iter(held.requests))
         del held.requests[sequence]
         held.forgotten = max(held.forgotten, sequence)
@@ -150,7 +151,7 @@ class ProducerWindows:
         self.forgotten_ms = min(head.forgotten_ms, now_ms)  # the clock may have been set back
         self.doubtful_ms = min(head.doubtful_ms, now_ms)
         for block in blocks:
-            held = self._producers[block.producer_id] = _Producer()
+            held = self._producers[block.producer_id] = _KnownProducer()
             held.last_ms, held.forgotten = min(block.last_ms, now_ms), block.forgotten
             held.requests = {
                 sequence: parts for sequence, parts in block.requests if max(parts) <= end_offset

@@ -9,8 +9,8 @@ Big-endian 64-bit numbers, as many as there are::
             sequence, number of the numbers that follow, these numbers
     CRC-32 of all before
 
-The numbers of a request are the commit offsets ``begin, end`` of each part of its records; where there is an odd number of
-them the last is 0, and says that records which should follow are not in the log.
+The numbers of a request are the commit offsets ``begin, end`` of each part of its records; where there
+is an odd number of them the last is 0, and says that records which should follow are not in the log.
 ``storage.producers.windows`` says what the others mean.
 """
 
