@@ -21,8 +21,8 @@
     │   ├── Unavailable          not reachable
     │   ├── DeadlineExceeded     no answer in time
     │   └── Cancelled            given up by either side
-    ├── UnknownOutcome           a produce had no answer in all its time: stored or not; the same call with its
-    │                            ``token`` finds out, and stores it if it is not
+    ├── UnknownOutcome           a produce had no answer in all its time: stored or not; the same call with
+    │                            its ``token`` finds out, and stores it if it is not
     ├── TransactionRefused       a transaction did not end as asked; ``state`` is what it is
     ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
     ├── IndexDamaged             a query by key may lack records of a range, until the index is repaired
