@@ -194,7 +194,7 @@ class StoreWriter:
         self, records: bytes | bytearray | memoryview, *, queues_max: int,
         producer: ProducerSequence | None = None,
     ) -> BatchResult | None:  # fmt: skip
-        """Do what ``append_batch`` does; None, with nothing done, if that may take a look at many queues on disk."""
+        """Do what ``append_batch`` does; None, with nothing done, if it may take long: for many queues, or stored already."""
         return self._appender.append_batch(records, producer, queues_max=queues_max)
 
     def append_dead_letters(
@@ -366,6 +366,7 @@ class StoreWriter:
                 or self._engine.dispatch.problem
                 or self.transactions.problem
                 or self.revive.problem
+                or self._producers.problem
             )
         return WriterStatus(
             min_commit_offset=log.min_offset,

@@ -73,11 +73,10 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         """Store messages; the answer follows once they are as durable as the flush mode says."""
         born_host = host_of_peer(context.peer())
         stored = self._put_plain(request, born_host)
+        if stored is None and len(request) <= FEW_BYTES:
+            stored = self._put_few(request, born_host)
         if stored is None:
-            if len(request) <= FEW_BYTES:
-                stored = self._put(request, born_host)
-            else:
-                stored = await asyncio.to_thread(self._put, request, born_host)
+            stored = await asyncio.to_thread(self._put, request, born_host)
         answer, end = stored
         if not self._acks.has(end):
             await self._acks.wait(end)
@@ -147,7 +146,14 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             raise status.InvalidArgument(
                 "messages", f"are too many; send at most {MESSAGES_MAX} in one request"
             )
+        return self._put_parsed(writer_pb2.ProduceRequest.FromString(request), born_host)
+
+    def _put_few(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:
+        """Store a small request, unless it is sent again: what is stored of that may have to be read from the disk."""
         parsed = writer_pb2.ProduceRequest.FromString(request)
+        return None if parsed.producer.age_ms else self._put_parsed(parsed, born_host)
+
+    def _put_parsed(self, parsed: writer_pb2.ProduceRequest, born_host: str) -> tuple[bytes, int]:
         messages = parsed.messages
         if not messages:
             raise status.InvalidArgument("messages", "is empty; send at least one message")

@@ -30,10 +30,9 @@ from storage.kernels.message_slices import (
     AGE,
     PRODUCER_ID,
     SEQUENCE,
-    STORE_TIMESTAMP,
     UNIQUE_HEAD_SIZE,
 )
-from storage.log.batches import BatchPreparer, Prepared, QueueKey, highest_of_topics
+from storage.log.batches import UNLIMITED, BatchPreparer, Prepared, QueueKey, highest_of_topics
 from storage.log.commit_log import NO_PRODUCER
 from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
 BUSY_RETRY_MS: Final = 20
 QUEUES_UNDER_LOCK_MAX: Final = 64  # are looked up on disk while nothing else is appended
-UNLIMITED: Final = 1 << 62
 _NO_ROWS: Final = new_rows(0)
 
 Written = TypeVar("Written")
@@ -140,7 +138,7 @@ class Appender:
         if parked is not None:
             prepared = parked._replace(placed_rows=new_rows(parked.record_count))
         if request is not None:
-            prepared = told(prepared)
+            request, prepared = told(request, prepared)
         commit_offset, store_timestamp_ms, _ = self.append(
             prepared, decided=parked is not None, fills_rows=True, request=request
         )
@@ -233,8 +231,7 @@ class Appender:
             self._admit(size)
             end = self._append_one(key, size, partial(plain.write, message))[1]
             if producer_id:
-                stored_ms = message.fields.item(STORE_TIMESTAMP)
-                self.windows.note(producer_id, sequence, (end - size, end), stored_ms)
+                self.windows.note(producer_id, sequence, (end - size, end))
             return end
 
     def _append_one(self, key: QueueKey, size: int, write: Write[Written]) -> tuple[Written, int]:
@@ -259,7 +256,10 @@ class Appender:
         *,
         queues_max: int = UNLIMITED,
     ) -> BatchResult | None:
-        """Append records that a client encoded, all or none; None if they are for more queues."""
+        """Append records that a client encoded, all or none.
+
+        With ``queues_max`` None if they are for more queues, or of a request that is stored.
+        """
         if producer is not None:
             return self._repeats.append_batch(records, producer, queues_max)
         return self.append_records(records, queues_max=queues_max)
@@ -276,7 +276,7 @@ class Appender:
         parked = self._parked(prepared)
         prepared = parked or prepared
         if request is not None:
-            prepared = told(prepared)
+            request, prepared = told(request, prepared)
         commit_offset, store_timestamp_ms, firsts = self.append(
             prepared, decided=parked is not None, request=request
         )
@@ -332,7 +332,7 @@ class Appender:
             )  # fmt: skip
             if request is not None:
                 end_offset = commit_offset + prepared.placed_size
-                request.note(self.windows, commit_offset, end_offset, store_timestamp_ms)
+                request.note(self.windows, commit_offset, end_offset)
             self._ends.move_all(keys, firsts, prepared.sizes)
             self._engine.appended(store_timestamp_ms)
         return commit_offset, store_timestamp_ms, firsts

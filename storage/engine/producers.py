@@ -5,16 +5,16 @@
 2. It is written once the log is synced that far, so it never has a request that a power cut takes.
 3. A start reads what the log has got since, and saves it at once where the next append would change
    what it reads: of a request whose last records a stop has cut off.
+4. What cannot be written is written later, and until then the store says so: a start reads the log instead.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import StoreError
+from storage.errors import StoreBusy, StoreError
 from storage.producers.loading import BACKUP, PRODUCERS_FILE, load_windows
 from storage.workers import Worker
 
@@ -29,14 +29,14 @@ LOOK_INTERVAL_S: Final = 1.0
 SAVE_BYTES: Final = 128 << 20  # of the log, after which it is saved at once
 STOP_BYTES: Final = 4 << 20  # of the log, after which a stop saves though nothing has changed
 STOP_WAIT_S: Final = 30.0
-FULL_RETRY_S: Final = 5.0
+RETRY_S: Final = 5.0
 _LOG: Final = logging.getLogger(__name__)
 
 
 class ProducerWorker(Worker):
     """Loads and saves the windows of one store's producers."""
 
-    full_retry_s = FULL_RETRY_S
+    full_retry_s = RETRY_S
 
     def __init__(
         self, engine: Engine, appender: Appender, clock: Clock, *, workers: Workers | None = None
@@ -46,7 +46,7 @@ class ProducerWorker(Worker):
         self._appender = appender
         self._clock = clock
         self._path = engine.paths.config / PRODUCERS_FILE
-        self._noted: tuple[int, Callable[[], bytes]] | None = None
+        self._noted: tuple[int, bytes] | None = None
         self._saved_at = clock.monotonic()
         self._saved_offset = 0  # what a start reads from, at the earliest
 
@@ -84,22 +84,30 @@ class ProducerWorker(Worker):
             return
         if self._noted is None:
             self._note()
-        else:
+            return
+        try:
             self._save()
+        except OSError as error:
+            if not self._problem:
+                _LOG.warning("%s: %s", self._path, error)
+            problem = f"{self._path} cannot be written, and a start has to read the log: {error}"
+            raise StoreBusy(problem, retry_delay_ms=round(RETRY_S * 1_000)) from error
 
     def _note(self) -> None:
+        """Make the bytes to be written; of what has not changed since they are at hand."""
         with self._appender.lock:
             offset = self._engine.log.appended_offset
-            self._noted = offset, self._appender.windows.copied(offset)
+            encode = self._appender.windows.copied(offset)
+        self._noted = offset, encode()
 
     def _save(self) -> None:
         """Write what was noted; durable on return. Raises StoreFull, OSError."""
         assert self._noted is not None
-        data = self._noted[1]()
+        offset, data = self._noted
         self._engine.filesystem.write_atomically(
             self._path, data, backup=False, copy=(BACKUP, data)
         )
-        self._saved_offset = self._noted[0]
+        self._saved_offset = offset
         self._noted, self._saved_at = None, self._clock.monotonic()
 
     def finish(self) -> None:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, cast
 import numpy as np
 
 from storage.engine.parked import PARKING_TOPICS
-from storage.errors import InvalidMessage, OutcomeForgotten
+from storage.errors import (
+    InvalidBatch,
+    InvalidMessage,
+    OutcomeForgotten,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+)
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.message_id import encode_message_id
 from storage.format.producers.windows import Parts, is_torn
@@ -39,6 +48,7 @@ from storage.kernels.producers.sequences import (
     find_sequences,
 )
 from storage.kernels.scan import scan_records
+from storage.log.batches import UNLIMITED
 from storage.message import BatchResult, ProducerSequence, PutResult, QueueRange
 from storage.producers.requests import Request, StoredAlready, is_sequence
 
@@ -162,7 +172,7 @@ class Repeats:
             stored = [crc for part in parts for crc in part.body_crcs()]
             return stored == given[:count]
 
-        result, parts = self._once(producer, append, is_of)
+        result, parts = self._once(producer, append, is_of, reads=queues_max == UNLIMITED)
         if parts is None:
             return result
         return BatchResult(
@@ -179,11 +189,14 @@ class Repeats:
         producer: ProducerSequence,
         append: Callable[[Request, int], Result],
         is_of: Callable[[list[_StoredPart], int | None], bool],
+        *,
+        reads: bool = True,
     ) -> tuple[Result | None, list[_StoredPart] | None]:
         """Append a request unless it is stored; return the result, or else the records that there are.
 
         ``append(request, n)`` appends all but the first n records; ``is_of`` says whether stored records
-        are the request's first n, all of them for None. Raises InvalidMessage, OutcomeForgotten, and what ``append`` raises.
+        are the request's first n, all of them for None. Nothing is returned of a stored one unless ``reads``. Raises
+        InvalidMessage, OutcomeForgotten, and of a request of which nothing is stored what ``append`` raises.
         """
         if not is_sequence(producer):
             raise InvalidMessage("producer", "the id, the sequence or the age is no such number")
@@ -196,6 +209,8 @@ class Repeats:
                     request.check(appender.windows)
                 result = append(request, stored_count)
             except StoredAlready as stored:
+                if not reads:
+                    return None, None
                 parts = self._read(producer, stored.parts)
                 stored_count = sum(len(part.rows) for part in parts)
                 if not is_of(parts, stored_count if is_torn(stored.parts) else None):
@@ -205,6 +220,17 @@ class Repeats:
                 if not is_torn(stored.parts):
                     return None, parts
                 request = Request(producer, stored.parts)
+            except (StoreBusy, StoreFull, StoreClosed, StoreFailed, OutcomeForgotten):
+                raise
+            except StoreError as refused:
+                if not request.torn:
+                    raise
+                if isinstance(refused, InvalidBatch):
+                    refused = InvalidBatch(refused.record_index + stored_count, refused.problem)
+                raise OutcomeForgotten(
+                    *producer[:2],
+                    f"its first {stored_count} records are stored, and the others refused: {refused}",
+                ) from refused
             else:
                 if not request.torn:
                     return result, None

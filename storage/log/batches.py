@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
 
 ROWS_FIRST: Final = 1_024
+UNLIMITED: Final = 1 << 62  # queues of a batch
 
 QueueKey = tuple[bytes, int]  # topic, queue id
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from storage.format.producers.windows import Parts, decode_windows, is_torn
-from storage.kernels.columns import STORE_TIMESTAMP
-from storage.kernels.producers.sequences import FOUND_COLUMN_COUNT, find_sequences
+from storage.kernels.columns import COMMIT_OFFSET, STORE_TIMESTAMP
+from storage.kernels.producers.sequences import (
+    BATCH_SIZE,
+    BEGIN_OFFSET,
+    FOUND_COLUMN_COUNT,
+    find_sequences,
+)
+from storage.producers.windows import NOWHERE
 from storage.view.log.walk import ROWS_MAX, DamagedRange, RecordRun, walk_log
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from storage.files.filesystem import FileSystem
     from storage.producers.windows import ProducerWindows
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 PRODUCERS_FILE: Final = "producers.sequences"
 BACKUP: Final = ".bak"
 TAIL_BYTES: Final = 256 << 20  # of the log, which is read where nothing whole was saved
+READ_MAX: Final = 512 << 20  # of the log since something was saved; of more the tail is read
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -35,15 +44,16 @@ def load_windows(
     stands where it has ended now. Raises OSError.
     """
     saved = _saved(windows, filesystem, path, end_offset)
-    begin = min_offset if saved is None else saved
-    if saved is None or saved < min_offset:
-        begin = _tail_begin(files, min_offset, end_offset)
-    loading = _Loading(windows, now_ms, is_all=begin == (saved or 0))
+    begin = saved or 0
+    if saved is None or saved < min_offset or saved < end_offset - READ_MAX:
+        begin = max(min_offset, end_offset - TAIL_BYTES)
+    is_all = begin == (saved or 0)
+    loading = _Loading(windows, now_ms, is_all=is_all)
     for step in walk_log(files, min(begin, end_offset), end_offset):
         if isinstance(step, RecordRun):
             loading.take(step)
-        elif isinstance(step, DamagedRange):
-            loading.lose(step)
+        elif isinstance(step, DamagedRange) and (is_all or step.begin_offset > begin):
+            loading.lose(step)  # another tail begins in the middle of a record
     loading.end(end_offset)
     windows.is_changed = loading.found_count > 0 or loading.must_save
     return loading.must_save or begin > end_offset, begin
@@ -71,11 +81,34 @@ def _saved(
     return head.commit_offset
 
 
-def _tail_begin(files: LogFiles, min_offset: int, end_offset: int) -> int:
-    """Return where the file begins that has what is TAIL_BYTES before the end, or the log."""
-    wanted = max(min_offset, end_offset - TAIL_BYTES)
-    file = files.find(wanted)
-    return min_offset if file is None else max(file.start_offset, min_offset)
+def _verdicts(
+    run: RecordRun, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Return for each range ``[begins, ends)`` whether one append can have stored all that the run has of it.
+
+    A record begins where it ends, all records in it have one store time, and no other range begins in it.
+    """
+    offsets = np.append(run.rows[:, COMMIT_OFFSET], run.end_offset)
+    times = run.rows[:, STORE_TIMESTAMP]
+    changes = np.append(0, np.cumsum(times[1:] != times[:-1]))
+    first, after = np.searchsorted(offsets, begins), np.searchsorted(offsets, ends)
+    last = np.clip(after - 1, 0, len(times) - 1)
+    held_ends = offsets[np.minimum(after, len(times))]
+    ends_well = (held_ends == ends) | (ends > run.end_offset)
+    following = np.append(begins[1:], np.iinfo(np.int64).max)
+    verdicts: npt.NDArray[np.bool_] = (
+        ends_well & (changes[first] == changes[last]) & (following >= ends)
+    )
+    return verdicts
+
+
+class _Open(NamedTuple):
+    """A request of which more is to come, as far as the walk has met it."""
+
+    producer_id: int
+    sequence: int
+    parts: Parts
+    stored_ms: int
 
 
 class _Loading:
@@ -87,7 +120,7 @@ class _Loading:
         self._now_ms = now_ms
         self._is_all = is_all
         self._found = np.empty((ROWS_MAX, FOUND_COLUMN_COUNT), np.int64)
-        self._open: tuple[int, int, Parts] | None = None  # of which more is to come
+        self._open: _Open | None = None
         self.found_count = 0
         self.must_save = False
 
@@ -96,25 +129,43 @@ class _Loading:
             self._windows.doubt(int(run.rows[0, STORE_TIMESTAMP]))
             self._is_all = True
         self._close(run.begin_offset)
-        count = find_sequences(run.data, run.rows, self._found)
+        count = int(find_sequences(run.data, run.rows, self._found))
         assert count >= 0
-        now_ms = min(int(run.rows[-1, STORE_TIMESTAMP]), self._now_ms)
-        for producer_id, sequence, begin, size in self._found[:count].tolist():
+        found = self._found[:count]
+        self._go_on(run, found)
+        begins = found[:, BEGIN_OFFSET]
+        are_whole = _verdicts(run, begins, begins + found[:, BATCH_SIZE]).tolist()
+        stored_ms = int(run.rows[-1, STORE_TIMESTAMP])
+        for (producer_id, sequence, begin, size), is_whole in zip(
+            found.tolist(), are_whole, strict=True
+        ):
             former = self._windows.parts_of(producer_id, sequence)
-            if former and not is_torn(former):
+            if former is not None and not is_torn(former):
                 continue  # stored and known: nothing that we have written
-            parts = (*former[:-1], begin, begin + size)
-            self._windows.note(producer_id, sequence, parts, now_ms)
+            parts = (*(former or ())[:-1], begin, begin + size) if is_whole else NOWHERE
+            self._windows.note(producer_id, sequence, parts, min(stored_ms, self._now_ms))
             self.found_count += 1
-            if begin + size > run.end_offset:
-                self._open = producer_id, sequence, parts
+            if is_whole and begin + size > run.end_offset:
+                self._open = _Open(producer_id, sequence, parts, stored_ms)
+
+    def _go_on(self, run: RecordRun, found: npt.NDArray[np.int64]) -> None:
+        """Look whether a run goes on with the request that the one before it ended in."""
+        if self._open is None:
+            return
+        end = self._open.parts[-1]
+        [is_whole] = _verdicts(run, np.array([run.begin_offset]), np.array([end])).tolist()
+        begun = found[:1, BEGIN_OFFSET].tolist()
+        if (
+            not is_whole
+            or int(run.rows[0, STORE_TIMESTAMP]) != self._open.stored_ms
+            or (begun and begun[0] < end)
+        ):
+            self._lose_open()
 
     def lose(self, damaged: DamagedRange) -> None:
         """Take in damage: requests may have begun in it, and of one that it lies in nobody knows what is there."""
         self._close(damaged.begin_offset)
-        if self._open is not None:
-            self._windows.forget(*self._open[:2])
-            self._open = None
+        self._lose_open()
         self._windows.doubt(self._now_ms)
         self.must_save = True
 
@@ -122,12 +173,18 @@ class _Loading:
         """Take in that the log ends: what is missing of its last request is to be appended."""
         self._close(end_offset)
         if self._open is not None:
-            producer_id, sequence, parts = self._open
+            producer_id, sequence, parts, _ = self._open
             self._windows.note(producer_id, sequence, (*parts[:-1], end_offset, 0), self._now_ms)
             self.must_save = True
         if not self._is_all:
             self._windows.doubt(self._now_ms)
 
     def _close(self, offset: int) -> None:
-        if self._open is not None and self._open[2][-1] <= offset:
+        if self._open is not None and self._open.parts[-1] <= offset:
+            self._open = None
+
+    def _lose_open(self) -> None:
+        if self._open is not None:
+            producer_id, sequence, _, _ = self._open
+            self._windows.note(producer_id, sequence, NOWHERE, self._now_ms)
             self._open = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from storage.errors import InvalidBatch
+from storage.errors import OutcomeForgotten
 from storage.format.producers.sequence import (
     PRODUCER_ID_MAX,
     SEQUENCE_MAX,
@@ -43,12 +43,10 @@ class Request(NamedTuple):
         if parts is not None and parts != self.torn:
             raise StoredAlready(parts)
 
-    def note(
-        self, windows: ProducerWindows, begin_offset: int, end_offset: int, now_ms: int
-    ) -> None:
+    def note(self, windows: ProducerWindows, begin_offset: int, end_offset: int) -> None:
         """Take in that its records, or the rest of them, are in the log; under the lock of the check."""
         producer_id, sequence, _ = self.producer
-        windows.note(producer_id, sequence, (*self.torn[:-1], begin_offset, end_offset), now_ms)
+        windows.note(producer_id, sequence, (*self.torn[:-1], begin_offset, end_offset))
 
 
 def is_sequence(producer: ProducerSequence) -> bool:
@@ -60,10 +58,16 @@ def is_sequence(producer: ProducerSequence) -> bool:
     )
 
 
-def told(prepared: Prepared) -> Prepared:
-    """Return a batch with room for its producer's sequence in the first record. Raises InvalidBatch if that has none."""
-    if prepared.rows.item(0, PROPERTIES_LENGTH) > TOLD_SIZE_MAX:
-        raise InvalidBatch(
-            0, f"properties: with the producer's sequence more than {PROPERTIES_SIZE_MAX} bytes"
+def told(request: Request, prepared: Prepared) -> tuple[Request | None, Prepared]:
+    """Return a batch with room in its first record for whose it is.
+
+    Where that record has no room a first attempt is stored as of nobody, and others raise OutcomeForgotten.
+    """
+    if prepared.rows.item(0, PROPERTIES_LENGTH) <= TOLD_SIZE_MAX:
+        size = prepared.placed_size + SEQUENCE_PROPERTY_SIZE
+        return request, prepared._replace(placed_size=size)
+    if request.producer.age_ms or request.torn:
+        raise OutcomeForgotten(
+            *request.producer[:2], "its first record has no room in its properties for whose it is"
         )
-    return prepared._replace(placed_size=prepared.placed_size + SEQUENCE_PROPERTY_SIZE)
+    return None, prepared

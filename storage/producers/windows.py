@@ -9,18 +9,22 @@ A producer is an id that a client has drawn, and counts its requests; a repeat h
    sequences went: ``forgotten``. A sequence at or below it that is not known is refused.
 3. Producers that were not heard of for the longest time are forgotten when there are too many. One
    that is not known could be one of them if its request was first sent before ``forgotten_ms``, the
-   last time one of them was heard of.
+   last time one of them was heard of. One that comes back keeps that time, as ``unknown_ms``.
 4. After a power cut in an async mode the log may have holes, and the first record of a request with
    them. What was first sent before ``doubtful_ms`` and is not known could have been stored in part.
 
+5. A request of which nobody knows where all of its records are has no parts: NOWHERE.
+
 So a repeat that is not known is stored if its age says that it cannot be one of those, and is
 refused otherwise: never is it stored twice. The age is told by the client when it sends; WAY_MS is
-for the way.
+for the way. Times are the wall clock's at the start, and go on as the monotonic clock does: who sets
+the wall clock changes no age.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import OutcomeForgotten
@@ -33,8 +37,6 @@ from storage.format.producers.windows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from storage.clock import Clock
     from storage.message import ProducerSequence
 
@@ -45,24 +47,25 @@ PRODUCERS_MAX: Final = 16_384
 REQUESTS_MAX: Final = 1 << 17  # of all producers
 WAY_MS: Final = 60_000
 NEVER: Final = -1 << 62
+NOWHERE: Final[Parts] = ()
 _AGE_MAX_MS: Final = 1 << 61
 
 
 class _KnownProducer:
     """What is known of one producer."""
 
-    __slots__ = ("forgotten", "highest", "last_ms", "requests")
+    __slots__ = ("forgotten", "last_ms", "requests", "unknown_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, unknown_ms: int) -> None:
         self.requests: dict[int, Parts] = {}
-        self.highest = 0
         self.forgotten = 0
         self.last_ms = NEVER
+        self.unknown_ms = unknown_ms
 
     def copied(self, producer_id: int) -> ProducerBlock:
         """Return a copy of what it is now."""
-        requests = tuple(self.requests.items())
-        return ProducerBlock(producer_id, self.last_ms, self.forgotten, requests)
+        requests = self.requests.copy()
+        return ProducerBlock(producer_id, self.last_ms, self.forgotten, self.unknown_ms, requests)
 
 
 class ProducerWindows:
@@ -70,11 +73,14 @@ class ProducerWindows:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._shift_ms = clock.now_ms() - int(clock.monotonic() * 1_000)
         self._producers: OrderedDict[int, _KnownProducer] = OrderedDict()
         self._request_count = 0
+        self._unsaved: set[int] = set()  # producers that have changed since they were copied
+        self._encoded: dict[int, bytes] = {}  # as they were when they were copied
         self.forgotten_ms = NEVER
         self.doubtful_ms = NEVER
-        self.is_changed = False  # since it was saved
+        self.is_changed = False  # since it was copied
 
     def find(self, producer: ProducerSequence) -> Parts | None:
         """Return where the records of a request are, None if it is not stored.
@@ -84,43 +90,52 @@ class ProducerWindows:
         held = self._producers.get(producer.producer_id)
         sequence = producer.sequence
         if held is not None:
-            if sequence > held.highest and not producer.age_ms:
-                return None
             parts = held.requests.get(sequence)
-            if parts is not None:
+            if parts:
                 return parts
+            if parts is not None:
+                raise OutcomeForgotten(*producer[:2], "nobody knows whether all of it is stored")
             if sequence <= held.forgotten:
                 raise OutcomeForgotten(
                     *producer[:2], f"sequences up to {held.forgotten} are forgotten"
                 )
         if producer.age_ms:
-            sent_ms = self._clock.now_ms() - min(producer.age_ms, _AGE_MAX_MS) - WAY_MS
+            sent_ms = self._now_ms() - min(producer.age_ms, _AGE_MAX_MS) - WAY_MS
             if sent_ms <= self.doubtful_ms:
                 raise OutcomeForgotten(*producer[:2], "the log has lost records of that time")
-            if held is None and sent_ms <= self.forgotten_ms:
+            if sent_ms <= (self.forgotten_ms if held is None else held.unknown_ms):
                 raise OutcomeForgotten(*producer[:2], "too many producers were met since")
         return None
 
-    def note(self, producer_id: int, sequence: int, parts: Parts, now_ms: int) -> None:
-        """Take in that a request is stored, or more of it."""
+    def is_new(self, producer_id: int, sequence: int) -> bool:
+        """Whether ``find`` has nothing against a request that is sent for the first time."""
+        held = self._producers.get(producer_id)
+        return held is None or (sequence > held.forgotten and sequence not in held.requests)
+
+    def note(
+        self, producer_id: int, sequence: int, parts: Parts, heard_ms: int | None = None
+    ) -> None:
+        """Take in that a request is stored, or more of it; ``heard_ms`` is when that was, None: now."""
         producers = self._producers
         held = producers.get(producer_id)
         if held is None:
-            held = producers[producer_id] = _KnownProducer()
+            held = producers[producer_id] = _KnownProducer(self.forgotten_ms)
         else:
             producers.move_to_end(producer_id)
         requests = held.requests
         if sequence not in requests:
             self._request_count += 1
         requests[sequence] = parts
-        if sequence > held.highest:
-            held.highest = sequence
-        held.last_ms = now_ms
+        held.last_ms = self._now_ms() if heard_ms is None else heard_ms
+        self._unsaved.add(producer_id)
         self.is_changed = True
         if len(requests) > SEQUENCES_MAX:
             self._forget_oldest(held)
         if self._request_count > REQUESTS_MAX or len(producers) > PRODUCERS_MAX:
             self._forget_producer()
+
+    def _now_ms(self) -> int:
+        return self._shift_ms + int(self._clock.monotonic() * 1_000)
 
     def _forget_oldest(self, held: _KnownProducer) -> None:
         sequence = next(iter(held.requests))
@@ -136,46 +151,58 @@ class ProducerWindows:
     # ---- to and from the disk
 
     def copied(self, commit_offset: int) -> Callable[[], bytes]:
-        """Return what encodes all of it as it is now, for when the lock is released again.
+        """Return what encodes all of it as it is now; called once, after the lock is released.
 
-        ``commit_offset`` is the end of the log that this has.
+        ``commit_offset`` is the end of the log that this has. Of producers that have not changed since the
+        copy before nothing is copied.
         """
-        head = WindowsHead(commit_offset, self.forgotten_ms, self.doubtful_ms)
-        copies = [held.copied(producer_id) for producer_id, held in self._producers.items()]
+        clock = self._clock
+        set_ms = clock.now_ms() - int(clock.monotonic() * 1_000) - self._shift_ms
+        head = WindowsHead(commit_offset, set_ms, self.forgotten_ms, self.doubtful_ms)
+        ids = list(self._producers)
+        changed = [
+            held.copied(producer_id)
+            for producer_id in self._unsaved
+            if (held := self._producers.get(producer_id)) is not None
+        ]
+        self._unsaved.clear()
         self.is_changed = False
-        return lambda: encode_windows(head, list(map(encode_block, copies)))
+
+        def encode() -> bytes:
+            encoded = self._encoded
+            encoded.update((block.producer_id, encode_block(block)) for block in changed)
+            self._encoded = {producer_id: encoded[producer_id] for producer_id in ids}
+            return encode_windows(head, list(self._encoded.values()))
+
+        return encode
 
     def restore(self, head: WindowsHead, blocks: list[ProducerBlock], end_offset: int) -> None:
         """Take in what was saved, but for what lies beyond the end of the log."""
-        now_ms = self._clock.now_ms()
-        self.forgotten_ms = min(head.forgotten_ms, now_ms)  # the clock may have been set back
-        self.doubtful_ms = min(head.doubtful_ms, now_ms)
+        now_ms = self._now_ms()
+
+        def time_of(saved_ms: int) -> int:
+            """Return a time by the clock of now, which may have been set back."""
+            return min(saved_ms + head.set_ms, now_ms)
+
+        self.forgotten_ms = time_of(head.forgotten_ms)
+        self.doubtful_ms = time_of(head.doubtful_ms)
         for block in blocks:
-            held = self._producers[block.producer_id] = _KnownProducer()
-            held.last_ms, held.forgotten = min(block.last_ms, now_ms), block.forgotten
+            held = self._producers[block.producer_id] = _KnownProducer(time_of(block.unknown_ms))
+            held.last_ms, held.forgotten = time_of(block.last_ms), block.forgotten
             held.requests = {
-                sequence: parts for sequence, parts in block.requests if max(parts) <= end_offset
+                sequence: parts
+                for sequence, parts in block.requests.items()
+                if max(parts, default=0) <= end_offset
             }
-            held.highest = max([held.forgotten, *held.requests])
             self._request_count += len(held.requests)
-
-    def forget(self, producer_id: int, sequence: int) -> None:
-        """Take in that of a request nobody knows whether all of it is stored."""
-        held = self._producers.get(producer_id)
-        if held is not None and held.requests.pop(sequence, None) is not None:
-            self._request_count -= 1
-
-    def is_new(self, producer_id: int, sequence: int) -> bool:
-        """Whether a request that is sent for the first time is stored without a look at what is known."""
-        held = self._producers.get(producer_id)
-        return held is None or sequence > held.highest
+        self._unsaved = set(self._producers)
 
     def doubt(self, until_ms: int) -> None:
         """Take in that requests which were sent up to a time may be stored and not known."""
         self.doubtful_ms = max(self.doubtful_ms, until_ms)
         self.is_changed = True
 
-    def parts_of(self, producer_id: int, sequence: int) -> Parts:
-        """Return where records of a request are, nothing if it is not known."""
+    def parts_of(self, producer_id: int, sequence: int) -> Parts | None:
+        """Return where records of a request are, None if it is not known."""
         held = self._producers.get(producer_id)
-        return () if held is None else held.requests.get(sequence, ())
+        return None if held is None else held.requests.get(sequence)

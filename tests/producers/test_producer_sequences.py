@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from engine_store import record, records_on_disk, small_config
 
-from storage.errors import InvalidBatch, InvalidMessage, OutcomeForgotten
+from storage.errors import InvalidMessage, OutcomeForgotten
 from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE, encode_sequence
+from storage.format.producers.windows import decode_windows
 from storage.format.properties import PRODUCER_SEQUENCE
 from storage.kernels.message_slices import (
     BODY,
@@ -73,9 +74,9 @@ def test_a_batch_that_is_sent_again_is_stored_once_and_answered_the_same(
     stored = writer.append_batch(records, producer=first(1))
     end = writer.appended_offset
     assert writer.append_batch(records, producer=again(1)) == stored._replace(repeated=True)
-    assert writer.append_batch_of_few(records, queues_max=1, producer=again(1)) == (
-        stored._replace(repeated=True)
-    )
+    for repeat in (again(1), first(1)):
+        few = writer.append_batch_of_few(records, queues_max=9, producer=repeat)
+        assert few is None, "who must not wait does not read what is stored"
     assert writer.appended_offset == end == stored.end_commit_offset
 
 
@@ -134,6 +135,13 @@ def test_a_plain_message_in_a_buffer_is_stored_once(writer: StoreWriter) -> None
     assert writer.appended_offset == end
 
 
+def test_a_plain_message_that_comes_out_of_order_is_stored_at_once(writer: StoreWriter) -> None:
+    known = writer._appender.windows
+    writer.put([Message("t", b"5")], producer=first(5))
+    writer.put([Message("t", b"3")], producer=first(3))
+    assert [known.is_new(ID, n) for n in range(2, 7)] == [True, False, True, False, True]
+
+
 def test_other_messages_under_the_same_sequence_are_refused(writer: StoreWriter) -> None:
     writer.put([Message("t", b"a"), Message("t", b"b")], producer=first(1))
     writer.append_batch(record("t", 0, b"c"), producer=first(2))
@@ -159,11 +167,20 @@ def test_numbers_that_are_no_sequence_are_refused(
         writer.append_batch(record(), producer=ProducerSequence(*producer))
 
 
-def test_a_first_record_without_room_for_it_is_refused(writer: StoreWriter) -> None:
+def test_where_there_is_no_room_for_it_a_repeat_is_refused(writer: StoreWriter) -> None:
     full = record("t", 0, b"", properties={"p": "x" * 32_700})
-    with pytest.raises(InvalidBatch, match="sequence"):
-        writer.append_batch(full, producer=first(1))
-    writer.append_batch(record("t", 0, b"") + full, producer=first(1))
+    stored = writer.append_batch(full, producer=first(1))
+    message = Message("t", b"", properties={"p": "x" * 32_650})
+    writer.put([message], producer=first(2))
+    assert (stored.record_count, stored.repeated) == (1, False)
+    end = writer.appended_offset
+    with pytest.raises(OutcomeForgotten, match="no room"):
+        writer.append_batch(full, producer=again(1))
+    with pytest.raises(OutcomeForgotten, match="no room"):
+        writer.put([message], producer=again(2))
+    assert writer.appended_offset == end
+    writer.append_batch(record("t", 0, b"") + full, producer=first(3))
+    assert writer.append_batch(record("t", 0, b"") + full, producer=again(3)).repeated
 
 
 def test_what_was_refused_may_be_sent_again(writer: StoreWriter) -> None:
@@ -215,6 +232,81 @@ def test_a_forgotten_producer_is_refused_unless_it_sent_after_all_that_were_forg
         writer.put([Message("t", b"m")], producer=again(1, 4, age_ms=1))
     clock.advance(100)
     assert not writer.put([Message("t", b"m")], producer=again(1, 4, age_ms=10_000))[0].repeated
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_producer_that_comes_back_is_refused_what_it_sent_before_it_was_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: SteppedClock, restarts: bool
+) -> None:
+    monkeypatch.setattr(windows, "PRODUCERS_MAX", 2)
+    writer = StoreWriter.open(tmp_path / "s", small_config(), clock=clock)
+    writer.create_topic("t", 4)
+    for producer_id in (ID, 1, 2):
+        writer.put([Message("t", b"m")], producer=first(1, producer_id))
+    writer.put([Message("t", b"m")], producer=first(2))
+    for _ in range(2):
+        if restarts:
+            writer.close()
+            writer = StoreWriter.open(tmp_path / "s", small_config(), clock=clock)
+        end = writer.appended_offset
+        with pytest.raises(OutcomeForgotten):
+            writer.put([Message("t", b"m")], producer=again(1))
+        assert writer.appended_offset == end
+        assert writer.put([Message("t", b"m")], producer=again(2))[0].repeated
+    clock.advance(100)
+    assert not writer.put([Message("t", b"m")], producer=again(3, age_ms=10_000))[0].repeated
+    writer.close()
+
+
+class _SetClock(SteppedClock):
+    """A clock whose time of day is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.set_ms
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clock_that_is_set_has_nothing_stored_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    monkeypatch.setattr(windows, "PRODUCERS_MAX", 2)
+    clock = _SetClock()
+    writer = StoreWriter.open(tmp_path / "s", small_config(), clock=clock)
+    writer.create_topic("t", 4)
+    for producer_id in (1, 2, 3):
+        writer.put([Message("t", b"m")], producer=first(1, producer_id))
+    clock.set_ms = 3_600_000
+    if restarts:
+        writer.close()
+        writer = StoreWriter.open(tmp_path / "s", small_config(), clock=clock)
+    with pytest.raises(OutcomeForgotten):
+        writer.put([Message("t", b"m")], producer=again(1, 1))
+    writer.close()
+
+
+def test_only_what_has_changed_is_copied_and_all_is_encoded(clock: SteppedClock) -> None:
+    known = windows.ProducerWindows(clock)
+    for producer_id in (1, 2, 3):
+        known.note(producer_id, 1, (0, 10))
+    known.copied(10)()
+    unchanged = known._encoded[1]
+    known.note(2, 2, (10, 20))
+    known.note(4, 1, (20, 30))
+    encode = known.copied(30)
+    known.note(1, 2, (30, 40))  # after the copy
+    head, blocks = decode_windows(encode())
+    assert known._encoded[1] is unchanged
+    assert head.commit_offset == 30
+    assert [(each.producer_id, each.requests) for each in blocks] == [
+        (1, {1: (0, 10)}),
+        (3, {1: (0, 10)}),
+        (2, {1: (0, 10), 2: (10, 20)}),
+        (4, {1: (20, 30)}),
+    ]
 
 
 def test_delayed_messages_are_parked_once_and_answered_the_same(writer: StoreWriter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections import Counter
@@ -17,7 +18,7 @@ from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.record import decode_record
 from storage.message import BatchResult, Message, ProducerSequence, PutResult
-from storage.producers import windows
+from storage.producers import loading, windows
 from storage.testing import ProcessStopped, SteppedClock
 from storage.view.log.walk import RecordRun, walk_log
 from storage.writer import StoreWriter
@@ -97,12 +98,15 @@ class RepeatingProducer:
             raise AssertionError("busy for ever")
         before = self.answered.get(sequence)
         places = self.places(result)
-        if self.sync and before is not None and sequence in self.durable:
+        if before is not None and sequence in self.durable:
             assert places == before, "another answer than the first"
         if self.sync:
             self.machine.workers.step("flush")
             self.durable.add(sequence)
         self.answered[sequence] = places
+        if not self.sync and self.dice.random() < 0.3:
+            self.machine.workers.step("flush")
+            self.durable.update(self.answered)
 
     @staticmethod
     def places(result: BatchResult | list[PutResult]) -> object:
@@ -118,7 +122,7 @@ def test_a_stop_at_any_step_leaves_each_request_in_the_log_once(
 ) -> None:
     monkeypatch.setattr(producers, "SAVE_INTERVAL_S", 0.2)
     dice = random.Random(share)
-    stops = 0
+    stops = forgotten = sent = 0
     for number in range(CUTS // SHARES // 3):
         seed = f"{mode} {share} {number}"
         machine = Machine(tmp_path / str(number), seed=number)
@@ -147,8 +151,13 @@ def test_a_stop_at_any_step_leaves_each_request_in_the_log_once(
             expected = {body for sequence in client.sent for body in client.bodies(sequence)}
             assert set(found) == expected, seed
             assert not client.forgotten
+        lost = {s for s in client.durable if not set(client.bodies(s)) <= set(found)}
+        assert not lost, seed
+        forgotten += len(client.forgotten)
+        sent += len(client.sent)
         machine.disk.close()
     assert stops
+    assert forgotten * 4 < sent, "most of the repeats are answered"
 
 
 def torn(machine: Machine, kept: int) -> None:
@@ -231,9 +240,7 @@ def test_a_request_that_was_cut_short_is_completed_when_it_is_repeated(
 
 
 @pytest.mark.parametrize("damage", ["removed", "flipped", "cut", "the first alone flipped"])
-def test_without_what_was_saved_the_log_is_read(
-    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_what_was_saved_the_log_is_read(tmp_path: Path, damage: str) -> None:
     clock = SteppedClock()
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         writer.create_topic("t", 1)
@@ -253,26 +260,134 @@ def test_without_what_was_saved_the_log_is_read(
         assert answered == stored._replace(repeated=True)
 
 
+@pytest.mark.parametrize("saved", ["nothing", "too long ago"])
 def test_what_was_sent_before_the_log_that_is_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: str
 ) -> None:
-    """Nothing was saved, and the tail of the log does not reach as far back as the request."""
-    from storage.producers import loading
-
+    """The tail of the log does not reach as far back as the request, nor is it read from what was saved on."""
     monkeypatch.setattr(loading, "TAIL_BYTES", 1 << 16)
+    monkeypatch.setattr(loading, "READ_MAX", 1 << 17)
     clock = SteppedClock()
+    config = tmp_path / "s" / "config"
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         writer.create_topic("t", 1)
-        writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 1))
+        [kept] = writer.put([Message("t", b"kept")], producer=ProducerSequence(ID, 1))
+    old = {path: path.read_bytes() for path in config.glob("producers.sequences*")}
+    assert len(old) == 2
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 2))
         for _ in range(5):
             clock.advance(600)
             append(writer, record("t", 0, bytes(50_000)))
-    for path in (tmp_path / "s" / "config").glob("producers.sequences*"):
-        path.unlink()
-    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         end = writer.appended_offset
+    for path, data in old.items():
+        path.unlink() if saved == "nothing" else path.write_bytes(data)
+    clock.advance(600)
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        assert end - writer._producers._saved_offset <= loading.TAIL_BYTES
         with pytest.raises(OutcomeForgotten):
-            writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 1, 3_000_000))
+            writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 2, 3_600_000))
+        repeat = ProducerSequence(ID, 1, 3_600_000)
+        if saved == "nothing":
+            with pytest.raises(OutcomeForgotten):
+                writer.put([Message("t", b"kept")], producer=repeat)
+        else:
+            [answered] = writer.put([Message("t", b"kept")], producer=repeat)
+            assert answered == kept._replace(repeated=True)
         assert writer.appended_offset == end
         age_ms = 600_000 - windows.WAY_MS - 1
-        writer.put([Message("t", b"b")], producer=ProducerSequence(ID, 2, age_ms))
+        writer.put([Message("t", b"b")], producer=ProducerSequence(ID, 3, age_ms))
+
+
+@pytest.mark.parametrize("as_batch", [True, False])
+@pytest.mark.parametrize("foreign", ["others", "the same size", "another request"])
+def test_of_a_torn_request_with_records_of_others_behind_it_nobody_knows(
+    tmp_path: Path, as_batch: bool, foreign: str
+) -> None:
+    """A broker or an older writer has appended, which save nothing of producers."""
+    machine = Machine(tmp_path)
+    writer = machine.open(flush_mode="sync")
+    writer.create_topic("t", 1)
+    for name in ("flush", "dispatch", "checkpoint"):
+        machine.workers.step(name)
+    send(writer, as_batch, 0)
+    end = writer.appended_offset
+    torn(machine, 2)
+    old = {path: path.read_bytes() for path in machine.store.glob("config/producers.sequences*")}
+    writer = machine.open(flush_mode="sync")
+    left = end - writer.appended_offset
+    if foreign == "another request":
+        writer.put([Message("t", b"x")], producer=ProducerSequence(ID, 9))
+        writer.put([Message("t", b"x" * left)], producer=ProducerSequence(ID, 10))
+    elif foreign == "others":
+        for _ in range(9):
+            writer.put([Message("t", b"other")])
+    else:
+        empty = len(record("t", 0, b""))
+        writer.append_batch(record("t", 0, bytes(left - empty - 16)))  # with the property CRC
+    machine.workers.step("flush")
+    machine.kill()
+    for path in machine.store.glob("config/producers.sequences*"):
+        path.unlink()
+    for path, data in old.items():
+        (machine.store / "config" / path.name).write_bytes(data)
+    writer = machine.open(flush_mode="sync")
+    end = writer.appended_offset
+    for age_ms in (0, 1_000):
+        with pytest.raises(OutcomeForgotten):
+            send(writer, as_batch, age_ms)
+    assert writer.appended_offset == end
+    if foreign == "another request":
+        [known] = writer.put([Message("t", b"x")], producer=ProducerSequence(ID, 9, 1))
+        assert known.repeated
+    writer.close()
+    machine.disk.close()
+
+
+@pytest.mark.parametrize("as_batch", [True, False])
+def test_of_a_torn_request_whose_rest_is_refused_nobody_knows(
+    tmp_path: Path, as_batch: bool
+) -> None:
+    machine = Machine(tmp_path)
+    writer = machine.open(flush_mode="sync")
+    writer.create_topic("t", 1)
+    for name in ("flush", "dispatch", "checkpoint"):
+        machine.workers.step(name)
+    send(writer, as_batch, 0)
+    torn(machine, 2)
+    writer = machine.open(flush_mode="sync")
+    writer.delete_topic("t")
+    end = writer.appended_offset
+    with pytest.raises(OutcomeForgotten, match="first 2 records are stored"):
+        send(writer, as_batch, 1_000)
+    assert writer.appended_offset == end
+    writer.close()
+    machine.disk.close()
+
+
+def test_what_cannot_be_saved_is_saved_later_and_the_store_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path)
+    writer = machine.open(flush_mode="sync")
+    writer.create_topic("t", 1)
+    writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 1))
+    machine.workers.step("flush")
+    machine.clock.advance(producers.SAVE_INTERVAL_S)
+    machine.workers.step("producers")
+    write = machine.disk.write_atomically
+
+    def fail(path: Path, *args: object, **options: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(machine.disk, "write_atomically", fail)
+    with pytest.raises(StoreBusy):
+        writer._producers.step()
+    assert "producers.sequences" in writer.status().problem
+    assert writer.writable
+    monkeypatch.setattr(machine.disk, "write_atomically", write)
+    machine.workers.step("producers")
+    assert writer.status().problem == ""
+    assert (machine.store / "config" / "producers.sequences").exists()
+    writer.close()
+    machine.disk.close()

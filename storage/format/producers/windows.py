@@ -2,15 +2,17 @@
 
 Big-endian 64-bit numbers, as many as there are::
 
-    MAGIC, version, commit_offset, forgotten_ms, doubtful_ms, number of producers
+    MAGIC, version, commit_offset, set_ms, forgotten_ms, doubtful_ms, number of producers
     for each producer:
-        id, last_ms, forgotten, number of requests
+        id, last_ms, forgotten, unknown_ms, number of requests
         for each request:
             sequence, number of the numbers that follow, these numbers
     CRC-32 of all before
 
 The numbers of a request are the commit offsets ``begin, end`` of each part of its records; where there
-is an odd number of them the last is 0, and says that records which should follow are not in the log.
+is an odd number of them the last is 0, and says that records which should follow are not in the log. There are none
+where nobody knows where all of its records are. ``set_ms`` is by how much the wall clock was set since
+the times in ``_ms`` began to be told.
 ``storage.producers.windows`` says what the others mean.
 """
 
@@ -24,8 +26,8 @@ from zlib import crc32
 
 MAGIC: Final = 0x5053455157494E44  # "PSEQWIND"
 VERSION: Final = 1
-_HEAD_COUNT: Final = 6
-_PRODUCER_COUNT: Final = 4
+_HEAD_COUNT: Final = 7
+_PRODUCER_COUNT: Final = 5
 _SIZE: Final = 8
 
 Parts = tuple[int, ...]
@@ -41,6 +43,7 @@ class WindowsHead(NamedTuple):
     """What holds for all producers."""
 
     commit_offset: int
+    set_ms: int
     forgotten_ms: int
     doubtful_ms: int
 
@@ -51,13 +54,14 @@ class ProducerBlock(NamedTuple):
     producer_id: int
     last_ms: int
     forgotten: int
-    requests: tuple[tuple[int, Parts], ...]
+    unknown_ms: int
+    requests: dict[int, Parts]
 
 
 def encode_block(block: ProducerBlock) -> bytes:
     """Return the bytes of one producer."""
-    numbers = array("q", (*block[:3], len(block.requests)))
-    for sequence, parts in block.requests:
+    numbers = array("q", (*block[:4], len(block.requests)))
+    for sequence, parts in block.requests.items():
         numbers.extend((sequence, len(parts), *parts))
     return _to_bytes(numbers)
 
@@ -77,20 +81,22 @@ def decode_windows(data: bytes) -> tuple[WindowsHead, list[ProducerBlock]]:
         raise ValueError("the file does not begin as it should")
     if numbers[-1] != crc32(data[:-_SIZE]):
         raise ValueError("the checksum is wrong")
-    return WindowsHead(*numbers[2:5]), list(_blocks(numbers, numbers[5]))
+    return WindowsHead(*numbers[2:6]), list(_blocks(numbers, numbers[6]))
 
 
 def _blocks(numbers: array[int], count: int) -> Iterable[ProducerBlock]:
     at = _HEAD_COUNT
     for _ in range(count):
-        producer_id, last_ms, forgotten, request_count = numbers[at : at + _PRODUCER_COUNT]
+        producer_id, last_ms, forgotten, unknown_ms, request_count = numbers[
+            at : at + _PRODUCER_COUNT
+        ]
         at += _PRODUCER_COUNT
-        requests = []
+        requests: dict[int, Parts] = {}
         for _ in range(request_count):
             sequence, size = numbers[at : at + 2]
-            requests.append((sequence, tuple(numbers[at + 2 : at + 2 + size])))
+            requests[sequence] = tuple(numbers[at + 2 : at + 2 + size])
             at += 2 + size
-        yield ProducerBlock(producer_id, last_ms, forgotten, tuple(requests))
+        yield ProducerBlock(producer_id, last_ms, forgotten, unknown_ms, requests)
 
 
 def _to_bytes(numbers: array[int]) -> bytes:
