@@ -231,7 +231,7 @@ def test_each_background_part_of_a_store_is_a_worker(tmp_path: Path) -> None:
         names = {each.name for each in threading.enumerate() if each.ident not in before}
     parts = (
         "allocate", "warm", "commit", "flush", "dispatch", "checkpoint", "staged", "scrub", "timers",
-        "transactions", "index", "retention",
+        "transactions", "index", "retention", "producers",
     )  # fmt: skip
     assert names == {f"penstock-{part}" for part in parts}
 

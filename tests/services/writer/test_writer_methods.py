@@ -319,6 +319,31 @@ def test_a_request_of_many_messages_is_encoded_beside_the_event_loop(
         assert len(answer.result().results) == count
 
 
+def test_a_request_that_is_sent_again_is_looked_up_beside_the_event_loop(
+    grpc_stub: Any, store: FakeWriterStore, background: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored of it may have to be read from the disk."""
+    threads: queue.Queue[threading.Thread] = queue.Queue()
+    put = store.put
+
+    def noted(messages: Any, **options: Any) -> Any:
+        results = put(messages, **options)
+        threads.put(threading.current_thread())
+        return results
+
+    monkeypatch.setattr(store, "put", noted)
+    loop_thread = background.call(threading.current_thread)
+    for age_ms in (0, 1):
+        repeat = request(b"x")
+        repeat.producer.CopyFrom(
+            writer_pb2.ProducerSequence(producer_id=1, sequence=1, age_ms=age_ms)
+        )
+        answer = grpc_stub.Produce.future(repeat, timeout=30)
+        assert (threads.get(timeout=30) is loop_thread) is (age_ms == 0)
+        store.acknowledge()
+        assert len(answer.result().results) == 1
+
+
 def test_more_messages_than_a_request_may_have_are_refused(
     grpc_channel: grpc.Channel, store: FakeWriterStore, refusal: Any
 ) -> None:
