@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.errors import InvalidArgument
@@ -19,11 +20,11 @@ _FIELD: Final = bytes([writer_pb2.ProduceRequest.PRODUCER_FIELD_NUMBER << 3 | 2]
 
 @dataclass(frozen=True, slots=True)
 class RequestToken:
-    """One request of one producer, first sent at ``first_ms`` of this machine's clock."""
+    """One request of one producer, first sent at ``first_ms``: Unix milliseconds, 0 until somebody else needs to know."""
 
     producer_id: int
     sequence: int
-    first_ms: int
+    first_ms: int = 0
 
     def field(self, age_ms: int) -> bytes:
         """Return the field of a serialized request by which it is sent, ``age_ms`` after the first time; 0 is that time."""
@@ -52,21 +53,32 @@ class RequestToken:
             )
         return cls(producer_id, sequence, first_ms)
 
-    def age_ms(self, clock: Clock) -> int:
-        """Return how long ago it was first sent, 1 at least."""
-        return max(1, clock.now_ms() - self.first_ms)
+    def age_s(self, clock: Clock) -> float:
+        """Return how long ago it was first sent, 0 at least."""
+        return max(0, clock.now_ms() - self.first_ms) / 1_000
+
+    def dated(self, age_s: float, clock: Clock) -> RequestToken:
+        """Return what to tell somebody who is to send it again: it was first sent so long ago."""
+        return replace(self, first_ms=clock.now_ms() - age_ms(age_s))
+
+
+def age_ms(age_s: float) -> int:
+    """Return the age of a request that was first sent so long ago, 1 at least."""
+    return int(age_s * 1_000) + 1
 
 
 class Sequences:
     """Numbers the requests of one producer; safe to use from several threads.
 
     A request that is not answered must not be left too far behind, or the writer forgets what became of those
-    of its time: then the producer goes on as a new one.
+    of its time: then the producer goes on as a new one. So it does in a process that was forked, and when a
+    request is left to be asked for later.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.Lock()
+        self._process_id = 0
         self._producer_id = 0
         self._last = _SEQUENCE_MAX
         self._open: dict[int, None] = {}  # not answered, in order
@@ -75,16 +87,31 @@ class Sequences:
         """Return the token of a new request."""
         with self._lock:
             oldest = next(iter(self._open), self._last)
-            if self._last == _SEQUENCE_MAX or self._last - oldest >= SPAN_MAX - 1:
+            process_id = os.getpid()
+            if (
+                self._last == _SEQUENCE_MAX
+                or self._last - oldest >= SPAN_MAX - 1
+                or process_id != self._process_id
+            ):
+                self._process_id = process_id
                 self._producer_id = secrets.randbelow((1 << _ID_BITS) - 1) + 1
                 self._last = 0
                 self._open = {}
             self._last += 1
             self._open[self._last] = None
-            return RequestToken(self._producer_id, self._last, self._clock.now_ms())
+            return RequestToken(self._producer_id, self._last)
 
     def end(self, token: RequestToken) -> None:
         """Take in that a request has its outcome, or nobody waits for it any more."""
         with self._lock:
             if token.producer_id == self._producer_id:
                 self._open.pop(token.sequence, None)
+
+    def leave(self, token: RequestToken) -> None:
+        """Take in that a request stays without outcome, and may be asked for later: go on as a new producer.
+
+        The writer then knows the request for as long as it knows the producer.
+        """
+        with self._lock:
+            if token.producer_id == self._producer_id:
+                self._last = _SEQUENCE_MAX

@@ -37,8 +37,9 @@ class Stored:
 
     ``message_id`` and ``unique_key`` are empty for messages of a record batch: the writer
     returns none per record. ``commit_offset`` finds such a message too; it is -1 when the writer
-    stored the batch with other record sizes than the client sent. Of a message that is delivered later
-    ``queue_offset`` is -1, and ``recall_handle`` recalls it unless it has a delay level.
+    stored the batch with other record sizes than the client sent, or in two parts. Of a message that is delivered later
+    ``queue_offset`` is -1, and ``recall_handle`` recalls it unless it has a delay level. ``repeated`` says that an
+    earlier attempt had stored it.
     """
 
     topic: str
@@ -49,6 +50,7 @@ class Stored:
     message_id: str = ""
     unique_key: str = ""
     recall_handle: str = ""
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +73,18 @@ class TimerCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBatch:
-    """Where a record batch was stored: ``[commit_offset, end_commit_offset)``."""
+    """Where a record batch was stored: ``[commit_offset, end_commit_offset)``.
+
+    ``repeated`` says that an earlier attempt had stored it. Where that one was cut short, others' records may lie
+    between, and a queue has two ranges.
+    """
 
     commit_offset: int
     end_commit_offset: int
     record_count: int
     store_timestamp_ms: int
     ranges: tuple[QueueRange, ...]
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

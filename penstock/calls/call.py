@@ -22,7 +22,7 @@ from penstock.errors import (
     from_rpc_error,
 )
 from penstock.retry import Repeat, RetryPolicy
-from penstock.sequences import RequestToken, Sequences
+from penstock.sequences import RequestToken, Sequences, age_ms
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -63,7 +63,8 @@ class Call(Generic[T]):
 class Attempts:
     """The attempts of one call within its deadline.
 
-    A call that is to be done once carries a token, the same in each attempt.
+    A call that is to be done once carries a token, the same in each attempt. Its age counts from the first
+    attempt that may have been taken.
     """
 
     def __init__(
@@ -84,9 +85,13 @@ class Attempts:
         self._previous: PenstockError | None = None
         self._sequences = sequences
         self._token: RequestToken | None = None
-        self._was_unanswered = bool(call.token)
+        self._sent_at = self._began
+        self._taken_at: float | None = (
+            None  # when the first attempt began that is not known to have done nothing
+        )
         if call.token:
             self._token = RequestToken.parse(call.token)
+            self._taken_at = self._began - self._token.age_s(clock)
         elif call.with_producer is not None:
             self._token = sequences.begin()
 
@@ -102,8 +107,12 @@ class Attempts:
         token = self._token
         if token is None or self._call.with_producer is None:
             return self._call.request
-        is_first = not self._count and not self._call.token
-        return self._call.with_producer(token.field(0 if is_first else token.age_ms(self._clock)))
+        self._sent_at = self._clock.monotonic()
+        return self._call.with_producer(token.field(self._age_ms(self._sent_at)))
+
+    def _age_ms(self, now: float) -> int:
+        """Return how long ago the writer may have taken it first, 0 if it certainly has not."""
+        return 0 if self._taken_at is None else age_ms(now - self._taken_at)
 
     def remaining_s(self) -> float:
         """Return how much of the deadline is left for the next attempt."""
@@ -117,18 +126,29 @@ class Attempts:
         self._count += 1
         once = self._call.repeat is Repeat.ONCE
         left_min_s = _LEFT_TO_PRODUCE_MIN_S if once else _LEFT_MIN_S
+        was_unanswered = self._taken_at is not None
+        if once and not was_unanswered and isinstance(produce_error(failure), UnknownOutcome):
+            self._taken_at = self._sent_at
         if delay_ms is not None and delay_ms / 1000 < self.remaining_s() - left_min_s:
             failure.__cause__ = error if isinstance(error, BaseException) else None
             self._previous = failure
-            self._was_unanswered |= once and isinstance(produce_error(failure), UnknownOutcome)
             return delay_ms / 1000
         failure.__cause__ = error if isinstance(error, BaseException) else None
         if once:
-            token = "" if self._token is None else str(self._token)
-            raise produce_error(failure, token=token, was_unanswered=self._was_unanswered)
+            raise self._produce_error(failure, was_unanswered=was_unanswered)
         if isinstance(failure, DeadlineExceeded) and self._previous is not None:
             raise self._previous  # says more than that the last attempt had too little time
         raise failure
+
+    def _produce_error(self, failure: PenstockError, *, was_unanswered: bool) -> PenstockError:
+        token = self._token
+        if token is None or self._taken_at is None:
+            return produce_error(failure, was_unanswered=was_unanswered)
+        dated = token.dated(self._clock.monotonic() - self._taken_at, self._clock)
+        error = produce_error(failure, token=str(dated), was_unanswered=was_unanswered)
+        if isinstance(error, UnknownOutcome) and error.token:
+            self._sequences.leave(token)
+        return error
 
 
 def produce_error(

@@ -26,7 +26,7 @@ def messages(
     return Call(
         wire.PRODUCE,
         data,
-        lambda response: [_stored(each) for each in response.results],
+        lambda response: [_stored(each, response.repeated) for each in response.results],
         repeat=Repeat.ONCE,
         not_found=TopicNotFound,
         with_producer=lambda field: data + field,
@@ -66,6 +66,7 @@ def stored_batch(answer: writer_pb2.ProduceBatchResponse) -> StoredBatch:
             )
             for each in answer.ranges
         ),
+        repeated=answer.repeated,
     )
 
 
@@ -87,7 +88,7 @@ def _message(message: Message) -> common_pb2.Message:
     )
 
 
-def _stored(result: writer_pb2.ProduceResult) -> Stored:
+def _stored(result: writer_pb2.ProduceResult, repeated: bool) -> Stored:
     return Stored(
         topic=result.topic,
         queue_id=result.queue_id,
@@ -97,4 +98,5 @@ def _stored(result: writer_pb2.ProduceResult) -> Stored:
         message_id=result.message_id,
         unique_key=result.unique_key,
         recall_handle=result.recall_handle,
+        repeated=repeated,
     )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, count
+from typing import Any, Final
 
 from penstock.errors import PenstockError, ServiceFailed
-from penstock.sequences import RequestToken
+from penstock.sequences import RequestToken, age_ms
 from penstock.values import Stored, StoredBatch
 from penstock.wire import frame_batch_parts
+from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
+from storage.format.properties import PROPERTIES_SIZE_MAX
 from storage.format.record_template import RecordTemplate
+
+ROOMY_MAX: Final = (
+    PROPERTIES_SIZE_MAX - 2 * SEQUENCE_PROPERTY_SIZE
+)  # bytes of properties to which the writer can add its own
 
 
 class ProducerBatch:
@@ -18,6 +24,7 @@ class ProducerBatch:
 
     __slots__ = (
         "born_at",
+        "crowded",
         "done",
         "dropped",
         "due_at",
@@ -29,10 +36,10 @@ class ProducerBatch:
         "size",
         "starts",
         "stored",
+        "taken_at",
         "template",
         "token",
         "waiters",
-        "was_unanswered",
     )
 
     def __init__(
@@ -44,10 +51,11 @@ class ProducerBatch:
         self.sent_at = now
         self.first_sent_at = now  # with its token
         self.token: RequestToken | None = None  # from the first time that it is sent
-        self.was_unanswered = False  # sent on a stream that broke
+        self.taken_at: float | None = None  # first sent on a stream that broke before an answer
         self.due_at = due_at
         self.records: list[bytes] = []
         self.size = 0
+        self.crowded: set[int] = set()  # records of more than ROOMY_MAX
         self.dropped: dict[int, PenstockError] = {}
         self.done = False
         self.error: PenstockError | None = None
@@ -68,9 +76,8 @@ class ProducerBatch:
         """Return the serialized request."""
         parts = [self.records[i] for i in self.live()] if self.dropped else self.records
         assert self.token is not None
-        age_s = self.sent_at - self.first_sent_at
-        age_ms = int(age_s * 1_000) + 1 if self.was_unanswered else 0
-        return frame_batch_parts(parts, self.size, self.token.field(age_ms))
+        age = 0 if self.taken_at is None else age_ms(self.sent_at - self.taken_at)
+        return frame_batch_parts(parts, self.size, self.token.field(age))
 
     def failure(self, index: int) -> PenstockError | None:
         """Return why one record of a batch that is done is not stored, None if it is."""
@@ -85,16 +92,34 @@ class ProducerBatch:
         if (error := self.failure(index)) is not None:
             raise error
         assert self.stored is not None
-        first = self.stored.commit_offset
-        contiguous = self.stored.end_commit_offset - first == self.size
         rank = index - sum(dropped < index for dropped in self.dropped)
         return Stored(
             topic=self.queue.topic,
             queue_id=self.queue.queue_id,
-            queue_offset=self.stored.ranges[0].first_queue_offset + rank,
-            commit_offset=first + self.starts[index] if contiguous else -1,
+            queue_offset=_queue_offset(self.stored, rank),
+            commit_offset=self._commit_offset(self.stored, index, rank),
             store_timestamp_ms=self.stored.store_timestamp_ms,
+            repeated=self.stored.repeated,
         )
+
+    def _commit_offset(self, stored: StoredBatch, index: int, rank: int) -> int:
+        """Return where a record begins, -1 if what the writer added does not show where it did.
+
+        It tells of the request in the first record that has room for it.
+        """
+        first = stored.commit_offset
+        if not rank:
+            return first
+        added = stored.end_commit_offset - first - self.size
+        if len(stored.ranges) == 1 and (
+            not added or (added == SEQUENCE_PROPERTY_SIZE and self._first() not in self.crowded)
+        ):
+            return first + added + self.starts[index]
+        return -1
+
+    def _first(self) -> int:
+        """Return the place of the first record that was not dropped."""
+        return next(index for index in count() if index not in self.dropped)
 
     def finish(self) -> None:
         """Keep where records started instead of their bytes: handles may live long."""
@@ -102,6 +127,15 @@ class ProducerBatch:
         self.starts = list(accumulate(sizes, initial=0))
         self.records = []
         self.done = True
+
+
+def _queue_offset(stored: StoredBatch, rank: int) -> int:
+    """Return the queue offset of a record; a request that was cut short and completed has two ranges."""
+    for queue_range in stored.ranges:
+        if rank < queue_range.count:
+            return queue_range.first_queue_offset + rank
+        rank -= queue_range.count
+    raise ServiceFailed("the writer did not say where it stored the record")
 
 
 class QueueBatches:

@@ -38,7 +38,7 @@ from penstock.errors import (
     UnknownOutcome,
     from_failure,
 )
-from penstock.producing.batches import ProducerBatch, QueueBatches
+from penstock.producing.batches import ROOMY_MAX, ProducerBatch, QueueBatches
 from penstock.producing.options import FRAME_BYTES_MAX, ProducerOptions
 from penstock.producing.pace import Pace
 from penstock.requests import check_size
@@ -149,6 +149,8 @@ class ProducerState:
         if batch.records and batch.size + len(record) > FRAME_BYTES_MAX:
             self._seal(queue)
             batch = self._open(queue, now, now_ms)
+        if len(block) > ROOMY_MAX:
+            batch.crowded.add(len(batch.records))
         batch.records.append(record)
         batch.size += len(record)
         self._unanswered_bytes += len(record)
@@ -237,6 +239,7 @@ class ProducerState:
                         f"the writer stored {stored.record_count} records of a batch of"
                         f" {len(batch.records) - len(batch.dropped)}"
                     ),
+                    now,
                 )
             batch.stored = stored
             return self._finish(batch)
@@ -248,7 +251,7 @@ class ProducerState:
                 return self._send_again(batch)
         if isinstance(error, InvalidArgument) and self._drop(batch, error):
             return self._send_again(batch)
-        return self._fail(batch, error)
+        return self._fail(batch, error, now)
 
     def _drop(self, batch: ProducerBatch, error: PenstockError) -> bool:
         """Take the one record at fault out of a refused batch; False if it leaves nothing."""
@@ -258,7 +261,8 @@ class ProducerState:
         if not 0 <= error.record_index < len(live) or len(live) == 1:
             return False
         index = live[error.record_index]
-        self._end_token(batch)  # without the record it is another request
+        self._end_token(batch)  # without the record it is another request, which was never sent
+        batch.taken_at = None
         batch.dropped[index] = error
         batch.size -= len(batch.records[index])
         self._unanswered_bytes -= len(batch.records[index])
@@ -277,23 +281,27 @@ class ProducerState:
         """
         self._take_back()
         limit = now - self.options.delivery_timeout_s
-        return self._fail_unsent(error, born_before=float("inf") if _ends_waiting(error) else limit)
+        born_before = float("inf") if _ends_waiting(error) else limit
+        return self._fail_unsent(error, now, born_before=born_before)
 
     def _take_back(self) -> None:
         """Have what was sent and not answered wait to be sent again, before all else of its queue."""
         while self._in_flight:
             batch = self._in_flight.pop()
             batch.queue.in_flight -= 1
-            batch.was_unanswered = True
+            if batch.taken_at is None:
+                batch.taken_at = batch.sent_at
             self._send_again(batch)
 
-    def _fail_unsent(self, error: PenstockError, *, born_before: float) -> list[ProducerBatch]:
+    def _fail_unsent(
+        self, error: PenstockError, now: float, *, born_before: float
+    ) -> list[ProducerBatch]:
         done: list[ProducerBatch] = []
         for queue in list(self._pending):
             if queue.open is not None and queue.open.born_at <= born_before:
                 self._seal(queue)
             while queue.backlog and queue.backlog[0].waiting_since <= born_before:
-                done += self._fail(queue.backlog.popleft(), error)
+                done += self._fail(queue.backlog.popleft(), error, now)
             self._keep_pending(queue)
         return done
 
@@ -305,9 +313,15 @@ class ProducerState:
         self._errors, self._failed_count = [], 0
         return failed
 
-    def _fail(self, batch: ProducerBatch, error: PenstockError) -> list[ProducerBatch]:
-        if batch.was_unanswered or error.code is grpc.StatusCode.ABORTED:
-            error = produce_error(error, token=str(batch.token), was_unanswered=True)
+    def _fail(self, batch: ProducerBatch, error: PenstockError, now: float) -> list[ProducerBatch]:
+        token, taken_at = batch.token, batch.taken_at
+        if taken_at is None and error.code is grpc.StatusCode.ABORTED:
+            taken_at = batch.sent_at
+        if token is not None and taken_at is not None:
+            dated = token.dated(now - taken_at, self._sequences.clock)
+            error = produce_error(error, token=str(dated), was_unanswered=True)
+            if isinstance(error, UnknownOutcome) and error.token:
+                self._sequences.leave(token)
         batch.error = error
         self._note(error, len(batch.records) - len(batch.dropped))
         return self._finish(batch)

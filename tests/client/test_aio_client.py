@@ -132,9 +132,13 @@ async def test_retries_are_those_of_the_synchronous_client(
     await aclient.pull("orders", 0, 0)
     assert fake.store.calls["Pull"] == 3
 
-    fake.store.answers_lost["Produce"] = 1
-    await aclient.produce("orders", b"x", queue_id=0)
+    fake.store.answers_lost["Produce"] = fake.store.answers_lost["ProduceBatch"] = 1
+    assert (await aclient.produce("orders", b"x", queue_id=0)).repeated
     assert fake.store.calls["Produce"] == 2
+    batch = RecordBatch("orders", queue_id=1)
+    batch.add(b"z")
+    assert (await aclient.produce_batch(batch)).repeated
+    assert not (await aclient.produce_batch(batch)).repeated
 
     fake.store.fail_next("Produce", BUSY, times=2)
     await aclient.produce("orders", b"y", queue_id=0)
@@ -233,8 +237,8 @@ async def test_what_a_broken_stream_left_open_is_sent_again_and_stored_once(
         assert (await (await producer.send("orders", b"a", queue_id=0))).queue_offset == 0
         second = await producer.send("orders", b"b", queue_id=0)
         third = await producer.send("orders", b"c", queue_id=1)
-        assert (await second).queue_offset == 1
-        assert (await third).queue_offset == 0
+        assert ((await second).queue_offset, (await second).repeated) == (1, True)
+        assert ((await third).queue_offset, (await third).repeated) == (0, False)
     assert fake.store.bodies("orders", 0) == [b"a", b"b"]
     assert fake.store.bodies("orders", 1) == [b"c"]
 

@@ -33,6 +33,7 @@ from penstock.readiness import Readiness
 from penstock.sequences import Sequences
 from penstock.wire import Method
 from storage.clock import SystemClock
+from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 
 UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
 BUSY = rich_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", retry_delay_ms=5)
@@ -85,7 +86,8 @@ def test_a_batch_is_stored_as_it_was_encoded(client: Client, fake: FakePenstock)
     stored = client.produce_batch(batch)
 
     assert stored.record_count == 3
-    assert stored.end_commit_offset - stored.commit_offset == batch.size
+    size = stored.end_commit_offset - stored.commit_offset
+    assert size == batch.size + SEQUENCE_PROPERTY_SIZE
     assert fake.store.bodies("orders", 1) == [b"a", b"b"]
     assert fake.store.bodies("orders", 3) == [b"c"]
     first, second = client.pull("orders", 1, 0).records
@@ -283,6 +285,23 @@ def test_a_produce_whose_answer_is_lost_is_sent_again_and_stored_once(
     assert len({request.producer_id for request in fake.store.requests}) == 1
     assert [request.sequence for request in fake.store.requests] == [1, 1, 1, 2]
     assert [request.age_ms > 0 for request in fake.store.requests] == [False, True, True, False]
+
+
+def test_the_result_says_whether_an_earlier_attempt_had_stored_it(
+    client: Client, fake: FakePenstock
+) -> None:
+    """Of a message, of a batch, and of what a stream carries."""
+    for lost in (0, 1):
+        fake.store.answers_lost["Produce"] = fake.store.answers_lost["ProduceBatch"] = lost
+        fake.store.stream_breaks.extend([1] * lost)
+        stored = client.produce("orders", b"x", queue_id=0)
+        many = client.produce_many([Message("orders", b"x", queue_id=0) for _ in range(2)])
+        placed = client.produce_batch(one_record())
+        with client.producer() as producer:
+            handle = producer.send("orders", b"x", queue_id=1)
+        assert [stored.repeated, placed.repeated, handle.result().repeated] == [bool(lost)] * 3
+        assert [each.repeated for each in many] == [False, False]
+    assert len(fake.store.log) == 10
 
 
 @pytest.mark.parametrize(("method", "produce"), PRODUCES)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from real_processes import until
 from writer_process import WriterProcess
 
 from penstock import Client, Message, PenstockError, RecordBatch
+from penstock.sequences import RequestToken
 
 KILLS = 3
 PATIENCE_S = 120.0
@@ -107,3 +111,47 @@ def test_a_killed_writer_leaves_each_message_of_clients_that_send_again_in_the_l
     assert {body: count for body, count in found.items() if count > 1} == {}
     expected = {b"%s %d" % (load.name.encode(), n) for load in loads for n in range(load.count)}
     assert set(found) == expected
+
+
+def test_a_producer_says_where_a_real_writer_has_put_each_message(tmp_path: Path) -> None:
+    """Queue offsets and commit offsets, of batches of every size, of which the log has a little more."""
+    expected = {}
+    with WriterProcess(tmp_path / "store") as writer, writer.client(timeout_s=PATIENCE_S) as client:
+        client.create_topic("t", queues=2)
+        with client.producer(delivery_timeout_s=PATIENCE_S, linger_ms=60_000) as producer:
+            for count in (1, 2, 50, 700):
+                bodies = [b"%d of %d" % (n, count) for n in range(count)]
+                handles = [
+                    producer.send("t", body, queue_id=n % 2, keys=["k"])
+                    for n, body in enumerate(bodies)
+                ]
+                producer.flush(PATIENCE_S)
+                expected.update(zip(bodies, (handle.result() for handle in handles), strict=True))
+    assert not any(stored.repeated for stored in expected.values())
+    assert {
+        record.body: (record.queue_id, record.queue_offset, record.commit_offset)
+        for record in records_on_disk(tmp_path / "store")
+    } == {
+        body: (stored.queue_id, stored.queue_offset, stored.commit_offset)
+        for body, stored in expected.items()
+    }
+
+
+def test_who_asks_a_real_writer_again_with_a_token_is_told_what_the_first_was_told(
+    tmp_path: Path,
+) -> None:
+    batch = RecordBatch("t")
+    batch.add_many([b"a", b"b"])
+    with WriterProcess(tmp_path / "store") as writer, writer.client(timeout_s=PATIENCE_S) as client:
+        client.create_topic("t", queues=1)
+        producer_id, now_ms = secrets.randbelow(1 << 62) + 1, int(time.time() * 1_000)
+        tokens = [str(RequestToken(producer_id, n, now_ms)) for n in (1, 2)]
+        placed = client.produce_batch(batch, token=tokens[0])
+        stored = client.produce("t", b"c", token=tokens[1])
+        assert (placed.repeated, stored.repeated) == (False, False)
+        for _ in range(3):
+            client.produce("t", b"other")
+        assert client.produce_batch(batch, token=tokens[0]) == replace(placed, repeated=True)
+        assert client.produce("t", b"c", token=tokens[1]) == replace(stored, repeated=True)
+    found = Counter(record.body for record in records_on_disk(tmp_path / "store"))
+    assert found == {b"a": 1, b"b": 1, b"c": 1, b"other": 3}

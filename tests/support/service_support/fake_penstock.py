@@ -28,6 +28,7 @@ from penstock.v1 import (
     writer_pb2_grpc,
 )
 from storage.format.message_id import decode_message_id, encode_message_id
+from storage.format.producers.sequence import encode_sequence
 from storage.format.record import Record, decode_record, encode_record
 
 STORE_HOST = "127.0.0.1:10911"
@@ -138,54 +139,66 @@ class FakeStore:
         count = self.topics[name]
         return common_pb2.Topic(name=name, read_queue_count=count, write_queue_count=count, perm=6)
 
-    def append(self, record: Record, properties_block: bytes | None = None) -> Record:
-        """Store one record as a writer would, with its place filled in."""
+    def append_all(self, records: list[Record], producer: Any) -> list[Record]:
+        """Store the records of a request as a writer would, the first of which says whose request it is."""
         with self.lock:
-            queue = self.queues[record.topic, record.queue_id]
-            data = encode_record(
-                topic=record.topic,
-                queue_id=record.queue_id,
-                body=record.body,
-                properties_block=record.properties_block,
-                flag=record.flag,
-                queue_offset=len(queue),
-                commit_offset=self.commit_offset,
-                born_timestamp_ms=record.born_timestamp_ms,
-                store_timestamp_ms=1_700_000_000_000 + len(self.log),
-                store_host=STORE_HOST,
-                append_property_crc=True,
-            )
-            queue.append(data)
-            self.log.append(data)
-            self.commit_offset += len(data)
-            self.grown.notify_all()
-            return decode_record(data)
+            blocks = [record.properties_block for record in records]
+            if producer.producer_id:
+                request = producer.producer_id, producer.sequence
+                blocks[0] = encode_sequence(*request, 0) + blocks[0]
+                size = sum(map(len, map(self._placed, records, blocks)))
+                told = encode_sequence(*request, size, self.commit_offset)
+                blocks[0] = told + records[0].properties_block
+            return list(map(self._append, records, blocks))
 
-    def append_frame(self, records: bytes) -> writer_pb2.ProduceBatchResponse:
+    def _placed(self, record: Record, properties_block: bytes) -> bytes:
+        return encode_record(
+            topic=record.topic,
+            queue_id=record.queue_id,
+            body=record.body,
+            properties_block=properties_block,
+            flag=record.flag,
+            queue_offset=len(self.queues[record.topic, record.queue_id]),
+            commit_offset=self.commit_offset,
+            born_timestamp_ms=record.born_timestamp_ms,
+            store_timestamp_ms=1_700_000_000_000 + len(self.log),
+            store_host=STORE_HOST,
+            append_property_crc=True,
+        )
+
+    def _append(self, record: Record, properties_block: bytes) -> Record:
+        data = self._placed(record, properties_block)
+        self.queues[record.topic, record.queue_id].append(data)
+        self.log.append(data)
+        self.commit_offset += len(data)
+        self.grown.notify_all()
+        return decode_record(data)
+
+    def append_frame(self, request: Any) -> writer_pb2.ProduceBatchResponse:
         """Store a batch of records."""
         with self.lock:
             first = self.commit_offset
+            position, records = 0, []
+            while position < len(request.records):
+                records.append(decode_record(request.records, position))
+                position += records[-1].total_size
+            stored = self.append_all(records, request.producer)
             ranges: dict[tuple[str, int], writer_pb2.QueueRange] = {}
-            position = count = 0
-            last = None
-            while position < len(records):
-                record = decode_record(records, position)
-                position += record.total_size
-                last = self.append(record)
-                count += 1
-                key = (last.topic, last.queue_id)
-                if key not in ranges:
-                    ranges[key] = writer_pb2.QueueRange(
-                        topic=last.topic,
-                        queue_id=last.queue_id,
-                        first_queue_offset=last.queue_offset,
-                    )
-                ranges[key].count += 1
+            for record in stored:
+                found = ranges.setdefault(
+                    (record.topic, record.queue_id),
+                    writer_pb2.QueueRange(
+                        topic=record.topic,
+                        queue_id=record.queue_id,
+                        first_queue_offset=record.queue_offset,
+                    ),
+                )
+                found.count += 1
             return writer_pb2.ProduceBatchResponse(
                 commit_offset=first,
                 end_commit_offset=self.commit_offset,
-                record_count=count,
-                store_timestamp_ms=last.store_timestamp_ms if last else 0,
+                record_count=len(stored),
+                store_timestamp_ms=stored[-1].store_timestamp_ms if stored else 0,
                 ranges=ranges.values(),
             )
 
@@ -213,7 +226,7 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
         return answer
 
     def _produce(self, request: Any, context: grpc.ServicerContext) -> Any:
-        results = []
+        drafts = []
         for message in request.messages:
             self.store.check_topic(message.topic, context)
             block = f"KEYS\x01{' '.join(message.keys)}\x02" if message.keys else ""
@@ -227,8 +240,10 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
                 properties_block=block.encode(),
                 flag=message.flag,
             )
-            record = self.store.append(decode_record(draft))
-            results.append(
+            drafts.append(decode_record(draft))
+        stored = self.store.append_all(drafts, request.producer)
+        return writer_pb2.ProduceResponse(
+            results=[
                 writer_pb2.ProduceResult(
                     topic=record.topic,
                     queue_id=record.queue_id,
@@ -238,12 +253,13 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
                     unique_key=message.unique_key,
                     store_timestamp_ms=record.store_timestamp_ms,
                 )
-            )
-        return writer_pb2.ProduceResponse(results=results)
+                for message, record in zip(request.messages, stored, strict=True)
+            ]
+        )
 
     def ProduceBatch(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.store.meet_fault("ProduceBatch", context)
-        answer = self.store.once(request.producer, lambda: self.store.append_frame(request.records))
+        answer = self.store.once(request.producer, lambda: self.store.append_frame(request))
         self.store.lose_answer("ProduceBatch", context)
         return answer
 
@@ -278,7 +294,7 @@ class FakeWriter(writer_pb2_grpc.WriterServicer):
                 received.popleft()
                 yield writer_pb2.ProduceStreamResponse(failure=fault)
                 continue
-            answer = store.once(request.producer, partial(store.append_frame, request.records))
+            answer = store.once(request.producer, partial(store.append_frame, request))
             stored += 1
             if stored == break_after:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")
