@@ -358,16 +358,9 @@ class StoreWriter:
         log = self._engine.log
         failure = self.failure()
         needed_offset = self._engine.followers.needed_offset()  # first: it only grows
-        if self._appender.is_closed:
-            problem = "the store is closed"
-        else:
-            problem = str(
-                failure
-                or self._engine.dispatch.problem
-                or self.transactions.problem
-                or self.revive.problem
-                or self._producers.problem
-            )
+        ended = "the store is closed" if self._appender.is_closed else failure
+        parts = (self._engine.dispatch, self.transactions, self.revive, self._producers)
+        problems = (ended, *(part.problem for part in parts))
         return WriterStatus(
             min_commit_offset=log.min_offset,
             appended_offset=log.appended_offset,
@@ -377,7 +370,7 @@ class StoreWriter:
             needed_commit_offset=log.appended_offset if needed_offset is None else needed_offset,
             followers=self._engine.followers.offsets(),
             writable=self.writable,
-            problem=problem,
+            problem=str(next(filter(None, problems), "")),
             flush_mode=self._config.flush_mode,
             transient_pool=self._config.transient_pool,
             scrub=self._engine.scrub.status,
