@@ -10,9 +10,9 @@ Big-endian 64-bit numbers, as many as there are::
     CRC-32 of all before
 
 The numbers of a request are the commit offsets ``begin, end`` of each part of its records; where there
-is an odd number of them the last is 0, and says that records which should follow are not in the log. There are none
-where nobody knows where all of its records are. ``set_ms`` is by how much the wall clock was set since
-the times in ``_ms`` began to be told.
+is an odd number of them the last is 0, and says that records which should follow are not in the log.
+There are none where nobody knows where all of its records are. ``set_ms`` is by how much the wall clock
+was set since the times in ``_ms`` began to be told.
 ``storage.producers.windows`` says what the others mean.
 """
 
