@@ -279,7 +279,7 @@ def test_a_break_that_lasts_leaves_what_was_sent_unknown_and_the_rest_not_stored
     producer.send("orders", b"a", queue_id=0).result(30)
     fake.store.answers_wait.clear()
     sent = producer.send("orders", b"b", queue_id=0)
-    until(lambda: fake.store.frames_unanswered_max == 1)
+    until(lambda: producer.in_flight_count == 1)
     fake.stop()
 
     error = sent.exception(30)

@@ -27,10 +27,10 @@ from storage.clock import SystemClock
 sequences = Sequences(SystemClock())
 print(sequences.begin(), flush=True)
 child = os.fork()
-print(sequences.begin(), flush=True)
 if child:
     os.waitpid(child, 0)
-else:
+print(sequences.begin(), flush=True)
+if not child:
     os._exit(0)
 """
 
