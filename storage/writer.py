@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from storage.log.followers import Followers
     from storage.recovery.recover import Recovered
     from storage.tables.topics import Created, TopicConfig
+    from storage.timers.delivery import TimerStatus
+    from storage.transactions.values import HalfStatus
     from storage.workers import Workers
 
 LOCAL_HOST: Final = "127.0.0.1:0"
@@ -56,7 +58,7 @@ class WriterStatus:
     """How far the writer is. All offsets are ends; ``problem`` says why it is not writable.
 
     ``followers`` has from which offset on each follower still needs the log; what is before
-    ``needed_commit_offset`` is needed by none of them. ``scrub`` is the search for damage.
+    ``needed_commit_offset`` none needs, from there on ``held_by``. ``timers`` and ``halves`` are not shown yet.
     """
 
     min_commit_offset: int
@@ -65,12 +67,15 @@ class WriterStatus:
     flushed_offset: int
     dispatched_offset: int
     needed_commit_offset: int
+    held_by: str
     followers: Mapping[str, int]
     writable: bool
     problem: str
     flush_mode: str
     transient_pool: bool
     scrub: ScrubStatus
+    timers: TimerStatus
+    halves: HalfStatus
 
 
 class StoreWriter:
@@ -351,7 +356,8 @@ class StoreWriter:
         """Return how far the writer is, and whether it can write."""
         log = self._engine.log
         failure = self.failure()
-        needed_offset = self._engine.followers.needed_offset()  # first: it only grows
+        followers = self.followers.offsets()  # first: they only grow
+        held_by = min(followers, key=lambda name: followers[name], default="")
         if self._appender.is_closed:
             problem = "the store is closed"
         else:
@@ -367,13 +373,16 @@ class StoreWriter:
             committed_offset=log.committed_offset,
             flushed_offset=log.flushed_offset,
             dispatched_offset=self._engine.dispatch.position,
-            needed_commit_offset=log.appended_offset if needed_offset is None else needed_offset,
-            followers=self._engine.followers.offsets(),
+            needed_commit_offset=followers.get(held_by, log.appended_offset),
+            held_by=held_by,
+            followers=followers,
             writable=self.writable,
             problem=problem,
             flush_mode=self._config.flush_mode,
             transient_pool=self._config.transient_pool,
             scrub=self._engine.scrub.status,
+            timers=self.timers.status(),
+            halves=self.transactions.status(),
         )
 
     def close(self) -> None:

@@ -127,10 +127,11 @@ class Appender:
         except InvalidBatch as refused:
             field, _, problem = refused.problem.partition(": ")
             raise InvalidMessage(field, f"message {refused.record_index}: {problem}") from None
+        wanted = prepared.queues
         if parked is not None:
             prepared = parked._replace(placed_rows=new_rows(parked.record_count))
         commit_offset, store_timestamp_ms, _ = self.append(
-            prepared, decided=parked is not None, fills_rows=True
+            prepared, decided=parked is not None, fills_rows=True, wanted=wanted
         )
         placed = prepared.placed_rows[
             : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
@@ -246,9 +247,9 @@ class Appender:
 
     def _append_prepared(self, prepared: Prepared) -> BatchResult:
         parked = self._parked(prepared)
-        prepared = parked or prepared
+        wanted, prepared = prepared.queues, parked or prepared
         commit_offset, store_timestamp_ms, firsts = self.append(
-            prepared, decided=parked is not None
+            prepared, decided=parked is not None, wanted=wanted
         )
         if parked is not None:
             self._expect_parked(commit_offset + parked.placed_size)
@@ -269,11 +270,12 @@ class Appender:
         return end_commit_offset
 
     def append(
-        self, prepared: Prepared, *, decided: bool = False, fills_rows: bool = False
-    ) -> tuple[int, int, list[int]]:
+        self, prepared: Prepared, *, decided: bool = False, fills_rows: bool = False,
+        wanted: Sequence[QueueKey] = (),
+    ) -> tuple[int, int, list[int]]:  # fmt: skip
         """Append a checked batch; return its commit offset, store time, and each queue's first offset.
 
-        With ``decided`` topics need only exist; with ``fills_rows`` ``placed_rows`` are filled. Raises
+        With ``decided`` topics need only exist, but for the queues ``wanted``; with ``fills_rows`` ``placed_rows`` are filled. Raises
         TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
         """
         log = self._log
@@ -286,8 +288,7 @@ class Appender:
             self._admit(prepared.placed_size, decided=decided)
             if decided:
                 self._check_topics(checked)
-            else:
-                self._check_queues(checked)
+            self._check_queues(highest_of_topics(wanted) if decided else checked)
             firsts = self._next_offsets_of(keys, held)
             next_queue_offsets = np.array(firsts, np.int64)
             store_timestamp_ms = self._clock.now_ms()

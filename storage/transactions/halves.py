@@ -105,6 +105,16 @@ class HalfTable:
                 self._rows[row, _DUE_MS] = due_ms
                 self._note_due(row, due_ms)
 
+    def move_dues(self, by_ms: int) -> None:
+        """Move all times at which producers are asked."""
+        pending = np.flatnonzero(self._rows[:, _DUE_MS] != _NEVER)
+        self._rows[pending, _DUE_MS] += by_ms
+        dues = self._rows[pending, _DUE_MS].tolist()
+        self._dues = [
+            due_ms << _ROW_BITS | row for due_ms, row in zip(dues, pending.tolist(), strict=True)
+        ]
+        heapq.heapify(self._dues)
+
     def due(self, now_ms: int, count_max: int) -> list[str]:
         """Return the ids of transactions of which a half is due, the one stored first at the front.
 
@@ -144,10 +154,25 @@ class HalfTable:
         first = int(self._rows[:, _COMMIT_OFFSET].min())
         return None if first == _NEVER else first
 
+    def first_born_ms(self) -> int | None:
+        """Return when the oldest pending half was stored, None if there is none; from any thread."""
+        first = int(self._rows[:, _BORN_MS].min())
+        return None if first == _NEVER else first
+
     def ids(self) -> list[str]:
         """Return the ids of all pending transactions, the one stored first at the front."""
         rows = np.argsort(self._rows[:, _QUEUE_OFFSET], kind="stable")[: len(self)]
         return list(dict.fromkeys(self._ids[row] for row in rows.tolist()))
+
+    def counts_of(self, topic: str, queue_ids: range) -> dict[int, int]:
+        """Return how many halves are for each of some queues of a topic, those without any left out."""
+        number = self._topic_numbers.get(topic)
+        if number is None:
+            return {}
+        queues = self._rows[self._rows[:, _TOPIC] == number, _QUEUE_ID]
+        queues = queues[(queues >= queue_ids.start) & (queues < queue_ids.stop)]
+        found, counts = np.unique(queues, return_counts=True)
+        return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
     def _rows_of(self, transaction_id: str) -> Iterator[int]:
         row = self._last.get(transaction_id, _NO_ROW)
