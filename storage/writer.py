@@ -355,18 +355,12 @@ class StoreWriter:
     def status(self) -> WriterStatus:
         """Return how far the writer is, and whether it can write."""
         log = self._engine.log
-        failure = self.failure()
         followers = self.followers.offsets()  # first: they only grow
         held_by = min(followers, key=lambda name: followers[name], default="")
+        parts = self._engine.dispatch, self.transactions, self.revive
+        problem = str(self.failure() or next(filter(None, (each.problem for each in parts)), ""))
         if self._appender.is_closed:
             problem = "the store is closed"
-        else:
-            problem = str(
-                failure
-                or self._engine.dispatch.problem
-                or self.transactions.problem
-                or self.revive.problem
-            )
         return WriterStatus(
             min_commit_offset=log.min_offset,
             appended_offset=log.appended_offset,

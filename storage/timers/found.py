@@ -103,8 +103,8 @@ class DeliveredBefore:
         if not len(self._identities):
             return np.zeros(len(identities), np.bool_)
         places = self._places(identities)
-        order = np.argsort(places, kind="stable")
-        ordered = places[order]
+        order = np.argsort(identities, kind="stable")
+        ordered = identities[order]
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
         found: npt.NDArray[np.bool_] = (self._identities[places] == identities) & (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 Longs = npt.NDArray[np.int64]
 ROWS_MAX: Final = 4_096  # looked at at once
 BYTES_MAX: Final = 4 << 20
+_NONE: Final = np.empty(0, np.int64)
 
 
 @contextmanager
@@ -35,7 +35,8 @@ def upcoming_in(
 ) -> Iterator[Count]:
     """Count messages that are to come to queues of a topic, as of the entry and of what was parked since.
 
-    ``waiting`` returns the offsets of the timer topic that were taken up, and where what follows in each queue begins.
+    ``waiting`` returns the offsets of the timer topic that were taken up, in any order, and where what follows in each
+    queue begins.
     """
     log = CommitLogView(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
     queues: dict[tuple[str, int], ParkedQueue] = {}
@@ -45,23 +46,22 @@ def upcoming_in(
     def look(timers: Longs) -> dict[int, int]:
         log.set_bounds(engine.log.min_offset, engine.dispatch.position)
         for key, begin in begins.items():
-            queue = engine.queues.known(*key)
-            end = begin if queue is None else max(queue.next_offset, begin)
+            if key not in queues:
+                if engine.queues.known(*key) is None:
+                    continue
+                queues[key] = ParkedQueue(engine.filesystem, engine.paths.consume_queue, log, *key)
+            end = max(queues[key].bounds()[1], begin)
             offsets = np.arange(begin, end)
             if key == (TIMER_TOPIC, 0):
                 offsets = np.concatenate((timers, offsets))
-            if len(offsets):
-                if key not in queues:
-                    queues[key] = ParkedQueue(
-                        engine.filesystem, engine.paths.consume_queue, log, *key
-                    )
-                found.look_at(queues[key], offsets)
+            found.look_at(queues[key], offsets)
             begins[key] = end
         return found.counts()
 
     try:
-        look(taken_up)
-        yield lambda: look(taken_up[:0])
+        look(np.sort(taken_up))
+        look(_NONE)  # what came during the first look, so that little is left
+        yield lambda: look(_NONE)
     finally:
         for queue in queues.values():
             queue.close()
@@ -77,8 +77,9 @@ class UpcomingMessages:
     def __init__(self, topic: str, queue_ids: range) -> None:
         self._topic = np.frombuffer(topic.encode(), np.uint8)
         self._queue_ids = queue_ids
-        self._found: list[tuple[int, int]] = []  # queue id, and the key that a recall would have
-        self._recalled: set[int] = set()
+        self._queues: list[Longs] = [_NONE]  # of each message
+        self._keys: list[Longs] = [_NONE]  # that a recall of it would have; 0: none
+        self._recalled: list[Longs] = [_NONE]
 
     def look_at(self, queue: ParkedQueue, queue_offsets: Longs) -> None:
         """Take in the records at ascending offsets of a system topic's queue. Raises OSError."""
@@ -87,16 +88,25 @@ class UpcomingMessages:
             records = queue.records(
                 left[:ROWS_MAX], bytes_max=BYTES_MAX, room=kernels.DELIVERY_PAIRS_MAX
             )
-            self._found += self._in(records, is_timer=queue.topic == TIMER_TOPIC)
+            self._take(records, is_timer=queue.topic == TIMER_TOPIC)
             left = left[max(records.looked_at, 1) :]
 
     def counts(self) -> dict[int, int]:
         """Return how many messages are to come, by queue id."""
+        recalled = np.unique(np.concatenate(self._recalled))
+        queues, keys = np.concatenate(self._queues), np.concatenate(self._keys)
+        if len(recalled):
+            places = np.minimum(np.searchsorted(recalled, keys), len(recalled) - 1)
+            stays = (keys == 0) | (recalled[places] != keys)
+            queues, keys = queues[stays], keys[stays]
+        self._queues, self._keys, self._recalled = [queues], [keys], [recalled]
+        counts = np.bincount(queues - self._queue_ids.start, minlength=1)
+        found = np.flatnonzero(counts)
         return dict(
-            Counter(queue for queue, key in self._found if not key or key not in self._recalled)
+            zip((found + self._queue_ids.start).tolist(), counts[found].tolist(), strict=True)
         )
 
-    def _in(self, records: ParkedRecords, *, is_timer: bool) -> Iterator[tuple[int, int]]:
+    def _take(self, records: ParkedRecords, *, is_timer: bool) -> None:
         count = len(records.rows)
         targets = new_targets(count)
         said = np.zeros((count, kernels.SAID_COLUMNS), np.int64)
@@ -105,12 +115,12 @@ class UpcomingMessages:
         )
         assert end >= 0
         recalls = said[:, kernels.RECALLS] != 0
-        self._recalled.update(said[recalls, kernels.RECALLS].tolist())
+        self._recalled.append(said[recalls, kernels.RECALLS])
         queues = targets[:, TARGET_QUEUE]
         chosen = (queues >= self._queue_ids.start) & (queues < self._queue_ids.stop) & ~recalls
         chosen &= (said[:, kernels.IS_LOST] == 0) & (targets[:, TOPIC_SIZE] == len(self._topic))
         places = np.flatnonzero(chosen)
         text = targets[places, TOPIC_AT][:, None] + np.arange(len(self._topic))
         places = places[(records.data[text] == self._topic).all(axis=1)]
-        keys = said[places, kernels.RECALL_KEY]
-        return zip(queues[places].tolist(), keys.tolist(), strict=True)
+        self._queues.append(queues[places])
+        self._keys.append(said[places, kernels.RECALL_KEY])

@@ -62,6 +62,7 @@ class HalfTable:
         self._keys = [""] * _ROWS_FIRST
         self._last: dict[str, int] = {}  # by transaction id; the row that was added last
         self._dues: list[int] = []  # a heap
+        self._moved_ms = 0  # what is added to the times in rows and heap
         self._topics: list[str] = []
         self._topic_numbers: dict[str, int] = {}
 
@@ -75,15 +76,15 @@ class HalfTable:
         """Take one in."""
         if not self._free:
             self._grow()
-        row = self._free.pop()
+        row, due_ms = self._free.pop(), half.due_ms - self._moved_ms
         self._ids[row], self._keys[row] = half.transaction_id, half.unique_key
         self._rows[row] = (
-            half.queue_offset, half.commit_offset, half.due_ms, half.check_count, half.born_ms,
+            half.queue_offset, half.commit_offset, due_ms, half.check_count, half.born_ms,
             self._topic_number(half.topic), half.queue_id, half.size,
             self._last.get(half.transaction_id, _NO_ROW),
         )  # fmt: skip
         self._last[half.transaction_id] = row
-        self._note_due(row, half.due_ms)
+        self._note_due(row, due_ms)
 
     def of(self, transaction_id: str) -> list[Half]:
         """Return the halves of a transaction in the order of their queue offsets; none if it is not pending."""
@@ -102,18 +103,12 @@ class HalfTable:
         """Set when transactions are looked at next."""
         for transaction_id in transaction_ids:
             for row in self._rows_of(transaction_id):
-                self._rows[row, _DUE_MS] = due_ms
-                self._note_due(row, due_ms)
+                self._rows[row, _DUE_MS] = due_ms - self._moved_ms
+                self._note_due(row, due_ms - self._moved_ms)
 
     def move_dues(self, by_ms: int) -> None:
         """Move all times at which producers are asked."""
-        pending = np.flatnonzero(self._rows[:, _DUE_MS] != _NEVER)
-        self._rows[pending, _DUE_MS] += by_ms
-        dues = self._rows[pending, _DUE_MS].tolist()
-        self._dues = [
-            due_ms << _ROW_BITS | row for due_ms, row in zip(dues, pending.tolist(), strict=True)
-        ]
-        heapq.heapify(self._dues)
+        self._moved_ms += by_ms
 
     def due(self, now_ms: int, count_max: int) -> list[str]:
         """Return the ids of transactions of which a half is due, the one stored first at the front.
@@ -121,7 +116,8 @@ class HalfTable:
         Of more than ``count_max`` halves, those that were due first. They are due until they are postponed or removed.
         """
         found: dict[int, int] = {}
-        while self._dues and len(found) < count_max and self._dues[0] >> _ROW_BITS <= now_ms:
+        by_ms = now_ms - self._moved_ms
+        while self._dues and len(found) < count_max and self._dues[0] >> _ROW_BITS <= by_ms:
             entry = heapq.heappop(self._dues)
             if self._counts(entry):
                 found[entry & _ROW_MASK] = entry
@@ -134,7 +130,7 @@ class HalfTable:
         """Return when the next half is due; None if there is none."""
         while self._dues and not self._counts(self._dues[0]):
             heapq.heappop(self._dues)
-        return self._dues[0] >> _ROW_BITS if self._dues else None
+        return (self._dues[0] >> _ROW_BITS) + self._moved_ms if self._dues else None
 
     def _note_due(self, row: int, due_ms: int) -> None:
         if len(self._dues) > 2 * len(self) + _ROWS_FIRST:
@@ -193,7 +189,7 @@ class HalfTable:
             commit_offset=commit_offset,
             size=size,
             born_ms=born_ms,
-            due_ms=due_ms,
+            due_ms=due_ms + self._moved_ms,
             check_count=check_count,
         )
 

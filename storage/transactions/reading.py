@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Longs = npt.NDArray[np.int64]
 ROWS_MAX: Final = 65_536
-BYTES_MAX: Final = 16 << 20
+BYTES_MAX: Final = 2 << 20  # as arrays of numbers they take sixty times as much
 _COMMA: Final = ord(",")
 _ZERO: Final = ord("0")
 _DIGITS_MAX: Final = 18  # of a queue offset
