@@ -8,11 +8,11 @@ The chosen table has one int64 row a unit::
     2       RECORD_SIZE     the record's size as the unit says
     3       STATE           one of the states below
 
-A state is CHOSEN until the record was looked at, then GOOD, FILTERED (its tag is not one asked for,
-only the hash was), or DAMAGED + the stop that ``check_record`` gave. Where units are checked there are
-four more. SUSPECT: the unit points nowhere, before or after the log, or out of order to where none is. NEAR:
-the tag is not one asked for, but the unit may be damaged in it. PASSED over: what was near and is not one asked
-for, and units for which the log has no record. REBUILT: the unit was made from the log and is taken at its word.
+A state is CHOSEN until the record was looked at, then GOOD, FILTERED (its tag is not one asked for, only
+the hash was), or DAMAGED + the stop that ``check_record`` gave. Where units are checked there are four more.
+SUSPECT: the unit points nowhere, before or after the log, or out of order to where none is. NEAR: the tag is
+not one asked for, but the unit may be damaged in it. PASSED over: what was near and is not one asked for, and
+units for which the log has no record. REBUILT: the unit was made from the log and is taken at its word.
 """
 
 from __future__ import annotations
