@@ -144,7 +144,11 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterStatus:
-    """The writer's positions in the commit log, and whether it takes writes."""
+    """The writer's positions in the commit log, whether it takes writes, and what it has that is not shown yet.
+
+    Delayed messages and messages of transactions are pending; times are Unix milliseconds, 0: none. ``held_by`` needs
+    the log from ``needed_commit_offset`` on, which retention keeps.
+    """
 
     min_commit_offset: int
     appended_offset: int
@@ -161,6 +165,13 @@ class WriterStatus:
     scrub_finding_count: int
     scrub_repaired_count: int
     scrub_last_finding: str
+    pending_timer_count: int
+    next_timer_due_ms: int
+    timers_late_ms: int
+    pending_half_count: int
+    oldest_half_ms: int
+    needed_commit_offset: int
+    held_by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,20 @@ QUEUE_RECORD: Final = FindingKind(
     "queue-record", "queue offsets", "that message: consumers get DATA_LOSS for its offset",
     "restore its log file from a backup",
 )  # fmt: skip
+HALF_RECORD: Final = FindingKind(
+    "half-record", "queue offsets",
+    "nothing if its transaction has ended; else it cannot be committed, only rolled back",
+    "restore its log file from a backup",
+)  # fmt: skip
+HALF_REMOVAL: Final = FindingKind(
+    "half-removal", "queue offsets",
+    "nothing if a start has read it; else transactions that were rolled back or given up may be pending again",
+    "restore its log file from a backup",
+)  # fmt: skip
+DELAYED_RECORD: Final = FindingKind(
+    "delayed-record", "queue offsets", "nothing if it was delivered; else that message is not",
+    "restore its log file from a backup",
+)  # fmt: skip
 INDEX_FILE: Final = FindingKind(
     "index-file", "commit offsets", "keys that queries do not find, until it is made again",
     REPAIR,
@@ -98,6 +112,13 @@ CHECKPOINT_SLOT: Final = FindingKind(
 LEASE_JOURNAL: Final = FindingKind(
     "lease-journal", "", "messages that were acknowledged with what is lost of it come again", START
 )
+TIMER_FILE: Final = FindingKind(
+    "timer-file", "", "nothing: the next start reads the records of delayed messages again", START
+)
+TRANSACTION_FILE: Final = FindingKind(
+    "transaction-file", "", "nothing: where both are damaged, the next start reads all half messages",
+    START,
+)  # fmt: skip
 STAGED_COMMIT: Final = FindingKind(
     "staged-commit", "", "messages that are not all visible yet", START
 )
@@ -107,9 +128,10 @@ STAGED_DAMAGE: Final = FindingKind(
 
 KINDS: Final = (
     LOG_RECORD, LOG_FILE_MISSING, LOG_FILE_LENGTH, LOG_FILE_FOREIGN, LOG_TAIL, QUEUE_UNIT,
-    QUEUE_UNIT_MISSING, QUEUE_FILE_MISSING, QUEUE_FILE_LENGTH, QUEUE_END, QUEUE_RECORD, INDEX_FILE,
+    QUEUE_UNIT_MISSING, QUEUE_FILE_MISSING, QUEUE_FILE_LENGTH, QUEUE_END, QUEUE_RECORD, HALF_RECORD,
+    HALF_REMOVAL, DELAYED_RECORD, INDEX_FILE,
     INDEX_ENTRIES, INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TOPIC_ENTRY, GROUP_OFFSET, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
-    LEASE_JOURNAL, STAGED_COMMIT, STAGED_DAMAGE, STATE,
+    LEASE_JOURNAL, TIMER_FILE, TRANSACTION_FILE, STAGED_COMMIT, STAGED_DAMAGE, STATE,
 )  # fmt: skip
 
 

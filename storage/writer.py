@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from storage.log.followers import Followers
     from storage.recovery.recover import Recovered
     from storage.tables.topics import Created, TopicConfig
+    from storage.timers.delivery import TimerStatus
+    from storage.transactions.values import HalfStatus
     from storage.workers import Workers
 
 LOCAL_HOST: Final = "127.0.0.1:0"
@@ -57,7 +59,7 @@ class WriterStatus:
     """How far the writer is. All offsets are ends; ``problem`` says why it is not writable.
 
     ``followers`` has from which offset on each follower still needs the log; what is before
-    ``needed_commit_offset`` is needed by none of them. ``scrub`` is the search for damage.
+    ``needed_commit_offset`` none needs, from there on ``held_by``. ``timers`` and ``halves`` are not shown yet.
     """
 
     min_commit_offset: int
@@ -66,12 +68,15 @@ class WriterStatus:
     flushed_offset: int
     dispatched_offset: int
     needed_commit_offset: int
+    held_by: str
     followers: Mapping[str, int]
     writable: bool
     problem: str
     flush_mode: str
     transient_pool: bool
     scrub: ScrubStatus
+    timers: TimerStatus
+    halves: HalfStatus
 
 
 class StoreWriter:
@@ -124,14 +129,9 @@ class StoreWriter:
         """
         clock = clock or SystemClock()
         engine = open_engine(
-            Path(directory),
-            config or StoreConfig(),
-            filesystem or OsFileSystem(),
-            clock,
-            waits_for_files=waits_for_files,
-            workers=workers,
-            compares_all=compares_all,
-        )
+            Path(directory), config or StoreConfig(), filesystem or OsFileSystem(), clock,
+            waits_for_files=waits_for_files, workers=workers, compares_all=compares_all,
+        )  # fmt: skip
         writer = cls(engine, clock, workers=workers)
         try:
             writer._producers.start()  # before anything is appended
@@ -356,9 +356,9 @@ class StoreWriter:
     def status(self) -> WriterStatus:
         """Return how far the writer is, and whether it can write."""
         log = self._engine.log
-        failure = self.failure()
-        needed_offset = self._engine.followers.needed_offset()  # first: it only grows
-        ended = "the store is closed" if self._appender.is_closed else failure
+        followers = self.followers.offsets()  # first: they only grow
+        held_by = min(followers, key=lambda name: followers[name], default="")
+        ended = "the store is closed" if self._appender.is_closed else self.failure()
         parts = (self._engine.dispatch, self.transactions, self.revive, self._producers)
         problems = (ended, *(part.problem for part in parts))
         return WriterStatus(
@@ -367,13 +367,16 @@ class StoreWriter:
             committed_offset=log.committed_offset,
             flushed_offset=log.flushed_offset,
             dispatched_offset=self._engine.dispatch.position,
-            needed_commit_offset=log.appended_offset if needed_offset is None else needed_offset,
-            followers=self._engine.followers.offsets(),
+            needed_commit_offset=followers.get(held_by, log.appended_offset),
+            held_by=held_by,
+            followers=followers,
             writable=self.writable,
             problem=str(next(filter(None, problems), "")),
             flush_mode=self._config.flush_mode,
             transient_pool=self._config.transient_pool,
             scrub=self._engine.scrub.status,
+            timers=self.timers.status(),
+            halves=self.transactions.status(),
         )
 
     def close(self) -> None:

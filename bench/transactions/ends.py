@@ -33,6 +33,7 @@ BATCH: Final = 256  # transactions of one call
 IN_FLIGHT: Final = 4
 ONE_BY_ONE: Final = 300  # of a round
 IN_BATCHES: Final = 10_240  # of a round
+PATIENCE_S: Final = 20.0
 WANTED_MS: Final = 20.0
 WANTED: Final = 10_000.0
 
@@ -79,14 +80,17 @@ class TransactionBench:
         self._stored += count
 
     async def seen(self) -> None:
-        """Wait until a consumer has the last message."""
-        pulled = await self.reader.Pull(
-            reader_pb2.PullRequest(
-                topic=TOPIC, queue_offset=self._stored - 1, max_messages=1, wait_ms=20_000
+        """Wait until a consumer has the last message; the first answers may be that the queue is shorter."""
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            pulled = await self.reader.Pull(
+                reader_pb2.PullRequest(
+                    topic=TOPIC, queue_offset=self._stored - 1, max_messages=1, wait_ms=1_000
+                )
             )
-        )
-        if pulled.record_count != 1:
-            raise RuntimeError("the message did not come")
+            if pulled.record_count == 1:
+                return
+        raise RuntimeError("the message did not come")
 
     async def p99_ms(self, send: Any) -> float:
         """Return the 99th percentile of one message's way to a consumer, one after the other."""
@@ -99,7 +103,7 @@ class TransactionBench:
         return sorted(times)[int(ONE_BY_ONE * 0.99)]
 
     async def per_second(self, send: Any) -> float:
-        """Return how many a second in batches, some of them at once."""
+        """Return how many a second in batches, some of them at once, until a consumer has the last."""
         left = IN_BATCHES // BATCH
 
         async def member() -> None:
@@ -110,6 +114,7 @@ class TransactionBench:
 
         began = time.perf_counter()
         await asyncio.gather(*(member() for _ in range(IN_FLIGHT)))
+        await self.seen()
         return IN_BATCHES / (time.perf_counter() - began)
 
 
@@ -138,7 +143,7 @@ async def measure(writer: str, reader: str, *, rounds: int) -> list[Figure]:
             wanted=f"{WANTED_MS:.0f} ms", reached=p99 <= WANTED_MS, rounds=ways,
         ),
         Figure(
-            name=f"transactions of one message, {BATCH} a call",
+            name=f"transactions of one message, {BATCH} a call, until all are visible",
             value=reached, unit="transactions/s", limit=bound, limit_name="batches of messages",
             ratio=reached / bound, wanted=f"{WANTED:.0f}/s", reached=reached >= WANTED,
             rounds=rates,

@@ -131,6 +131,13 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             scrub_finding_count=now.scrub.finding_count,
             scrub_repaired_count=now.scrub.repaired_count,
             scrub_last_finding=now.scrub.last_finding,
+            pending_timer_count=now.timers.pending_count,
+            next_timer_due_ms=now.timers.next_due_ms or 0,
+            timers_late_ms=now.timers.late_ms,
+            pending_half_count=now.halves.pending_count,
+            oldest_half_ms=now.halves.oldest_ms,
+            needed_commit_offset=now.needed_commit_offset,
+            held_by=now.held_by,
         )
 
     def _put_plain(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:

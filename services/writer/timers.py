@@ -12,7 +12,7 @@ from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
 from storage.format.timers.recall_handle import decode_recall_handle
-from storage.timers.worker import TimerStatus
+from storage.timers.delivery import TimerStatus
 
 EDGES_MAX: Final = 64
 

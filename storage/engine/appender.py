@@ -135,12 +135,13 @@ class Appender:
         except InvalidBatch as refused:
             field, _, problem = refused.problem.partition(": ")
             raise InvalidMessage(field, f"message {refused.record_index}: {problem}") from None
+        wanted = prepared.queues
         if parked is not None:
             prepared = parked._replace(placed_rows=new_rows(parked.record_count))
         if request is not None:
             request, prepared = told(request, prepared)
         commit_offset, store_timestamp_ms, _ = self.append(
-            prepared, decided=parked is not None, fills_rows=True, request=request
+            prepared, decided=parked is not None, fills_rows=True, wanted=wanted, request=request
         )
         placed = prepared.placed_rows[
             : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
@@ -274,11 +275,11 @@ class Appender:
         if prepared is None:
             return None
         parked = self._parked(prepared)
-        prepared = parked or prepared
+        wanted, prepared = prepared.queues, parked or prepared
         if request is not None:
             request, prepared = told(request, prepared)
         commit_offset, store_timestamp_ms, firsts = self.append(
-            prepared, decided=parked is not None, request=request
+            prepared, decided=parked is not None, wanted=wanted, request=request
         )
         if parked is not None:
             self._expect_parked(commit_offset + prepared.placed_size)
@@ -300,12 +301,12 @@ class Appender:
 
     def append(
         self, prepared: Prepared, *, decided: bool = False, fills_rows: bool = False,
-        request: Request | None = None,
+        wanted: Sequence[QueueKey] = (), request: Request | None = None,
     ) -> tuple[int, int, list[int]]:  # fmt: skip
         """Append a checked batch; return its commit offset, store time, and each queue's first offset.
 
-        With ``decided`` topics need only exist; with ``fills_rows`` ``placed_rows`` are filled. A batch of
-        a ``request`` has been ``told``. Raises StoredAlready if the request is stored, OutcomeForgotten,
+        With ``decided`` topics need only exist, but for the queues ``wanted``; with ``fills_rows``
+        ``placed_rows`` are filled. A batch of a ``request`` has been ``told``. Raises StoredAlready, OutcomeForgotten,
         TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
         """
         log = self._log
@@ -320,8 +321,7 @@ class Appender:
             self._admit(prepared.placed_size, decided=decided)
             if decided:
                 self._check_topics(checked)
-            else:
-                self._check_queues(checked)
+            self._check_queues(highest_of_topics(wanted) if decided else checked)
             firsts = self._ends.of_all(keys, held)
             next_queue_offsets = np.array(firsts, np.int64)
             store_timestamp_ms = self._clock.now_ms()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from storage.engine.topic_shrink import check_shrink
+from storage.engine.topic_shrink import Count, UpcomingIn, check_shrink
 from storage.errors import InvalidMessage, StoreBusy, StoreError, StoreFailed, StoreFull
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC, HALF_TOPIC, TIMER_TOPIC
@@ -40,7 +40,7 @@ INSISTED_S: Final = 0.02
 class TopicChanges:
     """Changes the topics of one engine; safe to call from several threads.
 
-    While ``lock`` is held no topic changes; it is taken before the appender's.
+    While ``lock`` is held no topic changes; it is taken before the appender's, and after those of who counts what is to come.
     """
 
     def __init__(self, engine: Engine, appender: Appender, clock: Clock) -> None:
@@ -51,6 +51,11 @@ class TopicChanges:
         self._topics = engine.topics
         self._settings = engine.settings
         self._generation = engine.config_generation
+        self._upcoming: dict[str, UpcomingIn] = {}
+
+    def count_upcoming(self, kind: str, upcoming_in: UpcomingIn) -> None:
+        """Have read queues stay while ``upcoming_in`` counts messages that are to come there, called ``kind``."""
+        self._upcoming[kind] = upcoming_in
 
     def create(self, groups: Sequence[Sequence[NewTopic]]) -> list[Created]:
         """Add topics, of each group all or none; durable on return. Refusals are in their group's place."""
@@ -81,7 +86,16 @@ class TopicChanges:
         Raises TopicNotFound, InvalidMessage, and without ``force`` QueuesInUse.
         """
         engine = self._engine
-        with self.lock, ExitStack() as held:
+        with ExitStack() as held:
+            upcoming: dict[str, Count] = {}
+            known = self._topics.get(name)
+            if not force and (read_queue_count or known.read_queue_count) < known.read_queue_count:
+                going = range(read_queue_count or 0, known.read_queue_count)
+                upcoming = {
+                    kind: held.enter_context(upcoming_in(name, going))
+                    for kind, upcoming_in in self._upcoming.items()
+                }
+            held.enter_context(self.lock)
             self._appender.check_open()
             topic = self._topics.changed(
                 name,
@@ -97,7 +111,7 @@ class TopicChanges:
                 held.enter_context(self._appender.lock)
                 self._appender.check_open()
                 engine.settle()
-                check_shrink(before, topic, offsets, engine.queues, engine.log.min_offset)
+                check_shrink(before, topic, offsets, engine.queues, engine.log.min_offset, upcoming)
             with self._failing(StoreError):
                 self._topics.replace(topic, now_ms=self._clock.now_ms())
             self._publish()

@@ -1,4 +1,7 @@
-"""Whether read queues of a topic may go: nobody has messages to read there, and nobody writes to them.
+"""Whether read queues of a topic may go: nobody reads or writes there, and no messages are to come.
+
+To come are messages that are stored already: delayed ones, and those of transactions that have not ended.
+Who keeps them counts them (``UpcomingIn``).
 
 Groups' progress is what ``consumerOffset.json`` has, so a message under a lease counts as unread: a group's
 offset is never above the first of them. It may be a few seconds old: more counts then of a group it has;
@@ -7,6 +10,8 @@ a group that it lacks does not count. Nothing is appended meanwhile, and all tha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.errors import QueuesInUse
@@ -17,6 +22,12 @@ if TYPE_CHECKING:
     from storage.tables.topics import TopicConfig
 
 NAMED_MAX: Final = 8  # of the queues in a refusal
+
+
+Count = Callable[[], Mapping[int, int]]
+"""Returns how many messages are to come, by queue id; called while nothing is appended and all is dispatched."""
+UpcomingIn = Callable[[str, range], AbstractContextManager[Count]]
+"""Given a topic and queue ids; what takes long is done on entry, before anything is locked."""
 
 
 class QueueLag(NamedTuple):
@@ -36,8 +47,12 @@ def check_shrink(
     offsets: ConsumerOffsets,
     queues: QueueTable,
     min_commit_offset: int,
+    upcoming: Mapping[str, Count],
 ) -> None:
-    """Raise QueuesInUse if a change takes queues away from those who read them, with who and how much."""
+    """Raise QueuesInUse if a change takes queues away from those who read them, with who and how much.
+
+    ``upcoming`` counts messages that are to come, by what they are called.
+    """
     count = after.read_queue_count
     if count >= before.read_queue_count:
         return
@@ -45,11 +60,24 @@ def check_shrink(
         problem = f"{after.write_queue_count} queues are written to and {count} would be read"
         raise QueuesInUse(before.name, f"{problem}; lower the write queues first")
     going = range(count, before.read_queue_count)
+    problems = []
     lags = unread(before.name, going, offsets, queues, min_commit_offset)
     if lags:
-        named = ", ".join(map(str, lags[:NAMED_MAX]))
-        more = f", and {len(lags) - NAMED_MAX} more" if len(lags) > NAMED_MAX else ""
-        raise QueuesInUse(before.name, f"{named}{more}; let them be read first")
+        problems.append(f"{_named(list(map(str, lags)))}; let them be read first")
+    coming = [
+        f"{messages} {kind} for queue {queue_id}"
+        for kind, counts in upcoming.items()
+        for queue_id, messages in sorted(counts().items())
+    ]
+    if coming:
+        problems.append(f"{_named(coming)}, to be stored there; let them come first")
+    if problems:
+        raise QueuesInUse(before.name, "; ".join(problems))
+
+
+def _named(each: list[str]) -> str:
+    more = f", and {len(each) - NAMED_MAX} more" if len(each) > NAMED_MAX else ""
+    return ", ".join(each[:NAMED_MAX]) + more
 
 
 def unread(

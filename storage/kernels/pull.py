@@ -8,11 +8,11 @@ The chosen table has one int64 row a unit::
     2       RECORD_SIZE     the record's size as the unit says
     3       STATE           one of the states below
 
-A state is CHOSEN until the record was looked at, then GOOD, FILTERED (its tag is not one asked for,
-only the hash was), or DAMAGED + the stop that ``check_record`` gave. Where units are checked there are
-four more. SUSPECT: the unit points nowhere, or to where no log is and out of order. NEAR: the tag is not
-one asked for, but the unit may be damaged in it. PASSED over: what was near and is not one asked for,
-and units for which the log has no record. REBUILT: the unit was made from the log and is taken at its word.
+A state is CHOSEN until the record was looked at, then GOOD, FILTERED (its tag is not one asked for, only
+the hash was), or DAMAGED + the stop that ``check_record`` gave. Where units are checked there are four more.
+SUSPECT: the unit points nowhere, before or after the log, or out of order to where none is. NEAR: the tag is
+not one asked for, but the unit may be damaged in it. PASSED over: what was near and is not one asked for, and
+units for which the log has no record. REBUILT: the unit was made from the log and is taken at its word.
 """
 
 from __future__ import annotations
@@ -203,10 +203,9 @@ def select_units(
     ``tag_codes`` are the sorted 32-bit hashes asked for; ``log_starts`` and ``log_ends`` the ranges
     of the commit log that exist. Stops before a unit that a limit excludes, but not before the
     first record of the pull. Units into ranges that do not exist are stepped over, with everything
-    up to the next range where that ``skips_lost_files``. With ``checks_units`` those out of order are
-    not, those in order below ``stated_log_end`` are chosen as DAMAGED_LOST, and no unit is passed over
-    for a tag that a flipped bit can have made, unless its record says the same tag; ``log`` holds
-    the records of ``[log_start, log_end)``.
+    up to the next range where that ``skips_lost_files``. With ``checks_units`` those out of order or before
+    the first range are not, others below ``stated_log_end`` are chosen as DAMAGED_LOST, and no unit is passed
+    over for a tag that a flipped bit can have made, unless its record says it; ``log`` has ``[log_start, log_end)``.
 
     Returns ``(chosen_count, next_index, byte_count, last_event)``; the event is what was last met
     while nothing had been chosen: NOTHING, UNMATCHED or REMOVED.
@@ -276,7 +275,9 @@ def select_units(
             range_end = log_ends[found] if found >= 0 else i64(0)
         is_in_log = range_start < range_end
         if checks_units and not is_in_log and size != PREFILL_SIZE:
-            if log_ends.size == 0 or not is_in_order(units, index - 1):
+            # A queue begins with the first record that is left: none after it is of a removed one.
+            is_removed = log_starts.size > 0 and commit_offset < log_starts[0]
+            if log_ends.size == 0 or is_removed or not is_in_order(units, index - 1):
                 state = i64(SUSPECT)
             elif state == CHOSEN and log_starts[0] <= commit_offset < stated_log_end:
                 state = i64(DAMAGED_LOST)

@@ -309,6 +309,7 @@ class ConsumeQueue:
         """Return where the files start all of whose units are of records before a commit offset.
 
         ``end`` is the queue's. Never the last file, nor one whose last unit is missing: what it had to say is not known.
+        Nor one after which the queue seems to begin: its last unit may have a flipped bit, and its record be there.
         """
         starts = self.file_starts
         if len(starts) < 2 or min_commit_offset <= 0:
@@ -318,7 +319,7 @@ class ConsumeQueue:
         for start in starts[:-1]:
             file_end = (start + self._file_size) // UNIT_SIZE
             last = self.unit(file_end - 1)
-            if file_end > first or last.size <= 0 or last.commit_offset >= min_commit_offset:
+            if file_end >= first or last.size <= 0 or last.commit_offset >= min_commit_offset:
                 break
             expired.append(start)
         return expired

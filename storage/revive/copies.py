@@ -38,8 +38,8 @@ from storage.kernels.copies.records import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from storage.engine.parked_queue import ParkedRecords
     from storage.kernels.columns import ByteArray
-    from storage.timers.parked_queue import ParkedRecords
 
 _DROPPED: Final = dropped_names((INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET))
 _POPPED_BEFORE: Final = f"{FIRST_POP_TIME}\x01".encode()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from storage.engine.copies import prepared_copies
+from storage.engine.parked_queue import ParkedQueue
 from storage.errors import StoreError, StoreFull, TopicExists
 from storage.format.names import topic_name_problem
 from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, TAG_CODE
@@ -33,7 +34,6 @@ from storage.revive.checkpoints import (
 from storage.revive.copies import retry_copies
 from storage.revive.progress import ReviveProgress, ReviveProgressFiles
 from storage.tables.topics import NewTopic
-from storage.timers.parked_queue import ParkedQueue
 from storage.view.log.commit_log import CommitLogView
 from storage.workers import Worker, Workers
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
+    from storage.engine.parked_queue import ParkedRecords
     from storage.engine.topic_changes import TopicChanges
-    from storage.timers.parked_queue import ParkedRecords
 
 _LOG: Final = logging.getLogger(__name__)
 ROWS_MAX: Final = 2_048  # records read, or messages copied, at once

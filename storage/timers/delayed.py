@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import StoreError
 from storage.log.followers import DurableNeed
 from storage.timers.parking import Parking
 from storage.timers.recall import Recalls
-from storage.timers.worker import TimerStatus, TimerWorker
+from storage.timers.upcoming import upcoming_in
+from storage.timers.worker import TimerWorker
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from storage.engine.engine import Engine
     from storage.engine.topic_changes import TopicChanges
     from storage.log.batches import Prepared
-    from storage.timers.delivery import DeliveryCounts
+    from storage.timers.delivery import DeliveryCounts, TimerStatus
     from storage.workers import Workers
 
 LOCAL_HOST: Final = "127.0.0.1:0"
@@ -40,6 +42,8 @@ class DelayedMessages:
         engine.on_dispatched = self._worker.dispatched
         needs = DurableNeed(self._worker.needed_offset, engine.log)
         engine.followers.register("timers", needs)
+        waiting = partial(self._worker.guarded, self._worker.waiting)
+        topics.count_upcoming("delayed messages", partial(upcoming_in, engine, waiting))
 
     def start(self) -> None:
         """Begin to deliver."""

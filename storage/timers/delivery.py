@@ -6,7 +6,7 @@ those of which the log has the copy already: it was appended after the progress 
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -19,21 +19,24 @@ from storage.format.properties import TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS
 from storage.kernels.columns import COMMIT_OFFSET, POSITION, SIZE
 from storage.kernels.copies.records import dropped_names, new_targets
 from storage.kernels.timers import delivery as kernels
+from storage.timers.found import DeliveredBefore
 from storage.timers.pending import without
 
 if TYPE_CHECKING:
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
+    from storage.engine.parked_queue import ParkedQueue, ParkedRecords
     from storage.engine.topic_changes import TopicChanges
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
-    from storage.timers.parked_queue import ParkedQueue, ParkedRecords
     from storage.timers.pending import TimerBlock
 
 Longs = npt.NDArray[np.int64]
 ROWS_MAX: Final = 4_096  # looked at at once
 LATEST_BATCHES: Final = 8
 RECALL_REACH_MS: Final = 2_000  # what it takes back is due less than this after a recall
+_IDENTITY: Final = 0  # columns of what is remembered of the latest batches
+_DUE_MS: Final = 1
 NO_TOPIC: Final = (1 << 63) - 1  # after every record
 _ROLLED: Final = b"TIMER_ROLL_TIMES\x01"
 _DROPPED: Final = dropped_names([TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS])
@@ -50,10 +53,24 @@ class DeliveryCounts:
     damaged: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TimerStatus:
+    """What waits. ``due_counts`` are of those with a time of delivery, within each of the times asked for.
+
+    ``late_ms`` is how long the next one has been due.
+    """
+
+    pending_count: int
+    next_due_ms: int | None
+    late_ms: int
+    due_counts: list[int]
+    counts: DeliveryCounts
+
+
 class Delivery:
     """Delivers records of one store. Used by one thread.
 
-    ``seen`` has the identities of copies that the log had already, ``recalled`` until when each recall counts.
+    ``seen`` has the copies that the log had already, ``recalled`` until when each recall counts.
     """
 
     def __init__(self, engine: Engine, appender: Appender, topics: TopicChanges) -> None:
@@ -61,9 +78,9 @@ class Delivery:
         self._appender = appender
         self._topics = topics
         self.counts = DeliveryCounts()
-        self.seen: Counter[int] = Counter()
+        self.seen = DeliveredBefore(np.empty(0, np.int64))
         self.recalled: dict[int, int] = {}
-        self._latest: deque[Longs] = deque(maxlen=LATEST_BATCHES)
+        self._latest: deque[Longs] = deque()
 
     def plan(
         self, records: ParkedRecords, *, now_ms: int, is_timer: bool
@@ -95,17 +112,18 @@ class Delivery:
         lost = said[:, kernels.IS_LOST] != 0
         recalled = self._recalled(said) & is_timer
         chosen = ~(early | recalls | lost | recalled)
-        met = self._met_before(said[:, kernels.IDENTITY], chosen)
+        met = np.zeros(len(said), np.bool_)
+        met[chosen] = self.seen.has(said[chosen, kernels.IDENTITY])
         chosen &= ~met
-        again = self._rolled_again(records, said[:, kernels.IDENTITY], chosen)
+        again = self._rolled_again(records, said, chosen)
         chosen &= ~again
         gone = np.zeros(len(said), np.bool_)
         with self._topics.lock:  # no topic goes between the look at it and the append
             prepared = self._prepare(records, targets, chosen, gone)
             if prepared is not None:
                 self._appender.append(prepared, decided=True)
-        self.seen.subtract(said[met, kernels.IDENTITY].tolist())
-        self._latest.append(said[chosen, kernels.IDENTITY])
+        self.seen.take(said[met, kernels.IDENTITY])
+        self._note_delivered(said[chosen])
         counts = self.counts
         counts.delivered += int((chosen & ~gone).sum())
         counts.topic_deleted += int(gone.sum())
@@ -113,6 +131,15 @@ class Delivery:
         counts.repeated += int((met | again).sum())
         counts.damaged += int((lost & ~early).sum())
         return np.flatnonzero(early), said[early, kernels.DUE_MS]
+
+    def _note_delivered(self, said: Longs) -> None:
+        """Remember the latest batches, and all of those that were due when the first of this one is."""
+        if len(said):
+            latest = self._latest
+            latest.append(said[:, (kernels.IDENTITY, kernels.DUE_MS)])
+            first_ms = int(said[:, kernels.DUE_MS].min())
+            while len(latest) > LATEST_BATCHES and latest[0][:, _DUE_MS].max() < first_ms:
+                latest.popleft()
 
     def _recalled(self, said: Longs) -> npt.NDArray[np.bool_]:
         """Return which records of the timer topic a recall that was met takes back."""
@@ -145,16 +172,17 @@ class Delivery:
         return without(blocks, np.concatenate(found))
 
     def _rolled_again(
-        self, records: ParkedRecords, identities: Longs, chosen: npt.NDArray[np.bool_]
+        self, records: ParkedRecords, said: Longs, chosen: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
         """Return which of the chosen records a broker wrote for a roll while the one before is delivered, too.
 
-        Both are due at the same time, so the one before is in this batch or was in one just before.
+        Both are due at the same time, so the one before is in this batch or among the latest.
         """
-        again = np.zeros(len(identities), np.bool_)
+        again = np.zeros(len(said), np.bool_)
         if _ROLLED not in records.data[: records.records_end].tobytes():
             return again
-        delivered = {int(each) for batch in self._latest for each in batch}
+        identities = said[:, kernels.IDENTITY]
+        delivered = {each for batch in self._latest for each in batch[:, _IDENTITY].tolist()}
         for place in np.flatnonzero(chosen).tolist():
             begin = int(records.rows[place, POSITION])
             record = records.data[begin : begin + int(records.rows[place, SIZE])].tobytes()
@@ -162,21 +190,6 @@ class Delivery:
             again[place] = _ROLLED in record and identity in delivered
             delivered.add(identity)
         return again
-
-    def _met_before(
-        self, identities: Longs, chosen: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.bool_]:
-        """Return which of the chosen records have a copy in the log already."""
-        met = np.zeros(len(identities), np.bool_)
-        if not self.seen:
-            return met
-        left = Counter[int]()
-        for place in np.flatnonzero(chosen).tolist():
-            identity = int(identities[place])
-            if self.seen[identity] > left[identity]:
-                left[identity] += 1
-                met[place] = True
-        return met
 
     def _prepare(
         self, records: ParkedRecords, targets: Longs, chosen: npt.NDArray[np.bool_],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from storage.view.log.commit_log import CommitLogView
     from storage.view.log.walk import RecordRun
 
+Longs = npt.NDArray[np.int64]
 BROKER_SLACK_MS: Final = 60_000  # a broker's progress is older than its last deliveries by less
 
 
@@ -88,12 +89,47 @@ def _file_before(log: CommitLogView, time_ms: int) -> int:
     return found
 
 
-def delivered_since(commit_offset: int, engine: Engine) -> Counter[int]:
-    """Return the identities of delivered copies that the log has from ``commit_offset`` on."""
+class DeliveredBefore:
+    """Copies that the log had at the start, by identity; each stands for one record that is not delivered again."""
+
+    def __init__(self, identities: Longs) -> None:
+        self._identities, self._counts = np.unique(identities, return_counts=True)
+
+    def __len__(self) -> int:
+        return int(self._counts.sum())
+
+    def has(self, identities: Longs) -> npt.NDArray[np.bool_]:
+        """Return for which of some records there is a copy; of as many as there are, for the first ones."""
+        if not len(self._identities):
+            return np.zeros(len(identities), np.bool_)
+        places = self._places(identities)
+        order = np.argsort(identities, kind="stable")
+        ordered = identities[order]
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+        found: npt.NDArray[np.bool_] = (self._identities[places] == identities) & (
+            ranks < self._counts[places]
+        )
+        return found
+
+    def take(self, identities: Longs) -> None:
+        """Forget one copy of each of some records that ``has`` was true of."""
+        if len(identities):
+            np.subtract.at(self._counts, self._places(identities), 1)
+            left = self._counts > 0
+            self._identities, self._counts = self._identities[left], self._counts[left]
+
+    def _places(self, identities: Longs) -> Longs:
+        places = np.searchsorted(self._identities, identities)
+        return np.minimum(places, len(self._identities) - 1)
+
+
+def delivered_since(commit_offset: int, engine: Engine) -> DeliveredBefore:
+    """Return the delivered copies that the log has from ``commit_offset`` on."""
     walk = _DeliveredCopies(engine, commit_offset)
     while walk.step(engine.recovered.end_offset):
         pass
-    return walk.identities
+    return DeliveredBefore(np.concatenate(walk.identities))
 
 
 class _DeliveredCopies(LogFollower):
@@ -101,7 +137,7 @@ class _DeliveredCopies(LogFollower):
 
     def __init__(self, engine: Engine, position: int) -> None:
         super().__init__(engine.log.files, position)
-        self.identities: Counter[int] = Counter()
+        self.identities: list[Longs] = [np.empty(0, np.int64)]
 
     def take(self, records: RecordRun) -> None:
         """Add those of a run."""
@@ -111,4 +147,4 @@ class _DeliveredCopies(LogFollower):
         identities = np.empty(len(rows), np.int64)
         count = int(delivered_identities(records.data, rows, len(rows), identities))
         assert count >= 0
-        self.identities.update(identities[:count].tolist())
+        self.identities.append(identities[:count].copy())

@@ -17,7 +17,10 @@ Longs = npt.NDArray[np.int64]
 Packed = npt.NDArray[np.uint64]
 
 SPAN: Final = (1 << 32) - 1
-"""What a row's halves hold. A due time that is further from the base is looked at again when it comes to that."""
+"""What a row's halves hold. A due time that is further from the base is looked at again when it comes to that.
+
+Queue offsets further apart are in blocks of their own.
+"""
 BLOCK_ROWS_MAX: Final = 1 << 20  # blocks this long are not merged any more
 MERGED_RATIO: Final = 2  # a block less than so many times as long as the next one is merged with it
 
@@ -38,7 +41,7 @@ class TimerBlock:
 
     @classmethod
     def of(cls, dues_ms: Longs, queue_offsets: Longs) -> TimerBlock:
-        """Return a block of rows in any order; there is at least one."""
+        """Return a block of rows in any order; there is at least one, and all queue offsets are within ``SPAN``."""
         base_ms, base_offset = int(dues_ms.min()), int(queue_offsets.min())
         rows = np.minimum(dues_ms - base_ms, SPAN).astype(np.uint64)
         rows <<= np.uint64(32)
@@ -48,6 +51,11 @@ class TimerBlock:
 
     def __len__(self) -> int:
         return len(self.rows) - self.head
+
+    @property
+    def last_offset(self) -> int:
+        """The highest queue offset of its rows; there is one."""
+        return self.base_offset + int((self.rows[self.head :] & np.uint64(SPAN)).max())
 
     @property
     def next_due_ms(self) -> int:
@@ -91,10 +99,17 @@ class PendingTimers:
         """Add rows in any order."""
         if not len(dues_ms):
             return
+        is_low = queue_offsets - queue_offsets.min() <= SPAN
+        if not is_low.all():
+            self.add(dues_ms[~is_low], queue_offsets[~is_low])
+            dues_ms, queue_offsets = dues_ms[is_low], queue_offsets[is_low]
         block = TimerBlock.of(dues_ms, queue_offsets)
         while self.blocks:
             last = self.blocks[-1]
             if len(last) >= min(MERGED_RATIO * len(block), BLOCK_ROWS_MAX):
+                break
+            first = min(last.base_offset, block.base_offset)
+            if max(last.last_offset, block.last_offset) - first > SPAN:
                 break
             block = _merged(self.blocks.pop(), block)
         self.blocks.append(block)
@@ -106,6 +121,11 @@ class PendingTimers:
     def first_queue_offset(self) -> int | None:
         """Return a queue offset that no pending row is before, None without rows."""
         return min((block.base_offset for block in self.blocks), default=None)
+
+    def queue_offsets(self) -> Longs:
+        """Return the queue offsets of all rows, in any order."""
+        found = [block.queue_offsets(block.head, len(block.rows)) for block in self.blocks]
+        return np.concatenate([np.empty(0, np.int64), *found])
 
     def due(self, now_ms: int, count_max: int) -> Due:
         """Return up to ``count_max`` rows that are due, the first by time; they stay until ``take``."""

@@ -11,27 +11,27 @@ Steps, and what a stop after each leaves:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from storage.engine.parked_queue import ParkedQueue
 from storage.errors import StoreBusy, StoreFull
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEL_UNIQKEY
 from storage.format.timers.seconds import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
-from storage.timers.delivery import Delivery, DeliveryCounts
+from storage.timers.delivery import Delivery, DeliveryCounts, Longs, TimerStatus
 from storage.timers.found import delivered_since, resumed
 from storage.timers.hand_over import (
     has_broker_timers,
     remove_broker_timers,
     write_broker_timers,
 )
-from storage.timers.parked_queue import ParkedQueue
 from storage.timers.pending import PendingTimers
 from storage.timers.progress import (
     BrokerProgress,
@@ -57,16 +57,6 @@ HANDED_OVER_MAX: Final = (
     1 << 21
 )  # rows that a close writes for a broker; of more it reads the topic again
 FULL_RETRY_S: Final = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class TimerStatus:
-    """What waits. ``due_counts`` are of those with a time of delivery, within each of the times asked for."""
-
-    pending_count: int
-    next_due_ms: int | None
-    due_counts: list[int]
-    counts: DeliveryCounts
 
 
 class _Noted(NamedTuple):
@@ -96,6 +86,7 @@ class TimerWorker(Worker):
         self._next_offset = 0  # of the timer topic: what was not taken up yet
         self._level_offsets: dict[int, int] = {}
         self._level_dues: dict[int, int] = {}  # when the next of a level is due, as far as known
+        self._expecting = threading.Lock()
         self._expected_offset = 0  # end of the last append of parked records
         self._seen_offset = -1  # how far the log was dispatched at the last look
         # What a step's end needs of the log, and how far it was dispatched at its begin; replaced as one.
@@ -120,7 +111,8 @@ class TimerWorker(Worker):
 
     def expect(self, end_commit_offset: int) -> None:
         """Look at the system topics once the log is dispatched as far."""
-        self._expected_offset = max(self._expected_offset, end_commit_offset)
+        with self._expecting:  # callers of several threads
+            self._expected_offset = max(self._expected_offset, end_commit_offset)
         self.dispatched()
 
     def dispatched(self) -> None:
@@ -134,9 +126,10 @@ class TimerWorker(Worker):
 
     def status(self, within_ms: Sequence[int]) -> TimerStatus:
         """Return what waits, as of the last step."""
-        edges_ms = self._clock.now_ms() + 1 + np.array(within_ms, np.int64)
-        due_counts = self._pending.counts(edges_ms).tolist()
-        return TimerStatus(self._pending_count(), self._next_due_ms(), due_counts, self.counts)
+        now_ms, due_ms = self._clock.now_ms(), self._next_due_ms()
+        due_counts = self._pending.counts(now_ms + 1 + np.array(within_ms, np.int64)).tolist()
+        late_ms = max(now_ms - (due_ms or now_ms), 0)
+        return TimerStatus(self._pending_count(), due_ms, late_ms, due_counts, self.counts)
 
     def _pending_count(self) -> int:
         levels = sum(
@@ -169,6 +162,15 @@ class TimerWorker(Worker):
             if (queue := queues.known(topic, queue_id)) is not None and offset < queue.next_offset
         ]
         return min(offsets, default=None)
+
+    def waiting(self) -> tuple[Longs, dict[tuple[str, int], int]]:
+        """Return the pending offsets of the timer topic, and where what follows in each queue begins; as a step."""
+        if not self._is_loaded:
+            self._log.set_bounds(self._engine.log.min_offset, self._engine.dispatch.position)
+            self._load()
+        levels = range(1, len(DELAY_LEVELS_MS) + 1)
+        ends = {(SCHEDULE_TOPIC, each - 1): self._level_offsets.get(each, 0) for each in levels}
+        return self._pending.queue_offsets(), {(TIMER_TOPIC, 0): self._next_offset, **ends}
 
     # ---- steps
 

@@ -5,7 +5,7 @@ checks raised, and one producer of its topic is asked. After ``check_max`` check
 than ``age_max_ms``, it goes to the topic of those that were given up. Unlike a broker's, a check does
 not count when there was nobody to ask: the half waits. The age may be a clock's that was set, or the
 time for which there was no writer: who is too old is asked once more, or waits for somebody to ask as
-long as ``check_max`` checks take.
+long as ``check_max`` checks take. Where the clock is set back by more than an interval, so is what was due.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TransactionChecks(Worker):
         self._waiting: set[str] = set()  # were due when there was nobody to ask
         self._late: dict[str, int] = {}  # too old; how often they were looked at since
         self._troubles: dict[str, str] = {}  # by transaction id, or of what was to be kept
-        self._saved_ms = clock.now_ms()
+        self._looked_ms = self._saved_ms = clock.now_ms()
 
     # ---- who can be asked
 
@@ -118,6 +118,9 @@ class TransactionChecks(Worker):
         now_ms = self._clock.now_ms()
         more = False
         with transactions.guard:
+            if now_ms < self._looked_ms - self._interval_ms:  # the clock was set back
+                transactions.table.move_dues(now_ms - self._looked_ms)
+            self._looked_ms = now_ms
             due = transactions.table.due(now_ms, HALVES_AT_ONCE)
             if due:
                 more = self._check(due, now_ms)

@@ -62,6 +62,7 @@ class HalfTable:
         self._keys = [""] * _ROWS_FIRST
         self._last: dict[str, int] = {}  # by transaction id; the row that was added last
         self._dues: list[int] = []  # a heap
+        self._moved_ms = 0  # what is added to the times in rows and heap
         self._topics: list[str] = []
         self._topic_numbers: dict[str, int] = {}
 
@@ -75,15 +76,15 @@ class HalfTable:
         """Take one in."""
         if not self._free:
             self._grow()
-        row = self._free.pop()
+        row, due_ms = self._free.pop(), half.due_ms - self._moved_ms
         self._ids[row], self._keys[row] = half.transaction_id, half.unique_key
         self._rows[row] = (
-            half.queue_offset, half.commit_offset, half.due_ms, half.check_count, half.born_ms,
+            half.queue_offset, half.commit_offset, due_ms, half.check_count, half.born_ms,
             self._topic_number(half.topic), half.queue_id, half.size,
             self._last.get(half.transaction_id, _NO_ROW),
         )  # fmt: skip
         self._last[half.transaction_id] = row
-        self._note_due(row, half.due_ms)
+        self._note_due(row, due_ms)
 
     def of(self, transaction_id: str) -> list[Half]:
         """Return the halves of a transaction in the order of their queue offsets; none if it is not pending."""
@@ -102,8 +103,12 @@ class HalfTable:
         """Set when transactions are looked at next."""
         for transaction_id in transaction_ids:
             for row in self._rows_of(transaction_id):
-                self._rows[row, _DUE_MS] = due_ms
-                self._note_due(row, due_ms)
+                self._rows[row, _DUE_MS] = due_ms - self._moved_ms
+                self._note_due(row, due_ms - self._moved_ms)
+
+    def move_dues(self, by_ms: int) -> None:
+        """Move all times at which producers are asked."""
+        self._moved_ms += by_ms
 
     def due(self, now_ms: int, count_max: int) -> list[str]:
         """Return the ids of transactions of which a half is due, the one stored first at the front.
@@ -111,7 +116,8 @@ class HalfTable:
         Of more than ``count_max`` halves, those that were due first. They are due until they are postponed or removed.
         """
         found: dict[int, int] = {}
-        while self._dues and len(found) < count_max and self._dues[0] >> _ROW_BITS <= now_ms:
+        by_ms = now_ms - self._moved_ms
+        while self._dues and len(found) < count_max and self._dues[0] >> _ROW_BITS <= by_ms:
             entry = heapq.heappop(self._dues)
             if self._counts(entry):
                 found[entry & _ROW_MASK] = entry
@@ -124,7 +130,7 @@ class HalfTable:
         """Return when the next half is due; None if there is none."""
         while self._dues and not self._counts(self._dues[0]):
             heapq.heappop(self._dues)
-        return self._dues[0] >> _ROW_BITS if self._dues else None
+        return (self._dues[0] >> _ROW_BITS) + self._moved_ms if self._dues else None
 
     def _note_due(self, row: int, due_ms: int) -> None:
         if len(self._dues) > 2 * len(self) + _ROWS_FIRST:
@@ -144,10 +150,25 @@ class HalfTable:
         first = int(self._rows[:, _COMMIT_OFFSET].min())
         return None if first == _NEVER else first
 
+    def first_born_ms(self) -> int | None:
+        """Return when the oldest pending half was stored, None if there is none; from any thread."""
+        first = int(self._rows[:, _BORN_MS].min())
+        return None if first == _NEVER else first
+
     def ids(self) -> list[str]:
         """Return the ids of all pending transactions, the one stored first at the front."""
         rows = np.argsort(self._rows[:, _QUEUE_OFFSET], kind="stable")[: len(self)]
         return list(dict.fromkeys(self._ids[row] for row in rows.tolist()))
+
+    def counts_of(self, topic: str, queue_ids: range) -> dict[int, int]:
+        """Return how many halves are for each of some queues of a topic, those without any left out."""
+        number = self._topic_numbers.get(topic)
+        if number is None:
+            return {}
+        queues = self._rows[self._rows[:, _TOPIC] == number, _QUEUE_ID]
+        queues = queues[(queues >= queue_ids.start) & (queues < queue_ids.stop)]
+        found, counts = np.unique(queues, return_counts=True)
+        return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
     def _rows_of(self, transaction_id: str) -> Iterator[int]:
         row = self._last.get(transaction_id, _NO_ROW)
@@ -168,7 +189,7 @@ class HalfTable:
             commit_offset=commit_offset,
             size=size,
             born_ms=born_ms,
-            due_ms=due_ms,
+            due_ms=due_ms + self._moved_ms,
             check_count=check_count,
         )
 

@@ -4,13 +4,15 @@ A commit stands in the log as one batch: first the copies, then the op records. 
 stopped has left its first copies as the last records of the log, without an op record: it is decided,
 and is completed. A broker writes op records up to 3 s later; its copies are found alike.
 
+Where an op record is damaged, such copies are looked for wherever they may stand.
+
 A half that was stored again for a check is followed by the op record of the one before in the same
 way. Of two halves with one unique key in one transaction the later one counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -25,17 +27,19 @@ from storage.format.properties import (
     TRANSACTION_ID,
     UNIQ_KEY,
 )
-from storage.format.record_layout import SYS_FLAG_COMMITTED, SYS_FLAG_TRANSACTION_MASK
 from storage.transactions.halves import Half, number_in
+from storage.transactions.reading import NO_REMOVALS, copied_halves, read_removals
 from storage.transactions.removals import HalfEnd, end_of, removed_offsets
 from storage.transactions.values import TransactionState
 from storage.view.queues.units import UNIT_DTYPE
 
 if TYPE_CHECKING:
     from storage.format.record import Record
+    from storage.message import Damage
     from storage.queues.consume_queue import ConsumeQueue
     from storage.transactions.log_access import TransactionLog
     from storage.transactions.progress import TransactionProgress
+    from storage.transactions.reading import Removals
 
 TAIL_BYTES: Final = 256 << 20  # of the log, which copies without an op record are looked for in
 REMEMBERED_MAX: Final = 10_000  # halves that ended last
@@ -43,7 +47,6 @@ _REMOVALS_MAX: Final = 2 * REMEMBERED_MAX  # op records that are read for them
 _OFFSET_DIGITS_MAX: Final = 19
 _TIME_MAX_MS: Final = 1 << 53  # far from where times that are added to it overflow
 _UNITS_AT_ONCE: Final = 65_536
-_TAIL_UNITS: Final = 1_024
 _STATES: Final = {
     HalfEnd.COMMIT: TransactionState.COMMITTED,
     HalfEnd.ROLLBACK: TransactionState.ROLLED_BACK,
@@ -68,6 +71,7 @@ class LoadedTransactions(NamedTuple):
         str, list[Half]
     ]  # halves of which a copy is stored; their transactions are decided
     damaged: list[DamagedHalf]
+    damaged_removals: tuple[Damage, ...]
     ended: dict[str, tuple[TransactionState, int]]  # by id: state, number of messages
     progress: TransactionProgress
 
@@ -84,16 +88,16 @@ def load_transactions(
     removal_offset = min(progress.removal_offset, removal_end)
     if progress != (half_offset, removal_offset):
         half_offset = removal_offset = 0
+    removals, remembered = NO_REMOVALS, {}
     if removal_queue is not None:
-        removed = _read_removals(log, removal_queue, removal_offset)
+        removals = read_removals(log.engine, removal_offset)
         remembered = _remembered(log, queue, removal_queue)
-    else:
-        removed, remembered = set(), {}
+    ended_keys = _ended_keys(log, queue, removals) if removals.damaged else {}
     pending: dict[tuple[str, str], Half] = {}
     superseded: list[int] = []
     damaged: list[DamagedHalf] = []
     for queue_offset, commit_offset in _units(queue, half_offset):
-        if queue_offset in removed:
+        if removals.names(queue_offset):
             continue
         record = log.read_decoded(commit_offset)
         if record is None or record.queue_offset != queue_offset:
@@ -102,7 +106,7 @@ def load_transactions(
             continue
         properties = record.properties
         first = properties.get(FIRST_HALF_OFFSET, "")
-        if number_in(first, -1, digits_max=_OFFSET_DIGITS_MAX) in removed:
+        if removals.names(number_in(first, -1, digits_max=_OFFSET_DIGITS_MAX)):
             superseded.append(queue_offset)
             continue
         half = half_in(record, properties, immunity_ms=immunity_ms, interval_ms=interval_ms)
@@ -111,12 +115,19 @@ def load_transactions(
                 DamagedHalf(queue_offset, commit_offset, "it lacks what each half message has")
             )
             continue
+        if ended_keys.get((half.transaction_id, half.unique_key), -1) > queue_offset:
+            superseded.append(queue_offset)
+            continue
         former = pending.get((half.transaction_id, half.unique_key))
         if former is not None:
             superseded.append(former.queue_offset)
         pending[half.transaction_id, half.unique_key] = half
     halves = list(pending.values())
-    copies = _copies_in_tail(log, halves) if log.engine.abort_found else set()
+    copies: set[int] = set()
+    if removals.damaged:
+        copies = _copies(log, halves, 0)
+    elif log.engine.abort_found:
+        copies = _copies(log, halves, log.engine.log.appended_offset - TAIL_BYTES)
     copied: dict[str, list[Half]] = {}
     for half in halves:
         if half.commit_offset in copies:
@@ -126,6 +137,7 @@ def load_transactions(
         superseded=superseded,
         copied=copied,
         damaged=damaged,
+        damaged_removals=removals.damaged,
         ended=remembered,
         progress=progress._replace(half_offset=half_offset, removal_offset=removal_offset),
     )
@@ -173,16 +185,6 @@ def _read_units(queue: ConsumeQueue, begin: int, count: int) -> npt.NDArray[np.v
     return np.frombuffer(queue.read(begin, count), UNIT_DTYPE)
 
 
-def _read_removals(log: TransactionLog, queue: ConsumeQueue, begin: int) -> set[int]:
-    """Return the queue offsets of halves that op records from ``begin`` on name."""
-    removed: set[int] = set()
-    for _, commit_offset in _units(queue, begin):
-        record = log.read_decoded(commit_offset)
-        if record is not None:
-            removed.update(removed_offsets(record))
-    return removed
-
-
 def _remembered(
     log: TransactionLog, halves: ConsumeQueue | None, queue: ConsumeQueue
 ) -> dict[str, tuple[TransactionState, int]]:
@@ -217,31 +219,29 @@ def _remembered(
     return found
 
 
-def _copies_in_tail(log: TransactionLog, halves: list[Half]) -> set[int]:
-    """Return the commit offsets of halves of which a copy stands among the last records of its queue."""
+def _copies(log: TransactionLog, halves: Iterable[Half], since: int) -> set[int]:
+    """Return the commit offsets of halves of which a copy stands in its queue, from a commit offset on."""
     found: set[int] = set()
     oldest: dict[tuple[str, int], int] = {}
     for half in halves:
         key = half.topic, half.queue_id
         oldest[key] = min(oldest.get(key, half.commit_offset), half.commit_offset)
-    tail = log.engine.log.appended_offset - TAIL_BYTES
     for (topic, queue_id), first in oldest.items():
-        queue = log.engine.queues.known(topic, queue_id)
-        if queue is not None:
-            found.update(_copied_in(log, queue, max(first, tail)))
+        found.update(copied_halves(log.engine, topic, queue_id, max(first, since)).tolist())
     return found
 
 
-def _copied_in(log: TransactionLog, queue: ConsumeQueue, since: int) -> Iterator[int]:
-    end = queue.next_offset
-    while end > queue.first_offset:
-        begin = max(queue.first_offset, end - _TAIL_UNITS)
-        for commit_offset in reversed(_read_units(queue, begin, end - begin)["offset"].tolist()):
-            if commit_offset < since:
-                return
-            record = log.read_decoded(commit_offset)
-            if record is not None and (
-                record.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMITTED
-            ):
-                yield record.prepared_transaction_offset
-        end = begin
+def _ended_keys(
+    log: TransactionLog, queue: ConsumeQueue | None, removals: Removals
+) -> dict[tuple[str, str], int]:
+    """Return the last queue offset of removed halves, by transaction id and unique key."""
+    found: dict[tuple[str, str], int] = {}
+    if queue is None:
+        return found
+    for queue_offset in removals.removed.tolist():
+        if queue.first_offset <= queue_offset < queue.next_offset:
+            half = log.read_decoded(int(queue.unit(queue_offset).commit_offset))
+            properties = {} if half is None else half.properties
+            unique_key = properties.get(UNIQ_KEY, "")
+            found[properties.get(TRANSACTION_ID) or unique_key, unique_key] = queue_offset
+    return found

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from storage.errors import StoreError, StoreFull, StoreLocked
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
 from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.tables.own_document import load_document, save_document
+from storage.tables.own_document import damaged_files, load_document, save_document
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.clock import Clock
-    from storage.files.filesystem import FileSystem
+    from storage.files.filesystem import FileSystem, ReadFileSystem
 
 TRANSACTIONS_FILE: Final = "transactions.json"
 _LOG: Final = logging.getLogger(__name__)
@@ -39,6 +39,12 @@ NO_PROGRESS: Final = TransactionProgress(0, 0)
 
 def _parsed(document: dict[str, Any]) -> TransactionProgress:
     return TransactionProgress(int(document["half_offset"]), int(document["removal_offset"]))
+
+
+def damaged_progress_files(filesystem: ReadFileSystem, directory: Path) -> dict[str, str]:
+    """Return what is wrong with our files of progress in ``config/``, by name."""
+    found = damaged_files(filesystem, directory / TRANSACTIONS_FILE, _parsed)
+    return {name: f"is damaged: {problem}" for name, problem in found.items()}
 
 
 class ProgressFiles:

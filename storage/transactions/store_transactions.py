@@ -12,6 +12,7 @@ from storage.transactions.checks import Ask, TransactionChecks
 from storage.transactions.log_access import TransactionLog
 from storage.transactions.progress import ProgressFiles
 from storage.transactions.transactions import Transactions
+from storage.transactions.values import HalfStatus
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -55,6 +56,7 @@ class StoreTransactions:
         )
         needs = DurableNeed(self._transactions.needed_offset, engine.log)
         engine.followers.register("transactions", needs)
+        topics.count_upcoming("messages of pending transactions", self._transactions.upcoming_in)
 
     def start(self) -> None:
         """Find what is pending, complete commits that were stopped, and begin to check."""
@@ -97,6 +99,11 @@ class StoreTransactions:
     def problem(self) -> str:
         """What keeps the worker from its checks or a transaction from its end; empty while all is well."""
         return self._checks.problem
+
+    def status(self) -> HalfStatus:
+        """Return what is pending; waits for nobody."""
+        table = self._transactions.table
+        return HalfStatus(len(table), table.first_born_ms() or 0)
 
     def pending(self) -> list[PendingTransaction]:
         """See ``Transactions.pending``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ from storage.transactions.values import (
 )
 
 if TYPE_CHECKING:
+    from storage.engine.topic_shrink import Count
     from storage.kernels.columns import ByteArray
     from storage.log.batches import Prepared
     from storage.transactions.log_access import TransactionLog
@@ -109,14 +110,22 @@ class Transactions:
         )
         self.progress.start(loaded.progress, kept, [each.queue_offset for each in loaded.damaged])
         with self.guard:
+            now_ms = self.log.clock.now_ms()
             for half in loaded.pending:
-                self.table.add(half)
+                ahead_ms = max(half.born_ms - now_ms, 0)  # the clock was set back since
+                self.table.add(half._replace(due_ms=half.due_ms - ahead_ms))
             self.ended.remember(loaded.ended)
             self.decided.copied = loaded.copied
             for each in loaded.damaged:
                 _LOG.error(
                     "the half message at queue offset %d, commit offset %d, cannot be read: %s",
                     each.queue_offset, each.commit_offset, each.problem,
+                )  # fmt: skip
+            for removal in loaded.damaged_removals:
+                _LOG.error(
+                    "the op record at queue offset %d, commit offset %d, cannot be read: %s;"
+                    " transactions that it ended without a copy are asked about again",
+                    removal.queue_offset, removal.commit_offset, removal.reason,
                 )  # fmt: skip
             with suppress(StoreBusy, StoreFull):  # the checks complete them when there is room
                 if loaded.superseded:
@@ -133,6 +142,12 @@ class Transactions:
     def needed_offset(self) -> int | None:
         """Return the commit offset of the oldest pending half, None without any, 0 before ``recover``; waits for nobody."""
         return self.table.first_commit_offset() if self._is_recovered else 0
+
+    @contextmanager
+    def upcoming_in(self, topic: str, queue_ids: range) -> Iterator[Count]:
+        """Count messages for queues of a topic that a commit would store; nothing is stored or ended meanwhile."""
+        with self.guard:
+            yield lambda: self.table.counts_of(topic, queue_ids)
 
     # ---- storing halves
 
@@ -169,6 +184,8 @@ class Transactions:
         ids = [transaction_id or key for key in keys]
         self.log.ensure_topics(HALF_TOPIC, HALF_REMOVAL_TOPIC)
         with self.guard:
+            for key in sent.queues:  # again: while the lock was waited for, some may have gone
+                appender.check_queue(key)
             known = self._known(ids, keys, sent)
             chosen = [row for row, place in enumerate(known) if place is None]
             if chosen:

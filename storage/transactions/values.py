@@ -29,6 +29,13 @@ class EndedTransaction(NamedTuple):
     problem: str = ""
 
 
+class HalfStatus(NamedTuple):
+    """How many half messages are pending, and when the oldest was stored; 0: there is none."""
+
+    pending_count: int
+    oldest_ms: int
+
+
 class PendingTransaction(NamedTuple):
     """A transaction that nobody has ended."""
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit_damage import OTHERS_LEFT, make_cut
+from unit_damage import flip as flip_unit
 
 from storage import MessageStore, StoreConfig, offline
 from storage.findings import KINDS
@@ -107,6 +109,22 @@ def test_a_flipped_bit_of_a_unit_is_named_with_its_queue_offset(directory: Path,
     assert f"{MESSAGES} messages are served" in [
         line["message"] for line in offline.doctor(directory)
     ]
+
+
+def test_the_first_unit_that_is_left_is_named_if_it_says_that_its_record_was_removed(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "s"
+    left = make_cut(store)
+    before = [line["message"] for line in offline.doctor(store)]
+    assert wrong(store) == []
+    flip_unit(store, 1, 47)
+
+    path = str(Path("consumequeue/t/1") / f"{0:020d}")
+    assert places(wrong(store)) == [("damage", "queue-unit", path, 1, 2)]
+    served = f"{len(left) + OTHERS_LEFT} messages are served"
+    assert served in before
+    assert served in [line["message"] for line in offline.doctor(store)]
 
 
 def lost_unit_page(directory: Path) -> None:

@@ -190,6 +190,18 @@ def test_units_run_over_into_the_next_file_of_full_length(tmp_path):
     assert queue.find_end(0) == 0
 
 
+def test_a_file_stays_whose_last_unit_may_only_seem_to_be_of_a_removed_record(tmp_path):
+    queue = new_table(tmp_path).get("t", 0)
+    units = np.zeros(25, np.dtype([("offset", ">i8"), ("size", ">i4"), ("tag", ">i8")]))
+    units["offset"] = 1_000 + np.arange(25) * 100
+    units["size"] = 100
+    units["offset"][9] ^= 1 << 5  # to 1,868, after the record before
+    queue.append(units.tobytes())
+    assert queue.find_first(1_900) == 10
+    assert queue.expired_files(1_900, 25) == []
+    assert queue.expired_files(2_100, 25) == [0]
+
+
 def test_truncating_zeroes_the_tail_and_removes_later_files(tmp_path):
     table = new_table(tmp_path)
     queue = table.get("t", 0)

@@ -295,9 +295,14 @@ class Session:
         self.model.unsaved.clear()
 
     def clean(self) -> None:
-        """Make steps of retention: whole files of the log go, and what queues and index held of them."""
+        """Make steps of retention: whole files of the log go, and what queues and index held of them.
+
+        Mostly after steps of all that hold files: each is needed until what follows it is durable.
+        """
         for _ in range(self.dice.choice((1, 2, 8))):
             try:
+                if self.dice.random() < 0.75:
+                    self.workers.settle()
                 self.workers.step("retention")
             finally:
                 self.note_deleted()

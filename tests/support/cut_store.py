@@ -33,7 +33,7 @@ class CutStore:
         self.min_offset = 0
         self.retains = options.pop("retains", False)
         if self.retains:
-            self.clock.advance(max(time.time() - self.clock.now_ms() / 1000, 0) + 86_400)
+            self.clock.advance(max(time.time() - self.clock.now_ms() / 1000, 0) + 1_800)
         self.faulty = options.pop("faulty", dice.random() < 0.4)
         self.log_file_size = dice.choice((4, 16)) * 4096
         self.queue_file_size = dice.choice((40, 1000)) * 20

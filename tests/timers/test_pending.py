@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.timers import pending as module
-from storage.timers.pending import PendingTimers
+from storage.timers.pending import SPAN, PendingTimers
 
 DAY_MS = 86_400_000
 BASE_MS = 1_700_000_000_000
@@ -71,3 +71,26 @@ def test_a_time_too_far_for_a_row_is_looked_at_again_before_it() -> None:
     pending.add(np.array([BASE_MS, far_ms]), np.array([1, 2]))
     assert pending.due(far_ms - 6, 10).queue_offsets.tolist() == [1]
     assert pending.due(far_ms - 5, 10).queue_offsets.tolist() == [1, 2]
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
+def test_queue_offsets_far_apart_are_what_they_were(halves: list[int]) -> None:
+    """Further than a row has bits for."""
+    pending = PendingTimers()
+    offsets = np.array([half * (1 << 31) + place for place, half in enumerate(halves)])
+    dues = BASE_MS + np.arange(len(offsets))
+    pending.add(dues[:3], offsets[:3])
+    pending.add(dues[3:], offsets[3:])
+    due = pending.due(BASE_MS + DAY_MS, 100)
+    assert due.queue_offsets.tolist() == offsets.tolist()
+    assert due.dues_ms.tolist() == dues.tolist()
+    pending.take(due)
+    assert len(pending) == 0
+
+
+def test_merged_blocks_hold_no_offsets_further_apart_than_a_row_can_say() -> None:
+    pending = PendingTimers()
+    for place in range(8):
+        pending.add(np.array([BASE_MS + place]), np.array([place * SPAN // 2]))
+    due = pending.due(BASE_MS + DAY_MS, 100)
+    assert due.queue_offsets.tolist() == [place * SPAN // 2 for place in range(8)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transaction_store import HALF, OP, TransactionStore, message
@@ -58,7 +59,14 @@ def test_a_stop_keeps_how_far_transactions_are(
         read.append(begin)
         return units(queue, begin)  # type: ignore[arg-type]
 
+    removals = loading.read_removals
+
+    def noted_removals(engine: Any, begin: int) -> Any:
+        read.append(begin)
+        return removals(engine, begin)
+
     monkeypatch.setattr(loading, "_units", noted)
+    monkeypatch.setattr(loading, "read_removals", noted_removals)
     fill(store, "E")
     store.reopen()
     assert sorted(read) == [2, 4]

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from transaction_store import HALF, OP, TransactionStore, message
 
-from storage.errors import InvalidBatch, InvalidMessage, QueueNotFound, StoreBusy, TopicNotFound
+from storage.engine.appender import Appender
+from storage.errors import (
+    InvalidBatch,
+    InvalidMessage,
+    QueueNotFound,
+    StoreBusy,
+    StoreFull,
+    TopicNotFound,
+)  # fmt: skip
 from storage.format.properties import decode_properties
 from storage.transactions import copies
 from storage.transactions.log_access import TransactionLog
@@ -238,6 +246,55 @@ def test_a_clock_that_is_set_forward_gives_up_nothing_before_it_was_asked(
     store.check(1)
     assert store.pending() == []
     assert [each.body for each in store.records(GIVEN_UP)] == [b"two"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clock_that_is_set_back_by_a_day_delays_no_question(
+    store: TransactionStore, restarts: bool
+) -> None:
+    store.watch("orders")
+    store.prepare(message(b"one", "A"), message(b"two", "B", CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
+    store.check(1_000)
+    store.clock.pass_ms(-86_400_000)
+    if restarts:
+        store.reopen()
+        store.watch("orders")
+    store.check()
+    assert store.asked == []
+    store.check(6_000)
+    assert [each.transaction_id for each in store.asked] == ["A"]
+    store.check(60_000)
+    assert sorted(each.transaction_id for each in store.asked) == ["A", "A", "B"]
+    assert store.end("A", "B", commit=True) == [("committed", 1, False)] * 2
+
+
+def test_on_a_full_disk_nothing_ends_by_half_and_the_same_call_does_it_later(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.watch("orders")
+    store.prepare(message(b"one", "A"), message(b"two", "B"), transaction_id="T")
+    store.prepare(message(b"three", "C"))
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreFull("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Appender, "append", full)
+        for commit in (True, False):
+            with pytest.raises(StoreFull):
+                store.end("T", commit=commit)
+        with pytest.raises(StoreFull):
+            store.prepare(message(b"four", "D"))
+        store.check(6_000)
+        assert "no space left" in store.writer.status().problem
+    assert store.pending() == ["T", "C"]
+    assert store.end("T", commit=True) == [("committed", 2, False)]
+    assert store.end("C", commit=False) == [("rolled back", 1, False)]
+    store.check()
+    assert store.writer.status().problem == ""
+    store.reopen()
+    assert store.pending() == []
+    assert store.bodies() == [b"one", b"two"]
 
 
 def test_a_question_that_could_not_be_passed_on_does_not_count(store: TransactionStore) -> None:

@@ -13,6 +13,7 @@ from unit_damage import (
     Whole,
     expected,
     flip,
+    make_cut,
     make_whole,
     queue_files,
     random_damages,
@@ -100,6 +101,19 @@ def test_any_flipped_bit_of_a_unit_costs_nothing(
         flip(store, queue_offset, bit)
         assert served(store, max_messages=COUNT) == expected(whole), bit
         flip(store, queue_offset, bit)
+
+
+def test_no_flipped_bit_makes_the_first_record_that_is_left_one_that_was_removed(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "s"
+    left = make_cut(store)
+    assert served(store) == left
+    for queue_offset in (1, 2, 3):
+        for bit in range(64):  # of its commit offset
+            flip(store, queue_offset, bit)
+            assert served(store) == left, (queue_offset, bit)
+            flip(store, queue_offset, bit)
 
 
 def test_a_flipped_bit_behind_the_last_unit_adds_nothing(store: Path, whole: Whole) -> None:

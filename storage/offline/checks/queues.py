@@ -12,8 +12,8 @@ import numpy.typing as npt
 from storage import findings as kinds
 from storage.files.mapped_file_queue import list_files
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
-from storage.format.consume_entry import UNIT_SIZE
-from storage.format.names import file_name
+from storage.format.consume_entry import SCHEDULE_TOPIC, UNIT_SIZE
+from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC, TIMER_TOPIC, file_name
 from storage.view.layout import queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.queues.pull import pull_queue
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 PULL_BYTES: Final = 16 << 20
 PULL_RECORDS: Final = 65_536
+_RECORD_KINDS: Final = {  # of queues that no consumer reads
+    HALF_TOPIC: kinds.HALF_RECORD,
+    HALF_REMOVAL_TOPIC: kinds.HALF_REMOVAL,
+    TIMER_TOPIC: kinds.DELAYED_RECORD,
+    SCHEDULE_TOPIC: kinds.DELAYED_RECORD,
+}
 Longs = npt.NDArray[np.int64]
 
 
@@ -188,7 +194,7 @@ def queue_records(store: OfflineStore, advance: Callable[[int], None]) -> Iterat
             for damage in result.damaged:
                 if damage.commit_offset < store.settled_offset:
                     yield Finding(
-                        severity=DAMAGE, kind=kinds.QUEUE_RECORD,
+                        severity=DAMAGE, kind=_RECORD_KINDS.get(topic, kinds.QUEUE_RECORD),
                         file=f"consumequeue/{topic}/{queue_id}",
                         message=(
                             f"queue offset {damage.queue_offset} (commit offset"

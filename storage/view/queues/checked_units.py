@@ -88,12 +88,16 @@ class CheckedUnits:
             yield self._checked(numbers[kept], offsets[kept], sizes[kept], gone[kept])
 
     def _are_gone(self, offsets: Int64s, sizes: Int64s) -> Bools:
-        """Return which units are in order, and point to a part of the log that is lost."""
+        """Return which units are in order, and point to a part of the log that is lost.
+
+        None that points before the part that the queue begins with: that was removed before.
+        """
         starts = np.array([entry.start_offset for entry in self._log.entries], np.int64)
         ends = np.array([entry.end_offset for entry in self._log.entries], np.int64)
         file_of = np.searchsorted(starts, offsets, side="right") - 1
         gone: Bools = (sizes > 0) & (offsets < self._log.end_offset)
         gone &= (file_of < 0) | (offsets >= np.append(ends, 0)[file_of])
+        gone &= offsets >= self._extent.min_commit_offset
         gone[1:] &= offsets[1:] >= offsets[:-1]
         gone[:-1] &= offsets[:-1] <= offsets[1:]
         return gone

@@ -71,12 +71,21 @@ class RebuiltQueue:
         """Whether any unit was made again before."""
         return self._rebuilt.is_any_known
 
-    def unit(self, queue_offset: int) -> Unit | None:
-        """Return a unit; None if neither log nor file has anything for it."""
+    def begin(self) -> int:
+        """Return the first queue offset whose record the log still has."""
+        return self._extent().begin
+
+    def _extent(self) -> Extent:
         log = self._log
         end = self._queue.max_offset(log.visible_offset)
         begin = self._queue.min_offset(log.min_offset, end)
-        extent = Extent(begin, end, log.min_offset, log.end_offset)
+        return Extent(begin, end, log.min_offset, log.end_offset)
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return a unit; None if neither log nor file has anything for it, or its record was removed."""
+        extent = self._extent()
+        if queue_offset < extent.begin:
+            return None
         return self._rebuilt.unit(self._queue, queue_offset, extent)
 
     def agreeing(self, queue_offset: int) -> Unit | None:
@@ -223,6 +232,8 @@ class ConsumeQueueView:
         start = self._first_start
         first = max_offset if start < 0 else start // UNIT_SIZE
         found = first_unit_at(self, first, max_offset, min_commit_offset)
+        extent = Extent(first, max_offset, min_commit_offset, EVERYTHING)
+        found = self._rebuilt.begin_before(self, found, extent)
         reach = self._reach()
         return found if reach is None else min(found, reach.begin)
 

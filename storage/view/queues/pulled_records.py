@@ -139,6 +139,9 @@ def join_pieces(
 def _gone_from(rebuilt: RebuiltQueue, chosen: Rows) -> int:
     """Return for how many units, from the first on, neither log nor queue has anything."""
     first = int(chosen[0, kernels.QUEUE_OFFSET])
+    begin = rebuilt.begin()
+    if first < begin:  # more was removed meanwhile
+        return int(np.searchsorted(chosen[:, kernels.QUEUE_OFFSET], begin))
     if rebuilt.unit(first) is not None:
         return 0
     span = rebuilt.known_span(first)

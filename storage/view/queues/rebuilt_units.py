@@ -209,6 +209,23 @@ class RebuiltUnits:
             return end
         return end + 1
 
+    def begin_before(self, held: FileUnits, begin: int, extent: Extent) -> int:
+        """Return where a queue begins whose units before ``begin`` say that their records were removed.
+
+        Those next to it may have a flipped bit: then the log has their records, before that of ``begin``.
+        """
+        if begin == extent.begin:
+            return begin
+        following = held.unit(begin) if begin < extent.end else None
+        if following is not None:
+            extent = extent._replace(end_commit_offset=following.commit_offset)
+        while begin > extent.begin:
+            unit = held.unit(begin - 1)
+            if unit is None or unit.is_prefill or self._near(begin - 1, unit, extent) is None:
+                break
+            begin -= 1
+        return begin
+
     def rebuild(self, held: FileUnits, begin: int, end: int, extent: Extent) -> UnitRun:
         """Make units ``[begin, end)`` again, and those up to the nearest that are right.
 

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
-from unit_damage import TAGS, Whole, expected, flip, make_whole, random_damages, tag_of
+from unit_damage import (
+    TAGS,
+    Whole,
+    expected,
+    flip,
+    make_cut,
+    make_whole,
+    random_damages,
+    tag_of,
+)
 
 from pipeline.source.options import parse_options
 from pipeline.source.plan import plan_messages
@@ -63,6 +72,24 @@ def test_any_flipped_bit_of_a_unit_costs_nothing(
         assert read(store) == expected(whole), bit
         assert some(store) == {n: whole.bodies[n] for n in range(480, 520)}, bit
         flip(store, queue_offset, bit)
+
+
+def test_no_flipped_bit_makes_the_first_record_that_is_left_one_that_was_removed(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "s"
+    left = make_cut(store)
+    chosen = {
+        "startingOffsets": '{"t": {"0": 12, "1": 1}}',
+        "endingOffsets": '{"t": {"0": 12, "1": 2}}',
+    }
+    for queue_offset in (1, 2):
+        for bit in range(64):  # of its commit offset
+            flip(store, queue_offset, bit)
+            found = {n: body for n, body in read(store).items() if len(body) == 1}
+            assert found == left, (queue_offset, bit)
+            assert read(store, **chosen) == {1: b"1"}, (queue_offset, bit)
+            flip(store, queue_offset, bit)
 
 
 def test_the_units_of_a_lost_file_are_replaced_as_arrays(

@@ -71,6 +71,8 @@ async def test_a_caller_that_does_not_read_is_not_asked_more_than_it_has_room_fo
         assert await asyncio.to_thread(store.ask, CHECK)
         call.cancel()
         await store.unwatched.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await call
     assert {each.transaction_id for each in stream.written} == {"T"}
 
 

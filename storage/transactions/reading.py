@@ -1,0 +1,137 @@
+"""What a start reads of op records and of copies: many records at once, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.engine.parked_queue import ParkedQueue
+from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
+from storage.format.names import HALF_REMOVAL_TOPIC
+from storage.format.record_layout import (
+    SYS_FLAG_COMMITTED,
+    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+from storage.kernels.columns import (
+    BODY_LENGTH,
+    BODY_POSITION,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG,
+)
+from storage.view.log.commit_log import CommitLogView
+
+if TYPE_CHECKING:
+    from storage.engine.engine import Engine
+    from storage.engine.parked_queue import ParkedRecords
+    from storage.kernels.columns import ByteArray, Rows
+    from storage.message import Damage
+
+Longs = npt.NDArray[np.int64]
+ROWS_MAX: Final = 65_536
+BYTES_MAX: Final = 2 << 20  # as arrays of numbers they take sixty times as much
+_COMMA: Final = ord(",")
+_ZERO: Final = ord("0")
+_DIGITS_MAX: Final = 18  # of a queue offset
+_NONE: Final = np.empty(0, np.int64)
+
+
+class Removals(NamedTuple):
+    """Queue offsets of halves that op records name, ascending; and what of these records cannot be read."""
+
+    removed: Longs
+    damaged: tuple[Damage, ...]
+
+    def names(self, queue_offset: int) -> bool:
+        """Whether a half is among them."""
+        place = int(np.searchsorted(self.removed, queue_offset))
+        return place < len(self.removed) and int(self.removed[place]) == queue_offset
+
+
+NO_REMOVALS: Final = Removals(_NONE, ())
+
+
+def read_removals(engine: Engine, begin: int) -> Removals:
+    """Read the op records from a queue offset on."""
+    found: list[Longs] = [_NONE]
+    damaged: list[Damage] = []
+    for records in _records(engine, HALF_REMOVAL_TOPIC, 0, begin):
+        found.append(removed_offsets_in(records.data, records.rows))
+        damaged += records.damaged
+    return Removals(np.unique(np.concatenate(found)), tuple(damaged))
+
+
+def copied_halves(engine: Engine, topic: str, queue_id: int, since: int) -> Longs:
+    """Return the commit offsets of halves of which a queue has a copy at a commit offset from ``since`` on."""
+    queue = engine.queues.known(topic, queue_id)
+    if queue is None:
+        return _NONE
+    found = [_NONE]
+    for records in _records(engine, topic, queue_id, queue.find_first(since)):
+        flags = records.rows[:, SYS_FLAG]
+        rows = records.rows[flags & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMITTED]
+        v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
+        at = rows[:, STORE_TIMESTAMP_POSITION] + 8 + np.where(v6, IPV6_HOST_SIZE, IPV4_HOST_SIZE)
+        prepared = records.data[(at + 4)[:, None] + np.arange(8)].view(
+            ">i8"
+        )  # after reconsumeTimes
+        found.append(prepared[:, 0].astype(np.int64))
+    return np.concatenate(found)
+
+
+def _records(engine: Engine, topic: str, queue_id: int, begin: int) -> Iterator[ParkedRecords]:
+    """Yield the records of a queue from a queue offset on, some at once."""
+    with _opened(engine, topic, queue_id) as queue:
+        first, end = queue.bounds()
+        at = max(begin, first)
+        while at < end:
+            wanted = np.arange(at, min(end, at + ROWS_MAX))
+            records = queue.records(wanted, bytes_max=BYTES_MAX, room=0)
+            yield records
+            at += max(records.looked_at, 1)
+
+
+@contextmanager
+def _opened(engine: Engine, topic: str, queue_id: int) -> Iterator[ParkedQueue]:
+    filesystem, paths = engine.filesystem, engine.paths
+    log = CommitLogView(filesystem, paths.commit_log, mapped_files_max=8)
+    log.set_bounds(engine.log.min_offset, engine.dispatch.position)
+    queue = ParkedQueue(filesystem, paths.consume_queue, log, topic, queue_id)
+    try:
+        yield queue
+    finally:
+        queue.close()
+        log.close()
+
+
+def removed_offsets_in(data: ByteArray, rows: Rows) -> Longs:
+    """Return the queue offsets that op records name; of a body that is not a broker's, none.
+
+    A body has decimal numbers with a comma after each.
+    """
+    sizes = (
+        rows[:, BODY_LENGTH] + 1
+    )  # with a comma behind the last number, whether it has one or not
+    ends = np.cumsum(sizes)
+    if not len(ends):
+        return _NONE
+    row_of = np.repeat(np.arange(len(rows)), sizes)
+    at = np.arange(int(ends[-1])) + (rows[:, BODY_POSITION] - (ends - sizes))[row_of]
+    at[ends - 1] = 0
+    text = data[at].astype(np.int64)
+    text[ends - 1] = _COMMA
+    is_comma = text == _COMMA
+    foreign = ~is_comma & ((text < _ZERO) | (text > _ZERO + 9))
+    is_good = np.ones(len(rows), np.bool_)
+    is_good[row_of[foreign]] = False
+    commas = np.flatnonzero(is_comma)
+    begins = np.concatenate((np.zeros(1, np.int64), commas[:-1] + 1))
+    digits = commas - begins
+    chosen = is_good[row_of[commas]] & (digits > 0) & (digits <= _DIGITS_MAX)
+    places = np.repeat(commas, digits + 1) - np.arange(len(text)) - 1
+    values = np.where(is_comma, 0, text - _ZERO) * 10 ** np.clip(places, 0, _DIGITS_MAX)
+    return np.add.reduceat(values, begins)[chosen]

@@ -1,0 +1,120 @@
+"""Damage of half messages, their removals, delayed messages, and of the files that say how far both are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from transaction_store import HALF, OP, TransactionStore, message
+
+from storage import offline
+from storage.message import Message
+
+SCHEDULE, TIMER = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
+
+
+@pytest.fixture(name="store")
+def _store(tmp_path: Path) -> Iterator[TransactionStore]:
+    """A store that is closed: halves A, B and C, of which B has ended; a delayed message of each kind."""
+    store = TransactionStore(tmp_path / "store")
+    store.prepare(message(b"one", "A"), message(b"two", "B"), message(b"three", "C"))
+    store.end("B", commit=False)
+    store.writer.put([Message(topic="orders", body=b"level", delay_level=9)])
+    store.writer.put([Message(topic="orders", body=b"time", delay_ms=3_600_000)])
+    store.workers.settle()
+    store.workers.step("timers")
+    store.writer.close()
+    yield store
+    store.writer.close()
+
+
+def flip(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def wrong(directory: Path) -> list[tuple[str, str, str]]:
+    return [
+        (line["severity"], line["kind"], line["file"])
+        for line in offline.doctor(directory)
+        if line["severity"] in ("warning", "damage")
+    ]
+
+
+def rows_file(directory: Path) -> Path:
+    (path,) = (each for each in (directory / "timers").iterdir() if each.name.isdigit())
+    return path
+
+
+def test_a_sound_store_has_no_findings(store: TransactionStore) -> None:
+    assert wrong(store.directory) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind", "queue_id"),
+    [
+        (HALF, "half-record", 0),
+        (OP, "half-removal", 0),
+        (SCHEDULE, "delayed-record", 8),
+        (TIMER, "delayed-record", 0),
+    ],
+)
+def test_a_damaged_record_of_the_stores_own_is_named_for_what_it_is(
+    store: TransactionStore, topic: str, kind: str, queue_id: int
+) -> None:
+    record = store.records(topic)[0]
+    flip(store.directory / "commitlog" / f"{0:020d}", record.commit_offset + 88)
+    found = wrong(store.directory)
+    assert ("damage", kind, f"consumequeue/{topic}/{queue_id}") in found
+    assert {each[1] for each in found} == {kind, "log-record"}
+
+
+@pytest.mark.parametrize("damage", [lambda path: flip(path, 9), cut, Path.unlink])
+def test_rows_of_delayed_messages_are_named_and_nothing_is_lost(
+    store: TransactionStore, damage: Callable[[Path], None]
+) -> None:
+    path = rows_file(store.directory)
+    damage(path)
+    assert wrong(store.directory) == [("warning", "timer-file", f"timers/{path.name}")]
+    store.open()
+    store.workers.step("timers")
+    assert store.writer.timers.status().pending_count == 2
+    store.writer.close()
+    assert wrong(store.directory) == []
+
+
+@pytest.mark.parametrize("name", ["progress.json", "progress.json.bak"])
+@pytest.mark.parametrize("damage", [lambda path: flip(path, 9), cut])
+def test_one_copy_of_the_progress_of_delayed_messages_is_named(
+    store: TransactionStore, damage: Callable[[Path], None], name: str
+) -> None:
+    damage(store.directory / "timers" / name)
+    assert wrong(store.directory) == [("warning", "timer-file", f"timers/{name}")]
+    store.open()
+    store.workers.step("timers")
+    assert store.writer.timers.status().pending_count == 2
+    store.writer.close()
+    assert wrong(store.directory) == []
+
+
+@pytest.mark.parametrize("damage", [lambda path: flip(path, 9), cut, Path.unlink])
+def test_the_progress_of_transactions_is_named_and_nothing_is_lost(
+    store: TransactionStore, damage: Callable[[Path], None]
+) -> None:
+    names = ("transactions.json", "transactions.json.bak")
+    for name in names:
+        damage(store.directory / "config" / name)
+    named = [("warning", "transaction-file", f"config/{name}") for name in names]
+    gone = not (store.directory / "config" / names[0]).exists()
+    assert wrong(store.directory) == ([] if gone else named)
+    store.open()
+    assert store.pending() == ["A", "C"]
+    assert store.end("B", commit=True) == [("rolled back", 1, True)]
+    store.writer.close()
+    assert wrong(store.directory) == []

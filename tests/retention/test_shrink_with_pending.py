@@ -1,0 +1,147 @@
+"""Read queues stay while messages that are stored already are to come there: delayed ones, and those of transactions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transaction_store import TransactionStore, message
+
+from storage.engine import topic_changes
+from storage.engine.topic_shrink import check_shrink
+from storage.errors import QueueNotFound, QueuesInUse
+from storage.message import Message, PutResult
+
+
+@pytest.fixture(name="store")
+def _store(tmp_path: Path) -> Iterator[TransactionStore]:
+    opened = TransactionStore(tmp_path / "store")
+    opened.writer.create_topic("others", 4)
+    yield opened
+    opened.writer.close()
+
+
+def put(store: TransactionStore, queue_id: int, topic: str = "orders", **delay: int) -> PutResult:
+    (stored,) = store.writer.put([Message(topic=topic, body=b"x", queue_id=queue_id, **delay)])  # type: ignore[arg-type]
+    return stored
+
+
+def shrink(store: TransactionStore, count: int = 2, *, force: bool = False) -> None:
+    store.writer.update_topic("orders", write_queue_count=count)
+    store.writer.update_topic("orders", read_queue_count=count, force=force)
+
+
+def test_pending_transactions_keep_their_queues_until_they_end(store: TransactionStore) -> None:
+    store.prepare(message(b"one", "A", queue_id=3), message(b"two", "B", queue_id=3))
+    store.prepare(message(b"three", "C"), message(b"four", "D", topic="others", queue_id=3))
+    with pytest.raises(
+        QueuesInUse, match="2 messages of pending transactions for queue 3, to be stored"
+    ):
+        shrink(store)
+    store.end("A", commit=True)
+    store.end("B", commit=False)
+    shrink(store)
+    assert store.end("C", "D", commit=True) == [("committed", 1, False)] * 2
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_delayed_messages_keep_their_queues_until_they_were_delivered(
+    store: TransactionStore, restarts: bool
+) -> None:
+    put(store, 2, delay_level=1)
+    put(store, 3, delay_ms=60_000)
+    put(store, 3, delay_ms=61_000)
+    put(store, 1, delay_ms=60_000)
+    put(store, 3, "others", delay_ms=60_000)
+    store.workers.settle()
+    put(store, 3, delay_ms=62_000)  # not taken up yet
+    if restarts:
+        store.workers.settle()
+        store.reopen()
+    with pytest.raises(
+        QueuesInUse, match="1 delayed messages for queue 2, 3 delayed messages for queue 3, to be"
+    ):
+        shrink(store)
+    store.clock.pass_ms(1_000)
+    for _ in range(4):
+        store.workers.settle()
+    with pytest.raises(QueuesInUse, match=r"'orders': 3 delayed messages for queue 3, to be"):
+        shrink(store)
+    store.clock.pass_ms(70_000)
+    for _ in range(4):
+        store.workers.settle()
+    shrink(store)
+    assert [each.queue_id for each in store.records("orders")] == [2, 3, 1, 3, 3]
+
+
+def test_a_recalled_message_does_not_count(store: TransactionStore) -> None:
+    stored = put(store, 3, delay_ms=60_000)
+    kept = put(store, 3, delay_ms=60_000)
+    store.writer.timers.recall("orders", stored.unique_key, store.clock.now_ms() + 60_000)
+    with pytest.raises(QueuesInUse, match="1 delayed messages for queue 3"):
+        shrink(store)
+    store.writer.timers.recall("orders", kept.unique_key, store.clock.now_ms() + 60_000)
+    shrink(store)
+
+
+def test_with_force_they_come_to_a_queue_that_nobody_reads(store: TransactionStore) -> None:
+    put(store, 3, delay_ms=60_000)
+    store.prepare(message(b"one", "A", queue_id=3))
+    shrink(store, force=True)
+    store.end("A", commit=True)
+    store.clock.pass_ms(60_000)
+    for _ in range(4):
+        store.workers.settle()
+    assert [each.queue_id for each in store.records("orders")] == [3, 3]
+    assert store.writer.update_topic("orders", queue_count=4).read_queue_count == 4
+
+
+@pytest.mark.parametrize("delayed", [True, False])
+def test_none_comes_between_the_count_and_a_change_of_both_numbers(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, delayed: bool
+) -> None:
+    """And what came after the records were looked at, before anything was locked, counts."""
+    outcomes: list[object] = []
+
+    def store_one() -> None:
+        try:
+            if delayed:
+                put(store, 3, delay_ms=60_000)
+            else:
+                store.prepare(message(b"one", "A", queue_id=3))
+        except QueueNotFound as refused:
+            outcomes.append(refused)
+        else:
+            outcomes.append("stranded")
+
+    storing = threading.Thread(target=store_one)
+
+    def look(*arguments: Any) -> None:
+        check_shrink(*arguments)
+        storing.start()
+        storing.join(0.3)  # long enough for it to be stored if nothing holds it
+
+    monkeypatch.setattr(topic_changes, "check_shrink", look)
+    store.writer.update_topic("orders", queue_count=2)
+    storing.join(30)
+    assert isinstance(outcomes[0], QueueNotFound)
+
+
+def test_what_was_parked_while_records_were_looked_at_counts(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, 1, delay_ms=60_000)  # makes the topics of delayed messages
+    settle = type(store.writer._engine).settle
+    parked: list[PutResult] = []
+
+    def settled(engine: Any) -> int:
+        if not parked:  # the first time, when nothing is locked
+            parked.append(put(store, 3, delay_ms=60_000))
+        return settle(engine)
+
+    monkeypatch.setattr(type(store.writer._engine), "settle", settled)
+    with pytest.raises(QueuesInUse, match="1 delayed messages for queue 3"):
+        store.writer.update_topic("orders", queue_count=2)

@@ -1,0 +1,120 @@
+"""An op record that cannot be read is named, and costs no message: none is lost, and none comes twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transaction_store import HALF, OP, TransactionStore, message
+
+from storage.format.properties import encode_properties
+from storage.format.record import decode_record, encode_for_batch
+from storage.kernels.columns import STOP_END, new_rows
+from storage.kernels.scan import scan_records
+from storage.transactions.reading import removed_offsets_in
+from storage.transactions.removals import removed_offsets
+
+
+@pytest.fixture(name="store")
+def _store(tmp_path: Path) -> Iterator[TransactionStore]:
+    opened = TransactionStore(tmp_path / "store")
+    yield opened
+    opened.writer.close()
+
+
+def open_with_damage(store: TransactionStore, commit_offset: int) -> None:
+    """Open the store again; one record is damaged, and no start has noted that it was read."""
+    store.workers.settle()
+    store.writer.close()
+    path = store.directory / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[commit_offset + 88] ^= 1
+    path.write_bytes(content)
+    for table in (store.directory / "config").iterdir():
+        if table.name.startswith(("transactions.json", "consumerOffset.json")):
+            table.unlink()
+    store.open()
+
+
+def stored_count(store: TransactionStore) -> int:
+    """Return how many messages consumers have been shown."""
+    store.workers.settle()
+    _, ranges = store.writer.describe_topic("orders")
+    return sum(end for _, end in ranges)
+
+
+@pytest.mark.parametrize("sent_later", [0, 40])
+def test_a_transaction_that_was_committed_is_not_committed_again(
+    store: TransactionStore, caplog: pytest.LogCaptureFixture, sent_later: int
+) -> None:
+    store.prepare(message(b"one", "A"), message(b"two", "B", queue_id=1), transaction_id="T")
+    store.end("T", commit=True)
+    (removal,) = store.records(OP)
+    for number in range(sent_later):
+        store.prepare(message(b"later", f"K{number}"))
+        store.end(f"K{number}", commit=True)
+    open_with_damage(store, removal.commit_offset)
+    assert store.pending() == []
+    assert stored_count(store) == 2 + sent_later
+    assert store.end("T", commit=False) == [("committed", 2, True)]
+    said = f"op record at queue offset 0, commit offset {removal.commit_offset}, cannot be read"
+    assert said in caplog.text
+    store.reopen()
+    assert store.pending() == []
+    assert stored_count(store) == 2 + sent_later
+
+
+def test_one_that_was_rolled_back_is_asked_about_again(store: TransactionStore) -> None:
+    store.prepare(message(b"one", "A"), message(b"two", "B"))
+    store.end("A", commit=False)
+    open_with_damage(store, store.records(OP)[0].commit_offset)
+    assert store.pending() == ["A", "B"]
+    store.watch("orders")
+    store.check(6_000)
+    assert [each.transaction_id for each in store.asked] == ["A", "B"]
+    assert store.end("A", commit=False) == [("rolled back", 1, False)]
+    assert stored_count(store) == 0
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_half_that_was_stored_again_and_ended_is_not_pending(
+    store: TransactionStore, commit: bool
+) -> None:
+    """The op record of the one before is damaged; that of the later one is not."""
+    store.watch("orders")
+    store.prepare(message(b"one", "A"))
+    store.check(6_000)
+    store.check(30_000)
+    store.end("A", commit=commit)
+    again = store.records(OP)[0]
+    assert [each.queue_offset for each in store.records(HALF)] == [0, 1, 2]
+    open_with_damage(store, again.commit_offset)
+    assert store.pending() == []
+    assert stored_count(store) == commit
+    store.reopen()
+    assert store.pending() == []
+
+
+BODIES = [
+    b"", b"7", b"1,2,3,", b"0,", b",", b",,5,,", b"12,x,3,", b"-1,", b"1 ,2,", b"9" * 30 + b",4,",
+    b"123456789012345678,", b"00012,", b",".join(b"%d" % n for n in range(700)), b"\xff,1,",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bodies_are_read_at_once_as_they_are_one_by_one(seed: int) -> None:
+    order = np.random.default_rng(seed).integers(0, len(BODIES), 60).tolist()
+    block = encode_properties({"TAGS": "d"})
+    records = [
+        encode_for_batch(OP, 0, BODIES[each], block, 0, 0, 1_000, "10.0.0.1:5", False)
+        for each in order
+    ]
+    data = np.frombuffer(b"".join(records), np.uint8)
+    rows = new_rows(len(records))
+    scanned, _, stop = scan_records(data, 0, data.size, 0, 0, rows)
+    assert (scanned, stop) == (len(records), STOP_END)
+    expected = [offset for record in records for offset in removed_offsets(decode_record(record))]
+    assert removed_offsets_in(data, rows).tolist() == expected
+    assert removed_offsets_in(data, rows[:0]).tolist() == []
