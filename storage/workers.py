@@ -300,13 +300,13 @@ class Worker:
         """Make steps until ``end``, or until one fails: what a thread of the worker runs."""
         rest_s: float | None = None
         while True:
-            if rest_s is None:
-                self._sleep()
-            elif rest_s > 0:
-                self._end_bell.wait(rest_s)
-            if self._ending:
-                return
             try:
+                if rest_s is None:
+                    self._sleep()
+                elif rest_s > 0:
+                    self._end_bell.wait(rest_s)
+                if self._ending:
+                    return
                 rest_s = self.step()
             except (StoreFull, StoreBusy):
                 rest_s = self.full_retry_s

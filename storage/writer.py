@@ -138,9 +138,9 @@ class StoreWriter:
             writer.staged.recover()
             writer._upkeep.start()
             writer.transactions.start()
-            writer.timers.start()
             if writer.revive.has_queues:
                 writer.revive.start()
+            writer.timers.start()
             writer.retention.start()  # now that everybody who needs old records has said so
         except BaseException:
             writer.close()

@@ -21,7 +21,9 @@ REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 ACK_TAG: Final = "ack"
 CHECKPOINT_CODE: Final = tag_code("ck")
 ACK_CODES: Final = frozenset({tag_code(ACK_TAG), tag_code("bAck")})
-_MALFORMED: Final = (ValueError, KeyError, TypeError, AttributeError)
+MESSAGES_MAX: Final = 1_024  # of a checkpoint; a broker hands out 32 at once
+_OFFSET_END: Final = 1 << 62
+_MALFORMED: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
 
 class CheckpointKey(NamedTuple):
@@ -76,10 +78,14 @@ def decode_checkpoint(body: bytes, topic: str, queue_id: int, place: int) -> Che
         document = json.loads(body)
         key = _key(document)
         count = int(document.get("n", 0))
+        if not 0 <= count <= MESSAGES_MAX or len(document.get("d") or ()) > MESSAGES_MAX:
+            return None
         distances = [int(each) for each in document.get("d") or range(count)]
         done_bits = int(document.get("bm", 0))
         end_ms = key.pop_ms + int(document["it"])
     except _MALFORMED:
+        return None
+    if not 0 <= key.start_offset < _OFFSET_END or not all(0 <= d < _OFFSET_END for d in distances):
         return None
     offsets = {
         key.start_offset + distance

@@ -19,7 +19,7 @@ import numpy as np
 
 from storage.engine.copies import prepared_copies
 from storage.engine.parked_queue import ParkedQueue
-from storage.errors import StoreError, StoreFull, TopicExists
+from storage.errors import StoreBusy, StoreError, StoreFull, TopicExists, TopicNotFound
 from storage.format.names import topic_name_problem
 from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, TAG_CODE
 from storage.revive.checkpoints import (
@@ -32,7 +32,7 @@ from storage.revive.checkpoints import (
     decode_checkpoint,
 )
 from storage.revive.copies import retry_copies
-from storage.revive.progress import ReviveProgress, ReviveProgressFiles
+from storage.revive.progress import REVIVE_FILE, ReviveProgress, ReviveProgressFiles
 from storage.tables.topics import NewTopic
 from storage.view.log.commit_log import CommitLogView
 from storage.workers import Worker, Workers
@@ -97,6 +97,7 @@ class ReviveWorker(Worker):
         self._files = ReviveProgressFiles(engine.filesystem, engine.paths.config, clock)
         self._queues: dict[tuple[str, int], _ReviveQueue] = {}
         self._sources: dict[tuple[str, int], ParkedQueue] = {}
+        self._ends: dict[tuple[str, int], int] = {}  # of the queues, when the store was opened
         self._saved: ReviveProgress = {}
         self._noted: tuple[ReviveProgress, int] | None = None
         self._saved_at = clock.monotonic()
@@ -106,6 +107,15 @@ class ReviveWorker(Worker):
     def has_queues(self) -> bool:
         """Whether a broker has been here: only a broker makes revive topics."""
         return any(topic.name.startswith(REVIVE_TOPIC_PREFIX) for topic in self._engine.topics)
+
+    def start(self) -> None:
+        """Begin. To be called before anything is appended: progress may be beyond an end that was lost."""
+        for topic in list(self._engine.topics):
+            if topic.name.startswith(REVIVE_TOPIC_PREFIX):
+                for queue_id in range(topic.queue_count):
+                    name = topic.name, queue_id
+                    self._ends[name] = self._engine.queues.next_offset(*name)
+        super().start()
 
     # ---- steps
 
@@ -149,14 +159,9 @@ class ReviveWorker(Worker):
 
     def _load(self) -> None:
         self._saved = self._files.load()
-        for topic in list(self._engine.topics):
-            if not topic.name.startswith(REVIVE_TOPIC_PREFIX):
-                continue
-            for queue_id in range(topic.queue_count):
-                name = topic.name, queue_id
-                end = self._engine.queues.next_offset(*name)
-                next_offset = min(self._saved.get(name, 0), end)
-                self._queues[name] = _ReviveQueue(self._parked_queue(*name), next_offset)
+        for name, end in self._ends.items():
+            next_offset = min(self._saved.get(name, 0), end)
+            self._queues[name] = _ReviveQueue(self._parked_queue(*name), next_offset)
 
     def _parked_queue(self, topic: str, queue_id: int) -> ParkedQueue:
         paths = self._engine.paths
@@ -203,11 +208,18 @@ class ReviveWorker(Worker):
         """Copy messages of checkpoints whose time is over, of one queue; return whether there were any."""
         due = self._due(now_ms)
         if not due:
+            while self._sources:
+                self._sources.popitem()[1].close()
             return False
         first = next((each for each in due if each.open_offsets), None)
         if first is not None:
             source = first.key.topic, first.key.queue_id
-            chosen = [each for each in due if (each.key.topic, each.key.queue_id) == source]
+            chosen = [
+                each
+                for each in due
+                if (each.key.topic, each.key.queue_id) == source
+                and each.retry_topic == first.retry_topic  # what is read bounds what is appended
+            ]
             self._copy(source, chosen)
         for each in due:
             if not each.open_offsets:
@@ -282,8 +294,11 @@ class ReviveWorker(Worker):
             store_host_size=len(self._engine.store_host),
             append_crc=config.append_property_crc,
         )
-        with self._topics.lock:  # no topic goes between the look at it and the append
-            self._appender.append(prepared, decided=True)
+        try:
+            with self._topics.lock:
+                self._appender.append(prepared, decided=True)
+        except TopicNotFound as gone:  # since it was looked for: the next step looks again
+            raise StoreBusy(str(gone), retry_delay_ms=int(FULL_RETRY_S * 1_000)) from gone
 
     # ---- progress
 
@@ -300,8 +315,12 @@ class ReviveWorker(Worker):
                 self._noted = progress, self._engine.log.appended_offset
         if self._noted is None or self._engine.log.flushed_offset < self._noted[1]:
             return
-        self._saved, self._noted = self._noted[0], None
-        self._files.save(self._saved)
+        try:
+            self._files.save(self._noted[0])
+            self._saved = self._noted[0]
+        except OSError as error:  # a start reads more; tried again with the next progress
+            _LOG.warning("config/%s is not saved: %s", REVIVE_FILE, error)
+        self._noted = None
 
     def finish(self) -> None:
         """Save how far it is, for the next start, ours or a broker's."""
@@ -309,7 +328,7 @@ class ReviveWorker(Worker):
             return
         progress = self._progress()
         self._engine.settle()
-        with suppress(StoreFull):
+        with suppress(StoreFull, OSError):
             if progress != self._saved:
                 self._files.save(progress)
         self._files.hand_over(progress)

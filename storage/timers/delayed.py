@@ -79,7 +79,8 @@ class DelayedMessages:
 
     def is_done(self) -> bool:
         """Return whether everything that is due by now has been delivered."""
-        return not self._worker.has_work()
+        # In this order: a step that has taken what is due has no work, and is moving.
+        return not self._worker.has_work() and not self._worker.is_moving
 
     @property
     def counts(self) -> DeliveryCounts:

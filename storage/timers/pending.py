@@ -57,11 +57,6 @@ class TimerBlock:
         """The highest queue offset of its rows; there is one."""
         return self.base_offset + int((self.rows[self.head :] & np.uint64(SPAN)).max())
 
-    @property
-    def next_due_ms(self) -> int:
-        """When its first row is due; there is one."""
-        return self.base_ms + (int(self.rows[self.head]) >> 32)
-
     def due_end(self, now_ms: int) -> int:
         """Return the index after the last row that is due."""
         if now_ms < self.base_ms:
@@ -115,8 +110,12 @@ class PendingTimers:
         self.blocks.append(block)
 
     def next_due_ms(self) -> int | None:
-        """Return when the first row is due, None without rows."""
-        return min((block.next_due_ms for block in self.blocks), default=None)
+        """Return when the first row is due, None without rows; from any thread."""
+        heads = [(block, block.head) for block in self.blocks]
+        return min(
+            (int(each.dues_ms(head, head + 1)[0]) for each, head in heads if head < len(each.rows)),
+            default=None,
+        )
 
     def first_queue_offset(self) -> int | None:
         """Return a queue offset that no pending row is before, None without rows."""

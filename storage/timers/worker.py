@@ -94,7 +94,7 @@ class TimerWorker(Worker):
         self._noted: _Noted | None = None
         self._changed = False  # since progress was last noted
         self._saved_at = clock.monotonic()
-        self._is_loaded = False
+        self._is_loaded = self.is_moving = False
         self._broker: BrokerProgress | None = None
         self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 4)
 
@@ -192,14 +192,12 @@ class TimerWorker(Worker):
         return left_s
 
     def _next_due_ms(self) -> int | None:
-        dues = [*dict(self._level_dues).values()]
-        first = self._pending.next_due_ms()
-        if first is not None:
-            dues.append(first)
-        return min(dues, default=None)
+        dues = (self._pending.next_due_ms(), *dict(self._level_dues).values())
+        return min((each for each in dues if each is not None), default=None)
 
     def work(self) -> float | None:
         """Make one step: take up, deliver, save."""
+        self.is_moving = True  # also after a step that failed: what it took is not delivered
         seen = self._engine.dispatch.position
         self._log.set_bounds(self._engine.log.min_offset, seen)
         if not self._is_loaded:
@@ -213,6 +211,7 @@ class TimerWorker(Worker):
         with suppress(OSError, StoreBusy):  # then more than is pending stays until the next step
             self._need = self._pending_from(), seen
         self._save()
+        self.is_moving = moved
         return 0.0 if moved else None
 
     def _load(self) -> None:

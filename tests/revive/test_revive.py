@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,13 +16,14 @@ from timer_store import NOW_MS, TimerStore
 
 from storage.clock import SystemClock
 from storage.config import StoreConfig
-from storage.errors import StoreFull
+from storage.errors import StoreFull, TopicNotFound
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.format.properties import CRC32
 from storage.format.record import Record, decode_record
 from storage.kernels.columns import CHECK_ALL
 from storage.message import Message
+from storage.revive.progress import ReviveProgressFiles
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.testing import SteppedWorkers
 from storage.view.log.walk import RecordRun, walk_log
@@ -155,17 +157,20 @@ def test_what_a_broker_has_settled_is_left_alone(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_full_disk_delays_what_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [StoreFull("no space"), TopicNotFound(RETRY)])
+def test_a_refused_append_delays_what_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
+    """A full disk, or a retry topic that was deleted after it was looked for."""
+
     def refuse(*_: object, **__: object) -> None:
-        raise StoreFull("no space")
+        raise error
 
     store = PoppedStore(tmp_path / "store")
     store.pop(0, 2)
     store.pass_to(NOW_MS + LEASE_MS - 1_000)
     with monkeypatch.context() as full:
-        full.setattr(type(store.writer._appender), "append", refuse)
+        full.setattr(store.writer.revive, "_appender", SimpleNamespace(append=refuse))
         store.pass_to(NOW_MS + LEASE_MS)
         assert store.again() == []
     store.settle()
@@ -185,6 +190,45 @@ def test_what_is_no_checkpoint_is_counted_and_passed_over(tmp_path: Path, body: 
     store.pass_to(NOW_MS + LEASE_MS)
     assert store.again() == [b"3"]
     assert store.writer.revive.counts.malformed == 4
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        '"so": 1e999', '"so": 100000000000000000000', '"so": -1', '"so": 0, "n": 1000000000000',
+        '"so": 0, "n": -1', '"so": 0, "d": [-1]', '"so": 0, "d": [1e999]',
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_impossible_numbers_is_counted_and_passed_over(
+    tmp_path: Path, numbers: str
+) -> None:
+    store = PoppedStore(tmp_path / "store")
+    body = f'{{"t": "later", "c": "billing", "q": 0, "pt": {NOW_MS}, "it": 1, {numbers}}}'
+    store.writer.put([Message(REVIVE, body.encode(), queue_id=0, tag="ck")])
+    store.pop(3, 1)
+    store.pass_to(NOW_MS + LEASE_MS)
+    assert store.again() == [b"3"]
+    assert store.writer.revive.counts.malformed == 1
+    store.close()
+
+
+def test_progress_that_cannot_be_saved_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    store = PoppedStore(tmp_path / "store")
+    store.pop(0, 1)
+    store.pop(1, 1, queue_id=1, it=3 * LEASE_MS)
+    with monkeypatch.context() as broken:
+        broken.setattr(ReviveProgressFiles, "save", refuse)
+        store.pass_to(NOW_MS + LEASE_MS)
+        store.settle()
+    store.pass_to(NOW_MS + 3 * LEASE_MS)
+    assert store.again() == [b"0", b"1"]
+    assert store.writer.revive.problem == ""
     store.close()
 
 

@@ -94,3 +94,14 @@ def test_merged_blocks_hold_no_offsets_further_apart_than_a_row_can_say() -> Non
         pending.add(np.array([BASE_MS + place]), np.array([place * SPAN // 2]))
     due = pending.due(BASE_MS + DAY_MS, 100)
     assert due.queue_offsets.tolist() == [place * SPAN // 2 for place in range(8)]
+
+
+def test_rows_that_are_taken_and_not_removed_yet_are_not_due() -> None:
+    """Other threads ask while a step takes."""
+    pending = PendingTimers()
+    pending.add(np.array([5_000, 6_000]), np.array([1, 2]))
+    (block,) = pending.blocks
+    block.head = 1
+    assert pending.next_due_ms() == 6_000
+    block.head = 2
+    assert pending.next_due_ms() is None
