@@ -208,6 +208,7 @@ class HandOver:
         assert packed == named("line", 8)
 
 
+@pytest.mark.slow
 def test_a_broker_is_taken_over_and_given_back(tmp_path: Path) -> None:
     """A broker leaves all pending, we go on with all of it and leave as much, and a broker goes on."""
     ReferenceServer.install()

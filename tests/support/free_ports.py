@@ -12,7 +12,10 @@ import socket
 _PORTS = range(20_000, 32_000)
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-_own = _PORTS[_WORKER::_WORKERS]
+_share = len(_PORTS) // _WORKERS
+_own = _PORTS[
+    _WORKER * _share : (_WORKER + 1) * _share
+]  # in a row, as a broker counts some of its ports
 _begin = random.SystemRandom().randrange(len(_own))  # another run of the tests begins elsewhere
 _next = itertools.cycle((*_own[_begin:], *_own[:_begin]))
 
