@@ -15,7 +15,7 @@ _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _share = len(_PORTS) // _WORKERS
 _own = _PORTS[
     _WORKER * _share : (_WORKER + 1) * _share
-]  # in a row, as a broker counts some of its ports
+]  # in a row: a broker counts some of its own
 _begin = random.SystemRandom().randrange(len(_own))  # another run of the tests begins elsewhere
 _next = itertools.cycle((*_own[_begin:], *_own[:_begin]))
 
