@@ -13,9 +13,8 @@ _PORTS = range(20_000, 32_000)
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _share = len(_PORTS) // _WORKERS
-_own = _PORTS[
-    _WORKER * _share : (_WORKER + 1) * _share
-]  # in a row: a broker counts some of its own
+# In a row, as a broker counts some of its ports from another one.
+_own = _PORTS[_WORKER * _share : (_WORKER + 1) * _share]
 _begin = random.SystemRandom().randrange(len(_own))  # another run of the tests begins elsewhere
 _next = itertools.cycle((*_own[_begin:], *_own[:_begin]))
 
