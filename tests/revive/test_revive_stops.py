@@ -16,7 +16,6 @@ from engine_store import records_on_disk
 from storage.errors import StoreBusy
 from storage.message import Message
 from storage.revive import worker as revive
-from storage.testing import ProcessStopped
 from storage.writer import StoreWriter
 
 REVIVE = "rmq_sys_REVIVE_LOG_test"
@@ -85,24 +84,10 @@ def test_a_stop_at_any_step_loses_nothing_and_repeats_nothing(
     stops = 0
     for number in range(ROUNDS):
         step = dice.randint(1, STEPS_MAX)
-        was_stopped = False
         machine = Machine(tmp_path / str(number), seed=number)
         broker = Broker(machine)
         broker.prepare()
-        writer = machine.open(flush_mode="sync")
-        machine.disk.stop_after(step, kills=kills)
-        try:
-            broker.work(writer)
-        except ProcessStopped:
-            was_stopped = True
-            stops += 1
-        if kills and was_stopped:
-            machine.kill()
-        else:
-            machine.cut(dice.choice(("", "none", "all")))
-        if machine.disk.successor is not None:
-            machine.cut("")
-        machine.kill()
+        stops += machine.stop_at(step, broker.work, kills=kills, dice=dice)
         writer = machine.open(flush_mode="sync")
         broker.work(writer)
         writer.close()

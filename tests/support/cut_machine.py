@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from engine_store import small_config
 
-from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers, free_stopped_stores
+from storage.testing import (
+    ProcessStopped,
+    SimulatedDisk,
+    SteppedClock,
+    SteppedWorkers,
+    free_stopped_stores,
+)
 from storage.writer import StoreWriter
 
 
@@ -50,6 +57,29 @@ class Machine:
     def cut(self, how: str = "none") -> None:
         """Cut the power, unless it was; ``how`` much of what was not synced stays is none or all."""
         self._go_on(self.disk.cut_power(how))
+
+    def stop_at(
+        self, step: int, work: Callable[[StoreWriter], None], *, kills: bool, dice: random.Random
+    ) -> bool:
+        """Have ``work`` with a new writer stopped at a step of the disk; return whether it came so far.
+
+        The machine is down then, by a kill or else by a power cut.
+        """
+        writer = self.open(flush_mode="sync")
+        self.disk.stop_after(step, kills=kills)
+        was_stopped = False
+        try:
+            work(writer)
+        except ProcessStopped:
+            was_stopped = True
+        if kills and was_stopped:
+            self.kill()
+        else:
+            self.cut(dice.choice(("", "none", "all")))
+        if self.disk.successor is not None:
+            self.cut("")
+        self.kill()
+        return was_stopped
 
     def _go_on(self, disk: SimulatedDisk) -> None:
         shutil.rmtree(self.disk.root, ignore_errors=True)

@@ -13,7 +13,6 @@ from engine_store import records_on_disk
 
 from storage.errors import StoreBusy
 from storage.message import Message
-from storage.testing import ProcessStopped
 from storage.timers import worker as timers
 from storage.writer import StoreWriter
 
@@ -67,23 +66,9 @@ def test_a_stop_at_any_step_loses_nothing_and_repeats_nothing(
     stops = 0
     for number in range(ROUNDS):
         step = dice.randint(1, STEPS_MAX)
-        was_stopped = False
         machine = Machine(tmp_path / str(number), seed=number)
         sender = Sender(machine)
-        writer = machine.open(flush_mode="sync")
-        machine.disk.stop_after(step, kills=kills)
-        try:
-            sender.work(writer)
-        except ProcessStopped:
-            was_stopped = True
-            stops += 1
-        if kills and was_stopped:
-            machine.kill()
-        else:
-            machine.cut(dice.choice(("", "none", "all")))
-        if machine.disk.successor is not None:
-            machine.cut("")
-        machine.kill()
+        stops += machine.stop_at(step, sender.work, kills=kills, dice=dice)
         writer = machine.open(flush_mode="sync")
         sender.work(writer)
         writer.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import grpc
 import pytest
 from gateway_bed import GatewayBed
+from real_processes import until
 
 from penstock.v1 import timers_pb2, timers_pb2_grpc, writer_pb2
 from services.rocketmq.v2 import definition_pb2 as v2
@@ -50,13 +50,6 @@ def stored(bed: GatewayBed, topic: str) -> int:
     return sum(queue.max_offset for queue in described.queues)
 
 
-def wait_until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_a_delayed_message_comes_and_another_is_recalled(bed: GatewayBed) -> None:
     bed.create("later", 1, "DELAY")
     deliver_ms = now_ms() + 3_000
@@ -77,8 +70,8 @@ def test_a_delayed_message_comes_and_another_is_recalled(bed: GatewayBed) -> Non
             assert isinstance(answer, timers_pb2.CountTimersResponse)
             return answer
 
-        wait_until(lambda: stored(bed, "later") == 2)
-        wait_until(lambda: counts().delivered_count >= 2)  # counted after they are stored
+        until(lambda: stored(bed, "later") == 2)
+        until(lambda: counts().delivered_count >= 2)  # counted after they are stored
     assert now_ms() >= deliver_ms
     late = recall(bed, "later", answer.entries[0].recall_handle)
     assert late.status.code == v2.BAD_REQUEST
@@ -97,7 +90,7 @@ def test_the_past_is_now_and_has_no_handle(bed: GatewayBed) -> None:
     bed.create("past", 1, "MIXED")
     answer = send(bed, message("past", 1, now_ms() - 5_000))
     assert (answer.entries[0].recall_handle, answer.entries[0].offset) == ("", 0)
-    wait_until(lambda: stored(bed, "past") == 1)
+    until(lambda: stored(bed, "past") == 1)
 
 
 def test_too_far_and_the_wrong_topic_are_refused(bed: GatewayBed) -> None:
