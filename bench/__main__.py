@@ -17,7 +17,7 @@ import grpc
 
 from bench import append, kernels, memory, produce, producer, pull, restart
 from bench.figures import Figure, keep, show
-from bench.gateway import idle_clients
+from bench.gateway import idle_clients, pushed
 from bench.latency import cleaning, trickle
 from bench.leases import receive
 from bench.producers import sequences
@@ -133,7 +133,8 @@ def _transactions(effort: Effort, _directory: Path) -> list[Figure]:
 
 
 def _gateway(effort: Effort, _directory: Path) -> list[Figure]:
-    return idle_clients.run(clients=effort.idle_clients, seconds=effort.idle_seconds, queries=False)
+    idle = idle_clients.run(clients=effort.idle_clients, seconds=effort.idle_seconds, queries=False)
+    return idle + pushed.run(rounds=effort.trickle_rounds, seconds=effort.long_seconds)
 
 
 def _restart(effort: Effort, directory: Path) -> list[Figure]:

@@ -1,0 +1,73 @@
+"""MessagingService that stores nothing: hands what is sent to a consumer that waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+
+from bench.controls import bare_server
+from services import loops
+from services.rocketmq.statuses import OK
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2
+from services.settings import GatewaySettings
+from storage.format.leases.receipt_handle import HANDLE_SIZE
+
+HANDLE: Final = "h" * HANDLE_SIZE
+BEGIN: Final = service_pb2.ReceiveMessageResponse(status=OK).SerializeToString()
+END: Final = service_pb2.ReceiveMessageResponse()
+END.delivery_timestamp.GetCurrentTime()
+ACKNOWLEDGED: Final = service_pb2.AckMessageResponse(
+    status=OK, entries=[service_pb2.AckMessageResultEntry(receipt_handle=HANDLE, status=OK)]
+).SerializeToString()
+
+
+class PushServer:
+    """Messages that were sent and nobody has; used on the event loop."""
+
+    def __init__(self) -> None:
+        self._sent: asyncio.Queue[v2.Message] = asyncio.Queue()
+
+    async def send(self, request: bytes, _context: Any) -> bytes:
+        """Keep one message, and answer as for one that is stored."""
+        message = service_pb2.SendMessageRequest.FromString(request).messages[0]
+        message.system_properties.receipt_handle = HANDLE
+        self._sent.put_nowait(message)
+        entry = service_pb2.SendResultEntry(
+            status=OK, message_id=message.system_properties.message_id
+        )
+        return service_pb2.SendMessageResponse(status=OK, entries=[entry]).SerializeToString()
+
+    async def receive(self, request: bytes, context: Any) -> None:
+        """Wait for a message, and write what there is, up to a batch."""
+        batch_size = service_pb2.ReceiveMessageRequest.FromString(request).batch_size
+        messages = [await self._sent.get()]
+        while len(messages) < batch_size and not self._sent.empty():
+            messages.append(self._sent.get_nowait())
+        await context.write(BEGIN)
+        for message in messages:
+            answer = service_pb2.ReceiveMessageResponse(message=message)
+            await context.write(answer.SerializeToString())
+        await context.write(END.SerializeToString())
+
+    async def acknowledge(self, request: bytes, _context: Any) -> bytes:
+        """Answer as for a message that was leased."""
+        service_pb2.AckMessageRequest.FromString(request)
+        return ACKNOWLEDGED
+
+
+async def _serve() -> None:
+    server = PushServer()
+    handlers = {
+        "SendMessage": grpc.unary_unary_rpc_method_handler(server.send),
+        "ReceiveMessage": grpc.unary_stream_rpc_method_handler(server.receive),
+        "AckMessage": grpc.unary_unary_rpc_method_handler(server.acknowledge),
+    }
+    service = "apache.rocketmq.v2.MessagingService"
+    await bare_server.serve("push server", GatewaySettings(), service, handlers)
+
+
+if __name__ == "__main__":
+    loops.run(_serve())
