@@ -13,25 +13,36 @@ from penstock.v1 import common_pb2, writer_pb2
 from services.rocketmq.statuses import CallRefused, code_of
 from services.upstream import CalledService, Upstream
 from services.wire import varint
+from storage.message import ProducerSequence
 
 PRODUCE_STREAM: Final = "/penstock.v1.Writer/ProduceStream"
 PRODUCE_BATCH: Final = "/penstock.v1.Writer/ProduceBatch"
 _RECORDS_TAG: Final = bytes([(writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) | 2])
-_LATER: Final = frozenset({grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE})
+_PRODUCER_TAG: Final = bytes([(writer_pb2.ProduceBatchRequest.PRODUCER_FIELD_NUMBER << 3) | 2])
+_UNANSWERED: Final = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+)
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class NotNow(Exception):
-    """The batch may be stored if it is sent again, or it is stored already and its answer was lost."""
+    """The writer has no room for the batch, and has stored nothing of it in this attempt."""
+
+
+class Unanswered(Exception):
+    """The batch is stored or is not: its answer was lost."""
 
 
 class Batches(Protocol):
     """Stores one batch at a time."""
 
-    async def store(self, records: Sequence[bytes]) -> writer_pb2.ProduceBatchResponse:
-        """Store records, all or none; return where, once they are as durable as the writer promises.
+    async def store(
+        self, records: Sequence[bytes], producer: ProducerSequence
+    ) -> writer_pb2.ProduceBatchResponse:
+        """Store records, all or none, and once; return where, once they are as durable as the writer promises.
 
-        Raises NotNow if the writer is away or has no room, CallRefused if it does not take them.
+        ``producer`` is the same in each attempt, but for its age. Raises NotNow, Unanswered, CallRefused if the writer
+        does not take the records: with INTERNAL_SERVER_ERROR where they are not at fault, and may be stored.
         """
         ...
 
@@ -46,13 +57,17 @@ class BatchCalls:
     def __init__(self, writer: CalledService) -> None:
         self._writer = writer
 
-    async def store(self, records: Sequence[bytes]) -> writer_pb2.ProduceBatchResponse:
+    async def store(
+        self, records: Sequence[bytes], producer: ProducerSequence
+    ) -> writer_pb2.ProduceBatchResponse:
         """Store records, as Batches says."""
         try:
-            answer = await self._writer.call(PRODUCE_BATCH, _frame(records))
+            answer = await self._writer.call(PRODUCE_BATCH, _frame(records, producer))
         except grpc.aio.AioRpcError as error:
-            if error.code() in _LATER:
+            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise NotNow from error
+            if error.code() in _UNANSWERED:
+                raise Unanswered from error
             raise CallRefused(code_of(error.code()), error.details() or "") from None
         return writer_pb2.ProduceBatchResponse.FromString(answer)
 
@@ -67,9 +82,11 @@ class BatchStream:
         self._open = writer.stream(PRODUCE_STREAM)
         self._call: Any = None
 
-    async def store(self, records: Sequence[bytes]) -> writer_pb2.ProduceBatchResponse:
+    async def store(
+        self, records: Sequence[bytes], producer: ProducerSequence
+    ) -> writer_pb2.ProduceBatchResponse:
         """Store records, as Batches says."""
-        frame = _frame(records)
+        frame = _frame(records, producer)
         try:
             if self._call is None:
                 self._call = self._open(wait_for_ready=True)
@@ -77,10 +94,10 @@ class BatchStream:
             answer = await self._call.read()
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             self.close()
-            raise NotNow from error
+            raise Unanswered from error
         if not isinstance(answer, bytes):  # the end of the stream
             self.close()
-            raise NotNow
+            raise Unanswered
         response = writer_pb2.ProduceStreamResponse.FromString(answer)
         if response.HasField("stored"):
             return response.stored
@@ -94,9 +111,15 @@ class BatchStream:
                 call.cancel()
 
 
-def _frame(records: Sequence[bytes]) -> bytes:
+def _frame(records: Sequence[bytes], producer: ProducerSequence) -> bytes:
     """Return a ProduceBatchRequest."""
-    return b"".join((_RECORDS_TAG, varint(sum(map(len, records))), *records))
+    whose = writer_pb2.ProducerSequence(
+        producer_id=producer.producer_id, sequence=producer.sequence, age_ms=producer.age_ms
+    ).SerializeToString()
+    size = sum(map(len, records))
+    return b"".join(
+        (_PRODUCER_TAG, varint(len(whose)), whose, _RECORDS_TAG, varint(size), *records)
+    )
 
 
 def _refusal(failure: common_pb2.Failure) -> Exception:

@@ -1,24 +1,28 @@
 """Sends of many clients on their way to the writer: what comes while one batch is stored is the next one.
 
 One batch is under way at a time, so records of a queue are stored in the order in which they came. A
-batch whose answer is lost is sent again, as a client would: its records may be there twice, never not at
-all. A call ends before its client gives up on it, with a status.
+batch whose answer is lost is sent again as it was, under the same sequence, so that the writer stores it
+once. A call ends before its client gives up on it, with a status.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Sequence
+import secrets
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from penstock.v1 import writer_pb2
 from services import logs
-from services.messaging.batch_stream import Batches, NotNow
+from services.messaging.batch_stream import Batches, NotNow, Unanswered
 from services.rocketmq.statuses import CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from storage.format.names import TIMER_TOPIC
+from storage.format.producers.sequence import PRODUCER_ID_MAX, SEQUENCE_MAX
+from storage.message import ProducerSequence
 
 BATCH_BYTES_MAX: Final = 8 << 20
 CALL_BYTES_MAX: Final = 12 << 20  # below what the writer takes in one request
@@ -50,6 +54,7 @@ class Sender:
         self._waiting_bytes_max = waiting_bytes_max
         self._running: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._sequences = _sequences()
 
     async def store(
         self, queues: Sequence[QueueKey], records: Sequence[bytes], until: float
@@ -118,24 +123,34 @@ class Sender:
 
     async def _send(self, batch: list[HandedOver]) -> None:
         """Store a batch, again and again while somebody waits for it."""
-        while batch:
+        producer = next(self._sequences)
+        taken_at: float | None = None  # when it was sent first and may have been stored
+        while any(not sending.stored.done() for sending in batch):
+            if taken_at is None:
+                batch = [sending for sending in batch if not sending.stored.done()]
+            sent_at = self._loop.time()
+            age_ms = 0 if taken_at is None else int((sent_at - taken_at) * 1_000) + 1
             try:
                 stored = await self._batches.store(
-                    [record for sending in batch for record in sending.records]
+                    [record for sending in batch for record in sending.records],
+                    producer._replace(age_ms=age_ms),
                 )
             except NotNow:
                 await asyncio.sleep(_AGAIN_SECONDS)
-                batch = [sending for sending in batch if not sending.stored.done()]
-                continue
+            except Unanswered:
+                taken_at = sent_at if taken_at is None else taken_at
+                await asyncio.sleep(_AGAIN_SECONDS)
             except CallRefused as refusal:
-                if len(batch) == 1:
-                    _refuse(batch[0], refusal)
+                if len(batch) == 1 or refusal.code == v2.INTERNAL_SERVER_ERROR:
+                    for sending in batch:
+                        _refuse(sending, refusal)
                     return
                 for sending in batch:  # one of them is at fault: each for itself, in order
                     await self._send([sending])
                 return
-            _answer(batch, stored)
-            return
+            else:
+                _answer(batch, stored)
+                return
 
     def _fail(self, batch: list[HandedOver], error: Exception) -> None:
         """Refuse a batch at a fault of this program's, which must not stop the others."""
@@ -145,23 +160,31 @@ class Sender:
             _refuse(sending, CallRefused(v2.INTERNAL_SERVER_ERROR, "internal error"))
 
 
+def _sequences() -> Iterator[ProducerSequence]:
+    """Yield the sequences of one producer after the other, without end."""
+    while True:
+        producer_id = secrets.randbelow(PRODUCER_ID_MAX) + 1
+        for sequence in range(1, SEQUENCE_MAX + 1):
+            yield ProducerSequence(producer_id, sequence)
+
+
 def _answer(batch: list[HandedOver], stored: writer_pb2.ProduceBatchResponse) -> None:
     """Tell each caller where its records are: a queue's are in the order of the batch.
 
     -1 where that is not known: the time of a delayed message had passed when the writer took it.
     """
     counts = Counter(queue for sending in batch for queue in sending.queues)
+    places: defaultdict[QueueKey, list[range]] = defaultdict(list)
+    for each in stored.ranges:  # two of a queue where a stop came between
+        begin = each.first_queue_offset
+        places[each.topic, each.queue_id].append(range(begin, begin + each.count))
     following = {
-        (each.topic, each.queue_id): each.first_queue_offset
-        for each in stored.ranges
-        if each.count == counts[each.topic, each.queue_id]
+        queue: chain.from_iterable(ranges)
+        for queue, ranges in places.items()
+        if sum(map(len, ranges)) == counts[queue]
     }
     for sending in batch:
-        offsets = []
-        for queue in sending.queues:
-            offsets.append(following.get(queue, -1))
-            if queue in following:
-                following[queue] += 1
+        offsets = [next(following[queue]) if queue in following else -1 for queue in sending.queues]
         if not sending.stored.done():
             sending.stored.set_result(offsets)
 

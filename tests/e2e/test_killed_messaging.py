@@ -19,6 +19,7 @@ from typing import Any
 
 import grpc
 import pytest
+from engine_store import records_on_disk
 from google.protobuf.duration_pb2 import Duration
 from messaging_bed import ENDPOINTS, message, receive_request
 from real_processes import Running, supervisor, until
@@ -263,3 +264,5 @@ def test_clients_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
         for each in callers:
             each.join(20)
         assert not problems()
+    bodies = Counter(record.body for record in records_on_disk(tmp_path / "store"))
+    assert not [body for body, count in bodies.items() if count > 1], "sent once, and stored again"

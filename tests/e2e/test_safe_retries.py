@@ -10,13 +10,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
+from background_loop import BackgroundService
 from engine_store import records_on_disk
+from gateway_bed import CLIENT
+from messaging_bed import message
 from real_processes import until
+from service_settings import gateway_settings
+from slow_link import SlowLink
 from writer_process import WriterProcess
 
 from penstock import Client, Message, PenstockError, RecordBatch
 from penstock.sequences import RequestToken
+from services.gateway.__main__ import serve as serve_gateway
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2, service_pb2_grpc
 
 KILLS = 3
 PATIENCE_S = 120.0
@@ -155,3 +164,39 @@ def test_who_asks_a_real_writer_again_with_a_token_is_told_what_the_first_was_to
         assert client.produce("t", b"c", token=tokens[1]) == replace(stored, repeated=True)
     found = Counter(record.body for record in records_on_disk(tmp_path / "store"))
     assert found == {b"a": 1, b"b": 1, b"c": 1, b"other": 3}
+
+
+def test_what_the_gateway_sends_again_after_a_lost_answer_and_a_kill_is_in_the_log_once(
+    tmp_path: Path,
+) -> None:
+    topic = v2.Resource(name="t")
+    answers: list[service_pb2.SendMessageResponse] = []
+    with (
+        WriterProcess(tmp_path / "store", "--flush-mode", "sync") as writer,
+        writer.client(timeout_s=PATIENCE_S) as client,
+        SlowLink(writer.address, 0) as link,
+        BackgroundService(serve_gateway, gateway_settings(writer_address=link.address)) as gateway,
+        grpc.insecure_channel(gateway.address) as channel,
+    ):
+        client.create_topic("t", queues=1, attributes={"message.type": "NORMAL"})
+        stub = service_pb2_grpc.MessagingServiceStub(channel)
+
+        def send(*bodies: bytes) -> None:
+            request = service_pb2.SendMessageRequest(messages=[message(topic, b) for b in bodies])
+            answers.append(stub.SendMessage(request, metadata=CLIENT, timeout=30))
+
+        send(b"before")
+        stored = client.writer_status().flushed_offset
+        link.is_mute = True
+        sending = threading.Thread(target=send, args=(b"a", b"b"))
+        sending.start()
+        until(lambda: client.writer_status().flushed_offset > stored, 20)
+        writer.kill()
+        link.is_mute = False
+        writer.start()
+        sending.join(30)
+        send(b"after")
+    assert [answer.status.code for answer in answers] == [v2.OK] * 3
+    assert [[entry.offset for entry in answer.entries] for answer in answers] == [[0], [1, 2], [3]]
+    found = [record.body for record in records_on_disk(tmp_path / "store")]
+    assert found == [b"before", b"a", b"b", b"after"]

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from penstock.v1 import writer_pb2
-from services.messaging.batch_stream import NotNow
+from services.messaging.batch_stream import NotNow, Unanswered
 from services.messaging.sending import Sender
 from services.rocketmq.statuses import CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
+from storage.message import ProducerSequence
 
 
 class FakeStream:
@@ -20,10 +21,14 @@ class FakeStream:
 
     def __init__(self) -> None:
         self.stored: list[bytes] = []
+        self.asked: list[tuple[list[bytes], ProducerSequence]] = []
         self.errors: dict[bytes, list[Exception]] = {}
         self.closed = 0
 
-    async def store(self, records: Sequence[bytes]) -> writer_pb2.ProduceBatchResponse:
+    async def store(
+        self, records: Sequence[bytes], producer: ProducerSequence
+    ) -> writer_pb2.ProduceBatchResponse:
+        self.asked.append((list(records), producer))
         await asyncio.sleep(0.001)
         for record in records:
             if self.errors.get(record):
@@ -88,6 +93,63 @@ async def test_a_caller_that_cannot_wait_longer_is_answered_and_dropped(stream: 
 
     assert await send(sender, b"a", seconds=0.01) == v2.PROXY_TIMEOUT
     assert await send(sender, b"b") == [0]
+
+
+async def test_a_batch_whose_answer_is_lost_is_sent_again_as_it_was(stream: FakeStream) -> None:
+    """Also those records that nobody waits for any more: the writer knows the batch by all of them."""
+    stream.errors[b"a"] = [Unanswered() for _ in range(3)]
+    sender = sender_of(stream)
+    answers = await asyncio.gather(send(sender, b"a"), send(sender, b"b", seconds=0.02))
+    after = await send(sender, b"c")
+
+    assert (answers, after) == ([[0], v2.PROXY_TIMEOUT], [2])
+    *attempts, last = stream.asked
+    assert [records for records, _ in attempts] == [[b"a", b"b"]] * 4
+    ids = {(producer.producer_id, producer.sequence) for _, producer in attempts}
+    assert len(ids) == 1
+    assert (last[1].producer_id, last[1].sequence - 1) in ids
+    ages_ms = [producer.age_ms for _, producer in attempts]
+    assert ages_ms[0] == 0
+    assert ages_ms[3] > ages_ms[2] > ages_ms[1] > 0
+
+
+async def test_what_was_not_taken_is_sent_again_without_those_who_gave_up(
+    stream: FakeStream,
+) -> None:
+    stream.errors[b"a"] = [NotNow() for _ in range(3)]
+    sender = sender_of(stream)
+    answers = await asyncio.gather(send(sender, b"a"), send(sender, b"b", seconds=0.02))
+
+    assert answers == [[0], v2.PROXY_TIMEOUT]
+    assert stream.stored == [b"a"]
+    assert [producer.age_ms for _, producer in stream.asked] == [0] * 4
+
+
+async def test_a_batch_that_nobody_knows_the_fate_of_is_not_sent_in_parts(
+    stream: FakeStream,
+) -> None:
+    stream.errors[b"a"] = [CallRefused(v2.INTERNAL_SERVER_ERROR, "nobody knows"), Unanswered()]
+    sender = sender_of(stream)
+    answers = await asyncio.gather(send(sender, b"a"), send(sender, b"b"))
+
+    assert answers == [v2.INTERNAL_SERVER_ERROR] * 2
+    assert (stream.stored, len(stream.asked)) == ([], 2)
+
+
+async def test_places_of_a_batch_that_a_stop_has_parted_are_told(stream: FakeStream) -> None:
+    async def store(
+        _records: Sequence[bytes], _producer: ProducerSequence
+    ) -> writer_pb2.ProduceBatchResponse:
+        parts = [
+            writer_pb2.QueueRange(topic="t", queue_id=0, first_queue_offset=first, count=count)
+            for first, count in ((3, 2), (9, 1))
+        ]
+        return writer_pb2.ProduceBatchResponse(ranges=parts, repeated=True)
+
+    stream.store = store  # type: ignore[method-assign]
+    sender = sender_of(stream)
+
+    assert await asyncio.gather(send(sender, b"a", b"b"), send(sender, b"c")) == [[3, 4], [9]]
 
 
 async def test_a_fault_of_ours_ends_its_batch_and_no_other(stream: FakeStream) -> None:

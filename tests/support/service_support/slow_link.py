@@ -13,7 +13,8 @@ _PIECE = 1 << 16
 class SlowLink:
     """Brings every byte over ``delay_s`` late, each way, at full rate; a context manager.
 
-    A connection stands as late as one over such a link does: after a round trip.
+    A connection stands as late as one over such a link does: after a round trip. While ``is_mute`` what
+    the server says is lost.
     """
 
     def __init__(self, target: str, delay_s: float) -> None:
@@ -23,6 +24,7 @@ class SlowLink:
         self._server: asyncio.Server | None = None
         self.address = ""
         self.connection_count = 0
+        self.is_mute = False
 
     def __enter__(self) -> SlowLink:
         self._background.__enter__()
@@ -45,11 +47,15 @@ class SlowLink:
             await asyncio.sleep(2 * self._delay_s)  # SYN there, and its answer back
             host, _, port = self._target.rpartition(":")
             far_reader, far_writer = await asyncio.open_connection(host, int(port))
-            await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer))
+            await asyncio.gather(
+                self._carry(reader, far_writer), self._carry(far_reader, writer, is_answer=True)
+            )
         except (OSError, asyncio.CancelledError):
             writer.close()
 
-    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, is_answer: bool = False
+    ) -> None:
         on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         clock = asyncio.get_running_loop().time
 
@@ -71,5 +77,7 @@ class SlowLink:
                 data = await source.read(_PIECE)
             except OSError:
                 data = b""
+            if data and is_answer and self.is_mute:
+                continue
             on_the_way.put_nowait((clock() + self._delay_s, data))
         await delivering
