@@ -119,6 +119,11 @@ TRANSACTION_FILE: Final = FindingKind(
     "transaction-file", "", "nothing: where both are damaged, the next start reads all half messages",
     START,
 )  # fmt: skip
+PRODUCER_FILE: Final = FindingKind(
+    "producer-file", "",
+    "nothing; where both are damaged, repeats of requests from before the last 256 MiB of the log are refused",
+    START,
+)  # fmt: skip
 STAGED_COMMIT: Final = FindingKind(
     "staged-commit", "", "messages that are not all visible yet", START
 )
@@ -131,7 +136,7 @@ KINDS: Final = (
     QUEUE_UNIT_MISSING, QUEUE_FILE_MISSING, QUEUE_FILE_LENGTH, QUEUE_END, QUEUE_RECORD, HALF_RECORD,
     HALF_REMOVAL, DELAYED_RECORD, INDEX_FILE,
     INDEX_ENTRIES, INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TOPIC_ENTRY, GROUP_OFFSET, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
-    LEASE_JOURNAL, TIMER_FILE, TRANSACTION_FILE, STAGED_COMMIT, STAGED_DAMAGE, STATE,
+    LEASE_JOURNAL, TIMER_FILE, TRANSACTION_FILE, PRODUCER_FILE, STAGED_COMMIT, STAGED_DAMAGE, STATE,
 )  # fmt: skip
 
 

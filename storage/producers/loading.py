@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from storage.files.filesystem import FileSystem
+    from storage.files.filesystem import FileSystem, ReadFileSystem
+    from storage.format.producers.windows import ProducerBlock, WindowsHead
     from storage.producers.windows import ProducerWindows
     from storage.view.log.walk import LogFiles
 
@@ -43,7 +44,7 @@ def load_windows(
     They have where the log from the saved offset on does not say it all a second time: what is appended next
     stands where it has ended now. Raises OSError.
     """
-    saved = _saved(windows, filesystem, path, end_offset)
+    saved, is_damaged = _saved(windows, filesystem, path, end_offset)
     begin = saved or 0
     if saved is None or saved < min_offset or saved < end_offset - READ_MAX:
         begin = max(min_offset, end_offset - TAIL_BYTES)
@@ -55,30 +56,46 @@ def load_windows(
         elif isinstance(step, DamagedRange) and (is_all or step.begin_offset > begin):
             loading.lose(step)  # another tail begins in the middle of a record
     loading.end(end_offset)
-    windows.is_changed = loading.found_count > 0 or loading.must_save
+    windows.is_changed = loading.found_count > 0 or loading.must_save or is_damaged
     return loading.must_save or begin > end_offset, begin
 
 
 def _saved(
     windows: ProducerWindows, filesystem: FileSystem, path: Path, end_offset: int
-) -> int | None:
-    """Restore what was saved; return the end of the log that it has, None if nothing whole was.
+) -> tuple[int | None, bool]:
+    """Restore what was saved; return the end of the log that it has, None if nothing whole was, and whether a file is damaged.
 
     Of two files that differ the one that has more of the log counts.
     """
+    found, problems = _read(filesystem, path)
+    for name, problem in problems.items():
+        _LOG.warning("%s: %s", path.with_name(name), problem)
+    if not found:
+        return None, bool(problems)
+    head, blocks = max(found, key=lambda each: each[0].commit_offset)
+    windows.restore(head, blocks, end_offset)
+    return head.commit_offset, bool(problems)
+
+
+def damaged_window_files(filesystem: ReadFileSystem, folder: Path) -> dict[str, str]:
+    """Return what is wrong with each file of saved windows; one that is not there is not wrong."""
+    return _read(filesystem, folder / PRODUCERS_FILE)[1]
+
+
+def _read(
+    filesystem: ReadFileSystem, path: Path
+) -> tuple[list[tuple[WindowsHead, list[ProducerBlock]]], dict[str, str]]:
+    """Return what the file and its copy have, and what is wrong with those that are not whole."""
     found = []
+    problems = {}
     for candidate in (path, path.with_name(path.name + BACKUP)):
         try:
             found.append(decode_windows(filesystem.read_bytes(candidate)))
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:
-            _LOG.warning("%s: %s", candidate, error)
-    if not found:
-        return None
-    head, blocks = max(found, key=lambda each: each[0].commit_offset)
-    windows.restore(head, blocks, end_offset)
-    return head.commit_offset
+            problems[candidate.name] = str(error)
+    return found, problems
 
 
 def _verdicts(

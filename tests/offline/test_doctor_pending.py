@@ -9,7 +9,7 @@ import pytest
 from transaction_store import HALF, OP, TransactionStore, message
 
 from storage import offline
-from storage.message import Message
+from storage.message import Message, ProducerSequence
 
 SCHEDULE, TIMER = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 
@@ -116,5 +116,26 @@ def test_the_progress_of_transactions_is_named_and_nothing_is_lost(
     store.open()
     assert store.pending() == ["A", "C"]
     assert store.end("B", commit=True) == [("rolled back", 1, True)]
+    store.writer.close()
+    assert wrong(store.directory) == []
+
+
+@pytest.mark.parametrize("names", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("damage", [lambda path: flip(path, 60), cut])
+def test_what_producers_have_sent_is_named_and_mended_by_the_next_start(
+    store: TransactionStore, damage: Callable[[Path], None], names: tuple[int, ...]
+) -> None:
+    store.open()
+    sent = [Message(topic="orders", body=b"once")]
+    [first] = store.writer.put(sent, producer=ProducerSequence(77, 1))
+    store.writer.close()
+    assert wrong(store.directory) == []
+    files = [("producers.sequences", "producers.sequences.bak")[each] for each in names]
+    for name in files:
+        damage(store.directory / "config" / name)
+    assert wrong(store.directory) == [("warning", "producer-file", f"config/{x}") for x in files]
+    store.open()
+    [again] = store.writer.put(sent, producer=ProducerSequence(77, 1, 1_000))
+    assert again == first._replace(repeated=True)
     store.writer.close()
     assert wrong(store.directory) == []

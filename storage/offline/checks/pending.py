@@ -1,4 +1,4 @@
-"""What says how far delayed messages and transactions are: our files of them."""
+"""What says how far delayed messages and transactions are, and what producers have sent: our files of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
 from storage.findings import WARNING, Finding
+from storage.producers.loading import damaged_window_files
 from storage.timers.file_damage import damaged_timer_files
 from storage.transactions.progress import damaged_progress_files
 
@@ -23,6 +24,7 @@ def pending_files(disk: ReadFileSystem, paths: StorePaths) -> Iterator[Finding]:
     for folder, kind, look in (
         (paths.timers, kinds.TIMER_FILE, damaged_timer_files),
         (paths.config, kinds.TRANSACTION_FILE, damaged_progress_files),
+        (paths.config, kinds.PRODUCER_FILE, damaged_window_files),
     ):
         for name, problem in _lasting(partial(look, disk, folder)):
             file = str((folder / name).relative_to(paths.root))
