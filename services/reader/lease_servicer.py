@@ -80,11 +80,16 @@ class LeaseServicer:
             until = min(until, self._loop.time() + remaining - DEADLINE_MARGIN_SECONDS)
         if self._leases.begins_at_latest(key.group, key.topic):
             await self._catch_up.everything_visible(context)
-        batch: ReceivedBatch | None = await self._receives.at_once(key, question)
-        if batch is not None and not _says_anything(batch):
+        moment = self._receives.moment
+        batch: ReceivedBatch | None = None
+        if until <= self._loop.time() or not self._receives.has_nothing(key, question):
+            batch = await self._receives.at_once(key, question)
+        if batch is None or not _says_anything(batch):
             left = until - self._loop.time()
             if left > 0:
-                batch = await self._receives.wait(key, question, left)
+                if batch is not None and batch.has_more:
+                    moment = 0
+                batch = await self._receives.wait(key, question, left, moment)
             elif pending:
                 await self._catch_up.visible(pending, context)
                 batch = await self._receives.at_once(key, question)

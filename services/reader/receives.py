@@ -7,7 +7,8 @@ nack (a timer), and whoever calls ``wake`` after a change that may make somethin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -41,11 +42,20 @@ class _Waiter(NamedTuple):
 class _WaitingLine:
     """Those who wait for messages of one topic on behalf of one group."""
 
-    def __init__(self) -> None:
+    def __init__(self, wakes: Iterator[int]) -> None:
         self.waiters: list[_Waiter] = []
         self.woken = asyncio.Event()
+        self.woken_at = 0  # number of the last wake-up
+        self.is_idle = False  # there was nothing for anybody who waits, and no wake-up since
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
+        self._wakes = wakes
+
+    def wake(self) -> None:
+        """Have everybody's question asked again."""
+        self.woken_at = next(self._wakes)
+        self.is_idle = False
+        self.woken.set()
 
 
 class Receives:
@@ -65,7 +75,21 @@ class Receives:
         self._loop = asyncio.get_running_loop()
         self._lines: dict[LineKey, _WaitingLine] = {}
         self._watching: dict[str, asyncio.Task[None]] = {}
+        self._wakes = itertools.count(1)  # of all lines
         self._closed = False
+
+    @property
+    def moment(self) -> int:
+        """What to pass to ``wait``, read before looking whether there is something."""
+        return next(self._wakes)
+
+    def has_nothing(self, key: LineKey, question: ReceiveQuestion) -> bool:
+        """Whether somebody waits with the same question, and nothing has happened since there was nothing for it."""
+        line = self._lines.get(key)
+        if line is None or not line.is_idle:
+            return False
+        asked_for = _asked_for(question)
+        return any(_asked_for(each.question) == asked_for for each in line.waiters)
 
     async def at_once(self, key: LineKey, question: ReceiveQuestion) -> ReceivedBatch:
         """Lease what can be handed out now; a group that does not exist may be made."""
@@ -92,29 +116,16 @@ class Receives:
         return batch
 
     async def wait(
-        self, key: LineKey, question: ReceiveQuestion, timeout_seconds: float
+        self, key: LineKey, question: ReceiveQuestion, timeout_seconds: float, moment: int = 0
     ) -> ReceivedBatch | None:
         """Lease what can be handed out as soon as something can; None when time is up.
 
-        Raises StoreBusy if too many wait already, and what the leases raise.
+        There was nothing at ``moment``; 0 if that is not known. Raises StoreBusy if too many wait already,
+        and what the leases raise.
         """
         if self._closed or timeout_seconds <= 0:
             return None
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = _WaitingLine()
-            line.task = asyncio.create_task(self._serve(key, line))
-            for name in (key.topic, RETRY_PREFIX):
-                if name not in self._watching:
-                    self._watching[name] = asyncio.create_task(self._watch(name))
-        if len(line.waiters) >= WAITERS_MAX:
-            raise StoreBusy(
-                f"{WAITERS_MAX} receives of group {key.group!r} wait for topic {key.topic!r} already",
-                retry_delay_ms=RETRY_DELAY_MS,
-            )
-        waiter = _Waiter(question, self._loop.create_future())
-        line.waiters.append(waiter)
-        line.woken.set()
+        line, waiter = self._join(key, question, moment)
         timer = self._loop.call_later(timeout_seconds, _answer, waiter, None)
         try:
             return await waiter.answered
@@ -129,18 +140,40 @@ class Receives:
             with suppress(ValueError):
                 line.waiters.remove(waiter)
             if not line.waiters:
-                line.woken.set()
+                line.wake()
+
+    def _join(
+        self, key: LineKey, question: ReceiveQuestion, moment: int
+    ) -> tuple[_WaitingLine, _Waiter]:
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _WaitingLine(self._wakes)
+            line.wake()  # from here on it hears of what comes
+            line.task = asyncio.create_task(self._serve(key, line))
+            for name in (key.topic, RETRY_PREFIX):
+                if name not in self._watching:
+                    self._watching[name] = asyncio.create_task(self._watch(name))
+        if len(line.waiters) >= WAITERS_MAX:
+            raise StoreBusy(
+                f"{WAITERS_MAX} receives of group {key.group!r} wait for topic {key.topic!r} already",
+                retry_delay_ms=RETRY_DELAY_MS,
+            )
+        waiter = _Waiter(question, self._loop.create_future())
+        line.waiters.append(waiter)
+        if line.woken_at > moment:
+            line.wake()
+        return line, waiter
 
     def wake(self, group: str, topic: str = "") -> None:
         """Look again whether there is something for a group, in one topic or in all."""
         if topic:
             line = self._lines.get(LineKey(group, topic))
             if line is not None:
-                line.woken.set()
+                line.wake()
             return
         for key, each in self._lines.items():
             if group in ("", key.group):
-                each.woken.set()
+                each.wake()
 
     def close(self) -> None:
         """Answer everybody who waits with nothing, from now on at once."""
@@ -148,7 +181,7 @@ class Receives:
         for line in self._lines.values():
             for waiter in line.waiters:
                 _answer(waiter, None)
-            line.woken.set()
+            line.wake()
         for watching in self._watching.values():
             watching.cancel()
 
@@ -162,6 +195,7 @@ class Receives:
                     await asyncio.sleep(0)  # others have their turn between
                 else:
                     self._set_timer(key, line)
+                    line.is_idle = not line.woken.is_set()
                     await line.woken.wait()
             except Exception as error:  # noqa: BLE001  raised where it is awaited
                 for waiter in line.waiters:
@@ -186,6 +220,8 @@ class Receives:
                 if not waiter.answered.done():
                     waiter.answered.set_exception(error)
                 continue
+            if not batch.has_more:
+                nothing_for.add(asked_for)  # it took all that there was
             if not batch.record_count and not batch.damaged:
                 nothing_for.add(asked_for)
                 has_more |= batch.has_more
@@ -203,7 +239,7 @@ class Receives:
             line.timer = None
         seconds = self._leases.due_in_seconds(key.group, key.topic)
         if seconds is not None:
-            line.timer = self._loop.call_later(min(seconds, _TIMER_SECONDS_MAX), line.woken.set)
+            line.timer = self._loop.call_later(min(seconds, _TIMER_SECONDS_MAX), line.wake)
 
     async def _watch(self, name: str) -> None:
         """Wake the lines of a topic, or all for RETRY_PREFIX, whenever something may have been stored there."""
@@ -213,7 +249,7 @@ class Receives:
             if not lines:
                 break
             for line in lines:
-                line.woken.set()
+                line.wake()
             await self._arrivals.wait_for_key(name, moment, _LOOK_SECONDS)
         del self._watching[name]
 

@@ -180,9 +180,11 @@ class GroupTopic:
                 result = choose(result, records, predicate, answer)
                 cost = PREDICATE_UNITS
                 if result.next_offset == queue.rows.next_offset:
-                    return  # what is chosen first is too long for what is left
+                    answer.leaves_some = True  # what is chosen first is too long for what is left
+                    return
             elif answer.parts and sum(map(len, result.slices)) > answer.bytes_left:
-                return  # its first record alone is too long for what is left
+                answer.leaves_some = True  # its first record alone is too long for what is left
+                return
             count = result.record_count
             last = last_place(result, records, count, queue, self._store)
             answer.damaged += result.damaged

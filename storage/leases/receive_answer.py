@@ -36,6 +36,7 @@ class ReceiveAnswer:
         self.dead: list[DeadMessages] = []
         self.parts: list[tuple[LeasedQueue, HandedOut]] = []
         self.units_left = UNITS_MAX
+        self.leaves_some = False  # what is next is too long for it
 
     @property
     def is_full(self) -> bool:
@@ -73,7 +74,7 @@ class ReceiveAnswer:
             slices=tuple(view for _, found in self.parts for view in found.slices),
             damaged=tuple(self.damaged),
             dead=tuple(self.dead),
-            has_more=self.units_left <= 0,
+            has_more=self.is_full or self.leaves_some,
         )
 
 

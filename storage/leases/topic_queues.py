@@ -19,7 +19,7 @@ from storage.leases.leased_queue import LeasedQueue
 
 Longs = npt.NDArray[np.int64]
 
-FEW: Final = 16
+FEW: Final = 1
 """So many are all looked at."""
 _LOOK_AT_ALL_MS: Final = 1_000
 _KIND_BITS: Final = 32

@@ -127,7 +127,7 @@ class ReceivedBatch:
     damaged: tuple[Damage, ...] = ()
     dead: tuple[DeadMessages, ...] = ()
     has_more: bool = False
-    """Whether it ends before all was looked at, since a filter has dropped so much."""
+    """Whether there may be more that can be handed out now: it is full, or a filter has dropped so much."""
 
 
 class HandleProblem(IntEnum):

@@ -11,9 +11,8 @@ from lease_store import GROUP, TOPIC, LeaseStore, bodies, put_messages
 
 from storage import Message
 from storage.leases.queues import StoreQueues
-from storage.leases.topic_queues import FEW
 
-QUEUES = 4 * FEW
+QUEUES = 64
 
 
 @pytest.fixture(name="store")

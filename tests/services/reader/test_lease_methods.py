@@ -79,23 +79,16 @@ def in_background(call: Callable[[], Any]) -> Callable[[], tuple[Any, float]]:
 @pytest.fixture
 def in_line(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Returns once so many receives wait, since the test began, and there was nothing for them."""
-    begun = count = 0
-    wait, offer = receives.Receives.wait, receives.Receives._round
+    count = 0
+    join = receives.Receives._join
 
-    async def counted_wait(*arguments: Any) -> ReceivedBatch | None:
-        nonlocal begun
-        begun += 1
-        return await wait(*arguments)
-
-    async def counted_round(*arguments: Any) -> bool:
+    def counted(*arguments: Any) -> Any:
         nonlocal count
-        waiting = begun
-        has_more = await offer(*arguments)
-        count = max(count, waiting)
-        return has_more
+        joined = join(*arguments)
+        count += 1
+        return joined
 
-    monkeypatch.setattr(receives.Receives, "wait", counted_wait)
-    monkeypatch.setattr(receives.Receives, "_round", counted_round)
+    monkeypatch.setattr(receives.Receives, "_join", counted)
 
     def reached(wanted: int) -> None:
         until = time.monotonic() + 60

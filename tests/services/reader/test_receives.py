@@ -1,12 +1,15 @@
-"""Where a receive is answered: at once, or in the thread if it may look at much."""
+"""Where a receive is answered, and how often the leases are asked: once a message, whoever waits."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+import numpy as np
+import pytest
+
 from services.reader.receives import LineKey, Receives
-from storage.leases.values import ReceiveQuestion
+from storage.leases.values import ReceivedBatch, ReceiveQuestion
 from storage.view.filters.sql_filter import sql_filter
 
 
@@ -47,3 +50,116 @@ async def test_a_question_with_an_sql_filter_goes_to_the_thread() -> None:
     await receives.at_once(key, ReceiveQuestion(predicate=sql_filter("price > 3")))
 
     assert calls.made == ["at once", "in the thread"]
+
+
+KEY = LineKey("group", "topic")
+QUESTION = ReceiveQuestion(tag_expression="*", max_messages=2)
+
+
+class CountedLeases:
+    """Leases of ``message_count`` messages, all of which anybody may have; counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.message_count = self.asked_count = 0
+
+    def receive(self, _group: str, _topic: str, question: ReceiveQuestion) -> ReceivedBatch:
+        self.asked_count += 1
+        count = min(self.message_count, question.max_messages)
+        self.message_count -= count
+        return ReceivedBatch(
+            record_count=count, attempts=np.ones(count, np.int32), lease_end_ms=1,
+            has_more=count == question.max_messages,
+        )  # fmt: skip
+
+    begin_receiving = receive
+
+    def due_in_seconds(self, *_: str) -> None:
+        return None
+
+
+class SilentArrivals:
+    """Nothing is ever announced."""
+
+    moment = None
+
+    async def wait_for_key(self, *_: Any) -> None:
+        await asyncio.Event().wait()
+
+
+class Line:
+    """Receives of one group and topic, and those that wait."""
+
+    def __init__(self) -> None:
+        self.leases = CountedLeases()
+        fakes: list[Any] = [self.leases, FakeCalls(), SilentArrivals(), print]
+        self.receives = Receives(*fakes)
+        self.waiting: list[asyncio.Task[ReceivedBatch | None]] = []
+
+    async def join(self, moment: int = 0) -> None:
+        wait = self.receives.wait(KEY, QUESTION, 60.0, moment)
+        self.waiting.append(asyncio.create_task(wait))
+        await settle()
+
+    async def counts(self) -> list[int]:
+        """How many messages those have who were answered, in the order in which they came."""
+        await settle()
+        found = [each.result() for each in self.waiting if each.done()]
+        return [0 if each is None else each.record_count for each in found]
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(name="line")
+async def _line() -> Line:
+    return Line()
+
+
+async def test_one_message_is_asked_for_once_however_many_wait(line: Line) -> None:
+    for _ in range(5):
+        await line.join()
+    line.leases.asked_count = 0
+    line.leases.message_count = 1
+    line.receives.wake("group", "topic")
+
+    assert await line.counts() == [1]
+    assert line.leases.asked_count == 1
+
+
+async def test_what_fills_an_answer_is_followed_by_the_next_one(line: Line) -> None:
+    for _ in range(5):
+        await line.join()
+    line.leases.message_count = 5
+    line.receives.wake("group", "topic")
+
+    assert await line.counts() == [2, 2, 1]
+
+
+async def test_who_asks_what_another_one_waits_for_is_not_looked_up(line: Line) -> None:
+    other = ReceiveQuestion(tag_expression="paid")
+    assert not line.receives.has_nothing(KEY, QUESTION)
+    await line.join()
+    assert line.receives.has_nothing(KEY, QUESTION)
+    assert not line.receives.has_nothing(KEY, other)
+    asked_count = line.leases.asked_count
+    await line.join(line.receives.moment)
+    assert line.leases.asked_count == asked_count
+
+    line.receives.wake("group", "topic")
+    assert not line.receives.has_nothing(KEY, QUESTION)  # until it was asked again
+    await settle()
+    assert line.receives.has_nothing(KEY, QUESTION)
+
+
+async def test_what_came_between_the_look_and_the_wait_is_not_missed(line: Line) -> None:
+    await line.join()
+    moment = line.receives.moment
+    await line.receives.at_once(KEY, QUESTION)
+    line.receives.wake("group", "topic")
+    await settle()
+    line.leases.message_count = 4  # for whoever asks again
+    await line.join(moment)
+
+    assert await line.counts() == [2, 2]
