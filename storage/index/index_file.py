@@ -188,8 +188,15 @@ class IndexFile(IndexFileView):
             self._sum_all()
 
     def entries_are_damaged(self, header: bytes) -> bool:
-        """Whether entries that ``header`` counts are known to be others than those that were put."""
-        return self._kept is not None and bool(self._kept.entries_are_damaged(self._array, header))
+        """Whether entries that ``header`` counts are known to be others than those that were put.
+
+        A file of which nothing is known, and that counts fewer, is an old copy.
+        """
+        kept = self._kept
+        is_damaged = None if kept is None else kept.entries_are_damaged(self._array, header)
+        if is_damaged is None:
+            return self.header.next_entry < IndexHeader.decode(header).next_entry
+        return is_damaged
 
     def is_damaged(self) -> bool:
         """Whether bytes are known to be others than those that were put, or header and sums disagree.
