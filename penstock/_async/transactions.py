@@ -12,7 +12,7 @@ from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
 from penstock.channel import STREAM_ENDED
 from penstock.consuming.background import AsyncBackground
-from penstock.errors import ClientClosed, PenstockError
+from penstock.errors import ClientClosed, PenstockError, TransactionRefused
 from penstock.requests import key_tuple
 from penstock.transaction_values import EndedTransaction, PendingTransaction, TransactionCheck
 
@@ -36,6 +36,11 @@ class AsyncTransaction:
         self._client = client
         self._immunity_s = immunity_s
         self._count = 0
+        self._unanswered: tuple[Any, ...] | None = (
+            None  # what the last send was given, if it failed
+        )
+        self._may_have_sent = False
+        self._is_answered = False  # some send was
         self._turn = secrets.randbelow(1 << 16)
         self._has_ended = False
 
@@ -54,16 +59,21 @@ class AsyncTransaction:
         """Store one message, of another topic if one is given; return the unique key it will have.
 
         On return it is as durable as the writer's flush mode promises. A lost answer does no harm: the message
-        is sent again and stored once.
+        is sent again and stored once. After an error call it again with the same message, or roll back: a commit
+        includes what was stored without an answer.
         """
         name = topic or self.topic
+        given = (name, body, key_tuple(keys), tag, dict(properties), queue_id, flag)
+        if self._unanswered not in (None, given):
+            self._count += 1  # another message needs a key of its own
+        self._unanswered = given
         if queue_id is None:
             queue_id = (self._turn + self._count) % max(1, await self._client.queue_count(name))
         unique_key = f"{self.transaction_id}-{self._count}"
         batch = RecordBatch(name, size_max=self._client.request_bytes_max, clock=self._client.clock)
         batch.add(
             body,
-            keys=key_tuple(keys),
+            keys=given[2],
             tag=tag,
             properties=properties,
             unique_key=unique_key,
@@ -76,8 +86,11 @@ class AsyncTransaction:
             immunity_s=self._immunity_s,
             bytes_max=self._client.request_bytes_max,
         )
+        self._may_have_sent = True
         await self._client.run(call, timeout_s=timeout_s)
         self._count += 1
+        self._unanswered = None
+        self._is_answered = True
         return unique_key
 
     async def commit(self, *, timeout_s: float | None = None) -> EndedTransaction | None:
@@ -92,11 +105,14 @@ class AsyncTransaction:
         return await self._end(commit=False, timeout_s=timeout_s)
 
     async def _end(self, *, commit: bool, timeout_s: float | None) -> EndedTransaction | None:
-        if not self._count:
-            self._has_ended = True
-            return None
-        call = transactions.end_one(self.transaction_id, commit=commit)
-        ended = await self._client.run(call, timeout_s=timeout_s)
+        ended = None
+        if self._may_have_sent:
+            call = transactions.end_one(self.transaction_id, commit=commit)
+            try:
+                ended = await self._client.run(call, timeout_s=timeout_s)
+            except TransactionRefused as refused:
+                if self._is_answered or refused.state != "not found":
+                    raise
         self._has_ended = True
         return ended
 

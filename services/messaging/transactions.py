@@ -34,6 +34,7 @@ _REFUSALS: Final = {
     transactions_pb2.TRANSACTION_OTHER_TOPIC: "is of another topic",
 }
 _WATCH_AGAIN_SECONDS: Final = 1.0
+_CALL_AGAIN_SECONDS: Final = 0.05
 
 
 class OrphanedTransactions:
@@ -95,10 +96,17 @@ class OrphanedTransactions:
             await asyncio.gather(self._watching, return_exceptions=True)
 
     async def _call(self, method: str, request: Any, timeout_s: float) -> bytes:
-        try:
-            return await self._writer.call(TRANSACTIONS + method, request, timeout_s=timeout_s)
-        except grpc.aio.AioRpcError as error:
-            raise refusal_of(error) from None
+        """Make a call, again when its answer is lost: the writer knows halves by their keys, and how a transaction ended."""
+        until = self._loop.time() + timeout_s
+        while True:
+            left_s = max(0.0, until - self._loop.time())
+            try:
+                return await self._writer.call(TRANSACTIONS + method, request, timeout_s=left_s)
+            except grpc.aio.AioRpcError as error:
+                is_away = error.code() is grpc.StatusCode.UNAVAILABLE
+                if not is_away or self._loop.time() + _CALL_AGAIN_SECONDS >= until:
+                    raise refusal_of(error) from None
+            await asyncio.sleep(_CALL_AGAIN_SECONDS)
 
     async def _watch(self, topics: frozenset[str]) -> None:
         request = transactions_pb2.WatchChecksRequest(topics=sorted(topics))

@@ -6,9 +6,10 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import grpc
 import pytest
@@ -26,7 +27,9 @@ from penstock.sequences import RequestToken
 from services.gateway.__main__ import serve as serve_gateway
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from storage.format.names import HALF_TOPIC
 
+T = TypeVar("T")
 KILLS = 3
 PATIENCE_S = 120.0
 
@@ -166,37 +169,110 @@ def test_who_asks_a_real_writer_again_with_a_token_is_told_what_the_first_was_to
     assert found == {b"a": 1, b"b": 1, b"c": 1, b"other": 3}
 
 
-def test_what_the_gateway_sends_again_after_a_lost_answer_and_a_kill_is_in_the_log_once(
-    tmp_path: Path,
-) -> None:
-    topic = v2.Resource(name="t")
-    answers: list[service_pb2.SendMessageResponse] = []
+class LossyPath:
+    """A writer and a link to it; each answer to ``call`` is lost after its records are durable, then the writer killed."""
+
+    def __init__(self, writer: WriterProcess, link: SlowLink, observer: Client) -> None:
+        self.writer, self.link, self.observer = writer, link, observer
+
+    def call(self, action: Callable[[], T]) -> T:
+        """Return what the action returned in the end."""
+        results: list[T] = []
+        before = self.observer.writer_status().flushed_offset
+        self.link.is_mute = True
+        calling = threading.Thread(target=lambda: results.append(action()))
+        calling.start()
+        until(lambda: self.observer.writer_status().flushed_offset > before, 20)
+        self.writer.kill()
+        self.link.is_mute = False
+        self.writer.start()
+        calling.join(30)
+        [result] = results
+        return result
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path: Path) -> Iterator[LossyPath]:
     with (
         WriterProcess(tmp_path / "store", "--flush-mode", "sync") as writer,
-        writer.client(timeout_s=PATIENCE_S) as client,
+        writer.client(timeout_s=PATIENCE_S) as observer,
         SlowLink(writer.address, 0) as link,
-        BackgroundService(serve_gateway, gateway_settings(writer_address=link.address)) as gateway,
+    ):
+        yield LossyPath(writer, link, observer)
+
+
+@pytest.fixture(name="gateway")
+def _gateway(path: LossyPath) -> Iterator[Any]:
+    """What a RocketMQ client calls; its gateway reaches the writer over the link."""
+    settings = gateway_settings(writer_address=path.link.address)
+    with (
+        BackgroundService(serve_gateway, settings) as gateway,
         grpc.insecure_channel(gateway.address) as channel,
     ):
-        client.create_topic("t", queues=1, attributes={"message.type": "NORMAL"})
-        stub = service_pb2_grpc.MessagingServiceStub(channel)
+        yield service_pb2_grpc.MessagingServiceStub(channel)
 
-        def send(*bodies: bytes) -> None:
-            request = service_pb2.SendMessageRequest(messages=[message(topic, b) for b in bodies])
-            answers.append(stub.SendMessage(request, metadata=CLIENT, timeout=30))
 
-        send(b"before")
-        stored = client.writer_status().flushed_offset
-        link.is_mute = True
-        sending = threading.Thread(target=send, args=(b"a", b"b"))
-        sending.start()
-        until(lambda: client.writer_status().flushed_offset > stored, 20)
-        writer.kill()
-        link.is_mute = False
-        writer.start()
-        sending.join(30)
-        send(b"after")
-    assert [answer.status.code for answer in answers] == [v2.OK] * 3
-    assert [[entry.offset for entry in answer.entries] for answer in answers] == [[0], [1, 2], [3]]
-    found = [record.body for record in records_on_disk(tmp_path / "store")]
+def bodies_by_topic(store: Path) -> Counter[tuple[str, bytes]]:
+    return Counter((record.topic, record.body) for record in records_on_disk(store))
+
+
+def test_what_the_gateway_sends_again_after_a_lost_answer_and_a_kill_is_in_the_log_once(
+    path: LossyPath, gateway: Any
+) -> None:
+    topic = v2.Resource(name="t")
+    path.observer.create_topic("t", queues=1, attributes={"message.type": "NORMAL"})
+
+    def send(*bodies: bytes) -> list[int]:
+        request = service_pb2.SendMessageRequest(messages=[message(topic, b) for b in bodies])
+        answer = gateway.SendMessage(request, metadata=CLIENT, timeout=30)
+        assert answer.status.code == v2.OK
+        return [entry.offset for entry in answer.entries]
+
+    assert send(b"before") == [0]
+    assert path.call(lambda: send(b"a", b"b")) == [1, 2]
+    assert send(b"after") == [3]
+    found = [record.body for record in records_on_disk(path.writer.store)]
     assert found == [b"before", b"a", b"b", b"after"]
+
+
+@pytest.mark.parametrize("resolution", [v2.COMMIT, v2.ROLLBACK])
+def test_a_half_message_and_its_end_whose_answers_are_lost_count_once_through_the_gateway(
+    path: LossyPath, gateway: Any, resolution: v2.TransactionResolution
+) -> None:
+    topic = v2.Resource(name="t")
+    path.observer.create_topic("t", queues=1, attributes={"message.type": "TRANSACTION"})
+    first, half = (message(topic, body, message_type=v2.TRANSACTION) for body in (b"first", b"a"))
+    key = half.system_properties.message_id
+    sent = service_pb2.SendMessageRequest(messages=[half])
+    ended = service_pb2.EndTransactionRequest(
+        topic=topic, message_id=key, transaction_id=key, resolution=resolution
+    )
+    options = {"metadata": CLIENT, "timeout": 30}
+    gateway.SendMessage(service_pb2.SendMessageRequest(messages=[first]), **options)  # connects
+    for answer in (
+        path.call(lambda: gateway.SendMessage(sent, **options)),
+        path.call(lambda: gateway.EndTransaction(ended, **options)),
+        gateway.EndTransaction(ended, **options),
+    ):
+        assert answer.status.code == v2.OK
+    found = bodies_by_topic(path.writer.store)
+    assert found[HALF_TOPIC, b"a"] == 1
+    assert found["t", b"a"] == (resolution == v2.COMMIT)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_half_message_and_its_end_whose_answers_are_lost_count_once_for_a_client(
+    path: LossyPath, commit: bool
+) -> None:
+    path.observer.create_topic("t", queues=1)
+    with Client(writer=path.link.address, timeout_s=PATIENCE_S) as client:
+        transaction = client.transaction("t", transaction_id="one")
+        transaction.send(b"a")
+        path.call(lambda: transaction.send(b"b"))
+        end = transaction.commit if commit else transaction.rollback
+        ended = path.call(end)
+        assert ended is not None
+        assert (ended.message_count, ended.already) == (2, True)
+    found = bodies_by_topic(path.writer.store)
+    assert [found[HALF_TOPIC, body] for body in (b"a", b"b")] == [1, 1]
+    assert [found["t", body] for body in (b"a", b"b")] == [commit] * 2

@@ -6,11 +6,19 @@ import asyncio
 import queue
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from three_services import ThreeServices, three_services
 
-from penstock import AsyncClient, Client, TopicNotFound, TransactionCheck, TransactionRefused
+from penstock import (
+    AsyncClient,
+    Client,
+    DeadlineExceeded,
+    TopicNotFound,
+    TransactionCheck,
+    TransactionRefused,
+)
 
 PATIENCE_S = 30.0
 
@@ -69,6 +77,55 @@ def test_an_empty_transaction_is_nothing(client: Client, topic: str) -> None:
         pass
     with client.transaction("nowhere") as transaction, pytest.raises(TopicNotFound):
         transaction.send(b"one")
+
+
+@pytest.fixture(name="losing")
+def _losing(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """One item for each call to come: whether its answer is lost."""
+    losing: list[bool] = []
+    run = client.run
+
+    def lossy(*arguments: Any, **options: Any) -> Any:
+        result = run(*arguments, **options)
+        if losing and losing.pop(0):
+            raise DeadlineExceeded("no answer in time")
+        return result
+
+    monkeypatch.setattr(client, "run", lossy)
+    yield losing
+    monkeypatch.setattr(client, "run", run)
+
+
+def test_another_message_after_an_unanswered_one_is_not_taken_for_it(
+    client: Client, topic: str, losing: list[bool]
+) -> None:
+    with client.transaction(topic) as transaction:
+        transaction.send(b"one", queue_id=0)
+        losing.append(True)
+        with pytest.raises(DeadlineExceeded):
+            transaction.send(b"two", queue_id=0)
+        transaction.send(b"three", queue_id=0)
+        losing.append(True)
+        with pytest.raises(DeadlineExceeded):
+            transaction.send(b"four", queue_id=0)
+        transaction.send(b"four", queue_id=0)
+    client.produce(topic, b"zz", queue_id=0)
+    assert bodies(client, topic) == [b"four", b"one", b"three", b"two", b"zz"]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_stored_without_an_answer_ends_with_its_transaction(
+    client: Client, topic: str, losing: list[bool], commit: bool
+) -> None:
+    transaction = client.transaction(topic)
+    losing.append(True)
+    with pytest.raises(DeadlineExceeded):
+        transaction.send(b"one", queue_id=0)
+    ended = transaction.commit() if commit else transaction.rollback()
+    assert ended is not None
+    assert ended.message_count == 1
+    client.produce(topic, b"zz", queue_id=0)
+    assert bodies(client, topic) == ([b"one"] if commit else []) + [b"zz"]
 
 
 def test_a_checker_decides_about_what_another_producer_left(client: Client, topic: str) -> None:
