@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from storage.offline.repair import RepairReport
 
-PANEL: Final = "Offline, read only"
+PANEL: Final = "Offline"
 SEVERITY_STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "damage": "red"}
 KIND_STYLES: Final = {"message": "green", "damaged": "bold red", "gap": "red", "unqueued": "yellow"}
 

@@ -103,6 +103,14 @@ class Session:
         else:
             self.console().print(line)
 
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Return once somebody has agreed; ``yes`` is who has already. A program is not asked: it fails."""
+        if yes:
+            return
+        if self.as_json:
+            raise CommandFailed("with --json nobody is asked: give --yes", ExitCode.USAGE)
+        typer.confirm(question, abort=True)
+
     @contextlib.contextmanager
     def progress(self, description: str, total: int | None) -> Iterator[Any]:
         """Show a bar on stderr and yield ``advance(count)``; nothing is shown with --json or no tty."""

@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(context: typer.Context) -> None:
-    """Show the three services' positions and what groups have leased; exit code 9 if one does not answer."""
+    """Show positions of writer, reader and indexer, and what groups have leased; exit code 9 if one does not answer."""
     from penstock.errors import PenstockError
 
     session = session_of(context)

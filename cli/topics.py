@@ -150,9 +150,9 @@ def delete(
     """Delete a topic and its queues; its records stay in the commit log until that is cleaned."""
     session = session_of(context)
     with session.client() as client:
-        if not yes and not session.as_json:
+        if not yes:
             client.describe_topic(name)
-            typer.confirm(f"Delete topic {name} and its queues?", abort=True)
+        session.confirm(f"Delete topic {name} and its queues?", yes=yes)
         client.delete_topic(name)
     session.say(f"topic [bold]{name}[/] deleted", {"deleted": name})
 

@@ -59,7 +59,9 @@ def load(
         return flavour(_cli_settings_source=source, **(defaults or {}))  # type: ignore[no-any-return]
     except ValidationError as error:
         errors = error.errors()
-        name = str((*errors[0]["loc"], "settings")[0])
+        if not errors[0]["loc"]:  # of several settings together, which it names itself
+            _exit(prog, str(errors[0]["msg"]).removeprefix("Value error, "))
+        name = str(errors[0]["loc"][0])
         # A setting that may be a word or a size has an error for each; the last says what a size is.
         same = [each for each in errors if each["loc"][:1] == errors[0]["loc"][:1]]
         first = same[-1]

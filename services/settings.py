@@ -182,7 +182,9 @@ class MessagingSettings(ProcessSettings):
     @model_validator(mode="after")
     def _both_endpoints_or_none(self) -> Self:
         if bool(self.writer_endpoint) != bool(self.reader_endpoint):
-            raise ValueError("writer_endpoint and reader_endpoint are given together or not at all")
+            raise ValueError(
+                "--writer-endpoint and --reader-endpoint are given together or not at all"
+            )
         return self
 
     @property
@@ -255,7 +257,7 @@ class ReaderSettings(MessagingSettings, ListenSettings, DirectorySettings):
     @model_validator(mode="after")
     def _knows_the_writer(self) -> Self:
         if self.splits_routes and not self.writer_address:
-            raise ValueError("writer_address is needed with writer_endpoint")
+            raise ValueError("--writer-address is needed with --writer-endpoint")
         return self
 
     def lease_config(self) -> LeaseConfig:
@@ -313,6 +315,18 @@ class GatewaySettings(RocketmqSettings, ListenSettings):
     def _nothing_or_an_address(cls, value: str) -> str:
         return check_address(value) if value else value
 
+    @model_validator(mode="after")
+    def _tls_has_its_files(self) -> Self:
+        for name, path in (
+            ("--tls-certificate", self.tls_certificate),
+            ("--tls-key", self.tls_key),
+        ):
+            if self.tls_listen and path is None:
+                raise ValueError(f"{name} is needed where a port serves TLS")
+            if self.tls_listen and path is not None and not path.is_file():
+                raise ValueError(f"{name}: {path} is not a file")
+        return self
+
 
 class ServeSettings(RocketmqSettings, EngineSettings):
     """All services under one supervisor."""
@@ -339,7 +353,9 @@ class ServeSettings(RocketmqSettings, EngineSettings):
     def _known_ports(self) -> Self:
         listens = self.writer_listen, self.reader_listen
         if self.splits_routes and any(listen.endswith(":0") for listen in listens):
-            raise ValueError("writer_listen and reader_listen need ports with writer_endpoint")
+            raise ValueError(
+                "--writer-listen and --reader-listen need ports with --writer-endpoint"
+            )
         return self
 
 

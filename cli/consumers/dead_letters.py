@@ -67,7 +67,10 @@ def show(
 ) -> None:
     """Show a group's dead letters, the oldest first, with the topic each comes from."""
     session = session_of(context)
-    with session.client() as client, client.consume(_topic_of(group), follow=False) as records:
+    with (
+        session.client() as client,
+        client.consume(_topic_of(client, group), follow=False) as records,
+    ):
         for record in itertools.islice(records, most):
             origin = _origin(record, group)
             if session.as_json:
@@ -101,10 +104,9 @@ def resend(
     Where it is interrupted, or fails, it goes on after the last that was stored when it is called again.
     """
     session = session_of(context)
-    dead = _topic_of(group)
     sent = 0
     with session.client() as client:
-        client.describe_topic(dead)
+        dead = _topic_of(client, group)
         if again:
             client.reset_group(RESENDER, dead, "earliest")
         while not most or sent < most:
@@ -179,5 +181,13 @@ def _origin(record: Record, group: str) -> str:
     return origin
 
 
-def _topic_of(group: str) -> str:
-    return f"{DLQ_PREFIX}{group}"
+def _topic_of(client: Client, group: str) -> str:
+    """Return the topic of a group's dead letters. Raises CommandFailed if it has none."""
+    from penstock.errors import NotFound
+
+    topic = f"{DLQ_PREFIX}{group}"
+    try:
+        client.describe_topic(topic)
+    except NotFound:
+        raise CommandFailed(f"group {group} has no dead letters", ExitCode.NOT_FOUND) from None
+    return topic

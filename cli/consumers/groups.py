@@ -160,11 +160,11 @@ def reset(
     if isinstance(target, int) and len(queues) != 1:
         raise CommandFailed("an offset is that of one queue: give --queue", ExitCode.USAGE)
     with session.client() as client:
-        asks = not yes and not session.as_json
-        found = client.reset_group(name, topic, target, queues=queues, preview=preview or asks)
-        if asks and not preview:
-            session.show([dataclasses.asdict(each) for each in found], empty="no queues")
-            typer.confirm(f"Reset group {name} like this?", abort=True)
+        found = client.reset_group(name, topic, target, queues=queues, preview=preview or not yes)
+        if not yes and not preview:
+            if not session.as_json:
+                session.show([dataclasses.asdict(each) for each in found], empty="no queues")
+            session.confirm(f"Reset group {name} like this?", yes=yes)
             found = client.reset_group(name, topic, target, queues=queues)
     session.show([dataclasses.asdict(each) for each in found], empty="no queues")
 
@@ -178,9 +178,9 @@ def delete(
     """Delete a group: its settings, leases and offsets. Its dead letters stay."""
     session = session_of(context)
     with session.client() as client:
-        if not yes and not session.as_json:
+        if not yes:
             client.describe_group(name)
-            typer.confirm(f"Delete group {name} and its offsets?", abort=True)
+        session.confirm(f"Delete group {name} and its offsets?", yes=yes)
         client.delete_group(name)
     session.say(f"group [bold]{name}[/] deleted", {"deleted": name})
 

@@ -64,6 +64,10 @@ def _end(context: typer.Context, transaction_ids: list[str], *, commit: bool) ->
     ]
     session.show(rows, empty="nothing was named", numbers=("messages",))
     wanted = "committed" if commit else "rolled back"
-    others = sum(each.state != wanted for each in ended)
+    others = [each for each in ended if each.state != wanted]
     if others:
-        raise CommandFailed(f"{others} of {len(ended)} are not {wanted}", ExitCode.FAILED)
+        unknown = all(each.state == "not found" for each in others)
+        raise CommandFailed(
+            f"{len(others)} of {len(ended)} are not {wanted}",
+            ExitCode.NOT_FOUND if unknown else ExitCode.FAILED,
+        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from cli.failures import CommandFailed, ExitCode
 from cli.session import counted, print_json, session_of
 
 if TYPE_CHECKING:
@@ -34,17 +35,19 @@ def retention(
 ) -> None:
     """Show which files of the commit log will be deleted when, and what holds them."""
     session = session_of(context)
+    if older_than_hours is not None and not now:
+        raise CommandFailed("--older-than-hours is for --now", ExitCode.USAGE)
     with session.client() as client:
         report = client.retention()
         if now:
             older_than_ms = (
                 None if older_than_hours is None else round(older_than_hours * MS_PER_HOUR)
             )
-            if not yes and not session.as_json:
-                hours = (older_than_ms or report.retention_ms) / MS_PER_HOUR
-                typer.confirm(
-                    f"Delete the log's files that are older than {hours:g} hours?", abort=True
-                )
+            age_ms = report.retention_ms if older_than_ms is None else older_than_ms
+            session.confirm(
+                f"Delete the log's files that are older than {age_ms / MS_PER_HOUR:g} hours?",
+                yes=yes,
+            )
             before = report.deleted_file_count
             report = client.delete_expired(older_than_ms)
             if not session.as_json:

@@ -8,7 +8,7 @@ from typing import Final
 
 from services import process
 from services.flags import load
-from services.gateway.tls import TlsFiles
+from services.gateway.tls import tls_credentials
 from services.messaging.batch_stream import BatchStream
 from services.messaging.messaging import Messaging, Upstreams
 from services.rpc.listening import check_free
@@ -22,10 +22,6 @@ SERVICE: Final = "gateway"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until a signal to stop; return the exit code."""
     settings = load(GatewaySettings, argv, prog=f"penstock {SERVICE}")
-    try:
-        TlsFiles.of(settings)
-    except ValueError as error:
-        return process.fail(SERVICE, str(error), process.EXIT_SETTINGS)
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
@@ -51,7 +47,7 @@ async def serve(
     try:
         server = RpcServer(messaging.contracts, settings, draining)
         if settings.tls_listen:
-            server.add_tls(settings.tls_listen, TlsFiles.of(settings).credentials())
+            server.add_tls(settings.tls_listen, tls_credentials(settings))
         address = await server.start(settings.listen)
         server.set_serving(serving=True)
         ready(address)

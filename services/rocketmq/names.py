@@ -22,7 +22,6 @@ BORN_HOST: Final = "__BORNHOST"
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 TRACE_CONTEXT: Final = "TRACE_CONTEXT"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
-MESSAGE_TYPE: Final = "message.type"  # attribute of a topic
 
 _DELIVERED: Final = frozenset(
     {

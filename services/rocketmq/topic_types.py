@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from services.rocketmq.names import MESSAGE_TYPE
 from services.rocketmq.v2 import definition_pb2 as v2
+from storage.tables.topics import MESSAGE_TYPE
 
 _MIXED: Final = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION)
 _BY_ATTRIBUTE: Final[Mapping[str, tuple[v2.MessageType, ...]]] = {

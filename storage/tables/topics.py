@@ -35,6 +35,15 @@ ATTRIBUTES_SIZE_MAX: Final = 32_767  # each change of a topic writes the whole t
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUES: Final = "BatchCQ"
+MESSAGE_TYPE: Final = "message.type"
+MESSAGE_TYPES: Final = (
+    "UNSPECIFIED",
+    "NORMAL",
+    "FIFO",
+    "DELAY",
+    "TRANSACTION",
+    "MIXED",
+)  # a broker's
 TOPIC_MAP: Final = "topicConfigTable"
 
 _DEFAULT_FIELDS: Final[Mapping[str, object]] = MappingProxyType(
@@ -297,6 +306,12 @@ def _checked_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
     if attributes.get(QUEUE_TYPE) == BATCH_QUEUES:
         raise InvalidMessage(
             "attributes", f"{QUEUE_TYPE} {BATCH_QUEUES} is not supported; leave it out"
+        )
+    message_type = attributes.get(MESSAGE_TYPE, MESSAGE_TYPES[0])
+    if message_type.upper() not in MESSAGE_TYPES:
+        raise InvalidMessage(
+            "attributes",
+            f"{MESSAGE_TYPE} is one of {', '.join(MESSAGE_TYPES)}, not {message_type!r}",
         )
     return _bounded(dict(attributes))
 

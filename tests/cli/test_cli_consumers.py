@@ -59,6 +59,10 @@ def test_a_group_is_created_described_changed_reset_and_deleted(
     assert done.exit_code == 0
     assert [each.lag for each in client.offsets("billing", "orders")] == [0, 1]
 
+    for command in (("reset", "billing", "orders", "--to", "earliest"), ("delete", "billing")):
+        asked = penstock(*at, "--json", "group", *command)
+        assert (asked.exit_code, asked.stdout) == (ExitCode.USAGE, "") and "--yes" in asked.stderr
+    assert [each.lag for each in client.offsets("billing", "orders")] == [0, 1]
     assert penstock(*at, "group", "delete", "billing", "--yes").exit_code == 0
     assert penstock(*at, "group", "describe", "billing").exit_code == ExitCode.NOT_FOUND
     assert penstock(*at, "group", "update", "billing").exit_code == ExitCode.USAGE
@@ -87,7 +91,10 @@ def test_dead_letters_are_listed_shown_and_sent_again_once(at: list[str], client
 
     assert "0 messages sent again" in penstock(*at, "dlq", "resend", "shipping").stdout
     assert "1 message sent" in penstock(*at, "dlq", "resend", "shipping", "--again").stdout
-    assert penstock(*at, "dlq", "resend", "nobody").exit_code == ExitCode.NOT_FOUND
+    for command in ("show", "resend"):
+        nothing = penstock(*at, "dlq", command, "nobody")
+        assert nothing.exit_code == ExitCode.NOT_FOUND
+        assert nothing.stderr == "penstock: group nobody has no dead letters\n"
 
 
 def test_a_resend_goes_on_after_the_last_that_was_stored(at: list[str], client: Client) -> None:

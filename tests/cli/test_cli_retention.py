@@ -20,11 +20,15 @@ def test_retention_shows_what_goes_and_deletes_it_when_asked(run: Penstock, topi
     refused = run("retention", "--now", "--yes")
     assert refused.exit_code == ExitCode.USAGE and "older_than_ms" in refused.stderr
 
-    kept = json_lines(run("retention", "--now", "--older-than-hours", 5, "--json"))[0]
+    asked = run("retention", "--now", "--older-than-hours", 0, stdin="n\n")
+    assert asked.exit_code == ExitCode.FAILED and "older than 0 hours?" in asked.stdout
+    assert run("retention", "--older-than-hours", 5).exit_code == ExitCode.USAGE  # without --now
+
+    kept = json_lines(run("retention", "--now", "--older-than-hours", 5, "--yes", "--json"))[0]
 
     assert kept["min_commit_offset"] == shown["min_commit_offset"]
     for _ in range(100):  # what was just stored is held until it is flushed and indexed
-        left = json_lines(run("retention", "--now", "--older-than-hours", 0, "--json"))[0]
+        left = json_lines(run("retention", "--now", "--older-than-hours", 0, "--yes", "--json"))[0]
         if len(left["files"]) == 1:
             break
     [newest] = left["files"]

@@ -42,6 +42,8 @@ def test_a_topic_is_changed_and_deleted(run: Penstock, topic: str) -> None:
 def test_deleting_asks_first_and_no_means_no(run: Penstock, topic: str) -> None:
     """Without --yes an answer other than y leaves the topic alone."""
     assert run("topic", "delete", topic, stdin="n\n").exit_code == ExitCode.FAILED
+    program = run("topic", "delete", topic, "--json", stdin="y\n")
+    assert program.exit_code == ExitCode.USAGE and "--yes" in program.stderr
     assert run("topic", "describe", topic).exit_code == ExitCode.DONE
 
 
@@ -391,3 +393,8 @@ def test_a_damaged_index_is_named_and_made_again(
         assert time.monotonic() < until
         time.sleep(0.1)
     assert bodies(asked) == ["found"]
+
+
+def test_an_end_of_an_unknown_transaction_is_not_found(run: Penstock) -> None:
+    ended = run("transactions", "commit", "nosuch")
+    assert ended.exit_code == ExitCode.NOT_FOUND and "1 of 1 are not committed" in ended.stderr

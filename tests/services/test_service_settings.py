@@ -194,12 +194,16 @@ def test_a_supervisor_passes_on_what_each_child_understands() -> None:
     assert str(reader.store) == "s"
 
 
-def test_a_supervisor_tells_the_gateway_where_writer_and_reader_are() -> None:
+def test_a_supervisor_tells_the_gateway_where_writer_and_reader_are(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "k", tmp_path / "c"
+    key.touch()
+    certificate.touch()
     serve = load(
         ServeSettings,
         [
             "--store", "s", "--writer-listen", "127.0.0.1:7", "--push-lease-ms", "3000",
-            "--gateway-tls-listen", "127.0.0.1:9", "--tls-key", "k",
+            "--gateway-tls-listen", "127.0.0.1:9",
+            "--tls-key", str(key), "--tls-certificate", str(certificate),
         ],
         prog="penstock serve",
     )  # fmt: skip
@@ -207,7 +211,7 @@ def test_a_supervisor_tells_the_gateway_where_writer_and_reader_are() -> None:
 
     assert (gateway.listen, gateway.tls_listen) == ("127.0.0.1:8081", "127.0.0.1:9")
     assert (gateway.writer_address, gateway.reader_address) == ("127.0.0.1:7", "127.0.0.1:5802")
-    assert (gateway.push_lease_ms, str(gateway.tls_key)) == (3000, "k")
+    assert (gateway.push_lease_ms, gateway.tls_key) == (3000, key)
 
 
 def test_without_an_address_no_gateway_is_run() -> None:
@@ -233,10 +237,10 @@ def test_a_supervisor_with_endpoints_tells_writer_and_reader_of_each_other() -> 
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (SPLIT[:2], "writer_endpoint and reader_endpoint are given together or not at all"),
+        (SPLIT[:2], "--writer-endpoint and --reader-endpoint are given together or not at all"),
         (
             (*SPLIT, "--reader-listen", "127.0.0.1:0"),
-            "writer_listen and reader_listen need ports with writer_endpoint",
+            "--writer-listen and --reader-listen need ports with --writer-endpoint",
         ),
         (("--writer-endpoint", "10.0.0.1:0"), "--writer-endpoint: '10.0.0.1:0' is not HOST:PORT"),
     ],

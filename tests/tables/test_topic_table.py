@@ -93,3 +93,14 @@ def test_attributes_are_bounded_also_when_they_grow(tmp_path):
     with pytest.raises(InvalidMessage, match="32767"):
         table.changed("t", attributes={"b": "v" * 20_000})
     assert table.changed("t", attributes={"a": "v"}).attributes == {"a": "v"}
+
+
+def test_a_message_type_that_a_broker_would_refuse_is_refused(tmp_path):
+    table = table_in(tmp_path)
+    table.create("t", queue_count=1, attributes={"message.type": "Fifo"}, now_ms=1)
+    refused = pytest.raises(InvalidMessage, match="NORMAL, FIFO, DELAY, TRANSACTION, MIXED, not")
+    with refused:
+        table.create("u", queue_count=1, attributes={"message.type": "BANANA"}, now_ms=1)
+    with refused:
+        table.changed("t", attributes={"message.type": ""})
+    assert "u" not in table and table.get("t").attributes == {"message.type": "Fifo"}

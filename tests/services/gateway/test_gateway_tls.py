@@ -37,7 +37,7 @@ def test_both_ports_serve_the_same(certificate: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ((), "--tls-certificate: is needed with --tls-listen"),
+        ((), "--tls-certificate is needed where a port serves TLS"),
         (
             ("--tls-certificate", "/nowhere/c.pem"),
             "--tls-certificate: /nowhere/c.pem is not a file",
@@ -47,5 +47,6 @@ def test_both_ports_serve_the_same(certificate: tuple[Path, Path]) -> None:
 def test_a_port_for_tls_without_its_files_is_one_line(
     flags: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", *flags]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", *flags])
     assert capsys.readouterr().err == f"penstock gateway: {problem}\n"
