@@ -21,6 +21,7 @@ from bench.gateway import idle_clients, pushed
 from bench.latency import cleaning, trickle
 from bench.leases import receive
 from bench.producers import sequences
+from bench.timers import pending
 from bench.transactions import ends
 from penstock.errors import PenstockError
 
@@ -43,6 +44,7 @@ class Effort:
     restart_rounds: int
     settle_seconds: float
     trickle_rounds: int
+    timers: int
     idle_clients: int
     idle_seconds: float
 
@@ -59,6 +61,7 @@ FULL: Final = Effort(
     restart_rounds=3,
     settle_seconds=3,
     trickle_rounds=3,
+    timers=10_000_000,
     idle_clients=2_000,
     idle_seconds=40,
 )
@@ -74,6 +77,7 @@ QUICK: Final = Effort(
     restart_rounds=1,
     settle_seconds=1,
     trickle_rounds=1,
+    timers=500_000,
     idle_clients=200,
     idle_seconds=10,
 )
@@ -132,6 +136,13 @@ def _transactions(effort: Effort, _directory: Path) -> list[Figure]:
     return ends.run(rounds=effort.producer_rounds)
 
 
+def _timers(effort: Effort, directory: Path) -> list[Figure]:
+    return pending.run(
+        count=effort.timers, deliver=effort.timers // 10, seconds=effort.long_seconds,
+        directory=directory,
+    )  # fmt: skip
+
+
 def _gateway(effort: Effort, _directory: Path) -> list[Figure]:
     idle = idle_clients.run(clients=effort.idle_clients, seconds=effort.idle_seconds, queries=False)
     return idle + pushed.run(rounds=effort.trickle_rounds, seconds=effort.long_seconds)
@@ -161,6 +172,7 @@ BENCHES: Final[Mapping[str, Callable[[Effort, Path], list[Figure]]]] = {
     "pull": _pull,
     "lease": _lease,
     "transaction": _transactions,
+    "timers": _timers,
     "gateway": _gateway,
     "kernels": _kernels,
     "restart": _restart,

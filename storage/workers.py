@@ -138,7 +138,7 @@ class Worker:
     """
 
     full_retry_s: float | None = None
-    """How long to rest after StoreFull or StoreBusy before the next step; None makes them failures."""
+    """How long to rest after StoreFull before the next step, after StoreBusy at most; None makes them failures."""
 
     def __init__(
         self, name: str, *, workers: Workers | None = None, bell: Bell | None = None
@@ -308,8 +308,10 @@ class Worker:
                 if self._ending:
                     return
                 rest_s = self.step()
-            except (StoreFull, StoreBusy):
+            except StoreFull:
                 rest_s = self.full_retry_s
+            except StoreBusy as busy:  # raised only where there is a full_retry_s
+                rest_s = min(busy.retry_delay_ms / 1000, self.full_retry_s or 0.0)
             except StoreFailed as failed:
                 self._report(failed)
                 return

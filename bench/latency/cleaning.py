@@ -1,7 +1,8 @@
 """What producers notice of retention: calls a second beside the deletion of 100 GiB of the log.
 
-A store of many sparse files, each one blank record, is opened by a writer. A producer of its own process
-(``bench.latency.paced_producer``) makes 1,000 calls a second, first alone, then while the files are deleted.
+A store of many sparse files, of one record and a blank one each, is opened by a writer. A producer of its
+own process (``bench.latency.paced_producer``) makes 1,000 calls a second, first alone, then while the files
+are deleted.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from bench.latency.trickle import FEW, PER_SECOND, PRODUCE, QUEUES, ROUNDS, TOPI
 from penstock import AsyncClient
 from services import loops
 from storage.files.mapped_file_queue import file_path
-from storage.format.hosts import encode_host
-from storage.format.record import complete_record, encode_blank, encode_for_batch
+from storage.format.record import encode_blank, encode_record
 
 FILES: Final = 100
 FILE_BYTES: Final = 1 << 30
@@ -36,19 +36,20 @@ class Calls(NamedTuple):
     cleaning_p99_ms: float
 
 
-def make_old_files(store: Path, count: int) -> None:
-    """Write a log of ``count`` sparse files of 1 GiB that hold nothing, and one more with one record."""
+def make_old_files(store: Path, count: int, *, file_bytes: int = FILE_BYTES) -> None:
+    """Write a log of ``count`` sparse files with a record and a blank one each, and one more that is open."""
     log = store / "commitlog"
     log.mkdir(parents=True)
-    record = bytearray(encode_for_batch("old", 0, b"", b"", 0, 0, 1_000, "127.0.0.1:0"))
-    complete_record(
-        record, queue_offset=0, commit_offset=count * FILE_BYTES, store_timestamp_ms=1_000,
-        store_host=encode_host("127.0.0.1:0"), property_crc=False,
-    )  # fmt: skip
     for number in range(count + 1):
-        with file_path(log, number * FILE_BYTES).open("wb") as file:
-            file.write(encode_blank(FILE_BYTES) if number < count else record)
-            file.truncate(FILE_BYTES)
+        record = encode_record(
+            topic="old", queue_id=0, body=b"", queue_offset=number,
+            commit_offset=number * file_bytes, born_timestamp_ms=1_000, store_timestamp_ms=1_000,
+        )  # fmt: skip
+        with file_path(log, number * file_bytes).open("wb") as file:
+            file.write(record)
+            if number < count:
+                file.write(encode_blank(file_bytes - len(record)))
+            file.truncate(file_bytes)
 
 
 async def p99_ms(address: str, count: int) -> float:

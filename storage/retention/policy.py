@@ -9,7 +9,6 @@ either, until the disk is down to ``force_percent`` again. Ratios are compared w
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -102,24 +101,8 @@ def hour_of_day(now_ms: int) -> int:
     return time.localtime(now_ms // 1000).tm_hour
 
 
-def deletable(
-    files: Sequence[DatedLogFile],
-    *,
-    now_ms: int,
-    retention_ms: int,
-    urgency: Urgency,
-    needed_offset: int | None,
-) -> Iterable[DatedLogFile]:
-    """Yield the files that may go, oldest first; never the newest, nor one that is needed, nor any after that.
-
-    ``needed_offset`` is the lowest commit offset that somebody needs, None: nobody needs any.
-    """
-    for file in files[:-1]:
-        expires_ms = file.modified_ms + retention_ms
-        if urgency is Urgency.NOTHING:
-            return
-        if needed_offset is not None and file.end_offset > needed_offset:
-            return
-        if urgency is Urgency.EXPIRED and expires_ms > now_ms:
-            return
-        yield file
+def may_go(file: DatedLogFile, *, now_ms: int, retention_ms: int, urgency: Urgency) -> bool:
+    """Return whether the oldest file of several may be deleted, as far as nobody needs it."""
+    if urgency is Urgency.EXPIRED:
+        return file.modified_ms + retention_ms <= now_ms
+    return urgency is Urgency.ANY

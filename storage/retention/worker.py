@@ -26,10 +26,11 @@ from storage.retention.policy import (
     DatedLogFile,
     RetentionPolicy,
     Urgency,
-    deletable,
+    may_go,
 )
 from storage.retention.queue_cleaning import QueueCleaning
 from storage.retention.report import RetainedFile, RetentionReport
+from storage.retention.watched_clock import WatchedClock
 from storage.workers import Worker
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ _LOG: Final = logging.getLogger(__name__)
 LOOK_S: Final = 10.0  # between rounds
 PAUSE_S: Final = 0.1  # after each deleted file
 STEP_S: Final = 0.01  # between looks at some queues
-JUMP_S: Final = 3_600.0  # a clock that goes ahead by more at once is not believed for as long
+HELD_LOOKS_MAX: Final = (
+    20  # of a round that was asked for, with pauses: some hold files for moments
+)
 
 
 class _CleaningRound(NamedTuple):
@@ -58,6 +61,7 @@ class _CleaningRound(NamedTuple):
     asked_ms: int | None  # the age that somebody asked to have deleted
     begin_count: int  # of deleted files
     began_s: float  # counting them, by the monotonic clock
+    held_looks: int = 0  # at files that would go and were held
 
 
 class RetentionWorker(Worker):
@@ -95,10 +99,13 @@ class RetentionWorker(Worker):
         self._asks = self._answered = 0
         self._round: _CleaningRound | None = None
         self._used_percent = 0
-        self._looked = clock.now_ms() / 1000, clock.monotonic()
-        self._waits_until_s = 0.0  # by the monotonic clock, for who set the clock to set it right
+        self._is_held = False  # the file that would go next
+        self._watched = WatchedClock(clock)
         if policy.is_on:
-            self._compare_clock(last_timestamp_ms)
+            newest_ms = last_timestamp_ms or max(
+                (each.modified_ms for each in self._log_files()), default=0
+            )
+            self._watched.compare(newest_ms, policy.retention_ms)
         self._undeleted: list[Path] = []  # taken out of the log, and still to be deleted
         self._trouble = ""
         self._cleaning = QueueCleaning(filesystem, queues, drop_units)
@@ -159,7 +166,7 @@ class RetentionWorker(Worker):
         """Delete one file at most; return how long to rest, None at the end of a round."""
         with suppress(OSError, StoreError):
             self._followers.offsets()  # each look lets go of what is durable since the one before
-        self._look_at_clock()
+        self._watched.look()
         if self._round is None:
             if not self.policy.is_on and self._asked_ms is None:
                 return None
@@ -181,7 +188,7 @@ class RetentionWorker(Worker):
     def _begin_round(self) -> None:
         with self.changed:
             self._round = _CleaningRound(
-                self._asks, self._asked_ms, self._deleted_file_count, self._looked[1]
+                self._asks, self._asked_ms, self._deleted_file_count, self._watched.looked_s
             )
             self._asked_ms = None
 
@@ -193,6 +200,8 @@ class RetentionWorker(Worker):
     def _clean(self) -> float | None:
         if self._undeleted or (self._may_delete_more() and self._take_out_oldest()):
             self._delete(self._undeleted[0])
+            return PAUSE_S
+        if self._looks_again():
             return PAUSE_S
         min_offset = self._files.first_offset
         if not self._cleaning.has_work(min_offset):
@@ -208,7 +217,7 @@ class RetentionWorker(Worker):
 
     def _may_delete_more(self) -> bool:
         assert self._round is not None
-        count, now_s = self._deleted_file_count, self._looked[1]
+        count, now_s = self._deleted_file_count, self._watched.looked_s
         if now_s - self._round.began_s >= LOOK_S:  # the queues of a round may take long
             self._round = self._round._replace(begin_count=count, began_s=now_s)
         deleted = count - self._round.begin_count
@@ -221,15 +230,18 @@ class RetentionWorker(Worker):
         if age_ms is None:
             age_ms = self.policy.retention_ms
             urgency = self.policy.urgency(now_ms, self._used_percent)
-            if urgency is Urgency.EXPIRED and self._looked[1] < self._waits_until_s:
+            if urgency is Urgency.EXPIRED and self._watched.is_doubtful:
                 return False
-        files = self._log_files()
+        self._is_held = False
+        entries = self._files.entries
+        if len(entries) < 2:
+            return False
+        oldest = self._log_file(entries[0])
+        if not may_go(oldest, now_ms=now_ms, retention_ms=age_ms, urgency=urgency):
+            return False
         needed_offset = self._followers.needed_offset(forced=urgency is Urgency.ANY)
-        may_go = deletable(
-            files, now_ms=now_ms, retention_ms=age_ms, urgency=urgency, needed_offset=needed_offset
-        )
-        oldest = next(iter(may_go), None)
-        if oldest is None:
+        if needed_offset is not None and oldest.end_offset > needed_offset:
+            self._is_held = True
             return False
         self._undeleted.append(self._files.directory / file_name(oldest.start_offset))
         self._files.forget(oldest.start_offset)
@@ -237,26 +249,14 @@ class RetentionWorker(Worker):
         self._deleted_bytes += oldest.end_offset - oldest.start_offset
         return True
 
-    def _compare_clock(self, last_timestamp_ms: int) -> None:
-        """Wait for an hour if all of the log looks expired at the start, as after a jump while nobody looked."""
-        newest_ms = last_timestamp_ms or max(
-            (each.modified_ms for each in self._log_files()), default=0
-        )
-        ahead_ms = self._looked[0] * 1000 - newest_ms
-        if newest_ms and ahead_ms > max(self.policy.retention_ms, JUMP_S * 1000):
-            self._waits_until_s = self._looked[1] + JUMP_S
-            _LOG.warning(
-                "the newest message is older than the retention, or the clock is wrong: "
-                "nothing is deleted by age for an hour"
-            )
-
-    def _look_at_clock(self) -> None:
-        """Wait for an hour if the clock has gone ahead by itself since the last look."""
-        wall_s, monotonic_s = self._clock.now_ms() / 1000, self._clock.monotonic()
-        before, self._looked = self._looked, (wall_s, monotonic_s)
-        if wall_s - before[0] - (monotonic_s - before[1]) > JUMP_S:
-            self._waits_until_s = monotonic_s + JUMP_S
-            _LOG.warning("the clock went ahead by itself: nothing is deleted by age for an hour")
+    def _looks_again(self) -> bool:
+        """Return whether a file would go that somebody asked to have deleted, and may be held for moments only."""
+        assert self._round is not None
+        looks = self._round.held_looks
+        if not self._is_held or self._round.asked_ms is None or looks >= HELD_LOOKS_MAX:
+            return False
+        self._round = self._round._replace(held_looks=looks + 1)
+        return True
 
     def _delete(self, path: Path) -> None:
         with suppress(FileNotFoundError):

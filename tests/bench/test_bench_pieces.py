@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 from bench import append
 from bench.figures import Figure, alternate, document, median_ratio
+from bench.latency import cleaning
+from bench.timers import pending
+from storage.files.filesystem import OsFileSystem
+from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.kernels.client_records import validate_batch
 from storage.kernels.columns import QUEUE_ID, STOP_END, new_rows
+from storage.view.log.walk import End, RecordRun, walk_log
 
 
 def test_append_bursts_are_measured_and_leave_no_file(tmp_path):
@@ -51,3 +57,21 @@ def test_document_of_results_is_json_with_the_machine():
     kept = json.loads(json.dumps(document([figure], options={"quick": True})))
     assert kept["figures"][0]["reached"] is True
     assert kept["machine"]["processors"] >= 1
+
+
+def test_files_to_be_cleaned_are_a_log_of_a_record_each(tmp_path):
+    cleaning.make_old_files(tmp_path, 3, file_bytes=1 << 16)
+    files = ReadOnlyMappedFileQueue(OsFileSystem(), tmp_path / "commitlog", file_size=0)
+    steps = list(walk_log(files, 0, files.end_offset))
+    runs, end = steps[:-1], steps[-1]
+    assert [each.begin_offset for each in runs if isinstance(each, RecordRun)] == [
+        number << 16 for number in range(4)
+    ]
+    assert len(runs) == 4 and isinstance(end, End)
+
+
+@pytest.mark.slow
+def test_timers_that_are_measured_are_delivered_and_none_is_early(tmp_path):
+    figures = pending.run(count=4_000, deliver=1_000, seconds=0.2, directory=tmp_path)
+    assert [figure.value >= 0 for figure in figures if figure.unit != "MB"] == [True] * 3
+    assert list(tmp_path.iterdir()) == []

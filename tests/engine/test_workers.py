@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from engine_store import append, record, small_config
 
-from storage.errors import StoreFailed, StoreFull
+from storage.errors import StoreBusy, StoreFailed, StoreFull
 from storage.store import MessageStore
 from storage.testing import SteppedWorkers
 from storage.workers import FunctionWorker, ThreadBell, Worker, Workers
@@ -160,6 +160,19 @@ def test_a_full_disk_is_tried_again_after_a_rest_where_that_helps() -> None:
     assert worker.has_done(1)
     worker.stop()
     assert worker.problem == ""
+
+
+def test_who_is_busy_says_after_how_long_to_try_again() -> None:
+    worker = Counter(full_retry_s=3_600)
+    worker.error = StoreBusy("moments", retry_delay_ms=1)
+    worker.start()
+    worker.ask()
+    again = threading.Event()
+    worker.on_step = again.set
+    assert again.wait(30)
+    worker.error = None
+    assert worker.has_done(1)
+    worker.stop()
 
 
 def test_elsewhere_a_full_disk_is_a_failure_as_any_other() -> None:

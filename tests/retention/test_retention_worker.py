@@ -148,6 +148,40 @@ def test_files_go_at_once_when_asked_for(store: CleanedStore) -> None:
     assert store.served() == store.kept(writer.status().min_commit_offset)
 
 
+def test_what_is_held_for_moments_only_goes_when_it_is_asked_for(store: CleanedStore) -> None:
+    """Who copies records lets go of the log when it is flushed; a busy log is never flushed to its end."""
+    writer = store.open(retention_ms=0)
+    store.fill(600)
+    store.age(1)
+    writer.append_batch(record())
+
+    writer.retention.delete_expired(0)
+    store.machine.workers.step("flush")
+    store.clean()
+
+    end = writer.status().appended_offset
+    assert writer.status().min_commit_offset == end // LOG_FILE_SIZE * LOG_FILE_SIZE > 0
+
+
+def test_what_is_held_for_longer_stays_and_the_answer_comes(store: CleanedStore) -> None:
+    writer = store.open(retention_ms=0)
+    store.fill(600)
+    store.age(1)
+    writer.followers.register("archive", lambda: 5)
+    worker = store.machine.workers._workers["retention"]
+
+    assert not writer.retention.delete_expired(0), "it is looked for longer than a test steps"
+    looks = 0
+    while worker.step() is not None:
+        looks += 1
+
+    assert 0 < looks < 20
+    assert writer.retention.report().deleted_file_count == 0
+    writer.followers.remove("archive")
+    worker.step()
+    assert writer.retention.report().deleted_file_count == 0, "the call was answered"
+
+
 def test_a_reader_that_was_there_before_goes_on_at_the_minimum(store: CleanedStore) -> None:
     writer = store.open()
     store.fill(600)
