@@ -9,6 +9,8 @@ SHELL  := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# Every service and worker of a test would compile all of its modules again at its start.
+unexport PYTHONDONTWRITEBYTECODE
 
 KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py storage/format/*/*.py services/writer/produce_kernels.py)
 PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto protos/services/rocketmq/v2/*.proto)
