@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from services.messaging.callers import caller_of, came_by_tls, seconds_left
@@ -151,34 +151,19 @@ class MessagingServicer:
         """Store messages of one topic, all or none; as durable as the writer's flush mode says."""
         name = topic_of_messages(request.messages)
         topic = self._topics.fresh(name) or await self._topics.find(name)
-        for message in request.messages:
-            check_message(message, topic.accepts, self._stamp.body_bytes_max)
-        if not topic.write_queue_count:
-            raise CallRefused(v2.FORBIDDEN, f"topic {name} may not be written")
-        born_host = host_of_peer(context.peer())
         now_ms = time.time_ns() // 1_000_000
-        turn = next(self._turn_of(name)) % topic.write_queue_count
-        queues = [(name, self._queue_of(message, topic, turn)) for message in request.messages]
-        records = [
-            record_of(
-                message, name, queue_id, born_host=born_host, now_ms=now_ms, stamp=self._stamp
-            )
-            for message, (_, queue_id) in zip(request.messages, queues, strict=True)
-        ]
-        queues = [
-            TIMER_QUEUE if delivery_ms(message) > now_ms else queue
-            for message, queue in zip(request.messages, queues, strict=True)
-        ]
-        seconds = seconds_left(context, ANSWER_SECONDS_MAX)
         try:
-            if holds_transactions(request.messages):
-                offsets = await self._transactions.store(records, seconds)
-            else:
-                offsets = await self._sender.store(queues, records, self._loop.time() + seconds)
+            offsets = await self._store(request.messages, topic, now_ms, context)
         except CallRefused as refused:
-            if refused.code in (v2.TOPIC_NOT_FOUND, v2.BAD_REQUEST):
+            if refused.code not in (v2.TOPIC_NOT_FOUND, v2.BAD_REQUEST):
+                raise
+            if self._topics.fresh(name) in (topic, None):
                 self._topics.forget(name)
-            raise
+            now = await self._topics.find(name)
+            if now.write_queue_count >= topic.write_queue_count:
+                raise
+            # Its write queues were lowered since it was asked for: the queue was our choice.
+            offsets = await self._store(request.messages, now, now_ms, context)
         return service_pb2.SendMessageResponse(
             status=OK,
             entries=[
@@ -192,6 +177,36 @@ class MessagingServicer:
                 for message, offset in zip(request.messages, offsets, strict=True)
             ],
         )
+
+    async def _store(
+        self,
+        messages: Sequence[v2.Message],
+        topic: KnownTopic,
+        now_ms: int,
+        context: Context,
+    ) -> list[int]:
+        """Store messages in queues of their topic; return their queue offsets. Raises CallRefused."""
+        for message in messages:
+            check_message(message, topic.accepts, self._stamp.body_bytes_max)
+        if not topic.write_queue_count:
+            raise CallRefused(v2.FORBIDDEN, f"topic {topic.name} may not be written")
+        born_host = host_of_peer(context.peer())
+        turn = next(self._turn_of(topic.name)) % topic.write_queue_count
+        queue_ids = [_queue_of(message, topic, turn) for message in messages]
+        records = [
+            record_of(
+                message, topic.name, queue_id, born_host=born_host, now_ms=now_ms, stamp=self._stamp
+            )
+            for message, queue_id in zip(messages, queue_ids, strict=True)
+        ]
+        seconds = seconds_left(context, ANSWER_SECONDS_MAX)
+        if holds_transactions(messages):
+            return await self._transactions.store(records, seconds)
+        queues = [
+            TIMER_QUEUE if delivery_ms(message) > now_ms else (topic.name, queue_id)
+            for message, queue_id in zip(messages, queue_ids, strict=True)
+        ]
+        return await self._sender.store(queues, records, self._loop.time() + seconds)
 
     async def receive_message(
         self, request: service_pb2.ReceiveMessageRequest, context: Context
@@ -276,16 +291,17 @@ class MessagingServicer:
     def _split_for(self, context: Context) -> SplitEndpoints | None:
         return self._routes.split_for(caller_of(context).language, tls=came_by_tls(context))
 
-    def _queue_of(self, message: v2.Message, topic: KnownTopic, turn: int) -> int:
-        message_group = message.system_properties.message_group
-        if message_group:
-            return queue_of_message_group(message_group, topic.write_queue_count)
-        return turn
-
     def _turn_of(self, topic: str) -> itertools.count[int]:
         if len(self._turns) > _TURNS_MAX:
             self._turns.clear()
         return self._turns[topic]
+
+
+def _queue_of(message: v2.Message, topic: KnownTopic, turn: int) -> int:
+    message_group = message.system_properties.message_group
+    if message_group:
+        return queue_of_message_group(message_group, topic.write_queue_count)
+    return turn
 
 
 def _not_served(what: str) -> v2.Status:

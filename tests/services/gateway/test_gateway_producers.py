@@ -247,3 +247,21 @@ def test_connected_clients_are_listed_with_what_they_said(bed: GatewayBed) -> No
     assert 0 <= client.silent_ms < 60_000
     shown = penstock("clients", "listing", "--json", "--gateway", bed.gateway.address)
     assert json.loads(shown.stdout)["client"] == "listed"
+
+
+def test_sends_go_on_while_write_queues_are_lowered(bed: GatewayBed) -> None:
+    """The gateway chose the queue by what it knew of the topic, so it chooses again."""
+    bed.create("shrinking", 8)
+    for number in range(8):
+        assert send(bed, message("shrinking", number)).status.code == v2.OK
+    bed.writer.UpdateTopic(
+        writer_pb2.UpdateTopicRequest(name="shrinking", write_queue_count=2), timeout=10
+    )
+
+    answers = [send(bed, message("shrinking", 100 + number)) for number in range(8)]
+
+    assert [answer.status.code for answer in answers] == [v2.OK] * 8
+    queues = bed.writer.DescribeTopic(
+        writer_pb2.DescribeTopicRequest(name="shrinking"), timeout=10
+    ).queues
+    assert sorted(queue.max_offset for queue in queues) == [1] * 6 + [5, 5]
