@@ -23,6 +23,7 @@ from bench.leases import receive
 from bench.producers import sequences
 from bench.timers import pending
 from bench.transactions import ends
+from bench.upkeep import scrub
 from penstock.errors import PenstockError
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -160,6 +161,10 @@ def _retention(effort: Effort, _directory: Path) -> list[Figure]:
     return cleaning.run(rounds=effort.trickle_rounds)
 
 
+def _scrub(effort: Effort, directory: Path) -> list[Figure]:
+    return scrub.run(directory, rounds=effort.kernel_rounds)
+
+
 def _memory(effort: Effort, _directory: Path) -> list[Figure]:
     return memory.run(settle_seconds=effort.settle_seconds)
 
@@ -179,6 +184,7 @@ BENCHES: Final[Mapping[str, Callable[[Effort, Path], list[Figure]]]] = {
     "memory": _memory,
     "trickle": _trickle,
     "retention": _retention,
+    "scrub": _scrub,
 }
 
 

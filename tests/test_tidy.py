@@ -279,3 +279,21 @@ def test_the_make_targets_are_all_described() -> None:
     described = set(re.findall(r"^([a-z-]+):.*## \S", makefile, re.MULTILINE))
 
     assert described == set(phony.group(1).split())
+
+
+def test_pages_name_tests_that_exist() -> None:
+    """Name a test as pytest does; after a rename, rename it there, too."""
+    named = [
+        (path, *match.groups())
+        for path, text in texts()
+        if path.suffix == ".md"
+        for match in re.finditer(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    ]
+    missing = [
+        f"{path.relative_to(ROOT)}: {module}::{name}"
+        for path, module, name in named
+        if not (ROOT / module).is_file() or f"def {name}(" not in (ROOT / module).read_text()
+    ]
+
+    assert missing == []
+    assert len(named) > 50

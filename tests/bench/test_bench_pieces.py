@@ -11,6 +11,7 @@ from bench import append
 from bench.figures import Figure, alternate, document, median_ratio
 from bench.latency import cleaning
 from bench.timers import pending
+from bench.upkeep import scrub
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.kernels.client_records import validate_batch
@@ -30,6 +31,13 @@ def test_long_appends_are_measured_beside_bare_files_and_leave_no_file(tmp_path)
     assert figure.value > 0
     assert figure.limit > 0
     assert figure.refused is not None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_passes_of_the_scrub_are_measured_and_leave_no_file(tmp_path):
+    (figure,) = scrub.run(tmp_path, gib=0.01, rounds=1, log_file_bytes=4 << 20)
+    assert figure.value > 0
+    assert figure.limit > 0
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 from raw_http2 import (
+    CONTINUATION,
     DATA,
+    HEADERS,
     MORE_THAN_TWO_GIB,
     PING,
     RST_STREAM,
     SETTINGS,
     RawConnection,
+    field,
     frame,
     message_head,
 )
@@ -60,6 +63,15 @@ def declared_length(connection: RawConnection) -> None:
         data = message_head(MORE_THAN_TWO_GIB) + bytes(1000)
         if not connection.send(head + frame(DATA, data, stream=stream)):
             return
+
+
+def continuations(connection: RawConnection) -> None:
+    """Begin a call whose header fields do not end."""
+    if connection.send(frame(HEADERS, field("x-first", "x"), stream=1)):
+        fields = field("x-more", "x" * 100) * 140
+        for _ in range(1_000):
+            if not connection.send(frame(CONTINUATION, fields, stream=1)):
+                return
 
 
 FLOODS = [rapid_reset, pings, settings, declared_length]
@@ -137,4 +149,10 @@ def test_many_bodies_that_hardly_come_stop_nobody(writer: Running, client: Clien
             client.produce("t", b"honest", queue_id=0)
             assert time.monotonic() - began < PATIENCE_S
         assert memory_bytes(writer) - before < MEMORY_MAX
+    assert writer.process.poll() is None
+
+
+def test_header_fields_without_an_end_stop_nobody(writer: Running, client: Client) -> None:
+    """They take memory that gRPC does not bound (docs/operations.md)."""
+    assert max(beside(client, client.addresses.writer, continuations)) < PATIENCE_S
     assert writer.process.poll() is None

@@ -100,6 +100,18 @@ def test_no_pass_is_made_before_its_time(scrubbed: Scrubbed) -> None:
     assert (scrubbed.status.end, scrubbed.status.completed_ms) == (0, completed_ms)
 
 
+def test_by_default_there_is_a_pass_a_week(tmp_path: Path) -> None:
+    interval_ms = StoreConfig().scrub_interval_ms
+    opened = Scrubbed(tmp_path, replace(CONFIG, scrub_interval_ms=interval_ms))
+    with opened.store:
+        opened.fill(2)
+        for _ in range(6):
+            opened.next_pass()
+        assert opened.status.completed_ms == 0
+        opened.next_pass()
+        assert opened.status.completed_ms > 0
+
+
 def test_without_an_interval_there_is_no_pass(tmp_path: Path) -> None:
     opened = Scrubbed(tmp_path, replace(CONFIG, scrub_interval_ms=0))
     with opened.store:

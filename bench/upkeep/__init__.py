@@ -1,0 +1,1 @@
+"""Benches of what a store does by itself."""
