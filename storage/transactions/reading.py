@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 Longs = npt.NDArray[np.int64]
 ROWS_MAX: Final = 65_536
+DOUBTFUL_UNITS: Final = (
+    16  # before where copies seem to begin: a flipped bit takes them for older ones
+)
 BYTES_MAX: Final = 2 << 20  # as arrays of numbers they take sixty times as much
 _COMMA: Final = ord(",")
 _ZERO: Final = ord("0")
@@ -71,7 +74,8 @@ def copied_halves(engine: Engine, topic: str, queue_id: int, since: int) -> Long
     if queue is None:
         return _NONE
     found = [_NONE]
-    for records in _records(engine, topic, queue_id, queue.find_first(since)):
+    begin = queue.find_first(since) - DOUBTFUL_UNITS
+    for records in _records(engine, topic, queue_id, begin):
         flags = records.rows[:, SYS_FLAG]
         rows = records.rows[flags & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMITTED]
         v6 = rows[:, SYS_FLAG] & SYS_FLAG_STORE_HOST_V6 != 0
