@@ -1,7 +1,8 @@
-"""The scrub alone: how much of a store one core checks: ``python -m bench.upkeep.scrub [--gib 1] [--rounds 5]``.
+"""The scrub alone: how much of a store one core checks: ``python -m bench.upkeep.scrub [--gib 1]``.
 
-A store of records of 1 KiB in eight queues is read as a running writer reads it, without its rests: log, checksums, and
-the units of the queues. The limit is the same files read past the page cache, with nothing done to them.
+A store of records of 1 KiB in eight queues is read as a running writer reads it, without its rests: log,
+checksums, and the units of the queues. The limit is the same files read past the page cache, with nothing
+done to them.
 """
 
 from __future__ import annotations
