@@ -81,6 +81,8 @@ lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock an
 
 ##@ Try it for real
 
+# A broker's start and stop wait more than they work.
+conformance: WORKERS = 4
 conformance: setup ## Compare with a real broker (needs Java and Maven)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m conformance --timeout 900 tests/conformance $(PYTEST_ARGS)
 

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from time import perf_counter
 
-from storage.kernels import MODULES, PIPELINE_MODULES, warm
-from storage.kernels.primitives.jit import cache_directory, cache_is_writable
+from storage.kernels import MODULES, PIPELINE_MODULES
 
-began = perf_counter()
-warm((*MODULES, *PIPELINE_MODULES))
-for name in sys.argv[1:]:
+
+def compile_module(name: str) -> None:
+    """Import a module; its kernels are compiled unless another process has."""
     import_module(name)
-seconds = perf_counter() - began
-where = f"cached in {cache_directory()}" if cache_is_writable() else "not cached: read-only"
-sys.stdout.write(f"kernels ready in {seconds:.1f} s, {where}\n")
+
+
+if __name__ == "__main__":
+    began = perf_counter()
+    own = [f"storage.kernels.{name}" for name in (*MODULES, *PIPELINE_MODULES)]
+    with ProcessPoolExecutor() as processes:  # a process a core
+        list(processes.map(compile_module, [*own, *sys.argv[1:]]))
+    seconds = perf_counter() - began
+
+    from storage.kernels.primitives.jit import cache_directory, cache_is_writable
+
+    where = f"cached in {cache_directory()}" if cache_is_writable() else "not cached: read-only"
+    sys.stdout.write(f"kernels ready in {seconds:.1f} s, {where}\n")
