@@ -39,6 +39,8 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
+_OWN_CONNECTION: Final = ("grpc.use_local_subchannel_pool", 1)  # shared with no other channel
+SILENT_CHANNELS_MAX: Final = 4
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 
 
@@ -50,6 +52,8 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         self._lock = threading.Lock()
         self._channels: dict[Service, ChannelT] = {}
         self._stubs: dict[str, Any] = {}
+        self._renewed: set[Service] = set()
+        self._silent: list[ChannelT] = []  # in which calls may be under way, the oldest first
         self._closed = threading.Event()
 
     @property
@@ -69,8 +73,25 @@ class _OpenChannels(ABC, Generic[ChannelT]):
                 raise ClientClosed("the client is closed")
             channel = self._channels.get(service)
             if channel is None:
-                channel = self._channels[service] = self._open(self.addresses.of(service))
+                options = list(CHANNEL_OPTIONS)
+                if service in self._renewed:
+                    options.append(_OWN_CONNECTION)
+                channel = self._open(self.addresses.of(service), options)
+                self._channels[service] = channel
             return channel
+
+    def renew(self, service: Service) -> None:
+        """Open another channel to a service with its next call; calls under way go on, those of some channels ago end."""
+        with self._lock:
+            self._renewed.add(service)
+            channel = self._channels.pop(service, None)
+            self._stubs.clear()
+            if channel is not None:
+                self._silent.append(channel)
+            ended = self._silent[:-SILENT_CHANNELS_MAX]
+            del self._silent[: len(ended)]
+        for channel in ended:
+            self._end(channel)
 
     def stub(self, method: Method) -> Any:
         """Return grpc's callable for a method."""
@@ -80,15 +101,21 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         return stub
 
     @abstractmethod
-    def _open(self, address: str) -> ChannelT:
+    def _open(self, address: str, options: list[tuple[str, int]]) -> ChannelT:
         """Return a new channel."""
+
+    @abstractmethod
+    def _end(self, channel: ChannelT) -> None:
+        """Close a channel; does not wait."""
 
     def _refuse(self) -> list[ChannelT]:
         """Be closed from here on; return the channels that are open, for the caller to close."""
         self._closed.set()
         with self._lock:
             channels = list(self._channels.values())
+            channels += self._silent
             self._channels.clear()
+            self._silent.clear()
             self._stubs.clear()
         return channels
 
@@ -110,8 +137,11 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
         """Send a stream of requests and return its one answer."""
         return self.stub(method)(requests, timeout=timeout_s)
 
-    def _open(self, address: str) -> grpc.Channel:
-        return grpc.insecure_channel(address, options=list(CHANNEL_OPTIONS))
+    def _end(self, channel: grpc.Channel) -> None:
+        channel.close()
+
+    def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.Channel:
+        return grpc.insecure_channel(address, options=options)
 
 
 class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
@@ -120,6 +150,7 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
     def __init__(self, addresses: Addresses) -> None:
         super().__init__(addresses)
         self._streaming = ServiceChannels(addresses)
+        self._ending: set[asyncio.Future[None]] = set()
 
     async def close(self) -> None:
         """Close the channels; calls under way fail. Closing twice does nothing."""
@@ -154,5 +185,10 @@ class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
         finally:
             call.cancel()
 
-    def _open(self, address: str) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(address, options=list(CHANNEL_OPTIONS))
+    def _end(self, channel: grpc.aio.Channel) -> None:
+        ending = asyncio.ensure_future(channel.close(None))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    def _open(self, address: str, options: list[tuple[str, int]]) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(address, options=options)

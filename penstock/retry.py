@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from penstock.errors import DeadlineExceeded, PenstockError, ResourceExhausted, Unavailable
 
@@ -13,20 +14,36 @@ class Repeat(Enum):
     """What a second attempt of a call could do."""
 
     SAFE = "nothing that the first attempt did not do: repeat when unreachable"
+    KNOWN = "nothing, as the writer knows what it names: repeat when unreachable or silent"
     ONCE = "nothing, as the writer knows the request: repeat whatever leaves its outcome open"
     NEVER = "fail for another reason than the first attempt: never repeat"
+
+    @property
+    def outlasts_silence(self) -> bool:
+        """Whether a request that has no answer in time is repeated."""
+        return self in (Repeat.KNOWN, Repeat.ONCE)
+
+
+SLOW_BYTES_S: Final = 256 << 10  # a second, over the slowest link that is not taken for silent
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How long to wait between attempts; a service's own ``retry_delay_ms`` goes first.
 
-    ``unreachable_s_max`` gives an address where nobody listens less time than the call has.
+    ``unreachable_s_max`` gives an address where nobody listens less time than the call has. A request that is stored
+    once however often it comes gets half of the time that is left in each attempt, ``answer_s_min`` at least.
     """
 
     first_delay_ms: int = 20
     delay_ms_max: int = 2_000
     unreachable_s_max: float = float("inf")
+    answer_s_min: float = 1.0
+
+    def answer_s(self, left_s: float, size: int) -> float:
+        """Return how long an attempt of so many bytes waits before another one, of ``left_s`` for all of them."""
+        answer_s = max(left_s / 2, self.answer_s_min) + size / SLOW_BYTES_S
+        return answer_s if answer_s + self.answer_s_min <= left_s else left_s
 
     def delay_ms(
         self, error: PenstockError, repeat: Repeat, attempt: int, elapsed_s: float = 0.0
@@ -43,7 +60,7 @@ class RetryPolicy:
             return error.retry_delay_ms or None
         if not isinstance(error, Unavailable | DeadlineExceeded):
             return None
-        again = isinstance(error, Unavailable) or repeat is Repeat.ONCE
+        again = isinstance(error, Unavailable) or repeat.outlasts_silence
         return self.backoff_ms(attempt) if again else None
 
     def backoff_ms(self, attempt: int) -> int:

@@ -56,8 +56,18 @@ class Upstream:
     """One channel to a service; it connects again by itself."""
 
     def __init__(self, address: str) -> None:
+        self._address = address
         self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
         self._methods: dict[str, Any] = {}
+        self._ending: set[asyncio.Future[None]] = set()
+
+    def renew(self) -> None:
+        """Make calls over a new connection from now on; those under way have CALL_SECONDS left."""
+        ending = asyncio.ensure_future(self._channel.close(CALL_SECONDS))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        self._channel = grpc.aio.insecure_channel(self._address, options=_OPTIONS)
+        self._methods.clear()
 
     def unary(self, path: str) -> Any:
         """Return the callable for a method, of bytes."""
@@ -106,6 +116,9 @@ class Upstream:
 
     async def close(self) -> None:
         """End all calls."""
+        for ending in self._ending:
+            ending.cancel()
+        await asyncio.gather(*self._ending, return_exceptions=True)
         await self._channel.close(None)
 
 

@@ -90,9 +90,12 @@ class AsyncConnection:
         ) as attempts:
             while True:
                 try:
-                    response = await stub(attempts.request(), timeout=attempts.remaining_s())
+                    response = await stub(attempts.request(), timeout=attempts.answer_s())
                 except grpc.RpcError as error:
                     await self.channels.pause(attempts.after(error))
+                    if attempts.is_silent:
+                        self.renew(call.method.service)
+                        stub = self.stub(call.method)
                 except ValueError as error:
                     if self.channels.is_closed:  # by another thread, since the stub was there
                         raise ClientClosed("the client was closed") from error
@@ -120,6 +123,10 @@ class AsyncConnection:
         except grpc.RpcError as error:
             return error.code() not in NOT_CONNECTED
         return True
+
+    def renew(self, service: Service) -> None:
+        """Have calls to a service go over a new connection from now on: the one that there is may be dead."""
+        self.channels.renew(service)
 
     def stub(self, method: Method) -> Any:
         """Return grpc's callable for a method."""

@@ -91,9 +91,12 @@ class Connection:
         ) as attempts:
             while True:
                 try:
-                    response = stub(attempts.request(), timeout=attempts.remaining_s())
+                    response = stub(attempts.request(), timeout=attempts.answer_s())
                 except grpc.RpcError as error:
                     self.channels.pause(attempts.after(error))
+                    if attempts.is_silent:
+                        self.renew(call.method.service)
+                        stub = self.stub(call.method)
                 except ValueError as error:
                     if self.channels.is_closed:  # by another thread, since the stub was there
                         raise ClientClosed("the client was closed") from error
@@ -121,6 +124,10 @@ class Connection:
         except grpc.RpcError as error:
             return error.code() not in NOT_CONNECTED
         return True
+
+    def renew(self, service: Service) -> None:
+        """Have calls to a service go over a new connection from now on: the one that there is may be dead."""
+        self.channels.renew(service)
 
     def stub(self, method: Method) -> Any:
         """Return grpc's callable for a method."""

@@ -55,6 +55,15 @@ class Call(Generic[T]):
     with_producer: Callable[[bytes], Any] | None = None  # the request with a producer's field
     token: str = ""  # of the same call, whose outcome was unknown
 
+    @property
+    def size(self) -> int:
+        """Bytes of the request, about."""
+        request = self.request
+        if isinstance(request, tuple):
+            return sum(map(len, request))
+        size: int = len(request) if isinstance(request, bytes) else request.ByteSize()
+        return size
+
     def error_of(self, error: RpcError) -> PenstockError:
         """Return what a failed attempt is to be raised as."""
         return from_rpc_error(error, not_found=self.not_found)
@@ -83,6 +92,7 @@ class Attempts:
         self._deadline = self._began + timeout_s + call.wait_ms / 1000
         self._count = 0
         self._previous: PenstockError | None = None
+        self.is_silent = False
         self._sequences = sequences
         self._token: RequestToken | None = None
         self._sent_at = self._began
@@ -115,14 +125,23 @@ class Attempts:
         return 0 if self._taken_at is None else age_ms(now - self._taken_at)
 
     def remaining_s(self) -> float:
-        """Return how much of the deadline is left for the next attempt."""
+        """Return how much of the deadline is left for all attempts to come."""
         return max(_LEFT_MIN_S, self._deadline - self._clock.monotonic())
 
+    def answer_s(self) -> float:
+        """Return how long the next attempt waits for its answer."""
+        call, left_s = self._call, self.remaining_s()
+        return self._policy.answer_s(left_s, call.size) if call.repeat.outlasts_silence else left_s
+
     def after(self, error: RpcError) -> float:
-        """Return the seconds to wait before another attempt, or raise what the call failed with."""
+        """Return the seconds to wait before another attempt, or raise what the call failed with.
+
+        ``is_silent`` says then whether that attempt should go over another connection.
+        """
         failure = self._call.error_of(error)
         elapsed_s = self._clock.monotonic() - self._began
         delay_ms = self._policy.delay_ms(failure, self._call.repeat, self._count, elapsed_s)
+        self.is_silent = isinstance(failure, DeadlineExceeded)
         self._count += 1
         once = self._call.repeat is Repeat.ONCE
         left_min_s = _LEFT_TO_PRODUCE_MIN_S if once else _LEFT_MIN_S

@@ -10,6 +10,7 @@ from penstock.calls.call import Call
 from penstock.errors import TopicNotFound, TransactionRefused
 from penstock.record import Records
 from penstock.requests import build, check_size
+from penstock.retry import Repeat
 from penstock.transaction_values import EndedTransaction, PendingTransaction, TransactionCheck
 from penstock.v1 import transactions_pb2 as pb
 
@@ -37,6 +38,7 @@ def prepare(
         wire.PREPARE,
         request,
         lambda answer: tuple(answer.transaction_ids),
+        repeat=Repeat.KNOWN,
         not_found=TopicNotFound,
     )
 
@@ -55,6 +57,7 @@ def end(
         wire.END_TRANSACTIONS,
         request,
         lambda answer: [_ended(each) for each in answer.transactions],
+        repeat=Repeat.KNOWN,
     )
 
 
@@ -71,7 +74,7 @@ def end_one(transaction_id: str, *, commit: bool) -> Call[EndedTransaction]:
         return ended
 
     call = end([transaction_id], commit=commit)
-    return Call(call.method, call.request, interpret)
+    return Call(call.method, call.request, interpret, repeat=call.repeat)
 
 
 def list_pending() -> Call[list[PendingTransaction]]:

@@ -42,6 +42,7 @@ from penstock.producing.batches import ROOMY_MAX, ProducerBatch, QueueBatches
 from penstock.producing.options import FRAME_BYTES_MAX, ProducerOptions
 from penstock.producing.pace import Pace
 from penstock.requests import check_size
+from penstock.retry import SLOW_BYTES_S
 from penstock.sequences import Sequences
 from penstock.v1 import writer_pb2
 from storage.clock import Clock
@@ -51,6 +52,8 @@ RECORD_OVERHEAD_MAX: Final = 512  # bytes of a record that are neither body nor 
 UNHURRIED_BYTES: Final = (
     256 << 10
 )  # not answered, and little enough to keep any writer waiting for more
+ATTEMPTS: Final = 3  # within the delivery timeout, while a writer is silent
+SILENT_S_MIN: Final = 1.0
 BACKLOG_MAX: Final = 1  # sealed frames that wait for the stream
 DROPPED_MAX: Final = 16  # records at fault in one batch before the rest of it is given up too
 
@@ -74,6 +77,7 @@ class ProducerState:
         self._unanswered_bytes = 0  # with those of open batches
         self._open_bytes = 0
         self._pace = Pace()
+        self._answered_at = float("-inf")  # when the last answer came
         self._next_queue: dict[str, int] = {}
         self._errors: list[PenstockError] = []
         self._failed_count = 0
@@ -108,6 +112,14 @@ class ProducerState:
         if not self._in_flight:
             return False
         return now - self._in_flight[0].first_sent_at >= self.options.delivery_timeout_s
+
+    def is_silent(self, now: float) -> bool:
+        """Whether nothing was answered for so long that what is in flight should be sent again over another connection."""
+        if not self._in_flight:
+            return False
+        silent_s = max(SILENT_S_MIN, self.options.delivery_timeout_s / ATTEMPTS)
+        silent_s += self._unanswered_bytes / SLOW_BYTES_S
+        return now - max(self._in_flight[0].sent_at, self._answered_at) >= silent_s
 
     def choose_queue(self, topic: str, queue_count: int) -> int:
         """Return the queue for a message that names none: one after the other, batch by batch."""
@@ -229,6 +241,7 @@ class ProducerState:
             raise ServiceFailed("the writer answered a frame that was never sent")
         batch = self._in_flight.popleft()
         batch.queue.in_flight -= 1
+        self._answered_at = now
         self._pace.answered(batch.sent_at, now)
         if response.WhichOneof("outcome") == "stored":
             stored = stored_batch(response.stored)

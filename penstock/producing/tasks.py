@@ -40,6 +40,7 @@ class AsyncProducerConnection(Protocol):
     retry: RetryPolicy
 
     def stub(self, method: wire.Method) -> Any: ...
+    def renew(self, service: Service) -> None: ...
     async def queue_count(self, topic: str) -> int: ...
     async def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
 
@@ -245,7 +246,7 @@ class AsyncProducer:
         except asyncio.CancelledError:
             if not watch.done():  # it is this task that is cancelled, not the stream
                 raise
-            return DeadlineExceeded("the writer did not answer within the delivery timeout")
+            return DeadlineExceeded("the writer did not answer in time")
         finally:
             stream.cancel()
             sender.cancel()
@@ -254,7 +255,11 @@ class AsyncProducer:
 
     async def _watch(self, stream: Any) -> None:
         """Cancel a stream whose writer stopped answering."""
-        while not self._state.is_overdue(self._client.clock.monotonic()):
+        monotonic = self._client.clock.monotonic
+        while not self._state.is_overdue(monotonic()):
+            if self._state.is_silent(monotonic()):
+                self._client.renew("writer")
+                break
             await asyncio.sleep(OVERDUE_CHECK_S)
         stream.cancel()
 

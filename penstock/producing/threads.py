@@ -47,6 +47,7 @@ class ProducerConnection(Protocol):
     retry: RetryPolicy
 
     def stub(self, method: wire.Method) -> Any: ...
+    def renew(self, service: Service) -> None: ...
     def queue_count(self, topic: str) -> int: ...
     def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
 
@@ -212,8 +213,12 @@ class Producer:
             if left <= 0:
                 return False
             if not self._changed.wait(min(left, OVERDUE_CHECK_S)):
-                stream = self._stream
-                if stream is not None and self._state.is_overdue(clock.monotonic()):
+                stream, now = self._stream, clock.monotonic()
+                if stream is not None and self._state.is_overdue(now):
+                    stream.cancel()
+                elif stream is not None and self._state.is_silent(now):
+                    self._stream = None  # cancelled once
+                    self._client.renew("writer")
                     stream.cancel()
         return True
 

@@ -22,6 +22,8 @@ _PRODUCER_TAG: Final = bytes([(writer_pb2.ProduceBatchRequest.PRODUCER_FIELD_NUM
 _UNANSWERED: Final = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 )
+SILENT_SECONDS: Final = 3.0  # without an answer, before another connection is tried
+SLOW_BYTES_SECOND: Final = 4 << 20  # of the slowest writer that is not taken for silent
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -76,10 +78,10 @@ class BatchCalls:
 
 
 class BatchStream:
-    """One batch at a time; used on the event loop."""
+    """One batch at a time, over another connection when there is no answer; used on the event loop."""
 
     def __init__(self, writer: Upstream) -> None:
-        self._open = writer.stream(PRODUCE_STREAM)
+        self._writer = writer
         self._call: Any = None
 
     async def store(
@@ -88,10 +90,15 @@ class BatchStream:
         """Store records, as Batches says."""
         frame = _frame(records, producer)
         try:
-            if self._call is None:
-                self._call = self._open(wait_for_ready=True)
-            await self._call.write(frame)
-            answer = await self._call.read()
+            async with asyncio.timeout(SILENT_SECONDS + len(frame) / SLOW_BYTES_SECOND):
+                if self._call is None:
+                    self._call = self._writer.stream(PRODUCE_STREAM)(wait_for_ready=True)
+                await self._call.write(frame)
+                answer = await self._call.read()
+        except TimeoutError as error:
+            self.close()
+            self._writer.renew()
+            raise Unanswered from error
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             self.close()
             raise Unanswered from error

@@ -31,6 +31,7 @@ from storage.format.names import HALF_TOPIC
 
 T = TypeVar("T")
 KILLS = 3
+EVERY_CONNECTION = 1 << 30
 PATIENCE_S = 120.0
 
 
@@ -179,12 +180,12 @@ class LossyPath:
         """Return what the action returned in the end."""
         results: list[T] = []
         before = self.observer.writer_status().flushed_offset
-        self.link.is_mute = True
+        self.link.mute_count = EVERY_CONNECTION
         calling = threading.Thread(target=lambda: results.append(action()))
         calling.start()
         until(lambda: self.observer.writer_status().flushed_offset > before, 20)
         self.writer.kill()
-        self.link.is_mute = False
+        self.link.mute_count = 0
         self.writer.start()
         calling.join(30)
         [result] = results
@@ -233,6 +234,26 @@ def test_what_the_gateway_sends_again_after_a_lost_answer_and_a_kill_is_in_the_l
     assert send(b"after") == [3]
     found = [record.body for record in records_on_disk(path.writer.store)]
     assert found == [b"before", b"a", b"b", b"after"]
+
+
+def test_what_the_gateway_sends_over_a_connection_that_is_silent_is_answered_over_another(
+    path: LossyPath, gateway: Any
+) -> None:
+    topic = v2.Resource(name="t")
+    path.observer.create_topic("t", queues=1, attributes={"message.type": "NORMAL"})
+
+    def send(body: bytes) -> list[int]:
+        request = service_pb2.SendMessageRequest(messages=[message(topic, body)])
+        answer = gateway.SendMessage(request, metadata=CLIENT, timeout=30)
+        assert answer.status.code == v2.OK
+        return [entry.offset for entry in answer.entries]
+
+    assert send(b"before") == [0]
+    path.link.mute_count = path.link.connection_count
+    assert send(b"a") == [1]
+    assert send(b"after") == [2]
+    found = [record.body for record in records_on_disk(path.writer.store)]
+    assert found == [b"before", b"a", b"after"]
 
 
 @pytest.mark.parametrize("resolution", [v2.COMMIT, v2.ROLLBACK])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from math import inf
 
 from background_loop import BackgroundLoop
 
@@ -13,8 +14,8 @@ _PIECE = 1 << 16
 class SlowLink:
     """Brings every byte over ``delay_s`` late, each way, at full rate; a context manager.
 
-    A connection stands as late as one over such a link does: after a round trip. While ``is_mute`` what
-    the server says is lost.
+    A connection stands as late as one over such a link does: after a round trip. On the first
+    ``mute_count`` connections what the server says is lost.
     """
 
     def __init__(self, target: str, delay_s: float) -> None:
@@ -24,7 +25,7 @@ class SlowLink:
         self._server: asyncio.Server | None = None
         self.address = ""
         self.connection_count = 0
-        self.is_mute = False
+        self.mute_count: float = 0
 
     def __enter__(self) -> SlowLink:
         self._background.__enter__()
@@ -43,18 +44,19 @@ class SlowLink:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connection_count += 1
+        number = self.connection_count
         try:
             await asyncio.sleep(2 * self._delay_s)  # SYN there, and its answer back
             host, _, port = self._target.rpartition(":")
             far_reader, far_writer = await asyncio.open_connection(host, int(port))
             await asyncio.gather(
-                self._carry(reader, far_writer), self._carry(far_reader, writer, is_answer=True)
+                self._carry(reader, far_writer), self._carry(far_reader, writer, number)
             )
         except (OSError, asyncio.CancelledError):
             writer.close()
 
     async def _carry(
-        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, is_answer: bool = False
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, number: float = inf
     ) -> None:
         on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         clock = asyncio.get_running_loop().time
@@ -77,7 +79,7 @@ class SlowLink:
                 data = await source.read(_PIECE)
             except OSError:
                 data = b""
-            if data and is_answer and self.is_mute:
+            if data and number <= self.mute_count:
                 continue
             on_the_way.put_nowait((clock() + self._delay_s, data))
         await delivering
