@@ -175,10 +175,13 @@ class StoreWriter:
 
         Returns the record's end in the log, and its place, times and unique key in the message's
         fields. None, with nothing done, unless the message is plain: ``put`` decides then.
-
         Raises StoreBusy, StoreFull, StoreFailed.
         """
         return self._appender.put_slices(message, born_host)
+
+    def is_new(self, producer: ProducerSequence) -> bool:
+        """Whether nothing is known of a request, so that nothing is read from the disk for its answer."""
+        return self._appender.repeats.is_new(producer)
 
     def append_batch(
         self, records: bytes | bytearray | memoryview, *, producer: ProducerSequence | None = None
@@ -228,10 +231,7 @@ class StoreWriter:
         return self.acknowledged_offset >= end_commit_offset or wait(end_commit_offset, timeout_s)
 
     def add_ack_listener(self, callback: Callable[[int], None]) -> None:
-        """Call back, from any thread, each time the offset rises or never will again.
-
-        Where appends are acknowledged with their return, only for the latter.
-        """
+        """Call back, from any thread, each time the offset rises or never will again; in some modes for the latter only."""
         self._engine.acknowledgement.add_listener(callback)
         self._engine.add_failure_listener(lambda _: callback(self.acknowledged_offset))
 

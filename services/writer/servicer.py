@@ -43,6 +43,7 @@ class WriterStore(Acknowledging, TopicStore, Protocol):
     def put(
         self, messages: Sequence[Message], *, born_host: str, producer: ProducerSequence | None
     ) -> list[PutResult]: ...
+    def is_new(self, producer: ProducerSequence) -> bool: ...
     def message_slices(self, size_bytes: int) -> MessageSlices: ...
     def put_slices(self, message: MessageSlices, *, born_host: str) -> int | None: ...
     def append_batch(
@@ -156,9 +157,12 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         return self._put_parsed(writer_pb2.ProduceRequest.FromString(request), born_host)
 
     def _put_few(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:
-        """Store a small request, unless it is sent again: what is stored of that may have to be read from the disk."""
+        """Store a small request, unless it came before: what is stored of that may have to be read from the disk."""
         parsed = writer_pb2.ProduceRequest.FromString(request)
-        return None if parsed.producer.age_ms else self._put_parsed(parsed, born_host)
+        producer = wire.producer_of(parsed)
+        if producer is not None and not self._store.is_new(producer):
+            return None
+        return self._put_parsed(parsed, born_host)
 
     def _put_parsed(self, parsed: writer_pb2.ProduceRequest, born_host: str) -> tuple[bytes, int]:
         messages = parsed.messages

@@ -90,7 +90,7 @@ class Appender:
             body_size_max=config.body_size_max,
             property_crc=self._property_crc,
         )
-        self._repeats = Repeats(self, engine)
+        self.repeats = Repeats(self, engine)
         self._plain = (
             PlainMessages(
                 engine.topics,
@@ -114,7 +114,7 @@ class Appender:
     ) -> list[PutResult]:
         """Append messages, all or none, and none of a request that is stored."""
         if producer is not None:
-            return self._repeats.put(messages, born_host, producer)
+            return self.repeats.put(messages, born_host, producer)
         if (
             len(messages) == 1
             and len(self._store_host) == IPV4_HOST_SIZE
@@ -262,7 +262,7 @@ class Appender:
         With ``queues_max`` None if they are for more queues, or of a request that is stored.
         """
         if producer is not None:
-            return self._repeats.append_batch(records, producer, queues_max)
+            return self.repeats.append_batch(records, producer, queues_max)
         return self.append_records(records, queues_max=queues_max)
 
     def append_records(

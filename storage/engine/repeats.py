@@ -133,6 +133,12 @@ class Repeats:
         self._appender = appender
         self._engine = engine
 
+    def is_new(self, producer: ProducerSequence) -> bool:
+        """Do what ``StoreWriter.is_new`` does."""
+        appender = self._appender
+        with appender.lock:
+            return not producer.age_ms and appender.windows.is_new(*producer[:2])
+
     def put(
         self, messages: Sequence[Message], born_host: str, producer: ProducerSequence
     ) -> list[PutResult]:

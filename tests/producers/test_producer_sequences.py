@@ -55,7 +55,9 @@ def test_a_message_that_is_sent_again_is_stored_once_and_answered_the_same(
     writer: StoreWriter, repeat: ProducerSequence
 ) -> None:
     message = Message("t", b"once", tag="a", keys=("k",), properties={"p": "v"})
+    assert writer.is_new(first(7))
     [stored] = writer.put([message], producer=first(7))
+    assert not writer.is_new(repeat)
     end = writer.appended_offset
     [answered] = writer.put([message], producer=repeat)
     assert not stored.repeated

@@ -332,14 +332,15 @@ def test_a_request_that_is_sent_again_is_looked_up_beside_the_event_loop(
         return results
 
     monkeypatch.setattr(store, "put", noted)
+    monkeypatch.setattr(store, "is_new", lambda producer: not (producer.age_ms or store.stored))
     loop_thread = background.call(threading.current_thread)
-    for age_ms in (0, 1):
+    for age_ms, is_first in ((0, True), (0, False), (1, False)):
         repeat = request(b"x")
         repeat.producer.CopyFrom(
             writer_pb2.ProducerSequence(producer_id=1, sequence=1, age_ms=age_ms)
         )
         answer = grpc_stub.Produce.future(repeat, timeout=30)
-        assert (threads.get(timeout=30) is loop_thread) is (age_ms == 0)
+        assert (threads.get(timeout=30) is loop_thread) is is_first
         store.acknowledge()
         assert len(answer.result().results) == 1
 

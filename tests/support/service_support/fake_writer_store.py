@@ -69,6 +69,9 @@ class FakeWriterStore:
             for m in messages
         ]
 
+    def is_new(self, producer: Any) -> bool:
+        return not producer.age_ms
+
     def message_slices(self, size_bytes: int) -> MessageSlices:
         return MessageSlices(size_bytes, store_host=bytes(8), unique_head="0" * 12)
 
