@@ -62,6 +62,8 @@ class Leases:
         self._open: OpenLeases | None = None
         self._closed = False
         self._listeners: list[Listener] = []
+        self.on_begin: Callable[[], None] = lambda: None
+        """Called while groups have begun in queues of which consumerOffset.json says nothing of theirs."""
 
     def _opened(self) -> OpenLeases:
         opened = self._open
@@ -89,6 +91,8 @@ class Leases:
         question = question or ReceiveQuestion()
         opened = self._opened()
         held, rules = opened.ready(group, topic)
+        if opened.has_begun:
+            self.on_begin()
         lease_ms = question.lease_ms or self.config.lease_ms
         now_ms = self._clock.now_ms()
         owner = NO_OWNER
@@ -293,6 +297,11 @@ class Leases:
         """Make everything that was answered durable. Raises StoreFailed."""
         if self._open is not None:
             self._open.journal.sync()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a group has begun in queues of which consumerOffset.json says nothing of its own."""
+        return self._open is not None and self._open.has_begun
 
     def save_offsets(self) -> None:
         """Write groups' offsets to consumerOffset.json, for a broker that opens the store; durable on return."""

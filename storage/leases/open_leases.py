@@ -47,6 +47,7 @@ class OpenLeases:
         self.journal = journal
         self.renewals = OwnerRenewals(journal, config)
         self.row_count = 0  # as of the last save of offsets
+        self.has_begun = False  # a group, in a topic or in new queues of it, since that save
         self._sets = QueueSets(queues, journal, orders)
         self._queues = queues
         self._config = config
@@ -91,9 +92,10 @@ class OpenLeases:
         shape = self._sets.shape(group.name, topic)
         while True:
             held = self.held(group.name, topic)
-            if self._sets.fits(held, shape, rules) or self._sets.bring_up(
-                held, shape, rules, self._clock.now_ms()
-            ):
+            if self._sets.fits(held, shape, rules):
+                return held, rules
+            if self._sets.bring_up(held, shape, rules, self._clock.now_ms()):
+                self.has_begun = True
                 return held, rules
 
     def rules_of(self, group: GroupConfig) -> GroupRules:
@@ -149,6 +151,7 @@ class OpenLeases:
             self._save_offsets()
 
     def _save_offsets(self) -> None:
+        self.has_begun = False  # before the look: who begins after it is in the next save
         topics = self.all()
         self.row_count = sum(held.row_count for held in topics)
         changed = [(held, held.uncommitted_offsets()) for held in topics]

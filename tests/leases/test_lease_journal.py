@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from lease_store import GROUP, TOPIC, LeaseStore, bodies, put
+from real_processes import until
 
 from storage import findings
 from storage.errors import StoreFailed, StoreFull
@@ -286,12 +287,21 @@ def test_a_failed_sync_is_final(tmp_path: Path) -> None:
     assert store.leases.failure is not None
 
 
-def test_upkeep_syncs_saves_offsets_and_writes_a_long_journal_anew(tmp_path: Path) -> None:
+def test_upkeep_saves_who_begins_at_once_and_offsets_and_a_long_journal_now_and_then(
+    tmp_path: Path,
+) -> None:
     put(tmp_path / "store", 40)
     store = LeaseStore(tmp_path / "store", journal_bytes_max=2_000)
     upkeep = LeaseUpkeep(store.leases, workers=SteppedWorkers(), clock=store.clock)
     upkeep.start()
-    for _ in range(10):
+    assert not upkeep.has_work()
+    begun = store.receive(4)
+    assert upkeep.has_work()
+    upkeep.step()
+    assert store.reader.committed_offsets(GROUP.name) == {TOPIC: {0: 0}}
+    assert not upkeep.has_work()
+    store.acknowledge(begun.receipt_handles)
+    for _ in range(9):
         store.acknowledge(store.receive(4).receipt_handles)
     journal = store.leases._open.journal
     assert not journal.is_synced
@@ -299,7 +309,7 @@ def test_upkeep_syncs_saves_offsets_and_writes_a_long_journal_anew(tmp_path: Pat
 
     upkeep.step()
     assert journal.is_synced
-    assert store.reader.committed_offsets(GROUP.name) == {}
+    assert store.reader.committed_offsets(GROUP.name) == {TOPIC: {0: 0}}
     store.clock.pass_ms(5_000)
     upkeep.step()
 
@@ -307,3 +317,16 @@ def test_upkeep_syncs_saves_offsets_and_writes_a_long_journal_anew(tmp_path: Pat
     assert size > 2_000
     assert journal.size < 1_000
     upkeep.stop()
+
+
+def test_a_receive_of_a_group_that_begins_wakes_the_upkeep(tmp_path: Path) -> None:
+    """Whoever takes read queues away looks at consumerOffset.json."""
+    put(tmp_path / "store", 4)
+    store = LeaseStore(tmp_path / "store", sync_interval_ms=3_600_000)
+    upkeep = LeaseUpkeep(store.leases, clock=store.clock)
+    upkeep.start()
+    try:
+        store.receive(1)
+        until(lambda: store.reader.committed_offsets(GROUP.name) == {TOPIC: {0: 0}})
+    finally:
+        upkeep.stop()
