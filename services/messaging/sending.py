@@ -29,6 +29,9 @@ CALL_BYTES_MAX: Final = 12 << 20  # below what the writer takes in one request
 ANSWER_SECONDS_MAX: Final = 10.0
 _AGAIN_SECONDS: Final = 0.05
 _QUIET_TURNS: Final = 4  # of the event loop without a new record; a call takes some to be read
+_GATHER_SECONDS_MAX: Final = (
+    0.02  # senders who wait for no answer may never leave so many without one
+)
 
 QueueKey = tuple[str, int]
 TIMER_QUEUE: Final = (TIMER_TOPIC, 0)  # where delayed messages are until they are due
@@ -101,7 +104,12 @@ class Sender:
     async def _gathered(self) -> None:
         """Wait while calls come in: they go together, at the price of one batch."""
         quiet_turns = 0
-        while quiet_turns < _QUIET_TURNS and self._waiting_bytes < BATCH_BYTES_MAX:
+        until = self._loop.time() + _GATHER_SECONDS_MAX
+        while (
+            quiet_turns < _QUIET_TURNS
+            and self._waiting_bytes < BATCH_BYTES_MAX
+            and self._loop.time() < until
+        ):
             count = len(self._waiting)
             await asyncio.sleep(0)
             quiet_turns = quiet_turns + 1 if len(self._waiting) == count else 0

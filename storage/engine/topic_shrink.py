@@ -5,7 +5,8 @@ Who keeps them counts them (``UpcomingIn``).
 
 Groups' progress is what ``consumerOffset.json`` has, so a message under a lease counts as unread: a group's
 offset is never above the first of them. It may be a few seconds old: more counts then of a group it has;
-a group that it lacks, which has not begun there or has just now, does not count. Nothing is appended meanwhile, and all that was is dispatched.
+a group that it lacks, which has not begun there or has just now, does not count. Nothing is appended
+meanwhile, and all that was is dispatched.
 """
 
 from __future__ import annotations

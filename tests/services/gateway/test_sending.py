@@ -70,6 +70,18 @@ async def test_sends_of_one_moment_are_one_batch_in_their_order(stream: FakeStre
     assert offsets == [[n] for n in range(10)]
 
 
+async def test_senders_who_never_pause_are_answered(stream: FakeStream) -> None:
+    sender = sender_of(stream)
+    first = asyncio.create_task(send(sender, b"first"))
+    others = []
+    while not first.done() and len(others) < 100_000:
+        others.append(asyncio.create_task(send(sender, b"x")))
+        await asyncio.sleep(0)
+
+    assert first.done() and await first == [0]
+    await asyncio.gather(*others)
+
+
 async def test_one_that_is_refused_takes_no_other_with_it(stream: FakeStream) -> None:
     refusal = CallRefused(v2.TOPIC_NOT_FOUND, "gone")
     stream.errors[b"bad"] = [refusal, refusal]
