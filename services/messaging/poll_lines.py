@@ -34,8 +34,11 @@ class PollLines:
     ) -> _T | None:
         """Return what ``ask`` returns, once there is a place; None if there is none until then.
 
-        ``until`` is of the loop's clock; what is left of the time is for ``ask`` to look after.
+        ``until`` is of the loop's clock; what is left of the time is for ``ask`` to look after. Who has no time
+        to wait asks at once, beside the line: there may be much for those in it.
         """
+        if until <= self._loop.time():
+            return await ask()
         line = self._lines.setdefault(kind, _PollLine())
         if line.asking < PLACES:
             line.asking += 1
