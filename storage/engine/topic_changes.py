@@ -85,7 +85,21 @@ class TopicChanges:
         With fewer read queues nothing is appended between the look at what they hold and the change.
         Raises TopicNotFound, InvalidMessage, and without ``force`` QueuesInUse.
         """
-        engine = self._engine
+        given = {
+            "read_queue_count": read_queue_count,
+            "write_queue_count": write_queue_count,
+            "perm": perm,
+        }
+        while (topic := self._changed(name, given, attributes, force=force)) is None:
+            pass  # it got more read queues than were looked at
+        return topic
+
+    def _changed(
+        self, name: str, given: Mapping[str, int | None], attributes: Mapping[str, str], *,
+        force: bool,
+    ) -> TopicConfig | None:  # fmt: skip
+        """Do what ``update`` does; None, with nothing done, if somebody else has added read queues meanwhile."""
+        engine, read_queue_count = self._engine, given["read_queue_count"]
         with ExitStack() as held:
             upcoming: dict[str, Count] = {}
             known = self._topics.get(name)
@@ -97,15 +111,11 @@ class TopicChanges:
                 }
             held.enter_context(self.lock)
             self._appender.check_open()
-            topic = self._topics.changed(
-                name,
-                read_queue_count=read_queue_count,
-                write_queue_count=write_queue_count,
-                perm=perm,
-                attributes=attributes,
-            )
+            topic = self._topics.changed(name, **given, attributes=attributes)
             before = self._topics.get(name)
             if not force and topic.read_queue_count < before.read_queue_count:
+                if before.read_queue_count > known.read_queue_count:
+                    return None
                 offsets = ConsumerOffsets(engine.filesystem, engine.paths.config, self._clock)
                 engine.settle()  # so that appends wait for what came since only
                 held.enter_context(self._appender.lock)

@@ -47,6 +47,40 @@ def test_pending_transactions_keep_their_queues_until_they_end(store: Transactio
     assert store.end("C", "D", commit=True) == [("committed", 1, False)] * 2
 
 
+@pytest.mark.parametrize("count_before", [4, 2])
+def test_read_queues_that_are_added_while_a_change_waits_are_looked_at(
+    store: TransactionStore, count_before: int
+) -> None:
+    """Of four queues, or two, that the change has seen eight are there when it has its turn; none was to go of two."""
+    topics = store.writer._topics
+    shrink(store, count_before)
+    changed, first = topics._changed, []
+
+    def late(name: str, given: Any, attributes: Any, *, force: bool) -> Any:
+        get = topics._topics.get
+
+        def known(*arguments: Any, **options: Any) -> Any:
+            found = get(*arguments, **options)
+            if not first and given["read_queue_count"] == 2:
+                first.append(name)
+                store.writer.update_topic("orders", write_queue_count=8, read_queue_count=8)
+                store.prepare(message(b"one", "A", queue_id=6))
+                store.writer.update_topic("orders", write_queue_count=2)
+            return found
+
+        topics._topics.get = known  # type: ignore[method-assign]
+        try:
+            return changed(name, given, attributes, force=force)
+        finally:
+            topics._topics.get = get  # type: ignore[method-assign]
+
+    topics._changed = late  # type: ignore[method-assign]
+    with pytest.raises(QueuesInUse, match="of pending transactions for queue 6"):
+        store.writer.update_topic("orders", read_queue_count=2)
+    assert first == ["orders"]
+    store.end("A", commit=True)
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_delayed_messages_keep_their_queues_until_they_were_delivered(
     store: TransactionStore, restarts: bool
