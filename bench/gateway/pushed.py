@@ -22,11 +22,13 @@ from google.protobuf.duration_pb2 import Duration
 
 from bench import drivers
 from bench.figures import Figure, median_ratio, show
-from bench.resident import cpu_seconds
+from bench.resident import cpu_seconds, wait_until_warmed
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
+from services.settings import WriterSettings
+from storage.files.allocator import WARM_FILES
 
 TOPIC: Final = "bench"
 QUEUES: Final = 8
@@ -196,10 +198,11 @@ async def _end_all(tasks: list[asyncio.Task[None]]) -> None:
 
 
 @contextmanager
-def services() -> Iterator[tuple[str, str, dict[str, int]]]:
-    """Run writer, reader and gateway on a new store; give gateway, writer and process ids."""
+def services() -> Iterator[tuple[str, dict[str, int]]]:
+    """Run writer, reader and gateway on a new store with the topic; give the gateway's address and process ids."""
     with ExitStack() as running:
-        store = ["--store", str(running.enter_context(drivers.scratch_store()))]
+        directory = running.enter_context(drivers.scratch_store())
+        store = ["--store", str(directory)]
         listen = ["--listen", "127.0.0.1:0"]
         writer, writer_id = running.enter_context(
             drivers.process("services.writer", *store, *listen)
@@ -212,7 +215,23 @@ def services() -> Iterator[tuple[str, str, dict[str, int]]]:
         gateway, gateway_id = running.enter_context(
             drivers.process("services.gateway", *listen, *called)
         )
-        yield gateway, writer, {"writer": writer_id, "reader": reader_id, "gateway": gateway_id}
+        loops.run(_begin(writer, gateway))
+        config = WriterSettings(store=directory).store_config()
+        if config.warm_cache_bytes_max >= WARM_FILES * config.commit_log_file_size:
+            wait_until_warmed(directory / "commitlog", config.commit_log_file_size)
+        yield gateway, {"writer": writer_id, "reader": reader_id, "gateway": gateway_id}
+
+
+async def _begin(writer: str, gateway: str) -> None:
+    """Create the topic, and send a message that has the log's second file made."""
+    async with grpc.aio.insecure_channel(writer) as channel:
+        stub = drivers.stub(writer_pb2_grpc.WriterStub, channel)
+        await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=QUEUES))
+    client = PolledClient(gateway, "begin")
+    try:
+        await client.send()
+    finally:
+        await client.close()
 
 
 async def _measure(
@@ -238,19 +257,15 @@ async def _measure(
     return Pushes(p50_ms, p99_ms, used, sends, pushes)
 
 
-async def _ours(*, per_second: int, seconds: float) -> Pushes:
-    with services() as (gateway, writer, processes):
-        async with grpc.aio.insecure_channel(writer) as channel:
-            stub = drivers.stub(writer_pb2_grpc.WriterStub, channel)
-            await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=QUEUES))
-        return await _measure(gateway, processes, per_second=per_second, seconds=seconds)
+def _ours(*, per_second: int, seconds: float) -> Pushes:
+    with services() as (gateway, processes):
+        return loops.run(_measure(gateway, processes, per_second=per_second, seconds=seconds))
 
 
-async def _control(*, per_second: int, seconds: float) -> Pushes:
+def _control(*, per_second: int, seconds: float) -> Pushes:
     with drivers.process("bench.controls.push_server") as (address, process_id):
-        return await _measure(
-            address, {"control": process_id}, per_second=per_second, seconds=seconds
-        )
+        processes = {"control": process_id}
+        return loops.run(_measure(address, processes, per_second=per_second, seconds=seconds))
 
 
 def run(
@@ -259,8 +274,8 @@ def run(
     """Measure both sides in turn."""
     pairs = [
         (
-            loops.run(_ours(per_second=per_second, seconds=seconds)),
-            loops.run(_control(per_second=per_second, seconds=seconds)),
+            _ours(per_second=per_second, seconds=seconds),
+            _control(per_second=per_second, seconds=seconds),
         )
         for _ in range(rounds)
     ]

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from penstock.v1 import common_pb2 as penstock_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18penstock/v1/leases.proto\x12\x0bpenstock.v1\x1a\x18penstock/v1/common.proto\"\xf8\x01\n\x0eReceiveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x14\n\x0cmax_messages\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12\x10\n\x08lease_ms\x18\x05 \x01(\x03\x12\x0f\n\x07wait_ms\x18\x06 \x01(\x05\x12\x16\n\x0etag_expression\x18\x07 \x01(\t\x12\x16\n\x0esql_expression\x18\x08 \x01(\t\x12\x12\n\nauto_renew\x18\t \x01(\x08\x12\x11\n\tclient_id\x18\n \x01(\t\x12\x12\n\nattempt_id\x18\x0b \x01(\t\x12\x11\n\tqueue_ids\x18\x0c \x03(\x05\"\xa6\x01\n\x0fReceiveResponse\x12\x14\n\x0crecord_count\x18\x01 \x01(\x05\x12\x10\n\x08\x61ttempts\x18\x02 \x03(\x05\x12\x17\n\x0freceipt_handles\x18\x03 \x01(\x0c\x12\x14\n\x0clease_end_ms\x18\x04 \x01(\x03\x12+\n\x07\x64\x61maged\x18\x05 \x03(\x0b\x32\x1a.penstock.v1.DamagedRecord\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"K\n\rRefusedHandle\x12\r\n\x05index\x18\x01 \x01(\x05\x12+\n\x07problem\x18\x02 \x01(\x0e\x32\x1a.penstock.v1.HandleProblem\"K\n\x12\x41\x63knowledgeRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x03 \x01(\x0c\"B\n\x13\x41\x63knowledgeResponse\x12+\n\x07refused\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.RefusedHandle\"v\n\x13\x43hangeLeasesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x03 \x01(\x0c\x12\x18\n\x0b\x64uration_ms\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x0e\n\x0c_duration_ms\"Y\n\x14\x43hangeLeasesResponse\x12+\n\x07refused\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.RefusedHandle\x12\x14\n\x0clease_end_ms\x18\x02 \x01(\x03\"J\n\x11\x44\x65\x61\x64LetterRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x03 \x01(\x0c\"A\n\x12\x44\x65\x61\x64LetterResponse\x12+\n\x07refused\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.RefusedHandle\"(\n\x12RenewLeasesRequest\x12\x12\n\nclient_ids\x18\x01 \x03(\t\",\n\x13RenewLeasesResponse\x12\x15\n\rrenewed_count\x18\x01 \x01(\x03\"9\n\x14ReleaseLeasesRequest\x12\x12\n\nclient_ids\x18\x01 \x03(\t\x12\r\n\x05group\x18\x02 \x01(\t\"/\n\x15ReleaseLeasesResponse\x12\x16\n\x0ereleased_count\x18\x01 \x01(\x03\"\x17\n\x15GetLeaseStatusRequest\"_\n\x0bLeaseStatus\x12\x15\n\rjournal_bytes\x18\x01 \x01(\x03\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12(\n\x06groups\x18\x03 \x03(\x0b\x32\x18.penstock.v1.GroupLeases\"=\n\x0bGroupLeases\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06leased\x18\x02 \x01(\x03\x12\x0f\n\x07waiting\x18\x03 \x01(\x03*Z\n\rHandleProblem\x12\x1e\n\x1aHANDLE_PROBLEM_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x45XPIRED\x10\x01\x12\x10\n\x0c\x41\x43KNOWLEDGED\x10\x02\x12\n\n\x06\x46ORGED\x10\x03\x32\xbe\x04\n\x06Leases\x12\x44\n\x07Receive\x12\x1b.penstock.v1.ReceiveRequest\x1a\x1c.penstock.v1.ReceiveResponse\x12P\n\x0b\x41\x63knowledge\x12\x1f.penstock.v1.AcknowledgeRequest\x1a .penstock.v1.AcknowledgeResponse\x12S\n\x0c\x43hangeLeases\x12 .penstock.v1.ChangeLeasesRequest\x1a!.penstock.v1.ChangeLeasesResponse\x12M\n\nDeadLetter\x12\x1e.penstock.v1.DeadLetterRequest\x1a\x1f.penstock.v1.DeadLetterResponse\x12P\n\x0bRenewLeases\x12\x1f.penstock.v1.RenewLeasesRequest\x1a .penstock.v1.RenewLeasesResponse\x12V\n\rReleaseLeases\x12!.penstock.v1.ReleaseLeasesRequest\x1a\".penstock.v1.ReleaseLeasesResponse\x12N\n\x0eGetLeaseStatus\x12\".penstock.v1.GetLeaseStatusRequest\x1a\x18.penstock.v1.LeaseStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18penstock/v1/leases.proto\x12\x0bpenstock.v1\x1a\x18penstock/v1/common.proto\"\xf8\x01\n\x0eReceiveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x14\n\x0cmax_messages\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12\x10\n\x08lease_ms\x18\x05 \x01(\x03\x12\x0f\n\x07wait_ms\x18\x06 \x01(\x05\x12\x16\n\x0etag_expression\x18\x07 \x01(\t\x12\x16\n\x0esql_expression\x18\x08 \x01(\t\x12\x12\n\nauto_renew\x18\t \x01(\x08\x12\x11\n\tclient_id\x18\n \x01(\t\x12\x12\n\nattempt_id\x18\x0b \x01(\t\x12\x11\n\tqueue_ids\x18\x0c \x03(\x05\"\xa6\x01\n\x0fReceiveResponse\x12\x14\n\x0crecord_count\x18\x01 \x01(\x05\x12\x10\n\x08\x61ttempts\x18\x02 \x03(\x05\x12\x17\n\x0freceipt_handles\x18\x03 \x01(\x0c\x12\x14\n\x0clease_end_ms\x18\x04 \x01(\x03\x12+\n\x07\x64\x61maged\x18\x05 \x03(\x0b\x32\x1a.penstock.v1.DamagedRecord\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"K\n\rRefusedHandle\x12\r\n\x05index\x18\x01 \x01(\x05\x12+\n\x07problem\x18\x02 \x01(\x0e\x32\x1a.penstock.v1.HandleProblem\"K\n\x12\x41\x63knowledgeRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x03 \x01(\x0c\"B\n\x13\x41\x63knowledgeResponse\x12+\n\x07refused\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.RefusedHandle\"\x81\x01\n\x19\x41\x63knowledgeStreamResponse\x12\x30\n\x04\x64one\x18\x01 \x01(\x0b\x32 .penstock.v1.AcknowledgeResponseH\x00\x12\'\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x14.penstock.v1.FailureH\x00\x42\t\n\x07outcome\"v\n\x13\x43hangeLeasesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x03 \x01(\x0c\x12\x18\n\x0b\x64uration_ms\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x0e\n\x0c_duration_ms\"Y\n\x14\x43hangeLeasesResponse\x12+\n\x07refused\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.RefusedHandle\x12\x14\n\x0clease_end_ms\x18\x02 \x01(\x03\"J\n\x11\x44\x65\x61\x64LetterRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x03 \x01(\x0c\"A\n\x12\x44\x65\x61\x64LetterResponse\x12+\n\x07refused\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.RefusedHandle\"(\n\x12RenewLeasesRequest\x12\x12\n\nclient_ids\x18\x01 \x03(\t\",\n\x13RenewLeasesResponse\x12\x15\n\rrenewed_count\x18\x01 \x01(\x03\"9\n\x14ReleaseLeasesRequest\x12\x12\n\nclient_ids\x18\x01 \x03(\t\x12\r\n\x05group\x18\x02 \x01(\t\"/\n\x15ReleaseLeasesResponse\x12\x16\n\x0ereleased_count\x18\x01 \x01(\x03\"\x17\n\x15GetLeaseStatusRequest\"_\n\x0bLeaseStatus\x12\x15\n\rjournal_bytes\x18\x01 \x01(\x03\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12(\n\x06groups\x18\x03 \x03(\x0b\x32\x18.penstock.v1.GroupLeases\"=\n\x0bGroupLeases\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06leased\x18\x02 \x01(\x03\x12\x0f\n\x07waiting\x18\x03 \x01(\x03*Z\n\rHandleProblem\x12\x1e\n\x1aHANDLE_PROBLEM_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x45XPIRED\x10\x01\x12\x10\n\x0c\x41\x43KNOWLEDGED\x10\x02\x12\n\n\x06\x46ORGED\x10\x03\x32\xa0\x05\n\x06Leases\x12\x44\n\x07Receive\x12\x1b.penstock.v1.ReceiveRequest\x1a\x1c.penstock.v1.ReceiveResponse\x12P\n\x0b\x41\x63knowledge\x12\x1f.penstock.v1.AcknowledgeRequest\x1a .penstock.v1.AcknowledgeResponse\x12`\n\x11\x41\x63knowledgeStream\x12\x1f.penstock.v1.AcknowledgeRequest\x1a&.penstock.v1.AcknowledgeStreamResponse(\x01\x30\x01\x12S\n\x0c\x43hangeLeases\x12 .penstock.v1.ChangeLeasesRequest\x1a!.penstock.v1.ChangeLeasesResponse\x12M\n\nDeadLetter\x12\x1e.penstock.v1.DeadLetterRequest\x1a\x1f.penstock.v1.DeadLetterResponse\x12P\n\x0bRenewLeases\x12\x1f.penstock.v1.RenewLeasesRequest\x1a .penstock.v1.RenewLeasesResponse\x12V\n\rReleaseLeases\x12!.penstock.v1.ReleaseLeasesRequest\x1a\".penstock.v1.ReleaseLeasesResponse\x12N\n\x0eGetLeaseStatus\x12\".penstock.v1.GetLeaseStatusRequest\x1a\x18.penstock.v1.LeaseStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'penstock.v1.leases_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_HANDLEPROBLEM']._serialized_start=1444
-  _globals['_HANDLEPROBLEM']._serialized_end=1534
+  _globals['_HANDLEPROBLEM']._serialized_start=1576
+  _globals['_HANDLEPROBLEM']._serialized_end=1666
   _globals['_RECEIVEREQUEST']._serialized_start=68
   _globals['_RECEIVEREQUEST']._serialized_end=316
   _globals['_RECEIVERESPONSE']._serialized_start=319
@@ -44,28 +44,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ACKNOWLEDGEREQUEST']._serialized_end=639
   _globals['_ACKNOWLEDGERESPONSE']._serialized_start=641
   _globals['_ACKNOWLEDGERESPONSE']._serialized_end=707
-  _globals['_CHANGELEASESREQUEST']._serialized_start=709
-  _globals['_CHANGELEASESREQUEST']._serialized_end=827
-  _globals['_CHANGELEASESRESPONSE']._serialized_start=829
-  _globals['_CHANGELEASESRESPONSE']._serialized_end=918
-  _globals['_DEADLETTERREQUEST']._serialized_start=920
-  _globals['_DEADLETTERREQUEST']._serialized_end=994
-  _globals['_DEADLETTERRESPONSE']._serialized_start=996
-  _globals['_DEADLETTERRESPONSE']._serialized_end=1061
-  _globals['_RENEWLEASESREQUEST']._serialized_start=1063
-  _globals['_RENEWLEASESREQUEST']._serialized_end=1103
-  _globals['_RENEWLEASESRESPONSE']._serialized_start=1105
-  _globals['_RENEWLEASESRESPONSE']._serialized_end=1149
-  _globals['_RELEASELEASESREQUEST']._serialized_start=1151
-  _globals['_RELEASELEASESREQUEST']._serialized_end=1208
-  _globals['_RELEASELEASESRESPONSE']._serialized_start=1210
-  _globals['_RELEASELEASESRESPONSE']._serialized_end=1257
-  _globals['_GETLEASESTATUSREQUEST']._serialized_start=1259
-  _globals['_GETLEASESTATUSREQUEST']._serialized_end=1282
-  _globals['_LEASESTATUS']._serialized_start=1284
-  _globals['_LEASESTATUS']._serialized_end=1379
-  _globals['_GROUPLEASES']._serialized_start=1381
-  _globals['_GROUPLEASES']._serialized_end=1442
-  _globals['_LEASES']._serialized_start=1537
-  _globals['_LEASES']._serialized_end=2111
+  _globals['_ACKNOWLEDGESTREAMRESPONSE']._serialized_start=710
+  _globals['_ACKNOWLEDGESTREAMRESPONSE']._serialized_end=839
+  _globals['_CHANGELEASESREQUEST']._serialized_start=841
+  _globals['_CHANGELEASESREQUEST']._serialized_end=959
+  _globals['_CHANGELEASESRESPONSE']._serialized_start=961
+  _globals['_CHANGELEASESRESPONSE']._serialized_end=1050
+  _globals['_DEADLETTERREQUEST']._serialized_start=1052
+  _globals['_DEADLETTERREQUEST']._serialized_end=1126
+  _globals['_DEADLETTERRESPONSE']._serialized_start=1128
+  _globals['_DEADLETTERRESPONSE']._serialized_end=1193
+  _globals['_RENEWLEASESREQUEST']._serialized_start=1195
+  _globals['_RENEWLEASESREQUEST']._serialized_end=1235
+  _globals['_RENEWLEASESRESPONSE']._serialized_start=1237
+  _globals['_RENEWLEASESRESPONSE']._serialized_end=1281
+  _globals['_RELEASELEASESREQUEST']._serialized_start=1283
+  _globals['_RELEASELEASESREQUEST']._serialized_end=1340
+  _globals['_RELEASELEASESRESPONSE']._serialized_start=1342
+  _globals['_RELEASELEASESRESPONSE']._serialized_end=1389
+  _globals['_GETLEASESTATUSREQUEST']._serialized_start=1391
+  _globals['_GETLEASESTATUSREQUEST']._serialized_end=1414
+  _globals['_LEASESTATUS']._serialized_start=1416
+  _globals['_LEASESTATUS']._serialized_end=1511
+  _globals['_GROUPLEASES']._serialized_start=1513
+  _globals['_GROUPLEASES']._serialized_end=1574
+  _globals['_LEASES']._serialized_start=1669
+  _globals['_LEASES']._serialized_end=2341
 # @@protoc_insertion_point(module_scope)

@@ -87,6 +87,14 @@ class AcknowledgeResponse(_message.Message):
     refused: _containers.RepeatedCompositeFieldContainer[RefusedHandle]
     def __init__(self, refused: _Optional[_Iterable[_Union[RefusedHandle, _Mapping]]] = ...) -> None: ...
 
+class AcknowledgeStreamResponse(_message.Message):
+    __slots__ = ("done", "failure")
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    done: AcknowledgeResponse
+    failure: _common_pb2.Failure
+    def __init__(self, done: _Optional[_Union[AcknowledgeResponse, _Mapping]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ...) -> None: ...
+
 class ChangeLeasesRequest(_message.Message):
     __slots__ = ("group", "topic", "receipt_handles", "duration_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]

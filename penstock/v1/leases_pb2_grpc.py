@@ -44,6 +44,11 @@ class LeasesStub:
                 request_serializer=penstock_dot_v1_dot_leases__pb2.AcknowledgeRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_leases__pb2.AcknowledgeResponse.FromString,
                 _registered_method=True)
+        self.AcknowledgeStream = channel.stream_stream(
+                '/penstock.v1.Leases/AcknowledgeStream',
+                request_serializer=penstock_dot_v1_dot_leases__pb2.AcknowledgeRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_leases__pb2.AcknowledgeStreamResponse.FromString,
+                _registered_method=True)
         self.ChangeLeases = channel.unary_unary(
                 '/penstock.v1.Leases/ChangeLeases',
                 request_serializer=penstock_dot_v1_dot_leases__pb2.ChangeLeasesRequest.SerializeToString,
@@ -83,6 +88,14 @@ class LeasesServicer:
 
     def Acknowledge(self, request, context):
         """Ends leases: the messages are done. On the answer this survives the process; docs/semantics.md.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcknowledgeStream(self, request_iterator, context):
+        """Acknowledges again and again: answers come in the order of the requests, and the stream goes on after a
+        refusal. For who acknowledges for many: an answer costs half of what a call does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -137,6 +150,11 @@ def add_LeasesServicer_to_server(servicer, server):
                     servicer.Acknowledge,
                     request_deserializer=penstock_dot_v1_dot_leases__pb2.AcknowledgeRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_leases__pb2.AcknowledgeResponse.SerializeToString,
+            ),
+            'AcknowledgeStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.AcknowledgeStream,
+                    request_deserializer=penstock_dot_v1_dot_leases__pb2.AcknowledgeRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_leases__pb2.AcknowledgeStreamResponse.SerializeToString,
             ),
             'ChangeLeases': grpc.unary_unary_rpc_method_handler(
                     servicer.ChangeLeases,
@@ -218,6 +236,33 @@ class Leases:
             '/penstock.v1.Leases/Acknowledge',
             penstock_dot_v1_dot_leases__pb2.AcknowledgeRequest.SerializeToString,
             penstock_dot_v1_dot_leases__pb2.AcknowledgeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcknowledgeStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/penstock.v1.Leases/AcknowledgeStream',
+            penstock_dot_v1_dot_leases__pb2.AcknowledgeRequest.SerializeToString,
+            penstock_dot_v1_dot_leases__pb2.AcknowledgeStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,

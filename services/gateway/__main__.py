@@ -9,6 +9,7 @@ from typing import Final
 from services import process
 from services.flags import load
 from services.gateway.tls import tls_credentials
+from services.messaging.acknowledging import StreamedAcknowledging
 from services.messaging.batch_stream import BatchStream
 from services.messaging.messaging import Messaging, Upstreams
 from services.rpc.listening import check_free
@@ -39,7 +40,7 @@ async def serve(
     upstreams = Upstreams(
         writer=writer,
         batches=BatchStream(writer),
-        reader=reader,
+        reader=StreamedAcknowledging(reader),
         waiting=WaitingCalls(settings.reader_address),
         others_with_clients=(writer, reader) if settings.splits_routes else (),
     )

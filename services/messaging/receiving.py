@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from functools import partial
 from typing import Final
 
 import grpc
@@ -31,6 +31,7 @@ BATCH_BYTES_MAX: Final = 8 << 20
 INVISIBLE_MS_MIN: Final = 10_000
 INVISIBLE_MS_MAX: Final = 12 * 3_600_000
 WAIT_SECONDS_MAX: Final = 60.0
+WAIT_STEP_MS: Final = 100  # less than what the answer of a call has left of its time
 ENTRIES_MAX: Final = 4_096
 GIVEN_BACK_MS: Final = 1_000  # until a message is delivered again that its client did not wait for
 _CALL_SECONDS: Final = 10.0
@@ -152,7 +153,7 @@ class Receiving:
         until = self._loop.time() + asked.wait_ms / 1e3
 
         async def ask() -> leases_pb2.ReceiveResponse:
-            asked.wait_ms = max(0, int((until - self._loop.time()) * 1e3))
+            asked.wait_ms = _stepped_ms(until - self._loop.time())
             return await self._ask(asked, context)
 
         answer = await self._lines.ask(kind, until, ask)
@@ -164,13 +165,15 @@ class Receiving:
         until = self._loop.time() + seconds_left(context, WAIT_SECONDS_MAX + _CALL_SECONDS)
         while True:
             left = until - self._loop.time()
-            asked.wait_ms = max(0, min(asked.wait_ms, int(left * 1e3)))
+            asked.wait_ms = min(asked.wait_ms, _stepped_ms(left))
             try:
                 answer = await self._waiting.call(
                     f"{LEASES}Receive",
                     asked,
                     timeout_s=left,
-                    unwanted=partial(self._unwanted, asked),
+                    unwanted=lambda data: self._give_back(
+                        asked, leases_pb2.ReceiveResponse.FromString(data)
+                    ),
                 )
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or left < _AGAIN_SECONDS * 2:
@@ -188,9 +191,6 @@ class Receiving:
             task = self._loop.create_task(self._handles.status_of(call, handle))
             self._giving_back.add(task)
             task.add_done_callback(self._giving_back.discard)
-
-    def _unwanted(self, asked: leases_pb2.ReceiveRequest, data: bytes) -> None:
-        self._give_back(asked, leases_pb2.ReceiveResponse.FromString(data))
 
     async def acknowledge(
         self, request: service_pb2.AckMessageRequest
@@ -256,7 +256,7 @@ class Receiving:
 def handles_of(answer: leases_pb2.ReceiveResponse) -> list[str]:
     """Return the handle of each message of an answer."""
     joined = answer.receipt_handles.decode()
-    width = len(joined) // answer.record_count if answer.record_count else 1
+    width = len(joined) // max(answer.record_count, 1) or 1
     return [joined[at : at + width] for at in range(0, len(joined), width)]
 
 
@@ -290,6 +290,11 @@ def _wait_ms(request: service_pb2.ReceiveMessageRequest, context: Context) -> in
         polling = request.long_polling_timeout
         left = min(left, max(0.0, polling.seconds + polling.nanos / 1e9))
     return int(left * 1_000)
+
+
+def _stepped_ms(seconds: float) -> int:
+    """Return about so many milliseconds: the reader checks requests once that are equal to the byte."""
+    return max(0, math.ceil(seconds * 1e3 / WAIT_STEP_MS) * WAIT_STEP_MS)
 
 
 async def _write(context: Context, response: service_pb2.ReceiveMessageResponse) -> None:

@@ -56,7 +56,7 @@ async def serve(
     messaging: Messaging | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
-        leasing = Leasing(source.reader, settings, arrivals, catch_up, reads)
+        leasing = Leasing(source.reader, settings, arrivals, catch_up, reads, draining)
         servicer = ReaderServicer(
             source,
             Pulls(

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from penstock.v1 import leases_pb2
 from services import wire
+from services.reader.acknowledge_stream import AcknowledgeStream
 from services.reader.calls_in_turn import CallsInTurn
 from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
 from services.reader.dead_letters import DeadLetterCalls
@@ -52,6 +53,7 @@ class LeaseServicer:
         receives: Receives,
         dead_letters: DeadLetterCalls,
         catch_up: CatchUp,
+        draining: asyncio.Event,
         *,
         bytes_max: int,
         wait_ms_max: int,
@@ -61,6 +63,7 @@ class LeaseServicer:
         self._receives = receives
         self._dead_letters = dead_letters
         self._catch_up = catch_up
+        self._draining = draining
         self._bytes_max = bytes_max
         self._wait_ms_max = wait_ms_max
         self._loop = asyncio.get_running_loop()
@@ -123,6 +126,11 @@ class LeaseServicer:
             self._leases.acknowledge, request.group, request.topic, request.receipt_handles
         )
         return leases_pb2.AcknowledgeResponse(refused=map(refused_handle, refused))
+
+    @raw
+    async def acknowledge_stream(self, context: Context) -> None:
+        """End leases as each request says, for as long as the caller goes on."""
+        await AcknowledgeStream(self.acknowledge, context, self._draining).serve()
 
     async def change_leases(
         self, request: leases_pb2.ChangeLeasesRequest, _context: Context

@@ -30,6 +30,7 @@ class Leasing:
         arrivals: Arrivals,
         catch_up: CatchUp,
         reads: Executor,
+        draining: asyncio.Event,
     ) -> None:
         self._leases = Leases(reader, config=settings.lease_config())
         self._upkeep = LeaseUpkeep(self._leases)
@@ -51,6 +52,7 @@ class Leasing:
             self._receives,
             self._dead_letters,
             catch_up,
+            draining,
             bytes_max=settings.pull_bytes_max,
             wait_ms_max=settings.wait_ms_max,
         )

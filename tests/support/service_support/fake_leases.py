@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.v1 import groups_pb2, leases_pb2
+from services.reader.acknowledge_stream import AcknowledgeStream
 from services.rpc.server import Contract, RpcServer
+from services.rpc.servicer import raw
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreError
 
@@ -36,6 +38,10 @@ class FakeLeases:
 
     async def acknowledge(self, request: leases_pb2.AcknowledgeRequest, _context: Any) -> Any:
         return self._answer("acknowledge", request, leases_pb2.AcknowledgeResponse())
+
+    @raw
+    async def acknowledge_stream(self, context: Any) -> None:
+        await AcknowledgeStream(self.acknowledge, context, asyncio.Event()).serve()
 
     async def change_leases(self, request: leases_pb2.ChangeLeasesRequest, _context: Any) -> Any:
         return self._answer("change_leases", request, leases_pb2.ChangeLeasesResponse())
