@@ -26,14 +26,25 @@ class _Submitted(NamedTuple):
 
 
 class CallsInTurn:
-    """All methods are for the event loop. With ``always_in_thread`` no call is made at once."""
+    """All methods are for the event loop.
 
-    def __init__(self, name: str, *, always_in_thread: bool = False) -> None:
+    With ``always_in_thread`` no call is made at once, and none is for as long as ``may_wait`` says that one might
+    wait for something else than a page.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        always_in_thread: bool = False,
+        may_wait: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._waiting: deque[_Submitted] = deque()
         self._is_running = False
         self._always_in_thread = always_in_thread
+        self._may_wait = may_wait
         self._warm_in_a_row = 0
 
     @property
@@ -41,7 +52,7 @@ class CallsInTurn:
         """Whether a call may be made at once: none is under way, and the last ones had all in memory."""
         if self._always_in_thread or self._is_running:
             return False
-        return self._warm_in_a_row >= WARM_IN_A_ROW
+        return self._warm_in_a_row >= WARM_IN_A_ROW and not self._may_wait()
 
     def make(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Make a call at once, where ``is_free``."""

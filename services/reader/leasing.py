@@ -37,6 +37,7 @@ class Leasing:
         self._calls = CallsInTurn(
             "leasing",
             always_in_thread=settings.lease_sync_interval_ms == 0,  # each call waits for the disk
+            may_wait=lambda: self._leases.may_wait,
         )
         leases = self.leases = ReaderLeases(
             reader, self._leases, SystemClock(), auto_create_groups=settings.auto_create_groups

@@ -146,6 +146,11 @@ class Journal:
         return current is None or current.synced_end == current.end
 
     @property
+    def is_replaced(self) -> bool:
+        """Whether another file is about to take its place: whoever appends may wait for the disk."""
+        return self._successor is not None
+
+    @property
     def failure(self) -> StoreFailed | None:
         """Why nothing more is written, or None."""
         return self._latch.failure

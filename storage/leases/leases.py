@@ -299,6 +299,11 @@ class Leases:
             self._open.journal.sync()
 
     @property
+    def may_wait(self) -> bool:
+        """Whether a call may wait for the disk now: the journal is being written anew."""
+        return self._open is not None and self._open.journal.is_replaced
+
+    @property
     def has_begun(self) -> bool:
         """Whether a group has begun in queues of which consumerOffset.json says nothing of its own."""
         return self._open is not None and self._open.has_begun

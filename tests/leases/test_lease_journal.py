@@ -330,3 +330,22 @@ def test_a_receive_of_a_group_that_begins_wakes_the_upkeep(tmp_path: Path) -> No
         until(lambda: store.reader.committed_offsets(GROUP.name) == {TOPIC: {0: 0}})
     finally:
         upkeep.stop()
+
+
+def test_whoever_must_not_wait_is_warned_while_the_journal_is_written_anew(tmp_path: Path) -> None:
+    warned: list[bool] = []
+
+    class Watched(OsFileSystem):
+        def rename(self, source: Path, target: Path) -> None:
+            warned.append(store.leases.may_wait)
+            super().rename(source, target)
+
+    put(tmp_path / "store", 4)
+    store = LeaseStore(tmp_path / "store", filesystem=Watched())
+    store.receive(1)
+    assert not store.leases.may_wait
+    warned.clear()
+
+    assert store.leases.compact(always=True)
+
+    assert warned == [True] and not store.leases.may_wait
