@@ -229,6 +229,11 @@ def process(*arguments: str) -> AbstractContextManager[tuple[str, int]]:
     return command([sys.executable, "-m", *arguments], says="serves on")
 
 
+def service(name: str, store: Path, *options: str) -> AbstractContextManager[tuple[str, int]]:
+    """Run the writer, the reader or the indexer of a store; give what :func:`process` gives."""
+    return process(f"services.{name}", "--store", str(store), "--listen", "127.0.0.1:0", *options)
+
+
 @contextmanager
 def command(arguments: Sequence[str], *, says: str) -> Iterator[tuple[str, int]]:
     """Run a command until the end; give the address in the line that says so, and its process id."""

@@ -26,15 +26,9 @@ def run(*, settle_seconds: float = SETTLE_SECONDS) -> list[Figure]:
     """Start all three on an empty store, wait a little, and look."""
     with (
         drivers.scratch_store() as store,
-        drivers.process(
-            "services.writer", "--store", str(store), "--listen", "127.0.0.1:0"
-        ) as (address, writer),
-        drivers.process(
-            "services.reader", "--store", str(store), "--listen", "127.0.0.1:0"
-        ) as (_, reader),
-        drivers.process(
-            "services.indexer", "--store", str(store), "--listen", "127.0.0.1:0"
-        ) as (_, indexer),
+        drivers.service("writer", store) as (address, writer),
+        drivers.service("reader", store) as (_, reader),
+        drivers.service("indexer", store) as (_, indexer),
     ):  # fmt: skip
         loops.run(_create_topic(address))
         time.sleep(settle_seconds)

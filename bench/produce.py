@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ from bench.controls import echo
 from bench.controls.bare_files import BareFiles, bare_files
 from bench.figures import Figure, show
 from bench.resident import wait_until_warmed
-from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
+from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2, writer_pb2_grpc
 from services import loops
 from services.settings import WriterSettings
 from storage.config import StoreConfig
@@ -95,6 +95,22 @@ def message() -> bytes:
             )
         ]
     ).SerializeToString()
+
+
+async def fill(writer: str, reader: str, frames: int, body_bytes: int | None = None) -> None:
+    """Make the topic, store so many batches in it, and return when the reader serves the last."""
+    async with (
+        grpc.aio.insecure_channel(writer, drivers.CLIENT_OPTIONS) as filling,
+        grpc.aio.insecure_channel(reader, drivers.CLIENT_OPTIONS) as reading,
+    ):
+        stub = drivers.stub(writer_pb2_grpc.WriterStub, filling)
+        await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=TOPIC, queue_count=QUEUES))
+        requests = islice(cycle(batches(body_bytes)), frames)
+        await drivers.time_sink(filling, STREAM, requests, in_flight=32)
+        last = reader_pb2.PullRequest(
+            topic=TOPIC, queue_offset=frames * RECORDS // QUEUES - 1, wait_ms=20_000, max_messages=1
+        )
+        await drivers.stub(reader_pb2_grpc.ReaderStub, reading).Pull(last)
 
 
 @asynccontextmanager
@@ -209,12 +225,15 @@ def run(*, rounds: int, long_rounds: int, seconds: float) -> list[Figure]:
         with (
             drivers.scratch_store() as store,
             bare_files(store.parent / "bare", sources, RECORDS, StoreConfig()) as bare,
-            writing(store) as (writer, _),
+            drivers.service("writer", store) as (writer, _),
         ):
             figures = loops.run(
                 measure_long(writer, transport, bare, rounds=long_rounds, seconds=seconds)
             )
-        with drivers.scratch_store() as store, writing(store, *BURSTS) as (writer, _):
+        with (
+            drivers.scratch_store() as store,
+            drivers.service("writer", store, *BURSTS) as (writer, _),
+        ):
             config = WriterSettings(store=store).store_config()
             warms = config.warm_cache_bytes_max >= WARM_FILES * LOG_FILE_BYTES
             figures += loops.run(
@@ -227,20 +246,16 @@ def run(*, rounds: int, long_rounds: int, seconds: float) -> list[Figure]:
                     rounds=rounds,
                 )
             )
-        with drivers.scratch_store() as store, writing(store, *BURSTS, *COLD) as (writer, _):
+        with (
+            drivers.scratch_store() as store,
+            drivers.service("writer", store, *BURSTS, *COLD) as (writer, _),
+        ):
             figures += loops.run(
                 measure_bursts(
                     writer, transport, "files not warmed", None, count=FRAMES_COLD, rounds=rounds
                 )
             )
     return figures
-
-
-def writing(store: Path, *options: str) -> AbstractContextManager[tuple[str, int]]:
-    """Run a writer."""
-    return drivers.process(
-        "services.writer", "--store", str(store), "--listen", "127.0.0.1:0", *options
-    )
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def run(*, rounds: int, seconds: float = SECONDS) -> list[Figure]:
     pairs = []
     with (
         drivers.scratch_store() as store,
-        drivers.process("services.writer", "--store", str(store), "--listen", "127.0.0.1:0") as (
+        drivers.service("writer", store) as (
             at,
             _,
         ),

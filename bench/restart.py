@@ -114,7 +114,7 @@ async def _first_ack(address: str) -> None:
 
 
 def _writer(store: Path) -> Starting:
-    return drivers.process("services.writer", "--store", str(store), "--listen", "127.0.0.1:0")
+    return drivers.service("writer", store)
 
 
 def _serve(store: Path) -> Starting:

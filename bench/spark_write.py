@@ -83,9 +83,7 @@ def measure(given: argparse.Namespace) -> dict[str, list[float]]:
     batches = encoded()
     with (
         drivers.scratch_store() as store,
-        drivers.process(
-            "services.writer", "--store", str(store), "--listen", "127.0.0.1:0",
-        ) as (writer, _),
+        drivers.service("writer", store) as (writer, _),
         Client(writer=writer, timeout_s=60) as client,
     ):  # fmt: skip
         client.create_topic(TOPIC, queues=QUEUES)

@@ -166,12 +166,8 @@ def run(*, clients: int = CLIENTS, seconds: float = SECONDS, queries: bool = Tru
     with (
         drivers.process("bench.controls.idle_server") as (empty, empty_id),
         drivers.scratch_store() as store,
-        drivers.process(
-            "services.writer", "--store", str(store), "--listen", "127.0.0.1:0"
-        ) as (writer, _),
-        drivers.process(
-            "services.reader", "--store", str(store), "--listen", "127.0.0.1:0", "--writer-address", writer
-        ) as (reader, _),
+        drivers.service("writer", store) as (writer, _),
+        drivers.service("reader", store, "--writer-address", writer) as (reader, _),
         drivers.process(
             "services.gateway", "--listen", "127.0.0.1:0", "--writer-address", writer, "--reader-address", reader
         ) as (gateway, gateway_id),

@@ -68,9 +68,7 @@ async def p99_ms(address: str, count: int) -> float:
 async def _round(files: int, count: int) -> Calls:
     with drivers.scratch_store() as store:
         make_old_files(store, files)
-        with drivers.process(
-            "services.writer", "--store", str(store), "--listen", "127.0.0.1:0"
-        ) as (address, _):
+        with drivers.service("writer", store) as (address, _):
             async with AsyncClient(writer=address, timeout_s=120) as client:
                 await client.create_topic(TOPIC, queues=QUEUES)
                 quiet_p99_ms = await p99_ms(address, count)

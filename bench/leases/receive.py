@@ -6,7 +6,6 @@ import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from itertools import cycle, islice
 from typing import Any, Final
 
 import grpc
@@ -15,7 +14,7 @@ from bench import drivers, produce
 from bench.controls import echo
 from bench.figures import Figure, show
 from bench.leases import redelivery, subscribe
-from penstock.v1 import leases_pb2, reader_pb2, reader_pb2_grpc, writer_pb2, writer_pb2_grpc
+from penstock.v1 import leases_pb2
 from services import loops
 
 BATCH: Final = 32
@@ -23,6 +22,7 @@ IN_FLIGHT: Final = 8
 BODY_BYTES: Final = 200
 MESSAGES: Final = 200_000  # of a round
 FRAMES: Final = MESSAGES // produce.RECORDS
+AWAITED: Final = FRAMES * produce.RECORDS - 4 * IN_FLIGHT * BATCH  # those in flight go beyond
 RATIO: Final = 0.4  # of calls that do nothing
 CALL_ROUNDS: Final = 5
 RECEIVE: Final = "/penstock.v1.Leases/Receive"
@@ -76,26 +76,6 @@ def _empty(channel: Any) -> Callable[[], Awaitable[int]]:
     return turn
 
 
-async def fill(writer: str, reader: str) -> int:
-    """Fill a topic; return how many messages a group may wait for."""
-    async with (
-        grpc.aio.insecure_channel(writer, drivers.CLIENT_OPTIONS) as filling,
-        grpc.aio.insecure_channel(reader, drivers.CLIENT_OPTIONS) as ours,
-    ):
-        stub = drivers.stub(writer_pb2_grpc.WriterStub, filling)
-        await stub.CreateTopic(
-            writer_pb2.CreateTopicRequest(name=produce.TOPIC, queue_count=produce.QUEUES)
-        )
-        frames = islice(cycle(produce.batches(BODY_BYTES)), FRAMES)
-        await drivers.time_sink(filling, produce.STREAM, frames, in_flight=32)
-        last = reader_pb2.PullRequest(
-            topic=produce.TOPIC, max_messages=1, wait_ms=20_000,
-            queue_offset=FRAMES * produce.RECORDS // produce.QUEUES - 1,
-        )  # fmt: skip
-        await drivers.stub(reader_pb2_grpc.ReaderStub, ours).Pull(last)
-        return FRAMES * produce.RECORDS - 4 * IN_FLIGHT * BATCH  # those in flight go beyond
-
-
 async def measure(reader: str, transport: str, messages: int, *, rounds: int) -> list[Figure]:
     """Let a new group consume the topic in each round, call by call."""
     async with (
@@ -123,20 +103,15 @@ def run(*, rounds: int) -> list[Figure]:
     """Start a writer, a reader and an echo server, and time them."""
     with (
         drivers.scratch_store() as store,
-        drivers.process(
-            "services.writer", "--store", str(store), "--listen", "127.0.0.1:0",
-            "--unflushed-bytes-max", "4GiB", *produce.COLD,
-        ) as (writer, _),
-        drivers.process(
-            "services.reader", "--store", str(store), "--listen", "127.0.0.1:0"
-        ) as (reader, _),
+        drivers.service("writer", store, *produce.BURSTS, *produce.COLD) as (writer, _),
+        drivers.service("reader", store) as (reader, _),
         drivers.process("bench.controls.echo") as (transport, _),
-    ):  # fmt: skip
-        messages = loops.run(fill(writer, reader))
-        served = subscribe.Served(reader, transport, messages)
+    ):
+        loops.run(produce.fill(writer, reader, FRAMES, BODY_BYTES))
+        served = subscribe.Served(reader, transport, AWAITED)
         return [
             *subscribe.measure(served, rounds=rounds),
-            *loops.run(measure(reader, transport, messages, rounds=min(rounds, CALL_ROUNDS))),
+            *loops.run(measure(reader, transport, AWAITED, rounds=min(rounds, CALL_ROUNDS))),
             *redelivery.measure(writer, reader),
         ]
 

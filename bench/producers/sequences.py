@@ -79,7 +79,7 @@ async def measure(writer: str, log: Path, *, rounds: int) -> list[Figure]:
 
 def run(*, rounds: int) -> list[Figure]:
     """Start a writer, and time it."""
-    with drivers.scratch_store() as store, produce.writing(store, *BURSTS) as (writer, _):
+    with drivers.scratch_store() as store, drivers.service("writer", store, *BURSTS) as (writer, _):
         return loops.run(measure(writer, store / "commitlog", rounds=rounds))
 
 

@@ -155,12 +155,8 @@ def run(*, rounds: int) -> list[Figure]:
     """Start a writer and a reader, and time them."""
     with (
         drivers.scratch_store() as store,
-        drivers.process(
-            "services.writer", "--store", str(store), "--listen", "127.0.0.1:0", *produce.COLD,
-        ) as (writer, _),
-        drivers.process(
-            "services.reader", "--store", str(store), "--listen", "127.0.0.1:0"
-        ) as (reader, _),
+        drivers.service("writer", store, *produce.COLD) as (writer, _),
+        drivers.service("reader", store) as (reader, _),
     ):  # fmt: skip
         return loops.run(measure(writer, reader, rounds=rounds))
 
