@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from golden import STORES, golden_dump, golden_store
 from plain_reader import in_dumps_shape, records_of, units_of
+from record_examples import encode_again
 
 from storage.format.config_json import decode_config, encode_config, integer_keyed
 from storage.format.consume_entry import record_tag_code
@@ -25,7 +26,7 @@ from storage.format.property_crc import (
     has_property_crc,
     property_crc_trailer,
 )
-from storage.format.record import Record, body_crc, decode_record, encode_record
+from storage.format.record import body_crc, decode_record
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -67,25 +68,6 @@ def test_every_record_encodes_to_its_own_bytes(name: str) -> None:
         if has_property_crc(record.properties_block):
             crc = zlib.crc32(raw[:-PROPERTY_CRC_SIZE]) & CRC_MASK
             assert raw.endswith(property_crc_trailer(crc))
-
-
-def encode_again(record: Record) -> bytes:
-    return encode_record(
-        topic=record.topic,
-        queue_id=record.queue_id,
-        body=record.body,
-        properties_block=record.properties_block,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        queue_offset=record.queue_offset,
-        commit_offset=record.commit_offset,
-        born_timestamp_ms=record.born_timestamp_ms,
-        born_host=record.born_host,
-        store_timestamp_ms=record.store_timestamp_ms,
-        store_host=record.store_host,
-        reconsume_times=record.reconsume_times,
-        prepared_transaction_offset=record.prepared_transaction_offset,
-    )
 
 
 @pytest.mark.parametrize("name", sorted(set(STORES) - {"ext", "lmq"}))

@@ -7,6 +7,7 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from record_examples import encode_again
 
 from storage.format.properties import encode_properties
 from storage.format.property_crc import has_property_crc, property_crc_trailer, set_property_crc
@@ -123,24 +124,7 @@ def test_cases_both_ways(changes: dict[str, object], magic: int, sys_flag: int, 
     assert (record.magic, record.sys_flag) == (magic, sys_flag)
     assert check_record(encoded, 0, 4096) is Verdict.GOOD
     assert has_property_crc(record.properties_block) is crc
-    again = encode_record(
-        topic=record.topic,
-        queue_id=record.queue_id,
-        body=record.body,
-        properties_block=record.properties_block,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        queue_offset=record.queue_offset,
-        commit_offset=record.commit_offset,
-        born_timestamp_ms=record.born_timestamp_ms,
-        born_host=record.born_host,
-        store_timestamp_ms=record.store_timestamp_ms,
-        store_host=record.store_host,
-        reconsume_times=record.reconsume_times,
-        prepared_transaction_offset=record.prepared_transaction_offset,
-        append_property_crc=crc,
-    )
-    assert again == encoded
+    assert encode_again(record, append_property_crc=crc) == encoded
 
 
 def flipped(position: int, bit: int = 0) -> bytes:

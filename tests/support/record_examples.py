@@ -1,4 +1,4 @@
-"""Hypothesis strategies of records and of what can become of them, for tests of kernels."""
+"""Hypothesis strategies of records and of what can become of them, and records encoded again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from storage.format.record import encode_for_batch, encode_record
+from storage.format.record import Record, encode_for_batch, encode_record
 
 TOPICS = st.sampled_from(("a", "flights", "Orders-1", "%RETRY%g_1", "%RETRY%" + "x" * 125))
 HOSTS = st.sampled_from(("127.0.0.1:10911", "10.0.0.5:1", "[::1]:10911", "[2001:db8::7]:65535"))
@@ -116,3 +116,24 @@ def client_batches(draw: st.DrawFn) -> bytes:
 def as_array(data: bytes) -> npt.NDArray[np.uint8]:
     """A read-only array over exactly these bytes."""
     return np.frombuffer(data, np.uint8)
+
+
+def encode_again(record: Record, *, append_property_crc: bool = False) -> bytes:
+    """The bytes of a record that was decoded."""
+    return encode_record(
+        topic=record.topic,
+        queue_id=record.queue_id,
+        body=record.body,
+        properties_block=record.properties_block,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        queue_offset=record.queue_offset,
+        commit_offset=record.commit_offset,
+        born_timestamp_ms=record.born_timestamp_ms,
+        born_host=record.born_host,
+        store_timestamp_ms=record.store_timestamp_ms,
+        store_host=record.store_host,
+        reconsume_times=record.reconsume_times,
+        prepared_transaction_offset=record.prepared_transaction_offset,
+        append_property_crc=append_property_crc,
+    )

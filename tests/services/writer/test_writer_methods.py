@@ -298,10 +298,11 @@ def test_a_draining_service_answers_what_it_stored_and_ends_the_stream(
     stream.close()
 
 
-def test_a_request_of_many_messages_is_encoded_beside_the_event_loop(
-    grpc_stub: Any, store: FakeWriterStore, background: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Thousands of messages are a matter of seconds, in which others want their answers."""
+@pytest.fixture
+def putting(
+    store: FakeWriterStore, monkeypatch: pytest.MonkeyPatch
+) -> queue.Queue[threading.Thread]:
+    """The thread of each ``put`` of the store that has returned."""
     threads: queue.Queue[threading.Thread] = queue.Queue()
     put = store.put
 
@@ -311,27 +312,29 @@ def test_a_request_of_many_messages_is_encoded_beside_the_event_loop(
         return results
 
     monkeypatch.setattr(store, "put", noted)
+    return threads
+
+
+def test_a_request_of_many_messages_is_encoded_beside_the_event_loop(
+    grpc_stub: Any, store: FakeWriterStore, background: Any, putting: queue.Queue[threading.Thread]
+) -> None:
+    """Thousands of messages are a matter of seconds, in which others want their answers."""
     loop_thread = background.call(threading.current_thread)
     for count in (1, 5_000):
         answer = grpc_stub.Produce.future(request(*[b"x"] * count), timeout=30)
-        assert (threads.get(timeout=30) is loop_thread) is (count == 1)
+        assert (putting.get(timeout=30) is loop_thread) is (count == 1)
         store.acknowledge()
         assert len(answer.result().results) == count
 
 
 def test_a_request_that_is_sent_again_is_looked_up_beside_the_event_loop(
-    grpc_stub: Any, store: FakeWriterStore, background: Any, monkeypatch: pytest.MonkeyPatch
+    grpc_stub: Any,
+    store: FakeWriterStore,
+    background: Any,
+    putting: queue.Queue[threading.Thread],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is stored of it may have to be read from the disk."""
-    threads: queue.Queue[threading.Thread] = queue.Queue()
-    put = store.put
-
-    def noted(messages: Any, **options: Any) -> Any:
-        results = put(messages, **options)
-        threads.put(threading.current_thread())
-        return results
-
-    monkeypatch.setattr(store, "put", noted)
     monkeypatch.setattr(store, "is_new", lambda producer: not (producer.age_ms or store.stored))
     loop_thread = background.call(threading.current_thread)
     for age_ms, is_first in ((0, True), (0, False), (1, False)):
@@ -340,7 +343,7 @@ def test_a_request_that_is_sent_again_is_looked_up_beside_the_event_loop(
             writer_pb2.ProducerSequence(producer_id=1, sequence=1, age_ms=age_ms)
         )
         answer = grpc_stub.Produce.future(repeat, timeout=30)
-        assert (threads.get(timeout=30) is loop_thread) is is_first
+        assert (putting.get(timeout=30) is loop_thread) is is_first
         store.acknowledge()
         assert len(answer.result().results) == 1
 
