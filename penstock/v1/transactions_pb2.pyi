@@ -113,6 +113,24 @@ class PendingTransaction(_message.Message):
     problem: str
     def __init__(self, transaction_id: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., message_count: _Optional[int] = ..., born_ms: _Optional[int] = ..., due_ms: _Optional[int] = ..., check_count: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
+class ReturnChecksRequest(_message.Message):
+    __slots__ = ("checks",)
+    CHECKS_FIELD_NUMBER: _ClassVar[int]
+    checks: _containers.RepeatedCompositeFieldContainer[ReturnedCheck]
+    def __init__(self, checks: _Optional[_Iterable[_Union[ReturnedCheck, _Mapping]]] = ...) -> None: ...
+
+class ReturnedCheck(_message.Message):
+    __slots__ = ("transaction_id", "check_count")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    CHECK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: str
+    check_count: int
+    def __init__(self, transaction_id: _Optional[str] = ..., check_count: _Optional[int] = ...) -> None: ...
+
+class ReturnChecksResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class WatchChecksRequest(_message.Message):
     __slots__ = ("topics",)
     TOPICS_FIELD_NUMBER: _ClassVar[int]

@@ -54,6 +54,11 @@ class TransactionsStub:
                 request_serializer=penstock_dot_v1_dot_transactions__pb2.WatchChecksRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_transactions__pb2.TransactionCheck.FromString,
                 _registered_method=True)
+        self.ReturnChecks = channel.unary_unary(
+                '/penstock.v1.Transactions/ReturnChecks',
+                request_serializer=penstock_dot_v1_dot_transactions__pb2.ReturnChecksRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_transactions__pb2.ReturnChecksResponse.FromString,
+                _registered_method=True)
 
 
 class TransactionsServicer:
@@ -90,6 +95,14 @@ class TransactionsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReturnChecks(self, request, context):
+        """Gives back questions that reached no producer: they do not count as asked. After a restart of the writer
+        each may count once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransactionsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -112,6 +125,11 @@ def add_TransactionsServicer_to_server(servicer, server):
                     servicer.WatchChecks,
                     request_deserializer=penstock_dot_v1_dot_transactions__pb2.WatchChecksRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_transactions__pb2.TransactionCheck.SerializeToString,
+            ),
+            'ReturnChecks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReturnChecks,
+                    request_deserializer=penstock_dot_v1_dot_transactions__pb2.ReturnChecksRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_transactions__pb2.ReturnChecksResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +240,33 @@ class Transactions:
             '/penstock.v1.Transactions/WatchChecks',
             penstock_dot_v1_dot_transactions__pb2.WatchChecksRequest.SerializeToString,
             penstock_dot_v1_dot_transactions__pb2.TransactionCheck.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReturnChecks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Transactions/ReturnChecks',
+            penstock_dot_v1_dot_transactions__pb2.ReturnChecksRequest.SerializeToString,
+            penstock_dot_v1_dot_transactions__pb2.ReturnChecksResponse.FromString,
             options,
             channel_credentials,
             insecure,

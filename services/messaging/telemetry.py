@@ -6,12 +6,12 @@ import asyncio
 import itertools
 from collections import Counter
 
-import grpc
 from google.protobuf.message import DecodeError
 
 from services.messaging.callers import Caller, caller_of
 from services.messaging.client_settings import consumer_settings, producer_settings
 from services.messaging.groups import GroupCache
+from services.messaging.producer_stream import ProducerStream
 from services.messaging.sessions import TOPICS_BYTES_MAX, TOPICS_MAX, Sessions
 from services.rocketmq import names
 from services.rocketmq.statuses import OK, CallRefused
@@ -19,28 +19,6 @@ from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
 from services.rpc.servicer import EOF, Context, Draining
 from services.rpc.status import InvalidArgument
-
-
-class ProducerStream:
-    """The stream of a producer that is connected, and the topics that it has named."""
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.topics: frozenset[str] = frozenset()
-        self._writing = asyncio.Lock()  # gRPC takes one write at a time
-
-    async def write(self, command: service_pb2.TelemetryCommand) -> None:
-        """Write one command."""
-        async with self._writing:
-            await _write(self.context, command)
-
-    async def tell(self, command: service_pb2.TelemetryCommand) -> bool:
-        """Write one command; False if the stream has ended."""
-        try:
-            await self.write(command)
-        except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
-            return False
-        return True
 
 
 class TelemetryStreams:
@@ -67,7 +45,7 @@ class TelemetryStreams:
         self._published: frozenset[str] | None = frozenset()  # None: to be made again
 
     def published_topics(self) -> frozenset[str]:
-        """Return the topics that connected producers have named: the same object while they are the same."""
+        """Return the topics of connected producers that take what they are told: the same object while they are the same."""
         if self._published is None:
             self._published = frozenset(self._producer_counts)
         return self._published
@@ -96,27 +74,36 @@ class TelemetryStreams:
         finally:
             self._count -= 1
             self.ended(caller.client_id, stream)
+            stream.close()
 
     def ended(self, client_id: str, stream: ProducerStream) -> None:
         """Forget what a stream named, unless the client has another one."""
         if self._producers.get(client_id) is stream:
             del self._producers[client_id]
-            self._forget_topics(stream.topics)
+            self._watch(stream, frozenset())
 
     def publishes(self, client_id: str, stream: ProducerStream, topics: frozenset[str]) -> None:
         """Note what a producer names, instead of what it named before on this or another stream."""
         before = self._producers.get(client_id)
-        named = frozenset() if before is None else before.topics
         stream.topics = topics
         self._producers[client_id] = stream
-        if not topics <= self._producer_counts.keys():
-            self._published = None
-        self._producer_counts.update(topics)
-        self._forget_topics(named)
+        stream.stuck_changed = lambda: self._stuck_changed(client_id, stream)
+        self._stuck_changed(client_id, stream)
+        if before is not None and before is not stream:
+            self._watch(before, frozenset())
 
-    def _forget_topics(self, topics: frozenset[str]) -> None:
+    def _stuck_changed(self, client_id: str, stream: ProducerStream) -> None:
+        if self._producers.get(client_id) is stream:
+            self._watch(stream, frozenset() if stream.is_stuck else stream.topics)
+
+    def _watch(self, stream: ProducerStream, topics: frozenset[str]) -> None:
+        """Count the topics of a stream, instead of those that were counted of it."""
+        before, stream.watched = stream.watched, topics
         counts = self._producer_counts
-        for topic in topics:
+        if not topics <= counts.keys():
+            self._published = None
+        counts.update(topics)
+        for topic in before:
             counts[topic] -= 1
             if not counts[topic]:
                 del counts[topic]
@@ -138,7 +125,7 @@ class TelemetryStreams:
                 if command.settings.HasField("publishing"):
                     topics = frozenset(_topics(command.settings))
                     self.publishes(caller.client_id, stream, topics)
-                await stream.write(answer)
+                await stream.write(answer.SerializeToString())
 
     async def _next(self, context: Context) -> bytes:
         reading = asyncio.ensure_future(context.read())

@@ -34,6 +34,8 @@ _REFUSALS: Final = {
     transactions_pb2.TRANSACTION_OTHER_TOPIC: "is of another topic",
 }
 _WATCH_AGAIN_SECONDS: Final = 1.0
+_WATCHED_TOPICS_MAX: Final = 10_000  # by one call
+_RETURN_SECONDS: Final = 5.0
 _CALL_AGAIN_SECONDS: Final = 0.05
 
 
@@ -44,8 +46,10 @@ class OrphanedTransactions:
         self._writer = writer
         self._telemetry = telemetry
         self._topics: frozenset[str] = frozenset()
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
         self._turn = itertools.count()
+        self._untold: dict[str, int] = {}  # counts of checks by transaction id
+        self._returning: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
     async def store(self, records: Sequence[bytes], timeout_s: float) -> list[int]:
@@ -83,17 +87,21 @@ class OrphanedTransactions:
         if topics is self._topics or topics == self._topics:
             return
         self._topics = topics
-        before, self._watching = self._watching, None
-        if topics:
-            self._watching = self._loop.create_task(self._watch(topics))
-        if before is not None:
-            before.cancel()
+        before = self._watching
+        names_in_order = sorted(topics)
+        self._watching = [
+            self._loop.create_task(self._watch(names_in_order[at : at + _WATCHED_TOPICS_MAX]))
+            for at in range(0, len(names_in_order), _WATCHED_TOPICS_MAX)
+        ]
+        for task in before:
+            task.cancel()
 
     async def close(self) -> None:
         """Watch nothing more."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        tasks = [*self._watching] if self._returning is None else [*self._watching, self._returning]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _call(self, method: str, request: Any, timeout_s: float) -> bytes:
         """Make a call, again when its answer is lost: the writer knows halves by their keys, and how a transaction ended."""
@@ -108,26 +116,32 @@ class OrphanedTransactions:
                     raise refusal_of(error) from None
             await asyncio.sleep(_CALL_AGAIN_SECONDS)
 
-    async def _watch(self, topics: frozenset[str]) -> None:
-        request = transactions_pb2.WatchChecksRequest(topics=sorted(topics))
+    async def _watch(self, topics: Sequence[str]) -> None:
+        request = transactions_pb2.WatchChecksRequest(topics=topics)
+        logged = ""
         while True:
             try:
                 async for answer in self._writer.answers(TRANSACTIONS + "WatchChecks", request):
-                    await self._take(answer)
-            except grpc.aio.AioRpcError:
-                pass  # the writer is away; it checks again
+                    logged = ""
+                    self._take(answer)
+            except grpc.aio.AioRpcError as error:  # it is checked again
+                problem = f"{error.code().name}: {error.details()}"
+                is_away = error.code() is grpc.StatusCode.UNAVAILABLE
+                if not is_away and problem != logged:
+                    logs.get_logger().error("the writer refuses checks", problem=problem)
+                    logged = problem
             except Exception as error:  # noqa: BLE001  this task lives as long as producers do
                 logs.get_logger().error("checks of transactions ended", exc_info=error)
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)
 
-    async def _take(self, answer: bytes) -> None:
+    def _take(self, answer: bytes) -> None:
         """Pass one check on; one that cannot be is logged, and the next ones go on."""
         try:
-            await self._pass_on(transactions_pb2.TransactionCheck.FromString(answer))
+            self._pass_on(transactions_pb2.TransactionCheck.FromString(answer))
         except Exception as error:  # noqa: BLE001  it is checked again later
             logs.get_logger().error("a check of a transaction failed", exc_info=error)
 
-    async def _pass_on(self, check: transactions_pb2.TransactionCheck) -> None:
+    def _pass_on(self, check: transactions_pb2.TransactionCheck) -> None:
         """Ask one producer about each message; a client's transaction has one message."""
         position = 0
         for _ in range(check.message_count):
@@ -140,8 +154,46 @@ class OrphanedTransactions:
                     message=message, transaction_id=check.transaction_id
                 )
             )
-            producers = self._telemetry.producers_of(topic)
-            for place in range(len(producers)):
-                producer = producers[(next(self._turn) + place) % len(producers)]
-                if await producer.tell(command):
-                    break
+            self._ask(topic, command.SerializeToString(), check)
+
+    def _ask(self, topic: str, command: bytes, check: transactions_pb2.TransactionCheck) -> None:
+        """Tell one producer of a topic; where none takes it, the writer learns that it does not count."""
+        about = check.transaction_id, check.check_count  # keeps no records
+
+        def untold() -> None:
+            self._give_back(*about)
+
+        producers = self._telemetry.producers_of(topic)
+        turn = next(self._turn)
+        for place in range(len(producers)):
+            if producers[(turn + place) % len(producers)].tell(command, untold):
+                return
+        untold()
+
+    def _give_back(self, transaction_id: str, check_count: int) -> None:
+        self._untold[transaction_id] = check_count
+        if self._returning is None:
+            self._returning = self._loop.create_task(self._return())
+
+    async def _return(self) -> None:
+        """Tell the writer which checks reached nobody; where it is away, they count."""
+        try:
+            while self._untold:
+                untold, self._untold = self._untold, {}
+                checks = [
+                    transactions_pb2.ReturnedCheck(transaction_id=each, check_count=count)
+                    for each, count in untold.items()
+                ]
+                request = transactions_pb2.ReturnChecksRequest(checks=checks)
+                try:
+                    await self._writer.call(
+                        TRANSACTIONS + "ReturnChecks", request, timeout_s=_RETURN_SECONDS
+                    )
+                except grpc.aio.AioRpcError as error:
+                    logs.get_logger().warning(
+                        "checks that reached nobody count",
+                        code=error.code().name,
+                        checks=len(checks),
+                    )
+        finally:
+            self._returning = None

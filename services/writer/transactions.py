@@ -47,6 +47,7 @@ class TransactionStore(Protocol):
     def pending(self) -> list[PendingTransaction]: ...
     def watch(self, topics: Sequence[str], ask: Ask) -> int: ...
     def unwatch(self, number: int) -> None: ...
+    def uncount(self, transaction_id: str, check_count: int) -> None: ...
 
 
 class TransactionServicer:
@@ -144,6 +145,17 @@ class TransactionServicer:
             watching.add_done_callback(
                 self._unwatch
             )  # a call that is cancelled while it begins, too
+
+    async def return_checks(
+        self, request: pb.ReturnChecksRequest, _context: Context
+    ) -> pb.ReturnChecksResponse:
+        """Take back questions that reached nobody."""
+        await asyncio.to_thread(self._uncount, request.checks)
+        return pb.ReturnChecksResponse()
+
+    def _uncount(self, checks: Sequence[pb.ReturnedCheck]) -> None:
+        for check in checks:
+            self._store.uncount(check.transaction_id, check.check_count)
 
     def _unwatch(self, watching: asyncio.Future[int]) -> None:
         if not watching.cancelled() and watching.exception() is None:

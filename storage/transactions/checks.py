@@ -100,6 +100,16 @@ class TransactionChecks(Worker):
         with self._transactions.guard:
             self._watchers.pop(number, None)
 
+    def uncount(self, transaction_id: str, check_count: int) -> None:
+        """Take back a question that reached nobody, unless another one was asked or it has ended since."""
+        with self._transactions.guard:
+            halves = self._transactions.table.of(transaction_id)
+            if halves and max(half.check_count for half in halves) == check_count:
+                self._transactions.table.uncount(transaction_id)
+                self._waiting.add(transaction_id)
+                if transaction_id in self._late:
+                    self._late[transaction_id] -= self._check_max
+
     def _watcher_of(self, halves: Sequence[Half]) -> Ask | None:
         topics = {half.topic for half in halves}
         asked = [ask for watched, ask in self._watchers.values() if watched & topics]
@@ -239,7 +249,7 @@ class TransactionChecks(Worker):
                     self._waiting.add(transaction_id)
                     continue
                 if transaction_id in self._late:
-                    self._late[transaction_id] = self._check_max
+                    self._late[transaction_id] += self._check_max
                 self._store_again(transaction_id, halves, records, counts)
 
     def _store_again(

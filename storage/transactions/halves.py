@@ -106,6 +106,11 @@ class HalfTable:
                 self._rows[row, _DUE_MS] = due_ms - self._moved_ms
                 self._note_due(row, due_ms - self._moved_ms)
 
+    def uncount(self, transaction_id: str) -> None:
+        """Take one check off the count of each half of a transaction; the records keep it."""
+        for row in self._rows_of(transaction_id):
+            self._rows[row, _CHECK_COUNT] -= 1
+
     def move_dues(self, by_ms: int) -> None:
         """Move all times at which producers are asked."""
         self._moved_ms += by_ms

@@ -116,3 +116,7 @@ class StoreTransactions:
     def unwatch(self, number: int) -> None:
         """See ``TransactionChecks.unwatch``."""
         self._checks.unwatch(number)
+
+    def uncount(self, transaction_id: str, check_count: int) -> None:
+        """See ``TransactionChecks.uncount``."""
+        self._checks.uncount(transaction_id, check_count)

@@ -434,3 +434,35 @@ def test_a_damaged_half_is_named_and_never_committed(
     assert store.pending() == ["B"]
     assert f"commit offset {half.commit_offset}, cannot be read" in caplog.text
     assert store.end("A", "B", commit=True) == [("not found", 0, False), ("committed", 1, False)]
+
+
+def test_a_question_that_reached_nobody_does_not_count(store: TransactionStore) -> None:
+    """It is asked again after the interval, or soon when another one watches."""
+    store.prepare(message(b"one", "A"))
+    store.watch("orders")
+    store.check(6_000)
+    store.transactions.uncount("A", 1)
+    store.transactions.uncount("A", 1)  # again, and of what is not pending: nothing
+    store.transactions.uncount("B", 1)
+    store.check(30_000)
+    store.transactions.uncount("A", 2)  # not this one
+    assert [each.check_count for each in store.asked] == [1, 1]
+    store.transactions.uncount("A", 1)
+    store.watch("orders")
+    store.check()
+    assert [each.check_count for each in store.asked] == [1, 1, 1]
+
+
+def test_one_that_is_too_old_is_given_up_after_a_question_that_reached_somebody(
+    store: TransactionStore,
+) -> None:
+    store.prepare(message(b"one", "A"))
+    store.watch("orders")
+    store.clock.pass_ms(73 * 3_600_000)
+    for _ in range(3):
+        store.check(30_000)
+        store.transactions.uncount("A", 1)
+    assert store.pending() == ["A"]
+    store.check(30_000)
+    store.check(30_000)
+    assert (store.pending(), len(store.asked)) == ([], 4)

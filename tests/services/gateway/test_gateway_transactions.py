@@ -5,22 +5,26 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from background_loop import BackgroundService
 from fake_leases import FakeLeases
 from gateway_bed import CLIENT, GatewayBed
+from real_processes import until
 from service_settings import gateway_settings, writer_settings
 
 from penstock.v1 import transactions_pb2, transactions_pb2_grpc
 from services.gateway.__main__ import serve as serve_gateway
 from services.rocketmq.v2 import definition_pb2 as v2
-from services.rocketmq.v2 import service_pb2
+from services.rocketmq.v2 import service_pb2, service_pb2_grpc
 from services.writer.__main__ import serve as serve_writer
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
+OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +81,15 @@ def next_offset(bed: GatewayBed, topic: str) -> int:
     return sum(each.max_offset for each in answer.queues)
 
 
-def pending(bed: GatewayBed) -> set[str]:
-    import grpc
-
+def check_counts(bed: GatewayBed) -> dict[str, int]:
     with grpc.insecure_channel(bed.writer_service.address) as channel:
         stub = transactions_pb2_grpc.TransactionsStub(channel)  # type: ignore[no-untyped-call]
         answer = stub.ListTransactions(transactions_pb2.ListTransactionsRequest(), timeout=10)
-    return {each.transaction_id for each in answer.transactions}
+    return {each.transaction_id: each.check_count for each in answer.transactions}
+
+
+def pending(bed: GatewayBed) -> set[str]:
+    return set(check_counts(bed))
 
 
 def test_a_transaction_is_stored_by_its_commit(bed: GatewayBed) -> None:
@@ -126,31 +132,38 @@ def test_a_request_of_both_kinds_is_refused(bed: GatewayBed) -> None:
     assert answer.status.code == v2.MESSAGE_CORRUPTED
 
 
+class ConnectedProducer:
+    """The Telemetry stream of a producer of a topic; what it is told waits until the test reads it."""
+
+    def __init__(self, channel: grpc.Channel, client: str, topic: str) -> None:
+        self._said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        settings = v2.Settings(
+            client_type=v2.PRODUCER, publishing=v2.Publishing(topics=[v2.Resource(name=topic)])
+        )
+        self._said.put(service_pb2.TelemetryCommand(settings=settings))
+        stub: Any = service_pb2_grpc.MessagingServiceStub(channel)
+        self._stream = stub.Telemetry(
+            iter(self._said.get, None),
+            metadata=(("x-mq-client-id", client), ("x-mq-language", "JAVA")),
+            timeout=PATIENCE_S,
+        )
+        assert next(self._stream).HasField("settings")
+
+    def asked(self) -> service_pb2.RecoverOrphanedTransactionCommand:
+        """Return the next question."""
+        return next(self._stream).recover_orphaned_transaction_command
+
+    def close(self) -> None:
+        """End the stream."""
+        self._said.put(None)
+        self._stream.cancel()
+
+
 def test_a_connected_producer_of_the_topic_is_asked(bed: GatewayBed) -> None:
     bed.create("orphans", 2, "TRANSACTION")
     send(bed, half("orphans", "O1"))
-    commands: queue.Queue[service_pb2.TelemetryCommand] = queue.Queue()
-    done = threading.Event()
-
-    def requests() -> Iterator[service_pb2.TelemetryCommand]:
-        settings = v2.Settings(
-            client_type=v2.PRODUCER,
-            publishing=v2.Publishing(topics=[v2.Resource(name="orphans")]),
-        )
-        yield service_pb2.TelemetryCommand(settings=settings)
-        done.wait(PATIENCE_S)
-
-    stream = bed.stub.Telemetry(requests(), metadata=CLIENT)
-
-    def read() -> None:
-        for command in stream:
-            commands.put(command)
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
-        assert commands.get(timeout=PATIENCE_S).HasField("settings")
-        asked = commands.get(timeout=PATIENCE_S).recover_orphaned_transaction_command
+    with closing(ConnectedProducer(bed.channel, CLIENT[0][1], "orphans")) as producer:
+        asked = producer.asked()
         assert asked.transaction_id == "O1"
         assert (asked.message.topic.name, asked.message.body) == ("orphans", b"O1")
         assert asked.message.user_properties["colour"] == "red"
@@ -158,6 +171,33 @@ def test_a_connected_producer_of_the_topic_is_asked(bed: GatewayBed) -> None:
         assert (system.message_id, system.tag, system.delivery_attempt) == ("O1", "t", 1)
         assert system.message_type == v2.TRANSACTION
         assert end(bed, "orphans", "O1", v2.COMMIT) == v2.OK
-    finally:
-        done.set()
-        thread.join()
+
+
+def test_a_producer_that_does_not_read_keeps_no_other_from_its_checks(bed: GatewayBed) -> None:
+    """Its own checks stay pending; it is asked when it reads again."""
+    bed.create("unread", 1, "TRANSACTION")
+    bed.create("read", 1, "TRANSACTION")
+    keys = [f"U{number}" for number in range(4)]
+    with (
+        grpc.insecure_channel(bed.gateway.address, options=OWN_CONNECTION) as channel,
+        closing(ConnectedProducer(channel, "silent", "unread")) as silent,
+        closing(ConnectedProducer(bed.channel, "reads", "read")) as reading,
+    ):
+        for key in keys:
+            message = half("unread", key)
+            message.body = bytes(2 << 20)
+            assert send(bed, message).status.code == v2.OK
+        until(lambda: check_counts(bed)["U0"] > 1)  # its connection is full
+        for number in range(5):
+            send(bed, half("read", f"R{number}"))
+            asked = reading.asked()
+            while asked.transaction_id != f"R{number}":
+                asked = reading.asked()
+            assert end(bed, "read", f"R{number}", v2.COMMIT) == v2.OK
+        assert set(keys) <= pending(bed)
+        for key in keys:
+            assert end(bed, "unread", key, v2.ROLLBACK) == v2.OK
+        send(bed, half("unread", "last"))
+        while silent.asked().transaction_id != "last":
+            pass
+    assert end(bed, "unread", "last", v2.ROLLBACK) == v2.OK

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
+import grpc
 import pytest
+from engine_store import record
 
 from penstock.v1 import transactions_pb2
-from services.messaging.telemetry import ProducerStream, TelemetryStreams
+from services.messaging import producer_stream, transactions
+from services.messaging.producer_stream import ProducerStream
+from services.messaging.telemetry import TelemetryStreams
 from services.messaging.transactions import OrphanedTransactions
+from services.rocketmq.v2 import service_pb2
 
 NO_RECORD = transactions_pb2.TransactionCheck(transaction_id="t", message_count=1)
 
@@ -28,6 +34,82 @@ class CheckingOnce:
         await asyncio.Event().wait()
 
 
+def check(transaction_id: str, topic: str = "orders") -> bytes:
+    """Return a check of a transaction of one message, its third."""
+    half = record(properties={"REAL_TOPIC": topic, "UNIQ_KEY": transaction_id})
+    return transactions_pb2.TransactionCheck(
+        transaction_id=transaction_id, check_count=3, message_count=1, records=half
+    ).SerializeToString()
+
+
+class Checking:
+    """A writer whose checks the test sends; it notes what is watched and what is given back."""
+
+    def __init__(self) -> None:
+        self.checks: asyncio.Queue[bytes] = asyncio.Queue()
+        self.watched: list[str] = []
+        self.returned: dict[str, int] = {}
+
+    async def answers(self, _path: str, request: Any) -> AsyncIterator[bytes]:
+        self.watched += request.topics
+        while True:
+            yield await self.checks.get()
+
+    async def call(self, path: str, request: Any, **_: Any) -> bytes:
+        assert path.endswith("/ReturnChecks")
+        self.returned |= {each.transaction_id: each.check_count for each in request.checks}
+        return b""
+
+
+class Connection:
+    """What a producer's stream writes to."""
+
+    def __init__(self) -> None:
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.told: list[str] = []
+
+    async def write(self, data: bytes) -> None:
+        await self.reads.wait()
+        command = service_pb2.TelemetryCommand.FromString(data)
+        self.told.append(command.recover_orphaned_transaction_command.transaction_id)
+
+
+class Gone(Connection):
+    """The connection of a client that has gone."""
+
+    async def write(self, _data: bytes) -> None:
+        raise grpc.aio.UsageError("RPC already finished.")
+
+
+class Watching:
+    """Transactions that are watched for streams of producers of ``orders``."""
+
+    def __init__(self, *connections: Connection) -> None:
+        self.writer, self.telemetry = Checking(), streams()
+        self.streams = [ProducerStream(cast("Any", each)) for each in connections]
+        for number, stream in enumerate(self.streams):
+            self.telemetry.publishes(f"client {number}", stream, frozenset(["orders"]))
+        self.orphaned = OrphanedTransactions(cast("Any", self.writer), self.telemetry)
+
+    async def __aenter__(self) -> Watching:
+        self.orphaned.tick()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.orphaned.close()
+
+    def send(self, *transaction_ids: str) -> None:
+        for each in transaction_ids:
+            self.writer.checks.put_nowait(check(each))
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
 def streams() -> TelemetryStreams:
     nothing = cast("Any", None)
     return TelemetryStreams(nothing, nothing, asyncio.Event(), most=1, body_bytes_max=1)
@@ -37,12 +119,12 @@ def streams() -> TelemetryStreams:
 async def test_a_check_that_cannot_be_read_ends_no_other(answer: bytes) -> None:
     telemetry, writer = streams(), CheckingOnce(answer)
     telemetry.publishes("client", ProducerStream(cast("Any", None)), frozenset(["orders"]))
-    transactions = OrphanedTransactions(cast("Any", writer), telemetry)
+    orphaned = OrphanedTransactions(cast("Any", writer), telemetry)
 
-    transactions.tick()
+    orphaned.tick()
     await asyncio.wait_for(writer.goes_on.wait(), 5)
 
-    await transactions.close()
+    await orphaned.close()
 
 
 async def test_a_topic_is_published_while_a_producer_names_it() -> None:
@@ -64,3 +146,119 @@ async def test_a_topic_is_published_while_a_producer_names_it() -> None:
     assert both is same
     assert (both, last) == ({"orders", "bills"}, {"bills"})
     assert telemetry.published_topics() == frozenset()
+
+
+async def test_checks_are_spread_over_the_producers_of_a_topic() -> None:
+    connections = [Connection() for _ in range(3)]
+    async with Watching(*connections) as watching:
+        watching.send(*map(str, range(6)))
+        await until(lambda: sum(len(each.told) for each in connections) == 6)
+    assert [len(each.told) for each in connections] == [2, 2, 2]
+
+
+async def test_one_that_has_ended_is_passed_over() -> None:
+    connections = [Connection(), Connection()]
+    async with Watching(*connections) as watching:
+        watching.streams[0].close()
+        watching.send("A", "B", "C", "D")
+        await until(lambda: len(connections[1].told) == 4)
+    assert not watching.writer.returned
+
+
+async def test_one_that_takes_nothing_holds_up_no_other_and_is_asked_again_when_it_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What waited for it does not count; its topics are watched for those who read."""
+    monkeypatch.setattr(producer_stream, "STUCK_SECONDS", 0.02)
+    silent, reading = Connection(), Connection()
+    silent.reads.clear()
+    async with Watching(silent, reading) as watching:
+        watching.telemetry.publishes("client 1", watching.streams[1], frozenset(["bills"]))
+        watching.orphaned.tick()
+        watching.send("A", "B")
+        watching.writer.checks.put_nowait(check("C", "bills"))
+        await until(lambda: reading.told)
+        await until(lambda: watching.writer.returned == {"A": 3, "B": 3})
+        assert watching.telemetry.published_topics() == {"bills"}
+        watching.send("D")  # was on its way
+        await until(lambda: watching.writer.returned == {"A": 3, "B": 3, "D": 3})
+        silent.reads.set()
+        await until(lambda: silent.told)
+        await until(lambda: watching.telemetry.published_topics() == {"bills", "orders"})
+        watching.send("E")
+        await until(lambda: silent.told == ["A", "E"])
+    assert reading.told == ["C"]
+
+
+async def test_what_waits_for_one_stream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_stream, "WAITING_BYTES_MAX", 1)
+    silent = Connection()
+    silent.reads.clear()
+    async with Watching(silent) as watching:
+        watching.send("A", "B")
+        await until(lambda: watching.writer.returned == {"B": 3})
+        silent.reads.set()
+        await until(lambda: silent.told == ["A"])
+
+
+async def test_what_a_client_that_has_gone_was_told_does_not_count() -> None:
+    async with Watching(Gone()) as watching:
+        watching.send("A")
+        await until(lambda: watching.writer.returned == {"A": 3})
+
+
+async def test_topics_are_watched_by_as_many_calls_as_they_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "_WATCHED_TOPICS_MAX", 2)
+    async with Watching(Connection()) as watching:
+        named = frozenset("abcde")
+        watching.telemetry.publishes("client 0", watching.streams[0], named)
+        watching.orphaned.tick()
+        await until(lambda: set(watching.writer.watched) >= named)
+        watching.send("A")
+        await until(lambda: watching.writer.returned == {"A": 3})  # nobody has its topic now
+    assert Counter(watching.writer.watched)["a"] == 1
+
+
+class Refusing:
+    """A writer that refuses to be watched: so often for the first reason, then for another one, then it is away."""
+
+    def __init__(self, *refusals: tuple[grpc.StatusCode, str]) -> None:
+        self.refusals = list(refusals)
+
+    async def answers(self, _path: str, _request: Any) -> AsyncIterator[bytes]:
+        if not self.refusals:
+            await asyncio.Event().wait()
+        code, details = self.refusals.pop(0)
+        raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
+        yield b""
+
+
+async def test_a_refusal_is_logged_until_it_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "_WATCH_AGAIN_SECONDS", 0.0)
+    away, invalid = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT
+    writer = Refusing((away, "-"), (invalid, "many"), (invalid, "many"), (invalid, "more"))
+    watching = Watching(Connection())
+    orphaned = OrphanedTransactions(cast("Any", writer), watching.telemetry)
+    logged: list[dict[str, str]] = []
+    monkeypatch.setattr(transactions.logs, "get_logger", lambda: Log(logged))
+    orphaned.tick()
+    await until(lambda: not writer.refusals)
+    await orphaned.close()
+    assert logged == [
+        {"problem": "INVALID_ARGUMENT: many"},
+        {"problem": "INVALID_ARGUMENT: more"},
+    ]
+
+
+class Log:
+    """Keeps what is said."""
+
+    def __init__(self, logged: list[dict[str, str]]) -> None:
+        self._logged = logged
+
+    def error(self, _event: str, **about: str) -> None:
+        self._logged.append(about)
