@@ -11,6 +11,7 @@ from engine_store import LOG_FILE_SIZE, QUEUE_FILE_SIZE, record
 
 from storage.errors import InvalidMessage, StoreFull
 from storage.files.disk_space import DiskSpace
+from storage.log.followers import DurableNeed
 from storage.message import PullStatus
 from storage.queues.queue_table import ExpiredFiles
 from storage.reader import StoreReader
@@ -130,6 +131,32 @@ def test_what_is_needed_stays_and_who_needs_it_is_named(store: CleanedStore) -> 
     set_used_percent(store, 86)
     store.clean()
     assert store.log_files[0] > LOG_FILE_SIZE
+
+
+def test_a_hold_that_lets_go_for_moments_keeps_its_files(store: CleanedStore) -> None:
+    """A record that is needed no more is so only when its copy is durable, and may be needed again before."""
+    writer = store.open()
+    store.fill(600)
+    store.age()
+    before = store.log_files
+    need: list[int | None] = [5]
+    writer.followers.register("copies", DurableNeed(lambda: need[0], writer._engine.log))
+    worker = store.machine.workers._workers["retention"]
+    for _ in range(3):
+        worker.step()
+        need[0] = None
+        writer.append_batch(record())
+        worker.step()
+        need[0] = 5
+        worker.step()
+        store.machine.workers.step("flush")
+        worker.step()
+        assert store.log_files[: len(before)] == before
+    need[0] = None
+    worker.step()
+    store.machine.workers.step("flush")
+    store.clean()
+    assert len(store.log_files) < len(before)
 
 
 def test_files_go_at_once_when_asked_for(store: CleanedStore) -> None:
