@@ -14,7 +14,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC
@@ -34,6 +34,7 @@ _LOG: Final = logging.getLogger(__name__)
 LOOK_S: Final = 0.5
 SAVE_INTERVAL_MS: Final = 10_000
 HALVES_AT_ONCE: Final = 1_024
+AGAIN_BYTES_MAX: Final = 4 << 20  # in one batch, but for a larger transaction
 FULL_RETRY_S: Final = 1.0
 _PROGRESS: Final = ("",)  # stands for no transaction
 
@@ -43,6 +44,15 @@ Ask = Callable[[TransactionCheck], bool | None]
 
 class UnreadableHalf(StoreError):
     """A half message of a pending transaction is damaged."""
+
+
+class _AskedTransaction(NamedTuple):
+    """A transaction that a producer was asked about, and what is to be stored again of it."""
+
+    transaction_id: str
+    halves: list[Half]
+    records: list[ByteArray]
+    counts: list[int]
 
 
 class TransactionChecks(Worker):
@@ -234,6 +244,9 @@ class TransactionChecks(Worker):
         )  # fmt: skip
 
     def _ask(self, asked: Sequence[tuple[Ask, str, list[Half]]], now_ms: int) -> None:
+        """Ask producers; what was asked about is stored again, many transactions in one batch."""
+        again: list[_AskedTransaction] = []
+        size = 0
         for ask, transaction_id, halves in asked:
             with self._apart([transaction_id], now_ms):
                 records = self._records(halves)
@@ -250,24 +263,38 @@ class TransactionChecks(Worker):
                     continue
                 if transaction_id in self._late:
                     self._late[transaction_id] += self._check_max
-                self._store_again(transaction_id, halves, records, counts)
+                added = sum(half.size for half in halves)
+                if again and size + added > AGAIN_BYTES_MAX:
+                    self._store_again(again, now_ms)
+                    again, size = [], 0
+                again.append(_AskedTransaction(transaction_id, halves, records, counts))
+                size += added
+        if again:
+            self._store_again(again, now_ms)
 
-    def _store_again(
-        self,
-        transaction_id: str,
-        halves: Sequence[Half],
-        records: Sequence[ByteArray],
-        counts: Sequence[int],
-    ) -> None:
-        """Store halves again with other counts of checks."""
+    def _store_again(self, again: Sequence[_AskedTransaction], now_ms: int) -> None:
+        """Store halves again in one batch; where that is refused, each transaction by itself."""
+        try:
+            self._append_again(again)
+        except (StoreBusy, StoreFull, StoreFailed):
+            raise
+        except (StoreError, OSError):
+            for each in again:
+                with self._apart([each.transaction_id], now_ms):
+                    self._append_again([each])
+
+    def _append_again(self, again: Sequence[_AskedTransaction]) -> None:
         transactions = self._transactions
+        halves = [half for each in again for half in each.halves]
+        counts = [count for each in again for count in each.counts]
         rows, stored_ms = transactions.log.append(
-            halves_again(records, counts),
-            len(records),
+            halves_again([record for each in again for record in each.records], counts),
+            len(halves),
             [half.queue_offset for half in halves],
             HalfEnd.AGAIN,
         )
-        transactions.table.remove(transaction_id)
+        for each in again:
+            transactions.table.remove(each.transaction_id)
         placed = rows[:, (QUEUE_OFFSET, COMMIT_OFFSET, SIZE)].tolist()
         for half, count, (queue_offset, commit_offset, size) in zip(
             halves, counts, placed, strict=True

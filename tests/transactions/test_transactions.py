@@ -316,18 +316,18 @@ def test_what_goes_wrong_with_one_transaction_is_said_and_keeps_no_other_from_it
     store.watch("orders")
     store.prepare(message(b"one", "A"), message(b"two", "B"))
     append = TransactionLog.append
-    calls: list[None] = []
+    fails = [True]
 
-    def failing(*args: Any, **more: Any) -> Any:
-        calls.append(None)
-        if len(calls) == 1:
+    def failing(log: TransactionLog, copies: Any, *args: Any) -> Any:
+        if fails and b"one" in copies.tobytes():
             raise error
-        return append(*args, **more)
+        return append(log, copies, *args)
 
     monkeypatch.setattr(TransactionLog, "append", failing)
     store.check(6_000)
     assert store.writer.status().problem == f"transaction A: {error}"
     assert store.writer.status().writable
+    fails.clear()
     store.check(30_000)
     assert [(each.transaction_id, each.check_count) for each in store.asked] == [
         ("A", 1), ("B", 1), ("A", 1), ("B", 2),
@@ -353,6 +353,34 @@ def test_a_progress_that_cannot_be_kept_is_said_and_stops_no_checks(
     store.check(30_000)
     assert [each.check_count for each in store.asked] == [1, 2]
     assert store.writer.status().problem == ""
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_transactions_that_are_asked_about_together_are_stored_again_in_one_batch(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    """Where the batch is refused for one of them, the others are stored by themselves."""
+    store.watch("orders")
+    store.prepare(*(message(b"%d" % n, f"K{n}", queue_id=n % 4) for n in range(100)))
+    store.prepare(message(b"a", "A"), message(b"b", "B"), transaction_id="two")
+    append, counts = store.transactions._transactions.log.append, []
+
+    def counted(copies: Any, count: int, removed: Any = (), end: Any = None) -> Any:
+        counts.append(count)
+        if is_refused and b"K7\x02" in copies.tobytes():
+            raise InvalidMessage("records", "one of them is refused")
+        return append(copies, count, removed, end)
+
+    monkeypatch.setattr(store.transactions._transactions.log, "append", counted)
+    store.check(6_001)
+    assert len(store.asked) == 101
+    assert counts == ([102, *[1] * 100, 2] if is_refused else [102])
+    assert len(store.bodies(HALF)) == 102 * 2 - is_refused
+    monkeypatch.undo()
+    store.kill()
+    again = {each.transaction_id: each.check_count for each in store.transactions.pending()}
+    assert again == {**{f"K{n}": 1 - (is_refused and n == 7) for n in range(100)}, "two": 1}
+    assert store.end("K3", "two", commit=True) == [("committed", 1, False), ("committed", 2, False)]
 
 
 def test_immunity_is_what_the_message_says(store: TransactionStore) -> None:
