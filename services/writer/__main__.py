@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.v1 import (
     dead_letters_pb2,
+    gateway_pb2,
     retention_pb2,
     timers_pb2,
     transactions_pb2,
@@ -18,6 +19,7 @@ from services import logs, process
 from services.flags import load
 from services.messaging.batch_stream import BatchCalls
 from services.messaging.messaging import Messaging, Upstreams
+from services.rocketmq.v2 import service_pb2
 from services.rpc.in_process import InProcessService
 from services.rpc.listening import check_free
 from services.rpc.server import Contract, RpcServer
@@ -34,6 +36,20 @@ from services.writer.transactions import TransactionServicer
 from storage.writer import StoreWriter
 
 SERVICE: Final = "writer"
+_SERVICES: Final = {
+    name: contract.DESCRIPTOR.services_by_name[name]
+    for name, contract in (
+        ("Writer", writer_pb2),
+        ("DeadLetters", dead_letters_pb2),
+        ("Transactions", transactions_pb2),
+        ("Timers", timers_pb2),
+        ("Retention", retention_pb2),
+    )
+}
+_MESSAGING_SERVICES: Final = (
+    service_pb2.DESCRIPTOR.services_by_name["MessagingService"],
+    gateway_pb2.DESCRIPTOR.services_by_name["Gateway"],
+)  # with split routes
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -56,8 +72,10 @@ async def serve(
 ) -> None:
     """Open the store, serve it until ``stop`` is set, drain, close it."""
     check_free(settings.listen)
+    served = [*_SERVICES.values(), *(_MESSAGING_SERVICES if settings.splits_routes else ())]
     store, listen = await open_with_space(
         lambda: StoreWriter.open(settings.store, settings.store_config(), waits_for_files=False),
+        served,
         settings,
         stop,
         ready,
@@ -73,22 +91,13 @@ async def serve(
             store, acks, draining, stream_batches_max=settings.stream_batches_max
         )
         contracts = [
-            Contract(writer_pb2.DESCRIPTOR.services_by_name["Writer"], servicer),
+            Contract(_SERVICES["Writer"], servicer),
+            Contract(_SERVICES["DeadLetters"], DeadLetterServicer(store, acks)),
             Contract(
-                dead_letters_pb2.DESCRIPTOR.services_by_name["DeadLetters"],
-                DeadLetterServicer(store, acks),
+                _SERVICES["Transactions"], TransactionServicer(store.transactions, acks, draining)
             ),
-            Contract(
-                transactions_pb2.DESCRIPTOR.services_by_name["Transactions"],
-                TransactionServicer(store.transactions, acks, draining),
-            ),
-            Contract(
-                timers_pb2.DESCRIPTOR.services_by_name["Timers"], TimerServicer(store.timers, acks)
-            ),
-            Contract(
-                retention_pb2.DESCRIPTOR.services_by_name["Retention"],
-                RetentionServicer(store.retention),
-            ),
+            Contract(_SERVICES["Timers"], TimerServicer(store.timers, acks)),
+            Contract(_SERVICES["Retention"], RetentionServicer(store.retention)),
         ]
         if settings.splits_routes:
             messaging = _messaging(settings, contracts, draining)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
-from penstock.v1 import writer_pb2
+from google.protobuf.descriptor import ServiceDescriptor
+
 from services import logs
 from services.process import sleep_until
 from services.rpc.server import Contract, RpcServer
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 class FullDiskServicer:
-    """Answers every method of penstock.v1.Writer with the StoreFull that the store was not opened for."""
+    """Answers every method of every contract with the StoreFull that the store was not opened for."""
 
     def __init__(self, full: StoreFull) -> None:
         self.full = full  # of the last attempt
@@ -32,13 +33,14 @@ class FullDiskServicer:
 
 async def open_with_space(
     open_store: Callable[[], T],
+    services: Sequence[ServiceDescriptor],
     settings: WriterSettings,
     stop: asyncio.Event,
     announce: Callable[[str], None],
 ) -> tuple[T | None, str]:
     """Return what ``open_store`` returns, run in a thread, and where to listen; None once ``stop`` is set.
 
-    While it raises StoreFull, calls are refused with that, health is not serving, and it is tried again
+    While it raises StoreFull, all calls of ``services`` are refused with that, health is not serving, and it is tried again
     every TRY_AGAIN_S.
     """
     try:
@@ -46,9 +48,9 @@ async def open_with_space(
     except StoreFull as full:
         logs.get_logger().error("no space to open the store; trying again", problem=str(full))
         problem = full
-    service = writer_pb2.DESCRIPTOR.services_by_name["Writer"]
     servicer = FullDiskServicer(problem)
-    server = RpcServer([Contract(service, servicer)], settings, asyncio.Event())
+    contracts = [Contract(service, servicer) for service in services]
+    server = RpcServer(contracts, settings, asyncio.Event())
     address = await server.start(settings.listen)
     announce(address)
     try:

@@ -86,6 +86,10 @@ class GatheredCreation:
         self._changing = None
 
 
+def _topics_message(topics: Sequence[TopicConfig]) -> writer_pb2.ListTopicsResponse:
+    return writer_pb2.ListTopicsResponse(topics=map(wire.topic_message, topics))
+
+
 def _queues_message(queues: Sequence[tuple[int, int, int]]) -> writer_pb2.DescribeTopicResponse:
     message = writer_pb2.DescribeTopicResponse()
     for queue_id, low, high in queues:
@@ -154,9 +158,10 @@ class TopicMethods:
         queues = [(queue_id, *bounds) for queue_id, bounds in enumerate(offsets)]
         return wire.sliced(head, queues, _queues_message)
 
-    async def list_topics(
-        self, _request: writer_pb2.ListTopicsRequest, _context: Context
-    ) -> writer_pb2.ListTopicsResponse:
+    async def list_topics(self, _request: writer_pb2.ListTopicsRequest, _context: Context) -> bytes:
         """Return all topics by name."""
+        return await asyncio.to_thread(self._list)
+
+    def _list(self) -> bytes:
         topics = sorted(self._topics.list_topics(), key=lambda topic: topic.name)
-        return writer_pb2.ListTopicsResponse(topics=map(wire.topic_message, topics))
+        return wire.sliced(writer_pb2.ListTopicsResponse(), topics, _topics_message)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from penstock.v1 import transactions_pb2 as pb
+from services import wire
 from services.rpc.servicer import Context, Draining
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
@@ -77,7 +78,7 @@ class TransactionServicer:
 
     async def end_transactions(
         self, request: pb.EndTransactionsRequest, _context: Context
-    ) -> pb.EndTransactionsResponse:
+    ) -> bytes:
         """Commit or roll back."""
         if len(request.transaction_ids) > IDS_MAX:
             raise InvalidArgument("transaction_ids", f"are too many; send at most {IDS_MAX}")
@@ -88,27 +89,20 @@ class TransactionServicer:
             self._store.end, list(request.transaction_ids), commit=commit, topic=request.topic
         )
         await self._acknowledged(end)
-        return pb.EndTransactionsResponse(
-            transactions=[
-                pb.EndedTransaction(
-                    transaction_id=each.transaction_id,
-                    state=_STATES[each.state],
-                    message_count=each.message_count,
-                    already=each.already,
-                    problem=each.problem,
-                )
-                for each in ended
-            ]
+        if len(ended) <= wire.SLICE_ITEMS:
+            return _ended_message(ended).SerializeToString()
+        return await asyncio.to_thread(
+            wire.sliced, pb.EndTransactionsResponse(), ended, _ended_message
         )
 
     async def list_transactions(
         self, _request: pb.ListTransactionsRequest, _context: Context
-    ) -> pb.ListTransactionsResponse:
+    ) -> bytes:
         """Return what is pending."""
-        pending = await asyncio.to_thread(self._store.pending)
-        return pb.ListTransactionsResponse(
-            transactions=[pb.PendingTransaction(**each._asdict()) for each in pending]
-        )
+        return await asyncio.to_thread(self._pending)
+
+    def _pending(self) -> bytes:
+        return wire.sliced(pb.ListTransactionsResponse(), self._store.pending(), _pending_message)
 
     async def watch_checks(self, request: pb.WatchChecksRequest, context: Context) -> None:
         """Pass on the questions to a producer of the topics, until it ends the stream."""
@@ -181,3 +175,24 @@ async def _write_checks(
             records=b"".join(check.halves),
         )
         await context.write(answer.SerializeToString())
+
+
+def _ended_message(ended: Sequence[EndedTransaction]) -> pb.EndTransactionsResponse:
+    return pb.EndTransactionsResponse(
+        transactions=[
+            pb.EndedTransaction(
+                transaction_id=each.transaction_id,
+                state=_STATES[each.state],
+                message_count=each.message_count,
+                already=each.already,
+                problem=each.problem,
+            )
+            for each in ended
+        ]
+    )
+
+
+def _pending_message(pending: Sequence[PendingTransaction]) -> pb.ListTransactionsResponse:
+    return pb.ListTransactionsResponse(
+        transactions=[pb.PendingTransaction(**each._asdict()) for each in pending]
+    )

@@ -5,22 +5,44 @@ from __future__ import annotations
 import mmap
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from real_processes import Running, one_service, until
 
 from penstock import Client, DeliveryFailed, FailedPrecondition, RecordBatch, ResourceExhausted
+from penstock.v1 import (
+    dead_letters_pb2,
+    gateway_pb2,
+    retention_pb2,
+    timers_pb2,
+    transactions_pb2,
+    writer_pb2,
+)
+from services.rocketmq.v2 import service_pb2
 
 FLAGS = [
     "--commit-log-file-size", "1MiB", "--consume-queue-file-size", "20000",
     "--index-slot-count", "1000", "--index-entry-count", "4000",
 ]  # fmt: skip
 BODY = b"x" * (50 << 10)
+CONTRACTS = [
+    f"{contract.DESCRIPTOR.package}.{service}"
+    for contract in (
+        writer_pb2, dead_letters_pb2, retention_pb2, timers_pb2, transactions_pb2,
+        service_pb2, gateway_pb2,  # with split routes
+    )
+    for service in contract.DESCRIPTOR.services_by_name
+]  # fmt: skip
+SPLIT_ROUTES = [
+    "--writer-endpoint", "127.0.0.1:8081", "--reader-endpoint", "127.0.0.1:8081",
+]  # fmt: skip
 FULL_TIMEOUT_S = 3.0  # refusals of a full disk are tried again for this long
 
 
@@ -52,6 +74,24 @@ def health(address: str) -> int:
     with grpc.insecure_channel(address) as channel:
         request = health_pb2.HealthCheckRequest(service="penstock.v1.Writer")
         return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status)
+
+
+def refusals(address: str, contracts: Sequence[str]) -> set[grpc.StatusCode]:
+    """Return with what statuses a server refuses an empty request to each method of contracts of ours."""
+    codes = set()
+    with grpc.insecure_channel(address) as channel:
+        for contract in contracts:
+            service = descriptor_pool.Default().FindServiceByName(contract)
+            for method in service.methods:
+                kind = "stream" if method.client_streaming else "unary"
+                kind += "_stream" if method.server_streaming else "_unary"
+                call = getattr(channel, kind)(f"/{contract}/{method.name}")
+                request: Any = iter([b""]) if method.client_streaming else b""
+                with pytest.raises(grpc.RpcError) as refused:
+                    answers = call(request, timeout=20)
+                    list(answers if method.server_streaming else [answers])
+                codes.add(refused.value.code())  # type: ignore[attr-defined]
+    return codes
 
 
 def bad_disk_writer(store: Path, switches: Path, *flags: str) -> Running:
@@ -162,8 +202,10 @@ def test_a_writer_killed_on_a_full_disk_starts_and_writes_again_when_space_retur
             writer.process.wait(20)
         if ballast.name != "space":
             take_all_space(ballast.with_name("more"))
-        with bad_disk_writer(store, switches) as again:
+        with bad_disk_writer(store, switches, *SPLIT_ROUTES) as again:
             address = again.wait_serving("writer")[0]
+            if ballast.name != "space":  # else the store is open
+                assert refusals(address, CONTRACTS) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
             where = {"writer": address, "reader": reader.wait_serving("reader")[0]}
             with Client(**where, timeout_s=20) as client:
                 with pytest.raises(ResourceExhausted, match="space"):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from three_services import ThreeServices, three_services
 
 from penstock.batch import RecordBatch
-from penstock.v1 import reader_pb2, writer_pb2
+from penstock.v1 import reader_pb2, transactions_pb2, writer_pb2
 from services import wire
 from services.reader import servicer as reader_servicer
 from services.writer import topics as writer_topics
+from services.writer import transactions as writer_transactions
+from storage.tables.topics import TopicConfig
+from storage.transactions.values import EndedTransaction, PendingTransaction, TransactionState
 
 COUNT = 700
 SLICE = 64
@@ -36,7 +41,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServices
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """How many queues each message had that was made, and in which thread."""
+    """How many items each message had that was made, and in which thread."""
     found: list[tuple[int, str]] = []
 
     def noting(make: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
@@ -47,8 +52,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
         return made_here
 
     monkeypatch.setattr(wire, "SLICE_ITEMS", SLICE)
-    for module in (reader_servicer, writer_topics):
-        monkeypatch.setattr(module, "_queues_message", noting(module._queues_message))
+    for module, name in (
+        (reader_servicer, "_queues_message"),
+        (writer_topics, "_queues_message"),
+        (writer_topics, "_topics_message"),
+        (writer_transactions, "_ended_message"),
+        (writer_transactions, "_pending_message"),
+    ):
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
     return found
 
 
@@ -75,6 +86,44 @@ def test_a_described_topic(services: ThreeServices, made: list[tuple[int, str]])
     ]
     assert answer.topic.name == "wide"
     check(made, "asyncio")
+
+
+def test_a_list_of_topics(made: list[tuple[int, str]]) -> None:
+    topics = [
+        TopicConfig(name=f"t{number:04}", read_queue_count=1, write_queue_count=1)
+        for number in range(COUNT)
+    ]
+    store = SimpleNamespace(list_topics=lambda: topics[::-1])
+    servicer = writer_topics.TopicMethods(cast("Any", store))
+    data = asyncio.run(servicer.list_topics(writer_pb2.ListTopicsRequest(), cast("Any", None)))
+    names = [topic.name for topic in writer_pb2.ListTopicsResponse.FromString(data).topics]
+    assert names == [topic.name for topic in topics]
+    check(made, "asyncio")
+
+
+def test_transactions(made: list[tuple[int, str]]) -> None:
+    """Those that are pending, and the answer to the end of many."""
+    keys = [str(number) for number in range(COUNT)]
+    ended = [EndedTransaction(key, TransactionState.COMMITTED, 1, False, "") for key in keys]
+    pending = [PendingTransaction(key, ("orders",), 1, 2, 3, 4, "") for key in keys]
+    store = SimpleNamespace(pending=lambda: pending, end=lambda *_, **__: (ended, 7))
+    acks = SimpleNamespace(has=lambda _: True)
+    servicer = writer_transactions.TransactionServicer(
+        cast("Any", store), cast("Any", acks), cast("Any", None)
+    )
+    listed = asyncio.run(servicer.list_transactions(cast("Any", None), cast("Any", None)))
+    check(made, "asyncio")
+    made.clear()
+    request = transactions_pb2.EndTransactionsRequest(
+        transaction_ids=keys, resolution=transactions_pb2.RESOLUTION_COMMIT
+    )
+    answered = asyncio.run(servicer.end_transactions(request, cast("Any", None)))
+    check(made, "asyncio")
+    for found in (
+        transactions_pb2.ListTransactionsResponse.FromString(listed).transactions,
+        transactions_pb2.EndTransactionsResponse.FromString(answered).transactions,
+    ):
+        assert [each.transaction_id for each in found] == keys
 
 
 def test_slices_without_items(made: list[tuple[int, str]]) -> None:
