@@ -56,10 +56,7 @@ def run(*, rounds: int, seconds: float = SECONDS) -> list[Figure]:
     pairs = []
     with (
         drivers.scratch_store() as store,
-        drivers.service("writer", store) as (
-            at,
-            _,
-        ),
+        drivers.service("writer", store) as (at, _),
         Client(writer=at) as client,
     ):
         client.create_topic(TOPIC, queues=1)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import grpc
 from google.protobuf.message import Message
 
-Unary = Callable[..., Awaitable[bytes]]
 CALL_SECONDS: Final = 10.0
 CALLS_A_CHANNEL: Final = 1_000  # a service takes 1,024 of a connection
 _OPTIONS: Final = [

@@ -40,7 +40,6 @@ MAGIC: Final = 0x314C4C50
 VERSION: Final = 1
 HEAD: Final = Struct("<IIqII")
 KEY_PAYLOAD: Final = Struct("<i16s4x")
-PAYLOAD_SIZE_MAX: Final = 1 << 30
 
 KEY: Final = 1
 NAMES: Final = 2
