@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 WORKERS ?= 2
+CONFORMANCE_WORKERS ?= 4
 SHELL  := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -57,7 +58,7 @@ check: setup ## Format, lint, strict types, import rules, stubs and lock file up
 	@echo "client";  fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	  $(BIN)/python -m penstock._async "$$fresh"; diff -r -x __pycache__ "$$fresh" penstock/_sync \
 	    || { echo "penstock/_sync is not what penstock/_async generates: run make client"; exit 1; }
-	@echo "lock";    $(BIN)/python -m pip check; $(BIN)/python -m pytest -q tests/test_packaging.py
+	@echo "lock";    $(BIN)/python -m pip check; $(BIN)/python -m pytest -q -p no:cacheprovider tests/test_packaging.py
 
 format: setup ## Format the code and fix what the linter can
 	@$(BIN)/ruff format .
@@ -82,9 +83,8 @@ lock: $(STAMPS)/installed ## Pin the newest dependencies in requirements.lock an
 ##@ Try it for real
 
 # A broker's start and stop wait more than they work.
-conformance: WORKERS = 4
 conformance: setup ## Compare with a real broker (needs Java and Maven)
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m conformance --timeout 900 tests/conformance $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -n $(CONFORMANCE_WORKERS) --dist worksteal -m conformance --timeout 900 tests/conformance $(PYTEST_ARGS)
 
 bench: setup ## Measure, each figure beside its limit; results in bench/results/
 	@$(BIN)/python -m bench $(BENCH_ARGS)

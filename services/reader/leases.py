@@ -27,7 +27,7 @@ RETRY_DELAY_MS: Final = 60_000
 
 
 class ReaderLeases:
-    """For the thread of the leases, but for ``due_in_seconds``, ``begins_at_latest`` and ``add_listener``."""
+    """For the thread of the leases, but for ``due_in_seconds``, ``begins_at_latest``, ``is_orderly``, ``add_listener``."""
 
     def __init__(
         self, reader: StoreReader, leases: Leases, clock: Clock, *, auto_create_groups: bool
@@ -51,6 +51,11 @@ class ReaderLeases:
         return max(0.0, (nearest_ms - self._clock.now_ms() + 1) / 1e3)
 
     # ---- receiving
+
+    def is_orderly(self, group: str) -> bool:
+        """Return whether a group's messages come in the order of their message groups, or may, for all that is known."""
+        config = self._groups.find_kept(group)
+        return config is None or config.orderly
 
     def begins_at_latest(self, group: str, topic: str) -> bool:
         """Return whether a group is about to begin in a topic at what is stored from now on."""

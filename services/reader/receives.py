@@ -25,6 +25,7 @@ RETRY_DELAY_MS: Final = 1_000
 _LOOK_SECONDS: Final = 60.0
 _TIMER_SECONDS_MAX: Final = 3_600.0
 _Receive = Callable[[str, str, ReceiveQuestion], ReceivedBatch]
+_AskedFor = tuple[object, ...]
 
 
 class LineKey(NamedTuple):
@@ -46,7 +47,7 @@ class _WaitingLine:
         self.waiters: list[_Waiter] = []
         self.woken = asyncio.Event()
         self.woken_at = 0  # number of the last wake-up
-        self.is_idle = False  # there was nothing for anybody who waits, and no wake-up since
+        self.nothing_for: frozenset[_AskedFor] = frozenset()  # since the last wake-up
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
         self._wakes = wakes
@@ -54,7 +55,7 @@ class _WaitingLine:
     def wake(self) -> None:
         """Have everybody's question asked again."""
         self.woken_at = next(self._wakes)
-        self.is_idle = False
+        self.nothing_for = frozenset()
         self.woken.set()
 
 
@@ -84,12 +85,9 @@ class Receives:
         return next(self._wakes)
 
     def has_nothing(self, key: LineKey, question: ReceiveQuestion) -> bool:
-        """Whether somebody waits with the same question, and nothing has happened since there was nothing for it."""
+        """Whether there was nothing for the same question, and nothing has happened since."""
         line = self._lines.get(key)
-        if line is None or not line.is_idle:
-            return False
-        asked_for = _asked_for(question)
-        return any(_asked_for(each.question) == asked_for for each in line.waiters)
+        return line is not None and self._asked_for(key, question) in line.nothing_for
 
     async def at_once(self, key: LineKey, question: ReceiveQuestion) -> ReceivedBatch:
         """Lease what can be handed out now; a group that does not exist may be made."""
@@ -190,12 +188,13 @@ class Receives:
         while line.waiters and not self._closed:
             line.woken.clear()
             try:
-                looks_again = await self._round(key, line)
+                nothing_for, looks_again = await self._round(key, line)
                 if looks_again:
                     await asyncio.sleep(0)  # others have their turn between
                 else:
                     self._set_timer(key, line)
-                    line.is_idle = not line.woken.is_set()
+                    if not line.woken.is_set():
+                        line.nothing_for = nothing_for
                     await line.woken.wait()
             except Exception as error:  # noqa: BLE001  raised where it is awaited
                 for waiter in line.waiters:
@@ -206,12 +205,15 @@ class Receives:
             line.timer.cancel()
         del self._lines[key]
 
-    async def _round(self, key: LineKey, line: _WaitingLine) -> bool:
-        """Offer what there is to those who wait; return whether there may be more at once."""
-        nothing_for: set[tuple[object, ...]] = set()
+    async def _round(self, key: LineKey, line: _WaitingLine) -> tuple[frozenset[_AskedFor], bool]:
+        """Offer what there is to those who wait.
+
+        Returns for which questions nothing is left, and whether there may be more at once.
+        """
+        nothing_for: set[_AskedFor] = set()
         has_more = False
         for waiter in list(line.waiters):
-            asked_for = _asked_for(waiter.question)
+            asked_for = self._asked_for(key, waiter.question)
             if waiter.answered.done() or asked_for in nothing_for:
                 continue
             try:
@@ -231,7 +233,15 @@ class Receives:
             else:
                 waiter.answered.set_result(batch)
                 line.waiters.remove(waiter)
-        return has_more
+        return frozenset(nothing_for), has_more
+
+    def _asked_for(self, key: LineKey, question: ReceiveQuestion) -> _AskedFor:
+        """Return what decides whether there is something: where there is nothing for one, there is for none.
+
+        The id of an attempt decides in a group with order alone: it may name a batch that is handed out again.
+        """
+        attempt_id = question.attempt_id if self._leases.is_orderly(key.group) else ""
+        return question.tag_expression, question.predicate, question.queue_ids, attempt_id
 
     def _set_timer(self, key: LineKey, line: _WaitingLine) -> None:
         if line.timer is not None:
@@ -277,10 +287,3 @@ class Receives:
 def _answer(waiter: _Waiter, batch: ReceivedBatch | None) -> None:
     if not waiter.answered.done():
         waiter.answered.set_result(batch)
-
-
-def _asked_for(question: ReceiveQuestion) -> tuple[object, ...]:
-    """Return what decides whether there is something: where there is nothing for one, there is for none."""
-    return (
-        question.tag_expression, question.predicate, question.queue_ids, question.attempt_id,
-    )  # fmt: skip

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from time import perf_counter
+from typing import Final
 
 from storage.kernels import MODULES, PIPELINE_MODULES
+
+PROCESSES_MAX: Final = 8
 
 
 def compile_module(name: str) -> None:
@@ -18,7 +22,8 @@ def compile_module(name: str) -> None:
 if __name__ == "__main__":
     began = perf_counter()
     own = [f"storage.kernels.{name}" for name in (*MODULES, *PIPELINE_MODULES)]
-    with ProcessPoolExecutor() as processes:  # a process a core
+    cores = min(len(os.sched_getaffinity(0)), PROCESSES_MAX)
+    with ProcessPoolExecutor(cores) as processes:
         list(processes.map(compile_module, [*own, *sys.argv[1:]]))
     seconds = perf_counter() - began
 

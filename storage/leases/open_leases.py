@@ -151,7 +151,14 @@ class OpenLeases:
             self._save_offsets()
 
     def _save_offsets(self) -> None:
-        self.has_begun = False  # before the look: who begins after it is in the next save
+        has_begun, self.has_begun = self.has_begun, False  # before the look at who there is
+        try:
+            self._write_offsets()
+        except BaseException:
+            self.has_begun |= has_begun
+            raise
+
+    def _write_offsets(self) -> None:
         topics = self.all()
         self.row_count = sum(held.row_count for held in topics)
         changed = [(held, held.uncommitted_offsets()) for held in topics]

@@ -307,13 +307,15 @@ def _checked_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
         raise InvalidMessage(
             "attributes", f"{QUEUE_TYPE} {BATCH_QUEUES} is not supported; leave it out"
         )
-    message_type = attributes.get(MESSAGE_TYPE, MESSAGE_TYPES[0])
-    if message_type.upper() not in MESSAGE_TYPES:
-        raise InvalidMessage(
-            "attributes",
-            f"{MESSAGE_TYPE} is one of {', '.join(MESSAGE_TYPES)}, not {message_type!r}",
-        )
-    return _bounded(dict(attributes))
+    checked = dict(attributes)
+    if MESSAGE_TYPE in attributes:
+        checked[MESSAGE_TYPE] = attributes[MESSAGE_TYPE].upper()  # a broker knows no other spelling
+        if checked[MESSAGE_TYPE] not in MESSAGE_TYPES:
+            raise InvalidMessage(
+                "attributes",
+                f"{MESSAGE_TYPE} is one of {', '.join(MESSAGE_TYPES)}, not {attributes[MESSAGE_TYPE]!r}",
+            )
+    return _bounded(checked)
 
 
 def _bounded(attributes: dict[str, str]) -> dict[str, str]:

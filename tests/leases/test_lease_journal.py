@@ -349,3 +349,22 @@ def test_whoever_must_not_wait_is_warned_while_the_journal_is_written_anew(tmp_p
     assert store.leases.compact(always=True)
 
     assert warned == [True] and not store.leases.may_wait
+
+
+def test_a_group_that_begins_is_saved_again_when_its_save_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise StoreFull("no room")
+
+    put(tmp_path / "store", 4)
+    store = LeaseStore(tmp_path / "store")
+    store.receive(1)
+    offsets = store.leases._queues.offsets
+    with monkeypatch.context() as patch, pytest.raises(StoreFull):
+        patch.setattr(offsets, "save", fail)
+        store.leases.save_offsets()
+    assert store.leases.has_begun
+
+    store.leases.save_offsets()
+    assert not store.leases.has_begun

@@ -103,4 +103,4 @@ def test_a_message_type_that_a_broker_would_refuse_is_refused(tmp_path):
         table.create("u", queue_count=1, attributes={"message.type": "BANANA"}, now_ms=1)
     with refused:
         table.changed("t", attributes={"message.type": ""})
-    assert "u" not in table and table.get("t").attributes == {"message.type": "Fifo"}
+    assert "u" not in table and table.get("t").attributes == {"message.type": "FIFO"}

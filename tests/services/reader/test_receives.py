@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ class FakeBatch:
 
 
 class FakeLeases:
+    def is_orderly(self, _group: str) -> bool:
+        return False
+
     def begin_receiving(self, *_: Any) -> FakeBatch:
         return FakeBatch()
 
@@ -61,6 +65,10 @@ class CountedLeases:
 
     def __init__(self) -> None:
         self.message_count = self.asked_count = 0
+        self.has_order = False
+
+    def is_orderly(self, _group: str) -> bool:
+        return self.has_order
 
     def receive(self, _group: str, _topic: str, question: ReceiveQuestion) -> ReceivedBatch:
         self.asked_count += 1
@@ -95,8 +103,9 @@ class Line:
         self.receives = Receives(*fakes)
         self.waiting: list[asyncio.Task[ReceivedBatch | None]] = []
 
-    async def join(self, moment: int = 0) -> None:
-        wait = self.receives.wait(KEY, QUESTION, 60.0, moment)
+    async def join(self, moment: int = 0, attempt_id: str = "") -> None:
+        question = replace(QUESTION, attempt_id=attempt_id)
+        wait = self.receives.wait(KEY, question, 60.0, moment)
         self.waiting.append(asyncio.create_task(wait))
         await settle()
 
@@ -151,6 +160,42 @@ async def test_who_asks_what_another_one_waits_for_is_not_looked_up(line: Line) 
     assert not line.receives.has_nothing(KEY, QUESTION)  # until it was asked again
     await settle()
     assert line.receives.has_nothing(KEY, QUESTION)
+
+
+async def test_there_is_something_after_an_answer_that_was_filled_though_another_one_gave_up(
+    line: Line,
+) -> None:
+    """Who has given up is in the line for a moment more, and was not asked for."""
+    await line.join()
+    await line.join()
+    line.leases.message_count = 10
+
+    async def ask() -> bool:
+        return line.receives.has_nothing(KEY, QUESTION)
+
+    line.receives.wake("group", "topic")
+    asked_between = asyncio.create_task(
+        ask()
+    )  # the line is served before it, the other one gone after
+    line.waiting[1].cancel()
+
+    assert not await asked_between
+    assert line.waiting[0].done() and line.leases.message_count == 8
+
+
+@pytest.mark.parametrize(("has_order", "asked_count"), [(False, 1), (True, 4)])
+async def test_attempts_have_questions_of_their_own_in_a_group_with_order(
+    line: Line, has_order: bool, asked_count: int
+) -> None:
+    line.leases.has_order = has_order
+    for number in range(4):
+        await line.join(attempt_id=f"{number}")
+    line.leases.asked_count = 0
+    line.leases.message_count = 1
+    line.receives.wake("group", "topic")
+
+    assert await line.counts() == [1]
+    assert line.leases.asked_count == asked_count
 
 
 async def test_what_came_between_the_look_and_the_wait_is_not_missed(line: Line) -> None:
