@@ -79,7 +79,7 @@ class PolledClient:
             auto_renew=True,
             long_polling_timeout=Duration(seconds=POLL_SECONDS),
             filter_expression=v2.FilterExpression(type=v2.TAG, expression="*"),
-        ).SerializeToString()
+        )
         self.taken_ms: list[float] = []
         self.acknowledged_count = 0
 
@@ -101,7 +101,9 @@ class PolledClient:
     async def poll_on(self) -> None:
         """Receive again and again, and acknowledge each message by itself."""
         while True:
-            answers = self._receive(self._poll, metadata=_METADATA, timeout=POLL_SECONDS + 5)
+            self._poll.attempt_id = secrets.token_hex(16)  # as push consumers do
+            request = self._poll.SerializeToString()
+            answers = self._receive(request, metadata=_METADATA, timeout=POLL_SECONDS + 5)
             async for data in answers:
                 answer = service_pb2.ReceiveMessageResponse.FromString(data)
                 if answer.HasField("message"):
