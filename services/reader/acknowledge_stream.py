@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from penstock.v1 import leases_pb2
-from services import wire
+from services import logs, wire
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
-from storage.errors import StoreError
+from storage.errors import DeviceFailed, StoreError
 
 Acknowledge = Callable[
     [leases_pb2.AcknowledgeRequest, Context], Awaitable[leases_pb2.AcknowledgeResponse]
@@ -63,5 +63,9 @@ class AcknowledgeStream:
             refusal = status.store_error(error)
             if not isinstance(refusal, StoreError):
                 raise
+            if isinstance(refusal, DeviceFailed):  # no caller's fault
+                code, peer = status.code_of(refusal).name, self._context.peer()
+                log = logs.get_logger()
+                log.error("frame refused", code=code, peer=peer, problem=str(refusal))
             answer = leases_pb2.AcknowledgeStreamResponse(failure=wire.failure_of(refusal))
         return answer.SerializeToString()

@@ -103,6 +103,7 @@ REQUESTS: dict[str, list[Any]] = {
     "ListGroups": [reader_pb2.ListGroupsRequest()],
     "Receive": [leases_pb2.ReceiveRequest(**OF_GROUP)],
     "Acknowledge": [leases_pb2.AcknowledgeRequest(**HANDLES)],
+    "AcknowledgeStream": [leases_pb2.AcknowledgeRequest(**HANDLES)],
     "ChangeLeases": [leases_pb2.ChangeLeasesRequest(**HANDLES, duration_ms=1)],
     "DeadLetter": [leases_pb2.DeadLetterRequest(**HANDLES)],
     "RenewLeases": [leases_pb2.RenewLeasesRequest(client_ids=["c"])],
@@ -125,6 +126,10 @@ REQUESTS: dict[str, list[Any]] = {
     "List": [health_pb2.HealthListRequest()],
     "Watch": [health_pb2.HealthCheckRequest()],
     "ServerReflectionInfo": [reflection_pb2.ServerReflectionRequest(list_services="")],
+}
+ANSWER_IN_FRAMES = {  # what is refused is one frame, and the stream goes on
+    "ProduceStream": writer_pb2.ProduceStreamResponse,
+    "AcknowledgeStream": leases_pb2.AcknowledgeStreamResponse,
 }
 TOUCH_NO_FILE = {
     "GetWriterStatus", "ListStagedCommits", "GetReaderStatus", "GetIndexerStatus", "WaitIndexed",
@@ -182,8 +187,8 @@ def outcome_of(services: ThreeServices, method: MethodDescriptor, requests: list
         try:
             answer = multi(iter(requests) if method.client_streaming else requests[0], timeout=20)
             for each in answer if method.server_streaming else ():
-                if method.name == "ProduceStream":
-                    response = writer_pb2.ProduceStreamResponse.FromString(each)
+                if method.name in ANSWER_IN_FRAMES:
+                    response: Any = ANSWER_IN_FRAMES[method.name].FromString(each)
                     if response.HasField("failure"):
                         failures.append(response.failure)
                 if method.name == "Watch":
@@ -246,8 +251,8 @@ def test_an_engine_that_fails_is_a_documented_status_and_one_line(
     if method.name in TOUCH_NO_FILE:
         assert found.code is CODES.OK
         return
-    if method.name == "ProduceStream" and not isinstance(error, RuntimeError):
-        assert found.code is CODES.OK  # a frame is refused, the stream goes on
+    if method.name in ANSWER_IN_FRAMES and not isinstance(error, RuntimeError):
+        assert found.code is CODES.OK
         (failure,) = found.failed_frames
         assert failure.code == code.value[0]
         assert bool(failure.retry_delay_ms) == (code is CODES.RESOURCE_EXHAUSTED)
