@@ -61,8 +61,8 @@ class Upstream:
         self._ending: set[asyncio.Future[None]] = set()
 
     def renew(self) -> None:
-        """Make calls over a new connection from now on; those under way have CALL_SECONDS left."""
-        ending = asyncio.ensure_future(self._channel.close(CALL_SECONDS))
+        """End all calls; make those to come over a new connection."""
+        ending = asyncio.ensure_future(self._channel.close(None))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
         self._channel = grpc.aio.insecure_channel(self._address, options=_OPTIONS)

@@ -39,8 +39,8 @@ async def serve(
     writer, reader = Upstream(settings.writer_address), Upstream(settings.reader_address)
     upstreams = Upstreams(
         writer=writer,
-        batches=BatchStream(writer),
-        reader=StreamedAcknowledging(reader),
+        batches=BatchStream(settings.writer_address),
+        reader=StreamedAcknowledging(reader, Upstream(settings.reader_address)),
         waiting=WaitingCalls(settings.reader_address),
         others_with_clients=(writer, reader) if settings.splits_routes else (),
     )

@@ -16,6 +16,7 @@ from services.upstream import CALL_SECONDS, Upstream
 ACKNOWLEDGE: Final = "/penstock.v1.Leases/Acknowledge"
 ACKNOWLEDGE_STREAM: Final = "/penstock.v1.Leases/AcknowledgeStream"
 _END_SECONDS: Final = 1.0
+_SILENT_SECONDS: Final = 1.0  # a caller who has less time says nothing of the connection
 
 
 class _Asking(NamedTuple):
@@ -24,11 +25,15 @@ class _Asking(NamedTuple):
 
 
 class StreamedAcknowledging:
-    """A reader of which acknowledgements are asked over one stream; used on the event loop."""
+    """A reader of which acknowledgements are asked over one stream; used on the event loop.
 
-    def __init__(self, reader: Upstream) -> None:
+    ``streaming`` is another channel to it: a new connection for the stream ends no other call.
+    """
+
+    def __init__(self, reader: Upstream, streaming: Upstream) -> None:
         self._reader = reader
-        self._open = reader.stream(ACKNOWLEDGE_STREAM)
+        self._streaming = streaming
+        self._loop = asyncio.get_running_loop()
         self._stream: _AnswerStream | None = None
 
     async def call(
@@ -56,17 +61,25 @@ class StreamedAcknowledging:
 
     async def _ask(self, request: bytes, timeout_s: float) -> bytes:
         if self._stream is None or self._stream.has_ended:
-            self._stream = _AnswerStream(self._open(wait_for_ready=True))
+            opened = self._streaming.stream(ACKNOWLEDGE_STREAM)
+            self._stream = _AnswerStream(opened(wait_for_ready=True))
+        stream = self._stream
+        silent_since = self._loop.time()
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._stream.ask(request)
+                return await stream.ask(request)
         except TimeoutError:
+            silent_seconds = self._loop.time() - max(silent_since, stream.answered_at)
+            if silent_seconds >= _SILENT_SECONDS and not stream.has_ended:
+                stream.end()
+                self._streaming.renew()
             raise _error(grpc.StatusCode.DEADLINE_EXCEEDED, "not acknowledged in time") from None
 
     async def close(self) -> None:
         """End all calls."""
         if self._stream is not None:
             self._stream.end()
+        await self._streaming.close()
         await self._reader.close()
 
 
@@ -75,6 +88,7 @@ class _AnswerStream:
 
     def __init__(self, call: Any) -> None:
         self.has_ended = False
+        self.answered_at = 0.0  # by the loop's clock
         self._call = call
         self._unsent: deque[_Asking] = deque()
         self._unanswered: deque[_Asking] = deque()
@@ -106,6 +120,7 @@ class _AnswerStream:
     async def _read_on(self) -> None:
         try:
             while isinstance(data := await self._call.read(), bytes):
+                self.answered_at = self._loop.time()
                 asked = self._unanswered.popleft()
                 if not asked.answered.done():
                     asked.answered.set_result(data)

@@ -28,7 +28,7 @@ _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class NotNow(Exception):
-    """The writer has no room for the batch, and has stored nothing of it in this attempt."""
+    """The writer has no room for the batch, or is away; it has stored nothing of it in this attempt."""
 
 
 class Unanswered(Exception):
@@ -48,8 +48,12 @@ class Batches(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Give up what is under way."""
+    def give_up(self) -> None:
+        """Give up what is under way; batches can be stored again."""
+        ...
+
+    async def close(self) -> None:
+        """End all calls."""
         ...
 
 
@@ -73,15 +77,21 @@ class BatchCalls:
             raise CallRefused(code_of(error.code()), error.details() or "") from None
         return writer_pb2.ProduceBatchResponse.FromString(answer)
 
-    def close(self) -> None:
+    def give_up(self) -> None:
         """Do nothing: the writer ends what it began."""
+
+    async def close(self) -> None:
+        """Do nothing: the writer is closed by itself."""
 
 
 class BatchStream:
-    """One batch at a time, over another connection when there is no answer; used on the event loop."""
+    """One batch at a time, over another connection when there is no answer; used on the event loop.
 
-    def __init__(self, writer: Upstream) -> None:
-        self._writer = writer
+    The connection is its own: a new one ends no other call.
+    """
+
+    def __init__(self, writer_address: str) -> None:
+        self._writer = Upstream(writer_address)
         self._call: Any = None
 
     async def store(
@@ -89,28 +99,46 @@ class BatchStream:
     ) -> writer_pb2.ProduceBatchResponse:
         """Store records, as Batches says."""
         frame = _frame(records, producer)
+        call = await self._connected()
         try:
             async with asyncio.timeout(SILENT_SECONDS + len(frame) / SLOW_BYTES_SECOND):
-                if self._call is None:
-                    self._call = self._writer.stream(PRODUCE_STREAM)(wait_for_ready=True)
-                await self._call.write(frame)
-                answer = await self._call.read()
+                await call.write(frame)
+                answer = await call.read()
         except TimeoutError as error:
-            self.close()
+            self.give_up()
             self._writer.renew()
             raise Unanswered from error
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
-            self.close()
+            self.give_up()
             raise Unanswered from error
         if not isinstance(answer, bytes):  # the end of the stream
-            self.close()
+            self.give_up()
             raise Unanswered
         response = writer_pb2.ProduceStreamResponse.FromString(answer)
         if response.HasField("stored"):
             return response.stored
         raise _refusal(response.failure)
 
-    def close(self) -> None:
+    async def _connected(self) -> Any:
+        """Return the stream once it has a connection. Raises NotNow: nothing was written to one."""
+        if self._call is None or self._call.done():
+            self._call = self._writer.stream(PRODUCE_STREAM)(wait_for_ready=True)
+        try:
+            async with asyncio.timeout(SILENT_SECONDS):
+                await self._call.wait_for_connection()
+        except TimeoutError as error:  # the channel goes on connecting
+            raise NotNow from error
+        except grpc.aio.AioRpcError as error:
+            self.give_up()
+            raise NotNow from error
+        return self._call
+
+    async def close(self) -> None:
+        """End all calls."""
+        self.give_up()
+        await self._writer.close()
+
+    def give_up(self) -> None:
         """End the stream; the next batch opens another one."""
         call, self._call = self._call, None
         if call is not None:

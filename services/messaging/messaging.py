@@ -39,14 +39,14 @@ class Upstreams:
     """What MessagingService is served with."""
 
     writer: CheckingWriter
-    batches: Batches  # to the same writer
+    batches: Batches  # to the same writer, over a connection of their own
     reader: CalledService
     waiting: CalledService  # the same reader, for calls that wait long
     others_with_clients: Sequence[CalledService] = ()
 
     async def close(self) -> None:
         """End all calls."""
-        self.batches.close()
+        await self.batches.close()
         await self.writer.close()
         await self.reader.close()
         await self.waiting.close()

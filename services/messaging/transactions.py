@@ -84,7 +84,8 @@ class OrphanedTransactions:
     def tick(self) -> None:
         """Watch the topics of the producers that are connected now."""
         topics = self._telemetry.published_topics()
-        if topics is self._topics or topics == self._topics:
+        is_watched = topics is self._topics or topics == self._topics
+        if is_watched and not any(task.done() for task in self._watching):
             return
         self._topics = topics
         before = self._watching
@@ -130,6 +131,10 @@ class OrphanedTransactions:
                 if not is_away and problem != logged:
                     logs.get_logger().error("the writer refuses checks", problem=problem)
                     logged = problem
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise  # else the call was cancelled, by the end of its channel
             except Exception as error:  # noqa: BLE001  this task lives as long as producers do
                 logs.get_logger().error("checks of transactions ended", exc_info=error)
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)

@@ -108,7 +108,8 @@ def _messaging(
     """Return what serves RocketMQ's clients here: they receive and acknowledge without another hop."""
     here = InProcessService(contracts)
     writer = Upstream(settings.writer_address)
-    upstreams = Upstreams(writer=writer, batches=BatchStream(writer), reader=here, waiting=here)
+    batches = BatchStream(settings.writer_address)
+    upstreams = Upstreams(writer=writer, batches=batches, reader=here, waiting=here)
     return Messaging(settings, upstreams, draining)
 
 

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from penstock.v1 import leases_pb2
+from services.messaging import acknowledging
 from services.messaging.acknowledging import ACKNOWLEDGE, StreamedAcknowledging
 
 DONE = leases_pb2.AcknowledgeResponse(refused=[leases_pb2.RefusedHandle(index=3)])
@@ -49,6 +50,7 @@ class FakeReader:
     def __init__(self) -> None:
         self.streams: list[FakeStream] = []
         self.called: list[str] = []
+        self.renewals = 0
 
     def stream(self, _path: str) -> Any:
         def opened(**_: Any) -> FakeStream:
@@ -56,6 +58,9 @@ class FakeReader:
             return self.streams[-1]
 
         return opened
+
+    def renew(self) -> None:
+        self.renewals += 1
 
     async def call(self, path: str, _request: Any, **_: Any) -> bytes:
         self.called.append(path)
@@ -80,7 +85,7 @@ async def settle() -> None:
 
 async def test_answers_go_to_who_asked_in_the_order_of_the_requests(reader: FakeReader) -> None:
     fakes: Any = reader
-    calls = StreamedAcknowledging(fakes)
+    calls = StreamedAcknowledging(fakes, fakes)
     first, second = asked(calls, "a", "b")
     await settle()
     (stream,) = reader.streams
@@ -97,22 +102,23 @@ async def test_answers_go_to_who_asked_in_the_order_of_the_requests(reader: Fake
 
 async def test_who_waits_no_more_does_not_shift_the_answers(reader: FakeReader) -> None:
     fakes: Any = reader
-    calls = StreamedAcknowledging(fakes)
+    calls = StreamedAcknowledging(fakes, fakes)
     (late,) = asked(calls, "a", timeout_s=0.01)
     with pytest.raises(grpc.aio.AioRpcError) as failed:
         await late
     assert failed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     (second,) = asked(calls, "b")
     await settle()
-    reader.streams[0].answer(done=DONE)
-    reader.streams[0].answer(done=leases_pb2.AcknowledgeResponse())
+    (stream,) = reader.streams
+    stream.answer(done=DONE)
+    stream.answer(done=leases_pb2.AcknowledgeResponse())
 
     assert await second == b""
 
 
 async def test_a_refused_one_is_asked_by_itself_for_its_status(reader: FakeReader) -> None:
     fakes: Any = reader
-    calls = StreamedAcknowledging(fakes)
+    calls = StreamedAcknowledging(fakes, fakes)
     (refused,) = asked(calls, "a")
     await settle()
     reader.streams[0].answer(failure={"code": 3})
@@ -123,7 +129,7 @@ async def test_a_refused_one_is_asked_by_itself_for_its_status(reader: FakeReade
 
 async def test_a_reader_without_the_stream_is_called(reader: FakeReader) -> None:
     fakes: Any = reader
-    calls = StreamedAcknowledging(fakes)
+    calls = StreamedAcknowledging(fakes, fakes)
     (refused,) = asked(calls, "a")
     await settle()
     unknown = grpc.aio.AioRpcError(
@@ -139,7 +145,7 @@ async def test_the_end_of_the_stream_ends_what_waits_and_the_next_opens_another(
     reader: FakeReader, end: Any
 ) -> None:
     fakes: Any = reader
-    calls = StreamedAcknowledging(fakes)
+    calls = StreamedAcknowledging(fakes, fakes)
     waiting = asked(calls, "a", "b")
     await settle()
     reader.streams[0].answers.put_nowait(end)
@@ -153,3 +159,44 @@ async def test_the_end_of_the_stream_ends_what_waits_and_the_next_opens_another(
     reader.streams[1].answer(done=DONE)
 
     assert leases_pb2.AcknowledgeResponse.FromString(await again) == DONE
+
+
+async def test_a_stream_that_answers_nobody_in_time_is_opened_again_over_a_new_connection(
+    reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits on it besides is told at once, and can ask again."""
+    monkeypatch.setattr(acknowledging, "_SILENT_SECONDS", 0.01)
+    fakes: Any = reader
+    calls = StreamedAcknowledging(fakes, fakes)
+    (late, other) = *asked(calls, "a", timeout_s=0.01), *asked(calls, "b")
+    codes = []
+    for each in (late, other):
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await each
+        codes.append(failed.value.code())
+    assert codes == [grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE]
+    assert reader.streams[0].is_cancelled and reader.renewals == 1
+    (again,) = asked(calls, "c")
+    await settle()
+    assert reader.streams[1].written == ["c"]
+    reader.streams[1].answer(done=DONE)
+
+    assert leases_pb2.AcknowledgeResponse.FromString(await again) == DONE
+
+
+async def test_a_stream_that_answers_others_goes_on_when_one_is_late(
+    reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acknowledging, "_SILENT_SECONDS", 0.2)
+    fakes: Any = reader
+    calls = StreamedAcknowledging(fakes, fakes)
+    first, late, last = *asked(calls, "a"), *asked(calls, "b", timeout_s=0.25), *asked(calls, "c")
+    await asyncio.sleep(0.2)
+    reader.streams[0].answer(done=DONE)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await late
+    for _ in ("b", "c"):
+        reader.streams[0].answer(done=DONE)
+
+    assert await first == await last
+    assert len(reader.streams) == 1 and not reader.renewals

@@ -262,3 +262,41 @@ class Log:
 
     def error(self, _event: str, **about: str) -> None:
         self._logged.append(about)
+
+
+class Cancelling:
+    """A writer whose calls are cancelled, as those of a channel that is closed."""
+
+    def __init__(self) -> None:
+        self.watches = 0
+
+    async def answers(self, _path: str, _request: Any) -> AsyncIterator[bytes]:
+        self.watches += 1
+        raise asyncio.CancelledError
+        yield b""
+
+
+async def test_a_watch_whose_call_is_cancelled_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "_WATCH_AGAIN_SECONDS", 0.0)
+    writer, watching = Cancelling(), Watching(Connection())
+    orphaned = OrphanedTransactions(cast("Any", writer), watching.telemetry)
+    orphaned.tick()
+    await until(lambda: writer.watches >= 3)
+    await orphaned.close()
+
+
+async def test_a_watch_that_has_ended_is_begun_again_by_the_next_tick() -> None:
+    async with Watching(Connection()) as watching:
+        await until(lambda: watching.writer.watched)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            if "_watch" in repr(task.get_coro()):
+                task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        watching.orphaned.tick()
+        await until(lambda: watching.writer.watched == ["orders", "orders"])
+        watching.orphaned.tick()
+        await asyncio.sleep(0.01)
+        assert watching.writer.watched == ["orders", "orders"]

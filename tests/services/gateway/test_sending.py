@@ -40,7 +40,7 @@ class FakeStream:
         )
         return writer_pb2.ProduceBatchResponse(ranges=[one])
 
-    def close(self) -> None:
+    def give_up(self) -> None:
         self.closed += 1
 
 
