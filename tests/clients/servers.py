@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -245,7 +246,11 @@ class ReferenceServer:
 
     @staticmethod
     def install() -> None:
-        java_classes(HERE / "reference", CACHE / "reference")
+        """Fetch and compile it unless that is done; workers of one run wait for the first of them."""
+        CACHE.mkdir(exist_ok=True)
+        with (CACHE / "reference.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            java_classes(HERE / "reference", CACHE / "reference")
 
 
 def certificate() -> tuple[Path, Path]:
