@@ -18,6 +18,7 @@ import grpc
 from penstock.addresses import Addresses, Service
 from penstock.errors import ClientClosed
 from penstock.wire import Method
+from storage.clock import Clock
 
 NOT_CONNECTED: Final = frozenset(
     {
@@ -26,7 +27,7 @@ NOT_CONNECTED: Final = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
-STREAM_ENDED: Final = (grpc.RpcError, asyncio.CancelledError)  # what iterating over one raises
+CALL_FAILED: Final = (grpc.RpcError, asyncio.CancelledError)  # the second with a closed channel too
 CONNECT_TIMEOUT_MS: Final = 20_000  # calls that wait for a connection end by their own time-outs
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 64 << 20),
@@ -40,20 +41,45 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 _OWN_CONNECTION: Final = ("grpc.use_local_subchannel_pool", 1)  # shared with no other channel
-SILENT_CHANNELS_MAX: Final = 4
+RETIRED_CHANNELS_MAX: Final = 4
+RETIRED_S_MIN: Final = 60.0  # how long a retired channel stays open at least
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 
 
-class _OpenChannels(ABC, Generic[ChannelT]):
-    """One channel a service, opened when it is first needed."""
+def is_cancelled() -> bool:
+    """Return whether the current task is being cancelled: grpc.aio raises CancelledError for closed channels too."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
-    def __init__(self, addresses: Addresses) -> None:
+
+def failure_of(error: BaseException) -> grpc.RpcError:
+    """Return what a call failed with; raises the error if the task that made the call is being cancelled."""
+    if isinstance(error, grpc.RpcError):
+        return error
+    if is_cancelled():
+        raise error
+    metadata = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(
+        grpc.StatusCode.CANCELLED, metadata, metadata, "Channel closed!", None
+    )
+
+
+class _OpenChannels(ABC, Generic[ChannelT]):
+    """One channel a service, opened when it is first needed.
+
+    A channel that `renew` retires stays open for the calls under way on it: twice the longest time that any call
+    has had, and 60 s at least.
+    """
+
+    def __init__(self, addresses: Addresses, clock: Clock) -> None:
         self.addresses = addresses
+        self._clock = clock
+        self._call_s_max = 0.0
         self._lock = threading.Lock()
         self._channels: dict[Service, ChannelT] = {}
-        self._stubs: dict[str, Any] = {}
+        self._stubs: dict[Service, dict[str, Any]] = {}
         self._renewed: set[Service] = set()
-        self._silent: list[ChannelT] = []  # in which calls may be under way, the oldest first
+        self._retired: list[tuple[float, ChannelT]] = []  # with when they were, the oldest first
         self._closed = threading.Event()
 
     @property
@@ -69,36 +95,52 @@ class _OpenChannels(ABC, Generic[ChannelT]):
     def of(self, service: Service) -> ChannelT:
         """Return the channel to a service."""
         with self._lock:
-            if self._closed.is_set():
-                raise ClientClosed("the client is closed")
-            channel = self._channels.get(service)
-            if channel is None:
-                options = list(CHANNEL_OPTIONS)
-                if service in self._renewed:
-                    options.append(_OWN_CONNECTION)
-                channel = self._open(self.addresses.of(service), options)
-                self._channels[service] = channel
-            return channel
+            return self._current(service)
 
-    def renew(self, service: Service) -> None:
-        """Open another channel to a service with its next call; calls under way go on, those of some channels ago end."""
+    def allow(self, call_s: float) -> None:
+        """Take note of how long a call may be under way."""
+        self._call_s_max = max(self._call_s_max, call_s)
+
+    def renew(self, method: Method, failed_stub: Any) -> None:
+        """Open another channel with the next call to a service if ``failed_stub`` is of the one that there is.
+
+        Calls under way go on. Nothing is done while four retired channels may have calls under way.
+        """
+        now, service = self._clock.monotonic(), method.service
         with self._lock:
-            self._renewed.add(service)
-            channel = self._channels.pop(service, None)
-            self._stubs.clear()
-            if channel is not None:
-                self._silent.append(channel)
-            ended = self._silent[:-SILENT_CHANNELS_MAX]
-            del self._silent[: len(ended)]
+            if self._stubs.get(service, {}).get(method.path) is not failed_stub:
+                return
+            unused = now - max(RETIRED_S_MIN, 2 * self._call_s_max)
+            ended = [channel for retired_at, channel in self._retired if retired_at <= unused]
+            del self._retired[: len(ended)]
+            if len(self._retired) < RETIRED_CHANNELS_MAX:
+                self._renewed.add(service)
+                self._retired.append((now, self._channels.pop(service)))
+                del self._stubs[service]
         for channel in ended:
             self._end(channel)
 
     def stub(self, method: Method) -> Any:
         """Return grpc's callable for a method."""
-        stub = self._stubs.get(method.path)
-        if stub is None:
-            stub = self._stubs[method.path] = method.on(self.of(method.service))
-        return stub
+        with self._lock:
+            stubs = self._stubs.setdefault(method.service, {})
+            stub = stubs.get(method.path)
+            if stub is None:
+                stub = stubs[method.path] = method.on(self._current(method.service))
+            return stub
+
+    def _current(self, service: Service) -> ChannelT:
+        """Return the channel to a service, under the lock."""
+        if self._closed.is_set():
+            raise ClientClosed("the client is closed")
+        channel = self._channels.get(service)
+        if channel is None:
+            options = list(CHANNEL_OPTIONS)
+            if service in self._renewed:
+                options.append(_OWN_CONNECTION)
+            channel = self._open(self.addresses.of(service), options)
+            self._channels[service] = channel
+        return channel
 
     @abstractmethod
     def _open(self, address: str, options: list[tuple[str, int]]) -> ChannelT:
@@ -113,9 +155,9 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         self._closed.set()
         with self._lock:
             channels = list(self._channels.values())
-            channels += self._silent
+            channels += [channel for _, channel in self._retired]
             self._channels.clear()
-            self._silent.clear()
+            self._retired.clear()
             self._stubs.clear()
         return channels
 
@@ -135,6 +177,7 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
 
     def send_stream(self, method: Method, requests: Iterator[bytes], timeout_s: float) -> Any:
         """Send a stream of requests and return its one answer."""
+        self.allow(timeout_s)
         return self.stub(method)(requests, timeout=timeout_s)
 
     def _end(self, channel: grpc.Channel) -> None:
@@ -147,9 +190,9 @@ class ServiceChannels(_OpenChannels[grpc.Channel]):
 class AsyncServiceChannels(_OpenChannels[grpc.aio.Channel]):
     """Channels of grpc.aio, for one event loop."""
 
-    def __init__(self, addresses: Addresses) -> None:
-        super().__init__(addresses)
-        self._streaming = ServiceChannels(addresses)
+    def __init__(self, addresses: Addresses, clock: Clock) -> None:
+        super().__init__(addresses, clock)
+        self._streaming = ServiceChannels(addresses, clock)
         self._ending: set[asyncio.Future[None]] = set()
 
     async def close(self) -> None:

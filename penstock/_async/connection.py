@@ -17,7 +17,7 @@ from penstock.addresses import (
 )
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
-from penstock.channel import NOT_CONNECTED, AsyncServiceChannels
+from penstock.channel import CALL_FAILED, NOT_CONNECTED, AsyncServiceChannels, failure_of
 from penstock.errors import ClientClosed
 from penstock.queue_counts import QueueCounts
 from penstock.readiness import Readiness
@@ -49,7 +49,7 @@ class AsyncConnection:
         self.retry = retry or RetryPolicy()
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
-        self.channels = AsyncServiceChannels(self.addresses)
+        self.channels = AsyncServiceChannels(self.addresses, self.clock)
         self.sequences = Sequences(self.clock)
         self._queue_counts = QueueCounts(self.clock)
 
@@ -84,6 +84,7 @@ class AsyncConnection:
     async def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Send a call, again where that is safe, and return what its answer means."""
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        self.channels.allow(timeout_s + call.wait_ms / 1000)
         stub = self.stub(call.method)
         with Attempts(
             call, self.retry, timeout_s=timeout_s, clock=self.clock, sequences=self.sequences
@@ -91,10 +92,10 @@ class AsyncConnection:
             while True:
                 try:
                     response = await stub(attempts.request(), timeout=attempts.answer_s())
-                except grpc.RpcError as error:
-                    await self.channels.pause(attempts.after(error))
+                except CALL_FAILED as error:
+                    await self.channels.pause(attempts.after(failure_of(error)))
                     if attempts.is_silent:
-                        self.renew(call.method.service)
+                        self.renew(call.method, stub)
                         stub = self.stub(call.method)
                 except ValueError as error:
                     if self.channels.is_closed:  # by another thread, since the stub was there
@@ -120,13 +121,16 @@ class AsyncConnection:
         check = call.method.on(self.channels.of(service))
         try:
             await check(call.request, timeout=timeout_s, wait_for_ready=True)
-        except grpc.RpcError as error:
-            return error.code() not in NOT_CONNECTED
+        except CALL_FAILED as error:
+            return failure_of(error).code() not in NOT_CONNECTED
         return True
 
-    def renew(self, service: Service) -> None:
-        """Have calls to a service go over a new connection from now on: the one that there is may be dead."""
-        self.channels.renew(service)
+    def renew(self, method: Method, failed_stub: Any) -> None:
+        """Have calls to a method's service go over a new connection: the one of ``failed_stub`` may be dead.
+
+        Does nothing where there is another one already.
+        """
+        self.channels.renew(method, failed_stub)
 
     def stub(self, method: Method) -> Any:
         """Return grpc's callable for a method."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from penstock._async.topics import AsyncTopics
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
-from penstock.channel import STREAM_ENDED
+from penstock.channel import CALL_FAILED
 from penstock.consuming.background import AsyncBackground
 from penstock.errors import ClientClosed, PenstockError, TransactionRefused
 from penstock.requests import key_tuple
@@ -168,7 +168,7 @@ class AsyncTransactionChecker:
                 return
             except PenstockError as error:
                 _log.warning("checks of transactions: %s", error)
-            except STREAM_ENDED as error:
+            except CALL_FAILED as error:
                 if not self._background.is_stopping:
                     _log.info("checks of transactions: the stream ended: %r", error)
             await self._background.pause(_WATCH_AGAIN_S)

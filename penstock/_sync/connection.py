@@ -18,7 +18,7 @@ from penstock.addresses import (
 )
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
-from penstock.channel import NOT_CONNECTED, ServiceChannels
+from penstock.channel import CALL_FAILED, NOT_CONNECTED, ServiceChannels, failure_of
 from penstock.errors import ClientClosed
 from penstock.queue_counts import QueueCounts
 from penstock.readiness import Readiness
@@ -50,7 +50,7 @@ class Connection:
         self.retry = retry or RetryPolicy()
         self.request_bytes_max = request_bytes_max
         self.clock = clock or SystemClock()
-        self.channels = ServiceChannels(self.addresses)
+        self.channels = ServiceChannels(self.addresses, self.clock)
         self.sequences = Sequences(self.clock)
         self._queue_counts = QueueCounts(self.clock)
 
@@ -85,6 +85,7 @@ class Connection:
     def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Send a call, again where that is safe, and return what its answer means."""
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        self.channels.allow(timeout_s + call.wait_ms / 1000)
         stub = self.stub(call.method)
         with Attempts(
             call, self.retry, timeout_s=timeout_s, clock=self.clock, sequences=self.sequences
@@ -92,10 +93,10 @@ class Connection:
             while True:
                 try:
                     response = stub(attempts.request(), timeout=attempts.answer_s())
-                except grpc.RpcError as error:
-                    self.channels.pause(attempts.after(error))
+                except CALL_FAILED as error:
+                    self.channels.pause(attempts.after(failure_of(error)))
                     if attempts.is_silent:
-                        self.renew(call.method.service)
+                        self.renew(call.method, stub)
                         stub = self.stub(call.method)
                 except ValueError as error:
                     if self.channels.is_closed:  # by another thread, since the stub was there
@@ -121,13 +122,16 @@ class Connection:
         check = call.method.on(self.channels.of(service))
         try:
             check(call.request, timeout=timeout_s, wait_for_ready=True)
-        except grpc.RpcError as error:
-            return error.code() not in NOT_CONNECTED
+        except CALL_FAILED as error:
+            return failure_of(error).code() not in NOT_CONNECTED
         return True
 
-    def renew(self, service: Service) -> None:
-        """Have calls to a service go over a new connection from now on: the one that there is may be dead."""
-        self.channels.renew(service)
+    def renew(self, method: Method, failed_stub: Any) -> None:
+        """Have calls to a method's service go over a new connection: the one of ``failed_stub`` may be dead.
+
+        Does nothing where there is another one already.
+        """
+        self.channels.renew(method, failed_stub)
 
     def stub(self, method: Method) -> Any:
         """Return grpc's callable for a method."""

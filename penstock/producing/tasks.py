@@ -12,6 +12,7 @@ import grpc
 from penstock import wire
 from penstock.addresses import Service
 from penstock.batch import NO_PROPERTIES, Keys
+from penstock.channel import is_cancelled
 from penstock.errors import (
     ClientClosed,
     DeadlineExceeded,
@@ -40,7 +41,7 @@ class AsyncProducerConnection(Protocol):
     retry: RetryPolicy
 
     def stub(self, method: wire.Method) -> Any: ...
-    def renew(self, service: Service) -> None: ...
+    def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     async def queue_count(self, topic: str) -> int: ...
     async def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
 
@@ -199,11 +200,17 @@ class AsyncProducer:
                 if self._state.is_idle:
                     await asyncio.wait({self._task}, timeout=STREAM_END_S)
                 self._task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await self._task
+                await asyncio.wait({self._task})
             await self._settle(ClientClosed("the producer was closed"))
 
     async def _run(self) -> None:
+        """Keep a stream until the producer is closed; nothing waits for an outcome after that."""
+        try:
+            await self._keep_stream()
+        finally:
+            await self._settle(ClientClosed("the producer was closed"))
+
+    async def _keep_stream(self) -> None:
         attempt = 0
         while True:
             await self._wake_sender.wait()
@@ -227,9 +234,10 @@ class AsyncProducer:
 
     async def _talk(self) -> PenstockError:
         """Open a stream, send and read until it ends; return why it did."""
-        stream = self._client.stub(wire.PRODUCE_STREAM)()
+        stub = self._client.stub(wire.PRODUCE_STREAM)
+        stream = stub()
         sender = asyncio.create_task(self._send_frames(stream))
-        watch = asyncio.create_task(self._watch(stream))
+        watch = asyncio.create_task(self._watch(stream, stub))
         try:
             while True:
                 response = await stream.read()
@@ -244,21 +252,23 @@ class AsyncProducer:
         except PenstockError as failure:
             return failure
         except asyncio.CancelledError:
-            if not watch.done():  # it is this task that is cancelled, not the stream
+            if is_cancelled():
                 raise
-            return DeadlineExceeded("the writer did not answer in time")
+            if watch.done():
+                return DeadlineExceeded("the writer did not answer in time")
+            return Unavailable("the connection of the stream was closed")
         finally:
             stream.cancel()
             sender.cancel()
             watch.cancel()
             await asyncio.gather(sender, watch, return_exceptions=True)
 
-    async def _watch(self, stream: Any) -> None:
+    async def _watch(self, stream: Any, stub: Any) -> None:
         """Cancel a stream whose writer stopped answering."""
         monotonic = self._client.clock.monotonic
         while not self._state.is_overdue(monotonic()):
             if self._state.is_silent(monotonic()):
-                self._client.renew("writer")
+                self._client.renew(wire.PRODUCE_STREAM, stub)
                 break
             await asyncio.sleep(OVERDUE_CHECK_S)
         stream.cancel()

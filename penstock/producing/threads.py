@@ -47,7 +47,7 @@ class ProducerConnection(Protocol):
     retry: RetryPolicy
 
     def stub(self, method: wire.Method) -> Any: ...
-    def renew(self, service: Service) -> None: ...
+    def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     def queue_count(self, topic: str) -> int: ...
     def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
 
@@ -99,6 +99,7 @@ class Producer:
         self._state = ProducerState(options, client.clock)
         self._changed = threading.Condition()
         self._stream: Any = None
+        self._stub: Any = None  # that opened it
         self._generation = 0
         self._refusing = False
         self._closing = False
@@ -218,7 +219,7 @@ class Producer:
                     stream.cancel()
                 elif stream is not None and self._state.is_silent(now):
                     self._stream = None  # cancelled once
-                    self._client.renew("writer")
+                    self._client.renew(wire.PRODUCE_STREAM, self._stub)
                     stream.cancel()
         return True
 
@@ -269,9 +270,10 @@ class Producer:
         """Open a stream and read its answers until it ends; return why it did."""
         with self._changed:
             generation = self._generation
-        stream = self._client.stub(wire.PRODUCE_STREAM)(self._frames(generation))
+        stub = self._client.stub(wire.PRODUCE_STREAM)
+        stream = stub(self._frames(generation))
         with self._changed:
-            self._stream = stream
+            self._stream, self._stub = stream, stub
         try:
             for response in stream:
                 with self._changed:
