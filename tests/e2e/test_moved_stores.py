@@ -99,7 +99,7 @@ def test_a_renamed_store_is_followed_with_all_of_its_files(tmp_path: Path, mode:
         assert [r.queue_offset for r in client.query_by_key("t", "last")] == [last.queue_offset]
         assert set(producing.acknowledged) <= set(numbers_in(client))  # of the running reader
         client.commit_offset("group", "t", 0, 7)
-        assert any("was renamed" in line for line in running["writer"].output)
+        until(lambda: any("was renamed" in line for line in running["writer"].output))
         assert running["writer"].stop() == 0, running["writer"].text()
     assert not store.exists()
     with services(moved, "--flush-mode", mode) as (client, _):

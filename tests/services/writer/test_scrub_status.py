@@ -16,6 +16,7 @@ from storage.scrub import worker
 
 BODY = bytes(1 << 20)
 COUNT = 7  # more than what is read at once
+READ_S = 100  # the device serves the scrub after everybody else, also those of other tests
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +41,9 @@ def status(services: ThreeServices) -> writer_pb2.GetWriterStatusResponse:
 
 def test_how_far_it_is(tmp_path: Path) -> None:
     with filled(tmp_path / "store", bytes_per_s=1 << 40) as services:
-        until(lambda: status(services).scrub_completed_ms > 0)
+        until(lambda: status(services).scrub_completed_ms > 0, READ_S)
     with three_services(tmp_path / "store", scrub_interval_ms=1, scrub_bytes_per_s=1) as services:
-        until(lambda: status(services).scrub_position > 0)
+        until(lambda: status(services).scrub_position > 0, READ_S)
         now = status(services)
         assert 0 < now.scrub_position < now.scrub_end <= now.appended_offset
         assert now.scrub_finding_count == 0
@@ -53,5 +54,5 @@ def test_what_it_has_found(tmp_path: Path) -> None:
         with (tmp_path / "store" / "commitlog" / f"{0:020d}").open("r+b") as file:
             file.seek(len(BODY) // 2)
             file.write(b"\1")
-        until(lambda: status(services).scrub_finding_count > 0)
+        until(lambda: status(services).scrub_finding_count > 0, READ_S)
         assert status(services).scrub_last_finding.startswith("log-record: commitlog/")
