@@ -1,0 +1,164 @@
+"""Many callers beside a writer that is slow: renewed connections leave all other calls and streams alone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+from fake_penstock import FakePenstock
+from lease_store import HandClock
+
+from penstock import AsyncClient, Client, ClientClosed, UnknownOutcome, wire
+from penstock.addresses import Addresses
+from penstock.channel import RETIRED_CHANNELS_MAX, RETIRED_S_MIN, ServiceChannels
+
+CALLERS = RETIRED_CHANNELS_MAX + 2
+TIMEOUT_S = 6.0  # the first attempt has half of it
+
+
+@pytest.fixture(name="slow")
+def _slow(fake: FakePenstock, monkeypatch: pytest.MonkeyPatch) -> FakePenstock:
+    """A writer that answers Produce when each caller has sent its request twice."""
+    changed, meet_fault = threading.Condition(), fake.store.meet_fault
+
+    def meet(method: str, context: Any) -> None:
+        with changed:
+            meet_fault(method, context)
+            changed.notify_all()
+            if method == "Produce":
+                changed.wait_for(lambda: fake.store.calls["Produce"] >= 2 * CALLERS, 20)
+
+    monkeypatch.setattr(fake.store, "meet_fault", meet)
+    return fake
+
+
+def check_stored(slow: FakePenstock) -> None:
+    """Each message is there once, and the producer's stream was not broken."""
+    assert sorted(slow.store.bodies("orders", 0)) == [b"%d" % n for n in range(CALLERS)]
+    assert slow.store.bodies("orders", 1) == [b"before", b"after"]
+    assert slow.store.calls["ProduceStream"] == 1
+    assert slow.store.calls["Produce"] == 2 * CALLERS
+
+
+def test_calls_and_streams_go_on_while_others_renew_the_connection(slow: FakePenstock) -> None:
+    with (
+        Client(**slow.addresses, timeout_s=TIMEOUT_S) as client,
+        client.producer(linger_ms=0) as producer,
+        ThreadPoolExecutor(CALLERS) as threads,
+    ):
+        producer.send("orders", b"before", queue_id=1).result(TIMEOUT_S)
+        calls = [
+            threads.submit(client.produce, "orders", b"%d" % n, queue_id=0) for n in range(CALLERS)
+        ]
+        for call in calls:
+            call.result()
+        producer.send("orders", b"after", queue_id=1).result(TIMEOUT_S)
+    check_stored(slow)
+
+
+async def test_so_they_do_with_asyncio(slow: FakePenstock) -> None:
+    async with (
+        AsyncClient(**slow.addresses, timeout_s=TIMEOUT_S) as client,
+        client.producer(linger_ms=0) as producer,
+    ):
+        await (await producer.send("orders", b"before", queue_id=1)).result(TIMEOUT_S)
+        await asyncio.gather(
+            *(client.produce("orders", b"%d" % n, queue_id=0) for n in range(CALLERS))
+        )
+        await (await producer.send("orders", b"after", queue_id=1)).result(TIMEOUT_S)
+    check_stored(slow)
+
+
+async def test_a_call_cut_off_by_a_close_has_an_unknown_outcome(slow: FakePenstock) -> None:
+    client = AsyncClient(**slow.addresses, timeout_s=20)
+    call = asyncio.ensure_future(client.produce("orders", b"x", queue_id=0))
+    while not slow.store.calls["Produce"]:
+        await asyncio.sleep(0.01)
+    await client.close()
+    with pytest.raises(UnknownOutcome):
+        await call
+    slow.store.calls["Produce"] = 2 * CALLERS
+
+
+async def test_a_call_whose_task_is_cancelled_is_cancelled(slow: FakePenstock) -> None:
+    async with AsyncClient(**slow.addresses, timeout_s=20) as client:
+        call = asyncio.ensure_future(client.produce("orders", b"x", queue_id=0))
+        while not slow.store.calls["Produce"]:
+            await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    slow.store.calls["Produce"] = 2 * CALLERS
+
+
+async def test_messages_that_wait_are_settled_when_the_client_is_closed(fake: FakePenstock) -> None:
+    client = AsyncClient(**fake.addresses, timeout_s=20)
+    producer = client.producer(linger_ms=0)
+    await (await producer.send("orders", b"before", queue_id=1))
+    fake.store.answers_wait.clear()
+    sent = await producer.send("orders", b"after", queue_id=1)
+    while not producer.in_flight_count:
+        await asyncio.sleep(0.01)
+    await client.close()
+    with pytest.raises(UnknownOutcome):
+        await sent.result(10)
+    with pytest.raises(ClientClosed):
+        await producer.send("orders", b"too late", queue_id=1)
+
+
+@pytest.fixture(name="clock")
+def _clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture(name="channels")
+def _channels(clock: HandClock, fake: FakePenstock) -> Any:
+    channels = ServiceChannels(Addresses(*[fake.address] * 3), clock)
+    yield channels
+    channels.close()
+
+
+def renewed(channels: ServiceChannels) -> bool:
+    """Renew the connection that there is; whether there is another one then."""
+    stub = channels.stub(wire.PRODUCE)
+    channels.renew(wire.PRODUCE, stub)
+    return channels.stub(wire.PRODUCE) is not stub
+
+
+def is_open(channel: grpc.Channel) -> bool:
+    try:
+        wire.PRODUCE_BATCH.on(channel).future((b"", b""), timeout=5).cancel()
+    except ValueError:  # grpc: the channel is closed
+        return False
+    return True
+
+
+def test_a_connection_is_renewed_once_for_all_calls_that_failed_on_it(
+    channels: ServiceChannels,
+) -> None:
+    failed, other = channels.stub(wire.PRODUCE), channels.stub(wire.PRODUCE_BATCH)
+    channels.renew(wire.PRODUCE, failed)
+    channel = channels.of("writer")
+    channels.renew(wire.PRODUCE, failed)
+    channels.stub(wire.PRODUCE_BATCH)
+    channels.renew(wire.PRODUCE_BATCH, other)
+    assert channels.of("writer") is channel
+
+
+@pytest.mark.parametrize(("call_s", "open_s"), [(1, RETIRED_S_MIN), (100, 200)])
+def test_retired_connections_stay_open_for_the_calls_under_way(
+    channels: ServiceChannels, clock: HandClock, call_s: float, open_s: float
+) -> None:
+    channels.allow(call_s)
+    first = channels.of("writer")
+    assert all(renewed(channels) for _ in range(RETIRED_CHANNELS_MAX))
+    clock.pass_ms(int(open_s * 1000) - 1)
+    assert not renewed(channels)
+    assert is_open(first)
+    clock.pass_ms(1)
+    assert renewed(channels)
+    assert not is_open(first)
