@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from bench.controls.bare_files import bare_files
-from bench.figures import Figure, alternate, median_ratio, seconds_of, show
+from bench.figures import Figure, alternate, beside, seconds_of, show
 from bench.kernels import BATCH_RECORDS, client_batch
 from bench.resident import wait_until_warmed
 from storage.config import StoreConfig
@@ -206,19 +205,14 @@ def run_long(
 def _figure(
     name: str, pairs: list[tuple[float, float]], limit_name: str, *, refused: int | None = None
 ) -> Figure:
-    rate = statistics.median(pair[0] for pair in pairs)
-    ratio = median_ratio(pairs)
-    return Figure(
-        name=f"append in process, {name}",
-        value=rate,
-        unit="msg/s",
-        limit=statistics.median(pair[1] for pair in pairs),
+    return beside(
+        f"append in process, {name}",
+        "msg/s",
+        pairs,
         limit_name=limit_name,
-        ratio=ratio,
         refused=refused,
         wanted=f"{RATE_WANTED:,.0f} msg/s or {RATIO_WANTED} x",
-        reached=rate >= RATE_WANTED or ratio >= RATIO_WANTED,
-        rounds=pairs,
+        is_reached=lambda rate, ratio: rate >= RATE_WANTED or ratio >= RATIO_WANTED,
     )
 
 

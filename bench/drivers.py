@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
-from bench.figures import Figure, median_ratio
+from bench.figures import Figure, beside
 from penstock.errors import PenstockError, ResourceExhausted, from_failure, from_rpc_error
 from penstock.v1 import writer_pb2
 from services.rpc.servicer import EOF
@@ -64,18 +63,14 @@ async def alternate(
         reached = await ours()
         pairs.append((reached.value, bound))
         refused += reached.refused
-    ratio = median_ratio(pairs)
-    return Figure(
-        name=name,
-        value=statistics.median(value for value, _ in pairs),
-        unit=unit,
-        limit=statistics.median(bound for _, bound in pairs),
+    return beside(
+        name,
+        unit,
+        pairs,
         limit_name=limit_name,
-        ratio=ratio,
         refused=refused,
         wanted=f"{ratio_wanted} x",
-        reached=ratio >= ratio_wanted,
-        rounds=pairs,
+        is_reached=lambda _, ratio: ratio >= ratio_wanted,
     )
 
 

@@ -69,6 +69,36 @@ def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
     return statistics.median(value / limit for value, limit in pairs)
 
 
+def beside(
+    name: str,
+    unit: str,
+    pairs: Sequence[tuple[float, float]],
+    *,
+    limit_name: str,
+    wanted: str,
+    is_reached: Callable[[float, float], bool],
+    refused: int | None = None,
+) -> Figure:
+    """Return the figure of rounds with a limit in each; ``is_reached`` is asked of its value and ratio.
+
+    A limit that is too small to be measured counts as a thousandth in the ratio.
+    """
+    value = statistics.median(value for value, _ in pairs)
+    ratio = median_ratio([(value, max(limit, 1e-3)) for value, limit in pairs])
+    return Figure(
+        name=name,
+        value=value,
+        unit=unit,
+        limit=statistics.median(limit for _, limit in pairs),
+        limit_name=limit_name,
+        ratio=ratio,
+        refused=refused,
+        wanted=wanted,
+        reached=is_reached(value, ratio),
+        rounds=pairs,
+    )
+
+
 def seconds_of(work: Callable[[], Any]) -> float:
     """Return how long ``work`` takes."""
     begin = time.perf_counter()

@@ -21,7 +21,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from bench import drivers
-from bench.figures import Figure, median_ratio, show
+from bench.figures import Figure, beside, show
 from bench.resident import cpu_seconds, wait_until_warmed
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
@@ -314,17 +314,13 @@ def run(
 def _figure(
     name: str, unit: str, wanted: float, pairs: list[tuple[float, float]], *, most_is_best: bool = False,
 ) -> Figure:  # fmt: skip
-    value = statistics.median(ours for ours, _ in pairs)
-    return Figure(
-        name=name,
-        value=value,
-        unit=unit,
-        limit=statistics.median(limit for _, limit in pairs),
+    return beside(
+        name,
+        unit,
+        pairs,
         limit_name="hands on, stores nothing",
-        ratio=median_ratio([(ours, max(limit, 1e-3)) for ours, limit in pairs]),
         wanted=f"{wanted:g} {unit}",
-        reached=value >= wanted if most_is_best else value <= wanted,
-        rounds=pairs,
+        is_reached=lambda value, _: value >= wanted if most_is_best else value <= wanted,
     )
 
 

@@ -24,7 +24,7 @@ import grpc
 
 from bench import drivers
 from bench.controls import echo
-from bench.figures import Figure, show
+from bench.figures import Figure, beside, show
 from bench.latency.paced_producer import BODY_BYTES, sent_at_s
 from bench.resident import cpu_seconds, wait_until_warmed
 from penstock import AsyncClient
@@ -203,17 +203,13 @@ def _figures(name: str, pairs: list[tuple[Round, Round]], count: int) -> list[Fi
 
 
 def _figure(name: str, unit: str, wanted: float, pairs: list[tuple[float, float]]) -> Figure:
-    value = statistics.median(ours for ours, _ in pairs)
-    return Figure(
-        name=name,
-        value=value,
-        unit=unit,
-        limit=statistics.median(limit for _, limit in pairs),
+    return beside(
+        name,
+        unit,
+        pairs,
         limit_name="bare server",
-        ratio=statistics.median(ours / max(limit, 1e-3) for ours, limit in pairs),
         wanted=f"{wanted:g} {unit}",
-        reached=value <= wanted,
-        rounds=pairs,
+        is_reached=lambda value, _: value <= wanted,
     )
 
 
