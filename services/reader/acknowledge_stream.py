@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from penstock.v1 import leases_pb2
-from services import logs, wire
+from services import wire
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
-from storage.errors import DeviceFailed, StoreError
+from storage.errors import StoreError
 
 Acknowledge = Callable[
     [leases_pb2.AcknowledgeRequest, Context], Awaitable[leases_pb2.AcknowledgeResponse]
@@ -60,12 +60,8 @@ class AcknowledgeStream:
             done = await self._acknowledge(request, self._context)
             answer = leases_pb2.AcknowledgeStreamResponse(done=done)
         except (StoreError, OSError) as error:
-            refusal = status.store_error(error)
+            refusal = status.refusal_of_frame(error, self._context.peer())
             if not isinstance(refusal, StoreError):
                 raise
-            if isinstance(refusal, DeviceFailed):  # no caller's fault
-                code, peer = status.code_of(refusal).name, self._context.peer()
-                log = logs.get_logger()
-                log.error("frame refused", code=code, peer=peer, problem=str(refusal))
             answer = leases_pb2.AcknowledgeStreamResponse(failure=wire.failure_of(refusal))
         return answer.SerializeToString()

@@ -15,6 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
+from services import logs
 from storage import errors
 from storage.files.system.os_errors import check_room
 
@@ -91,6 +92,15 @@ def store_error(error: Exception) -> Exception:
     except errors.StoreError as refused:
         return refused
     return errors.DeviceFailed(str(error))
+
+
+def refusal_of_frame(error: Exception, peer: str | None) -> Exception:
+    """Return what one frame of a stream that goes on is refused with; what is no caller's fault is logged."""
+    refusal = store_error(error)
+    if isinstance(refusal, errors.DeviceFailed):
+        log, code = logs.get_logger(), code_of(refusal).name
+        log.error("frame refused", code=code, peer=peer, problem=str(refusal))
+    return refusal
 
 
 def retry_delay_ms(error: errors.StoreError) -> int:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from services import logs, wire
+from services import wire
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
 from services.writer.acks import Acks
 from services.writer.eager import EagerCoroutine
-from storage.errors import DeviceFailed, StoreClosed, StoreError, StoreFailed
+from storage.errors import StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, ProducerSequence
 
 _END: Final = object()
@@ -96,7 +96,7 @@ class ProduceStream:
             except StoreClosed:
                 raise
             except (StoreError, OSError) as error:
-                await self._queue(self._refusal(error))
+                await self._queue(status.refusal_of_frame(error, self._context.peer()))
                 continue
             if self._unanswered == 0 and acks.has(result.end_commit_offset):
                 await self._write(wire.stream_stored(result))
@@ -122,15 +122,6 @@ class ProduceStream:
             await self._write(answer)
             self._answered()
         await self._written()
-
-    def _refusal(self, error: Exception) -> Exception:
-        """Return what a frame is refused with; what is no caller's fault is logged."""
-        refusal = status.store_error(error)
-        if isinstance(refusal, DeviceFailed):
-            code = status.code_of(refusal).name
-            peer = self._context.peer()
-            logs.get_logger().error("frame refused", code=code, peer=peer, problem=str(refusal))
-        return refusal
 
     def _begin_read(self) -> EagerCoroutine[Any]:
         """Ask for the next frame, so that it comes while the one before is stored."""
