@@ -24,6 +24,11 @@ _OPTIONS: Final = [
 ]
 
 
+def request_bytes(request: Message | bytes) -> bytes:
+    """Return a request as it goes to a service."""
+    return request if isinstance(request, bytes) else request.SerializeToString()
+
+
 class CalledService(Protocol):
     """A service that is called, in another process or in this one (``services.rpc.in_process``)."""
 
@@ -102,8 +107,7 @@ class Upstream:
 
         ``unwanted`` is called with an answer that came when the caller was cancelled.
         """
-        data = request if isinstance(request, bytes) else request.SerializeToString()
-        call = self.unary(path)(data, timeout=timeout_s, wait_for_ready=True)
+        call = self.unary(path)(request_bytes(request), timeout=timeout_s, wait_for_ready=True)
         try:
             answer: bytes = await call
         except asyncio.CancelledError:

@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.message import Message
 
 from penstock.v1 import leases_pb2
-from services.upstream import CALL_SECONDS, Upstream
+from services.upstream import CALL_SECONDS, Upstream, request_bytes
 
 ACKNOWLEDGE: Final = "/penstock.v1.Leases/Acknowledge"
 ACKNOWLEDGE_STREAM: Final = "/penstock.v1.Leases/AcknowledgeStream"
@@ -46,9 +46,8 @@ class StreamedAcknowledging:
     ) -> bytes:
         """Make one call, as ``CalledService`` says."""
         if path == ACKNOWLEDGE:
-            data = request if isinstance(request, bytes) else request.SerializeToString()
             try:
-                answer = await self._ask(data, timeout_s)
+                answer = await self._ask(request_bytes(request), timeout_s)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:  # of a reader before this one
                     raise

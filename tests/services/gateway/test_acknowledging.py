@@ -83,6 +83,15 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def assert_another_stream_answers(calls: StreamedAcknowledging, reader: FakeReader) -> None:
+    (again,) = asked(calls, "c")
+    await settle()
+    assert reader.streams[1].written == ["c"]
+    reader.streams[1].answer(done=DONE)
+
+    assert leases_pb2.AcknowledgeResponse.FromString(await again) == DONE
+
+
 async def test_answers_go_to_who_asked_in_the_order_of_the_requests(reader: FakeReader) -> None:
     fakes: Any = reader
     calls = StreamedAcknowledging(fakes, fakes)
@@ -154,11 +163,8 @@ async def test_the_end_of_the_stream_ends_what_waits_and_the_next_opens_another(
             await each
         assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
     assert reader.streams[0].is_cancelled
-    (again,) = asked(calls, "c")
-    await settle()
-    reader.streams[1].answer(done=DONE)
 
-    assert leases_pb2.AcknowledgeResponse.FromString(await again) == DONE
+    await assert_another_stream_answers(calls, reader)
 
 
 async def test_a_stream_that_answers_nobody_in_time_is_opened_again_over_a_new_connection(
@@ -176,12 +182,8 @@ async def test_a_stream_that_answers_nobody_in_time_is_opened_again_over_a_new_c
         codes.append(failed.value.code())
     assert codes == [grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE]
     assert reader.streams[0].is_cancelled and reader.renewals == 1
-    (again,) = asked(calls, "c")
-    await settle()
-    assert reader.streams[1].written == ["c"]
-    reader.streams[1].answer(done=DONE)
 
-    assert leases_pb2.AcknowledgeResponse.FromString(await again) == DONE
+    await assert_another_stream_answers(calls, reader)
 
 
 async def test_a_stream_that_answers_others_goes_on_when_one_is_late(
