@@ -29,9 +29,7 @@ CALL_BYTES_MAX: Final = 12 << 20  # below what the writer takes in one request
 ANSWER_SECONDS_MAX: Final = 10.0
 _AGAIN_SECONDS: Final = 0.05
 _QUIET_TURNS: Final = 4  # of the event loop without a new record; a call takes some to be read
-_GATHER_SECONDS_MAX: Final = (
-    0.02  # senders who wait for no answer may never leave so many without one
-)
+_GATHER_SECONDS_MAX: Final = 0.02  # senders who wait for no answer may never pause
 
 QueueKey = tuple[str, int]
 TIMER_QUEUE: Final = (TIMER_TOPIC, 0)  # where delayed messages are until they are due

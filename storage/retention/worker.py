@@ -49,9 +49,7 @@ _LOG: Final = logging.getLogger(__name__)
 LOOK_S: Final = 10.0  # between rounds
 PAUSE_S: Final = 0.1  # after each deleted file
 STEP_S: Final = 0.01  # between looks at some queues
-HELD_LOOKS_MAX: Final = (
-    20  # of a round that was asked for, with pauses: some hold files for moments
-)
+HELD_LOOKS_MAX: Final = 20  # of a round that was asked for: some hold files for moments
 
 
 class _CleaningRound(NamedTuple):

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 Longs = npt.NDArray[np.int64]
 ROWS_MAX: Final = 65_536
-DOUBTFUL_UNITS: Final = (
-    16  # before where copies seem to begin: a flipped bit takes them for older ones
-)
+DOUBTFUL_UNITS: Final = 16  # before where copies seem to begin: a flipped bit makes one seem older
 BYTES_MAX: Final = 2 << 20  # as arrays of numbers they take sixty times as much
 _COMMA: Final = ord(",")
 _ZERO: Final = ord("0")
