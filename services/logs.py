@@ -11,7 +11,6 @@ import secrets
 import sys
 from typing import Any, Final
 
-import grpc
 import structlog
 
 REQUEST_ID_KEY: Final = "x-request-id"
@@ -57,7 +56,6 @@ def configure(*, service: str, level: str, log_format: str) -> None:
     root.setLevel(level.upper())
     for noisy in ("asyncio", "grpc", "numba"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_callers_are_there)
 
 
 def get_logger() -> Any:
@@ -71,15 +69,6 @@ def request_id(metadata: Any) -> str:
         if key == REQUEST_ID_KEY and isinstance(value, str) and value.isprintable():
             return value[:_REQUEST_ID_LENGTH_MAX]
     return secrets.token_hex(8)
-
-
-def _callers_are_there(record: logging.LogRecord) -> bool:
-    """Drop what gRPC logs, with a traceback, of an answer whose caller is gone.
-
-    Errors of methods are not among it: ``services.rpc`` lets none through.
-    """
-    error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, grpc.aio.InternalError)
 
 
 def _service_adder(service: str) -> Any:

@@ -7,18 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-import grpc
-
-from services.rpc.servicer import Context
+from services.rpc.servicer import CallEnded, Context
 
 STUCK_SECONDS: Final = 5.0
 WAITING_BYTES_MAX: Final = 1 << 20  # of one stream, beyond its first command
-_ENDED: Final = (
-    grpc.aio.UsageError,
-    grpc.aio.InternalError,
-    grpc.aio.AbortError,
-    asyncio.InvalidStateError,
-)
 
 
 class ProducerStream:
@@ -72,7 +64,7 @@ class ProducerStream:
                 await self._tell(self._waiting[0][0])
                 if self._waiting:
                     self._waiting_bytes -= len(self._waiting.popleft()[0])
-        except _ENDED:
+        except CallEnded:
             self.close()
         finally:
             self._telling = None

@@ -1,4 +1,4 @@
-"""From a servicer's methods to gRPC's handlers: parsing, interceptors, errors as statuses, the access log.
+"""From a servicer's methods to handlers: parsing, interceptors, errors as statuses, the access log.
 
 An interceptor is a coroutine function around each call, of whatever kind::
 
@@ -15,9 +15,8 @@ first of several is the outermost. Without interceptors a call costs nothing for
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 import grpc
@@ -27,11 +26,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from services import logs
 from services.rpc import status
+from services.rpc.core.served_call import CallAborted, CallEnded, Handler, requests_of
 from services.rpc.servicer import Context, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
 
 PARSED_BYTES_MAX: Final = 3 << 20  # in one go, which takes 40 ms if all its elements are empty
-CANCEL_SECONDS: Final = 1.0  # from a failed write until gRPC cancels the call whose caller has gone
 _INTERNAL: Final = "internal error; the service's log has it under this request id"
 
 
@@ -63,38 +62,38 @@ class CallHandlers:
         servicer: Any,
         *,
         parsed_bytes_max: int = PARSED_BYTES_MAX,
-    ) -> Any:
-        """Return the handler of all methods of a service.
+    ) -> dict[str, Handler]:
+        """Return the handlers of all methods of a service, by their paths.
 
         Requests that are parsed on the event loop have at most ``parsed_bytes_max``.
         """
-        handlers = {
-            method.name: self._handler(method, method_of(servicer, method.name), parsed_bytes_max)
+        return {
+            f"/{service.full_name}/{method.name}": self._handler(
+                method, method_of(servicer, method.name), parsed_bytes_max
+            )
             for method in service.methods
         }
-        return grpc.method_handlers_generic_handler(service.full_name, handlers)
 
     def _handler(
         self, method: MethodDescriptor, behaviour: Behaviour, parsed_bytes_max: int
-    ) -> Any:
+    ) -> Handler:
         if not is_raw(behaviour) and not method.client_streaming:
             parse = GetMessageClass(method.input_type).FromString
             behaviour = _parsing(parse, behaviour, parsed_bytes_max)
         for interceptor in reversed(self._interceptors):
             service = method.containing_service.full_name
             behaviour = _intercepted(interceptor, service, method.name, behaviour)
-        kinds: dict[tuple[bool, bool], tuple[Any, Any]] = {
-            (False, False): (self._unary, grpc.unary_unary_rpc_method_handler),
-            (False, True): (self._answer_stream, grpc.unary_stream_rpc_method_handler),
-            (True, False): (self._request_stream, grpc.stream_unary_rpc_method_handler),
-            (True, True): (self._both_stream, grpc.stream_stream_rpc_method_handler),
-        }
-        wrap, handler = kinds[method.client_streaming, method.server_streaming]
-        return handler(wrap(method.name, behaviour))
+        wrap = {
+            (False, False): self._unary,
+            (False, True): self._answer_stream,
+            (True, False): self._request_stream,
+            (True, True): self._both_stream,
+        }[method.client_streaming, method.server_streaming]
+        return Handler(method.client_streaming, wrap(method.name, behaviour))
 
     def _unary(
         self, method: str, behaviour: Behaviour
-    ) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes]]:
         logs_all = self._logs_all
 
         async def call(data: bytes, context: Context) -> bytes:
@@ -111,7 +110,7 @@ class CallHandlers:
 
     def _answer_stream(
         self, method: str, behaviour: Behaviour
-    ) -> Callable[[bytes, Context], Awaitable[None]]:
+    ) -> Callable[[bytes, Context], Coroutine[Any, Any, None]]:
         async def call(data: bytes, context: Context) -> None:
             await self._stream(method, context, lambda: behaviour(data, context))
 
@@ -119,8 +118,9 @@ class CallHandlers:
 
     def _request_stream(
         self, method: str, behaviour: Behaviour
-    ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]:
-        async def call(requests: AsyncIterator[bytes], context: Context) -> bytes:
+    ) -> Callable[[Context], Coroutine[Any, Any, bytes]]:
+        async def call(context: Context) -> bytes:
+            requests = requests_of(context)
             answer = await self._stream(method, context, lambda: behaviour(requests, context))
             return bytes(answer.SerializeToString())
 
@@ -128,8 +128,8 @@ class CallHandlers:
 
     def _both_stream(
         self, method: str, behaviour: Behaviour
-    ) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
-        async def call(_requests: AsyncIterator[bytes], context: Context) -> None:
+    ) -> Callable[[Context], Coroutine[Any, Any, None]]:
+        async def call(context: Context) -> None:
             await self._stream(method, context, lambda: behaviour(context))
 
         return call
@@ -146,13 +146,9 @@ class CallHandlers:
 
     async def _refuse(self, method: str, context: Context, error: BaseException) -> NoReturn:
         """End a call with the status of what it raised; unexpected errors show no internals."""
-        if isinstance(error, grpc.aio.AbortError | asyncio.CancelledError) or not isinstance(
-            error, Exception
-        ):
+        if isinstance(error, CallAborted | CallEnded) or not isinstance(error, Exception):
             raise error
         request_id = logs.request_id(context.invocation_metadata())
-        if isinstance(error, grpc.aio.InternalError):
-            await asyncio.sleep(CANCEL_SECONDS)  # raises CancelledError, unless the caller is there
         if isinstance(error, DecodeError):
             error = status.InvalidArgument("request", f"the bytes are not a request of {method}")
         error = status.store_error(error)
@@ -175,17 +171,14 @@ class CallHandlers:
                 peer=context.peer(),
                 exc_info=error,
             )
-        try:
-            await context.abort(
-                code,
-                message,
-                trailing_metadata=(
-                    (status.STATUS_DETAILS_KEY, whole.SerializeToString()),
-                    (logs.REQUEST_ID_KEY, request_id),
-                ),
-            )
-        except grpc.aio.InternalError as gone:
-            raise asyncio.CancelledError from gone  # the caller has gone
+        await context.abort(
+            code,
+            message,
+            trailing_metadata=(
+                (status.STATUS_DETAILS_KEY, whole.SerializeToString()),
+                (logs.REQUEST_ID_KEY, request_id),
+            ),
+        )
 
     def _log_call(self, method: str, context: Context, code: str, started: float) -> None:
         self._log.info(

@@ -1,4 +1,4 @@
-"""One grpc.aio server for the contracts of a port, with what all services share."""
+"""One server for the contracts of a port, with what all services share."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from services import logs
 from services.process_settings import ProcessSettings
 from services.rpc.calls import PARSED_BYTES_MAX, CallHandlers, Interceptor
+from services.rpc.core.server import CoreServer
 from services.rpc.health import Health
 from services.rpc.limits import server_options
 from services.rpc.listening import CannotListen
@@ -50,25 +51,17 @@ class RpcServer:
         self._draining = draining
         self._settings = settings
         self._log = logs.get_logger()
-        self._server = grpc.aio.server(
-            options=server_options(settings), maximum_concurrent_rpcs=settings.concurrent_calls_max
-        )
         names = tuple(contract.service.full_name for contract in contracts)
         self._health = Health(("", *names))
         reflected = (*names, _HEALTH.full_name, _REFLECTION.full_name)
         calls = CallHandlers(access_log=settings.access_log, interceptors=interceptors)
-        handlers = CallHandlers(access_log=settings.access_log)
-        # As a generic handler each, found by name when a call comes: for methods that are registered
-        # one by one grpc.aio waits again, for each of them, whenever any call has come.
-        self._server.add_generic_rpc_handlers(
-            (
-                *(
-                    calls.of_service(service, servicer, parsed_bytes_max=bytes_max)
-                    for service, servicer, bytes_max in contracts
-                ),
-                handlers.of_service(_HEALTH, self._health),
-                handlers.of_service(_REFLECTION, Reflection(reflected)),
-            )
+        own_calls = CallHandlers(access_log=settings.access_log)
+        handlers = own_calls.of_service(_HEALTH, self._health)
+        handlers |= own_calls.of_service(_REFLECTION, Reflection(reflected))
+        for service, servicer, bytes_max in contracts:
+            handlers |= calls.of_service(service, servicer, parsed_bytes_max=bytes_max)
+        self._server = CoreServer(
+            handlers, server_options(settings), calls_max=settings.concurrent_calls_max
         )
         self._serving: bool | None = None
 
@@ -77,10 +70,10 @@ class RpcServer:
         host = listen.rpartition(":")[0]
         self.set_serving(serving=False)
         try:
-            port = self._server.add_insecure_port(listen)
+            port = self._server.add_port(listen)
         except RuntimeError as error:
             raise CannotListen(listen) from error
-        await self._server.start()
+        self._server.start()
         address = f"{host}:{port}"
         self._log.info("listening", address=address, tls=False)
         if not _is_loopback(host):
@@ -93,7 +86,7 @@ class RpcServer:
     def add_tls(self, listen: str, credentials: grpc.ServerCredentials) -> None:
         """Serve on another address, with TLS; before :meth:`start`. Raises CannotListen."""
         try:
-            port = self._server.add_secure_port(listen, credentials)
+            port = self._server.add_port(listen, credentials)
         except RuntimeError as error:
             raise CannotListen(listen) from error
         self._log.info("listening", address=f"{listen.rpartition(':')[0]}:{port}", tls=True)

@@ -12,12 +12,13 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-import grpc
-
+from services.rpc.core.served_call import EOF as EOF
+from services.rpc.core.served_call import CallEnded as CallEnded
+from services.rpc.core.served_call import ServedCall as Context
 from storage.errors import StoreClosed
 
-Context = grpc.aio.ServicerContext[Any, Any]
-EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs miss it
+__all__ = ["EOF", "CallEnded", "Context", "Draining", "is_raw", "method_of", "raw"]
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RAW: Final = "_takes_raw_bytes"
 

@@ -105,16 +105,6 @@ def test_reflection_lists_the_services(grpc_channel: grpc.Channel) -> None:
     assert {"penstock.v1.Writer", "grpc.health.v1.Health"} <= names
 
 
-def test_no_call_waits_for_methods_other_than_its_own(
-    grpc_server: RpcServer, background: BackgroundLoop
-) -> None:
-    """One wait for the next call of whatever method, none for each that generated code registers."""
-    assert grpc_server is not None
-    waits = background.call(lambda: [task.get_coro().__qualname__ for task in asyncio.all_tasks()])
-    assert sum("_request_call" in wait for wait in waits) == 1
-    assert not [wait for wait in waits if "_request_registered_call" in wait]
-
-
 def test_a_request_that_is_parsed_in_one_go_is_bounded(grpc_channel: grpc.Channel) -> None:
     """Empty elements take two bytes each: more of them would hold the event loop while they are parsed."""
     empty_topic = bytes([writer_pb2.CreateTopicsRequest.TOPICS_FIELD_NUMBER << 3 | 2, 0])

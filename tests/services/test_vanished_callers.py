@@ -1,4 +1,4 @@
-"""A caller that goes in the middle of a call is not an error; what is one is still logged."""
+"""A caller that goes in the middle of a call is not an error."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,8 @@ from real_processes import until
 from three_services import OPTIONS, three_services
 
 from penstock.v1 import common_pb2, reader_pb2, reader_pb2_grpc, writer_pb2
-from services import logs
-from services.rpc import calls
-from services.rpc.calls import CallHandlers
 from services.rpc.server import Contract, RpcServer
-from services.rpc.servicer import raw
+from services.rpc.servicer import CallEnded, raw
 from storage.errors import StoreBusy
 
 COUNT = 60  # requests of a megabyte
@@ -34,12 +32,17 @@ class _Failing:
     """A servicer whose methods fail like a write of a call that has ended."""
 
     def __init__(self) -> None:
-        self.entered = threading.Event()
-        self.error: Exception = grpc.aio.InternalError("the write failed")
+        self.entered, self.failed = threading.Event(), threading.Event()
+        self.at_cancellation = False
+        self.error: Exception = CallEnded()
 
     def __getattr__(self, _name: str) -> Any:
         async def fail(*_: Any) -> None:
             self.entered.set()
+            if self.at_cancellation:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(60)
+            self.failed.set()
             raise self.error
 
         return raw(fail)
@@ -85,91 +88,38 @@ def call(
     background.run(rpc_server.drain())
 
 
-class _Refusals:
-    """How many calls are being refused, or wait to learn that their caller has gone."""
-
-    def __init__(self) -> None:
-        self.begun = self.ended = 0
-
-
-@pytest.fixture
-def refusals(monkeypatch: pytest.MonkeyPatch) -> _Refusals:
-    """Count them, and let them wait: a busy machine needs longer to hear of a caller's end."""
-    refuse, refusals = CallHandlers._refuse, _Refusals()
-
-    async def counted(self: CallHandlers, *arguments: Any) -> None:
-        refusals.begun += 1
-        try:
-            await refuse(self, *arguments)
-        finally:
-            refusals.ended += 1
-
-    monkeypatch.setattr(CallHandlers, "_refuse", counted)
-    monkeypatch.setattr(calls, "CANCEL_SECONDS", 60.0)
-    return refusals
-
-
 def events_of(seen: list[Any], caplog: pytest.LogCaptureFixture) -> list[str]:
     loud = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
     return loud + [event["event"] for event in seen if event["log_level"] != "debug"]
 
 
-def test_a_write_that_fails_because_the_caller_went_is_not_logged(
-    call: Callable[[], Any], refusals: _Refusals, caplog: pytest.LogCaptureFixture
+def test_a_write_to_a_caller_who_has_gone_ends_the_call_and_is_not_logged(
+    call: Callable[[], Any], failing: _Failing, caplog: pytest.LogCaptureFixture
 ) -> None:
     with structlog.testing.capture_logs() as seen:
-        under_way = call()
-        until(lambda: refusals.begun == 1)
-        under_way.cancel()
-        until(lambda: refusals.ended == 1)
-        time.sleep(0.2)  # gRPC has its say last
+        assert call().code() is grpc.StatusCode.CANCELLED
+        assert failing.entered.is_set()
+        time.sleep(0.2)  # asyncio has its say last
         assert events_of(seen, caplog) == []
 
 
-def test_a_write_that_fails_for_a_caller_who_is_there_is_an_error(
-    call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls, "CANCEL_SECONDS", 0.05)
-    with structlog.testing.capture_logs() as seen:
-        under_way = call()
-        assert under_way.code() is grpc.StatusCode.INTERNAL
-    (event,) = [event for event in seen if event["event"] == "call failed"]
-    assert isinstance(event["exc_info"], grpc.aio.InternalError)
-
-
-@pytest.mark.parametrize("method", ["Writer/ListTopics"], indirect=True)
-def test_a_refusal_whose_caller_is_gone_is_not_logged(
+@pytest.mark.parametrize("method", ["Writer/ListTopics", "Writer/ProduceStream"], indirect=True)
+def test_a_refusal_whose_caller_is_gone_is_not_an_error(
     call: Callable[[], Any], failing: _Failing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """gRPC would log it, as it does for whatever a method raises."""
-
-    class Gone:
-        def invocation_metadata(self) -> list[Any]:
-            return []
-
-        def peer(self) -> str:
-            return "nobody"
-
-        async def abort(self, *_: Any, **__: Any) -> None:
-            raise grpc.aio.InternalError("nobody there")
-
-    refuse = CallHandlers._refuse
-    failing.error = StoreBusy("later", retry_delay_ms=1)
-
-    async def refuse_in_vain(self: RpcServer, name: str, _: Any, error: BaseException) -> Any:
-        await refuse(self, name, Gone(), error)  # type: ignore[arg-type]
-
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(CallHandlers, "_refuse", refuse_in_vain)
+    failing.error, failing.at_cancellation = StoreBusy("later", retry_delay_ms=1), True
+    with structlog.testing.capture_logs() as seen:
         under_way = call()
         assert failing.entered.wait(20)
-        time.sleep(0.3)
         under_way.cancel()
+        until(failing.failed.is_set)
+        time.sleep(0.2)
+        assert [event for event in seen if event["log_level"] == "error"] == []
     assert events_of([], caplog) == []
 
 
 def test_streams_that_are_cancelled_while_they_are_written_leave_no_error(
-    tmp_path: Path, refusals: _Refusals, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with three_services(tmp_path / "store") as services:
         create = writer_pb2.CreateTopicRequest(name="t", queue_count=1)
@@ -186,7 +136,6 @@ def test_streams_that_are_cancelled_while_they_are_written_leave_no_error(
                     for _ in range(1 + number % 3):
                         next(answers)
             time.sleep(1)
-            until(lambda: refusals.ended == refusals.begun)
             assert [event for event in seen if event["log_level"] == "error"] == []
     assert events_of([], caplog) == []
 
@@ -198,20 +147,3 @@ def put(services: Any, request: Any) -> None:
             return
         except grpc.RpcError as error:  # the next log file is still being made
             assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-def test_what_grpc_says_of_answers_without_callers_is_dropped(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    try:
-        logs.configure(service="reader", level="info", log_format="json")
-        theirs = logging.getLogger("grpc._cython.cygrpc")
-        for error in (grpc.aio.InternalError("gone"), RuntimeError("theirs")):
-            theirs.error("raised in core", exc_info=error)
-        (line,) = capsys.readouterr().err.splitlines()
-        assert "theirs" in line
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)

@@ -17,6 +17,7 @@ from services.messaging.producer_stream import ProducerStream
 from services.messaging.telemetry import TelemetryStreams
 from services.messaging.transactions import OrphanedTransactions
 from services.rocketmq.v2 import service_pb2
+from services.rpc.servicer import CallEnded
 
 NO_RECORD = transactions_pb2.TransactionCheck(transaction_id="t", message_count=1)
 
@@ -79,7 +80,7 @@ class Gone(Connection):
     """The connection of a client that has gone."""
 
     async def write(self, _data: bytes) -> None:
-        raise grpc.aio.UsageError("RPC already finished.")
+        raise CallEnded
 
 
 class Watching:

@@ -1,0 +1,272 @@
+"""One call on gRPC's core, as its handler sees it. All methods run on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+import grpc
+from grpc._cython import cygrpc
+
+Metadata = Sequence[tuple[str, str | bytes]]
+
+_NO_FLAGS: Final = 0
+_NO_METADATA: Final = ()
+_NO_DEADLINE_S: Final = 1e10  # after 1970: the core's way to say that there is none
+
+
+class Eof:
+    """What ``ServedCall.read`` returns after the last message."""
+
+
+EOF: Final = Eof()
+
+
+class CallEnded(Exception):
+    """The call has ended: by its caller, or because its connection broke."""
+
+
+_Read = bytes | Eof | CallEnded
+
+
+class CallAborted(Exception):
+    """The call has been given its status; a handler lets it pass."""
+
+
+class Handler(NamedTuple):
+    """What serves a method: a function of the request's bytes and the call, or of the call alone.
+
+    It returns the answer's bytes, or None where the method streams its answers and they are written.
+    """
+
+    takes_stream: bool
+    run: Callable[..., Coroutine[Any, Any, bytes | None]]
+
+
+class ServedCall:
+    """A call from its first byte to its status.
+
+    At most one ``read`` and one ``write`` are under way at a time.
+    """
+
+    __slots__ = (
+        "_call", "_deadline_s", "_ended", "_handler", "_has_begun", "_has_status", "_is_cancelled", "_is_receiving",
+        "_is_watched", "_loop", "_metadata", "_peer", "_reading", "_task", "_unread",
+    )  # fmt: skip
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, requested: Any, ended: Callable[[], None]
+    ) -> None:
+        """Take a call that the core has announced; ``ended`` is called once, when it is over."""
+        self._loop = loop
+        self._call = requested.call
+        self._deadline_s: float = requested.call_details.deadline
+        self._metadata: Metadata = requested.invocation_metadata
+        self._ended = ended
+        self._handler: Handler | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._peer: str | None = None
+        self._has_begun = False  # its initial metadata are sent
+        self._has_status = False  # it is sent, or on its way
+        self._is_watched = False  # the core has been asked to say when it is closed
+        self._is_receiving = False
+        self._is_cancelled = False
+        self._reading: asyncio.Future[_Read] | None = None
+        self._unread: _Read | None = None
+
+    # ---- what a handler may ask
+
+    def invocation_metadata(self) -> Metadata:
+        """Return the caller's metadata."""
+        return self._metadata
+
+    def cancelled(self) -> bool:
+        """Whether the call has been ended by its caller, its deadline or a broken connection."""
+        return self._is_cancelled
+
+    def time_remaining(self) -> float | None:
+        """Return the seconds until the caller's deadline, None if it has none."""
+        if self._deadline_s > _NO_DEADLINE_S:
+            return None
+        return max(0.0, self._deadline_s - time.time())  # noqa: TID251  the core's deadlines are
+
+    def peer(self) -> str:
+        """Return who calls, such as ``ipv4:127.0.0.1:40112``."""
+        if self._peer is None:
+            peer = self._call.peer()
+            self._peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
+        return self._peer
+
+    def auth_context(self) -> Mapping[str, Sequence[bytes]]:
+        """Return what is known of the connection's security."""
+        found = cygrpc.auth_context(self._call) or {}
+        return {key.decode(): value for key, value in found.items()}
+
+    async def read(self) -> bytes | Eof:
+        """Return the next message, EOF after the last one. Raises CallEnded.
+
+        A message that came when its reader had been cancelled is the next one.
+        """
+        if self._unread is None:
+            self._reading = self._loop.create_future()
+            if not self._is_receiving:
+                self._receive()
+            data = await self._reading
+        else:
+            data, self._unread = self._unread, None
+        if isinstance(data, CallEnded):
+            raise data
+        return data
+
+    async def send_initial_metadata(self, metadata: Metadata) -> None:
+        """Send metadata ahead of any answer. Raises CallEnded."""
+        self._has_begun = True
+        operation = cygrpc.SendInitialMetadataOperation(tuple(metadata), _NO_FLAGS)
+        await self._done((operation,))
+
+    async def write(self, answer: bytes) -> None:
+        """Write one answer; return when the connection has taken it. Raises CallEnded."""
+        if self._has_status:
+            raise CallEnded
+        await self._done((*self._beginning(), cygrpc.SendMessageOperation(answer, _NO_FLAGS)))
+
+    async def abort(
+        self, code: grpc.StatusCode, message: str, trailing_metadata: Metadata = _NO_METADATA
+    ) -> NoReturn:
+        """End the call with a status. Raises CallAborted."""
+        self._end(code.value[0], message, trailing_metadata)
+        raise CallAborted
+
+    def cancel(self) -> None:
+        """Have the call end at once, also where its caller takes nothing: its handler is cancelled."""
+        self._watch()
+        self._call.cancel(cygrpc.StatusCode.cancelled, "cancelled by the service")
+
+    # ---- its course
+
+    def serve(self, handler: Handler) -> None:
+        """Run the handler, with the request where it takes one."""
+        self._handler = handler
+        if handler.takes_stream:
+            self._run(handler.run(self))
+        else:
+            self._receive()
+
+    def refuse(self, code: grpc.StatusCode, message: str) -> None:
+        """End a call that no handler serves."""
+        self._end(code.value[0], message)
+
+    def _receive(self) -> None:
+        self._is_receiving = True
+        self._start((cygrpc.ReceiveMessageOperation(_NO_FLAGS),), self._received)
+
+    def _received(self, completion: Any) -> None:
+        self._is_receiving = False
+        data: bytes | None = completion.batch_operations[0].message()
+        handler = self._handler
+        if handler is not None and self._task is None:
+            if data is None:
+                self._end(cygrpc.StatusCode.invalid_argument, "the call has no request")
+            else:
+                self._run(handler.run(data, self))
+            return
+        message: _Read = EOF if data is None else data
+        if not completion.success:
+            message = CallEnded()
+        if self._reading is not None and not self._reading.done():
+            self._reading.set_result(message)
+        else:
+            self._unread = message
+
+    def _run(self, serving: Coroutine[Any, Any, bytes | None]) -> None:
+        self._handler = None
+        self._task = self._loop.create_task(self._serve(serving))
+        self._loop.call_soon(self._watch)  # after the task's first step, which ends most calls
+
+    async def _serve(self, serving: Coroutine[Any, Any, bytes | None]) -> None:
+        try:
+            answer = await serving
+        except CallAborted:
+            pass
+        except (CallEnded, asyncio.CancelledError):
+            self._end(cygrpc.StatusCode.cancelled, "cancelled")
+        except BaseException:
+            self._end(cygrpc.StatusCode.unknown, "the handler failed")
+            raise
+        else:
+            self._answer(answer)
+        finally:
+            self._task = None  # which refers to the call
+
+    def _watch(self) -> None:
+        """Have the core say when the caller ends the call."""
+        if not self._is_watched:
+            self._is_watched = True
+            operation = cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS)
+            self._start((operation,), self._closed)
+
+    def _closed(self, completion: Any) -> None:
+        self._is_cancelled = completion.batch_operations[0].cancelled()
+        if self._is_cancelled and self._task is not None:
+            self._task.cancel()
+
+    def _answer(self, answer: bytes | None) -> None:
+        """Send the answer, if there is one, with the status OK."""
+        messages = () if answer is None else (cygrpc.SendMessageOperation(answer, _NO_FLAGS),)
+        self._finish(messages, cygrpc.StatusCode.ok, "", _NO_METADATA)
+
+    def _end(self, code: int, message: str, metadata: Metadata = _NO_METADATA) -> None:
+        self._finish((), code, message, metadata)
+
+    def _finish(self, messages: Sequence[Any], code: int, text: str, metadata: Metadata) -> None:
+        """Send the call's status, once; its memory is the core's until the core says that it is over."""
+        if self._has_status:
+            return
+        self._has_status = True
+        operations = [
+            *self._beginning(),
+            *messages,
+            cygrpc.SendStatusFromServerOperation(
+                tuple(metadata), code, text.encode(errors="replace"), _NO_FLAGS
+            ),
+        ]
+        if not self._is_watched:
+            self._is_watched = True
+            operations.append(cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS))
+        try:
+            self._start(operations, self._finished)
+        except CallEnded:
+            self._ended()
+
+    def _finished(self, _completion: Any) -> None:
+        self._ended()
+
+    def _beginning(self) -> tuple[Any, ...]:
+        if self._has_begun:
+            return ()
+        self._has_begun = True
+        return (cygrpc.SendInitialMetadataOperation(_NO_METADATA, _NO_FLAGS),)
+
+    async def _done(self, operations: Sequence[Any]) -> None:
+        """Have a batch done by the core. Raises CallEnded if it was not."""
+        done: asyncio.Future[bool] = self._loop.create_future()
+
+        def finish(completion: Any) -> None:
+            if not done.done():
+                done.set_result(completion.success)
+
+        self._start(operations, finish)
+        if not await done:
+            raise CallEnded
+
+    def _start(self, operations: Sequence[Any], tag: Callable[[Any], None]) -> None:
+        if self._call.start_server_batch(operations, tag):
+            raise CallEnded
+
+
+async def requests_of(call: ServedCall) -> AsyncIterator[bytes]:
+    """Yield the messages of a stream of requests."""
+    while isinstance(data := await call.read(), bytes):
+        yield data
