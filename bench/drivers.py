@@ -25,7 +25,6 @@ import grpc
 from bench.figures import Figure, beside
 from penstock.errors import PenstockError, ResourceExhausted, from_failure, from_rpc_error
 from penstock.v1 import writer_pb2
-from services.rpc.servicer import EOF
 
 ROUNDS: Final = 15
 CLIENT_OPTIONS: Final = [
@@ -179,7 +178,7 @@ class _Sink:
             await self._answered.wait()
 
     async def _receive(self) -> None:
-        while (answer := await self._call.read()) is not EOF:
+        while isinstance(answer := await self._call.read(), bytes):
             if not self._unanswered:
                 raise RuntimeError("a stream answered more frames than it was sent")
             self._take(writer_pb2.ProduceStreamResponse.FromString(answer))
@@ -206,7 +205,7 @@ async def time_source(channel: Any, method: str, request: bytes, *, at_least: in
     call = channel.unary_stream(method)(request)
     received = 0
     started = time.perf_counter()
-    while (response := await call.read()) is not EOF:
+    while isinstance(response := await call.read(), bytes):
         received += len(response)
     seconds = time.perf_counter() - started
     if received < at_least:

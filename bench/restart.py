@@ -30,7 +30,6 @@ from bench.figures import Figure, show
 from bench.resident import descendants
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services import loops
-from services.rpc.servicer import EOF
 from storage.kernels import warm
 from storage.writer import StoreWriter
 
@@ -56,7 +55,7 @@ async def _feed(channel: Any) -> None:
 
     sending = asyncio.ensure_future(send())
     try:
-        while (answer := await call.read()) is not EOF:
+        while isinstance(answer := await call.read(), bytes):
             if writer_pb2.ProduceStreamResponse.FromString(answer).HasField("failure"):
                 await asyncio.sleep(RETRY_SECONDS)  # the disk is behind: the bound on what it owes
             room.release()

@@ -1,24 +1,30 @@
-"""A grpc.aio server with the services' options, for controls that store nothing."""
+"""A server with the services' transport and options, for controls that store nothing."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import grpc
+import asyncio
+from collections.abc import Mapping
 
 from services import memory
 from services.process_settings import ProcessSettings
+from services.rpc.core.served_call import Handler
+from services.rpc.core.server import CoreServer
 from services.rpc.limits import server_options
 from storage.files import open_files
 
 
-async def serve(name: str, settings: ProcessSettings, service: str, handlers: Any) -> None:
+async def serve(
+    name: str, settings: ProcessSettings, service: str, handlers: Mapping[str, Handler]
+) -> None:
     """Serve the methods of one service on a free port until it is ended; says where as services do."""
     memory.keep_buffers()
     open_files.raise_limit()
-    server = grpc.aio.server(options=server_options(settings))
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
+    server = CoreServer(
+        {f"/{service}/{method}": handler for method, handler in handlers.items()},
+        server_options(settings),
+        calls_max=settings.concurrent_calls_max,
+    )
+    port = server.add_port("127.0.0.1:0")
+    server.start()
     print(f"{name} serves on 127.0.0.1:{port}", flush=True)
-    await server.wait_for_termination()
+    await asyncio.Event().wait()

@@ -1,17 +1,15 @@
-"""The transport alone: a grpc.aio server with the services' options that stores nothing."""
+"""The transport alone: a server like the services' that stores nothing."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
-
-import grpc
 
 from bench.controls import bare_server
 from penstock.v1 import writer_pb2
 from services import loops
+from services.rpc.core.served_call import Handler, requests_of
 from services.settings import WriterSettings
 
 UNARY: Final = "/penstock.bench.Echo/Unary"
@@ -53,8 +51,8 @@ class _Echo:
     async def sized(self, request: bytes, _context: Any) -> bytes:
         return self._response[: int(request)]
 
-    async def sink(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        async for _ in requests:
+    async def sink(self, context: Any) -> None:
+        async for _ in requests_of(context):
             await context.write(SINK_ANSWER)
 
     async def source(self, request: bytes, context: Any) -> None:
@@ -79,12 +77,12 @@ class _Echo:
 async def _serve() -> None:
     echo = _Echo()
     handlers = {
-        "Unary": grpc.unary_unary_rpc_method_handler(echo.unary),
-        "Sized": grpc.unary_unary_rpc_method_handler(echo.sized),
-        "Sink": grpc.stream_stream_rpc_method_handler(echo.sink),
-        "Source": grpc.unary_stream_rpc_method_handler(echo.source),
-        "HandOn": grpc.unary_unary_rpc_method_handler(echo.hand_on),
-        "Follow": grpc.unary_stream_rpc_method_handler(echo.follow),
+        "Unary": Handler(takes_stream=False, run=echo.unary),
+        "Sized": Handler(takes_stream=False, run=echo.sized),
+        "Sink": Handler(takes_stream=True, run=echo.sink),
+        "Source": Handler(takes_stream=False, run=echo.source),
+        "HandOn": Handler(takes_stream=False, run=echo.hand_on),
+        "Follow": Handler(takes_stream=False, run=echo.follow),
     }
     settings = WriterSettings(store=Path("unused"))
     await bare_server.serve("echo", settings, "penstock.bench.Echo", handlers)

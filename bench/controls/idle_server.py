@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-import grpc
-
 from bench.controls import bare_server
 from services import loops
 from services.rocketmq.statuses import OK
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
+from services.rpc.core.served_call import Handler, requests_of
 from services.settings import GatewaySettings
 
 POLL_SECONDS: Final = 20.0
@@ -22,8 +21,8 @@ NOTHING: Final = service_pb2.ReceiveMessageResponse(
 ).SerializeToString()
 
 
-async def _telemetry(requests: Any, context: Any) -> None:
-    async for _ in requests:
+async def _telemetry(context: Any) -> None:
+    async for _ in requests_of(context):
         await context.write(SETTINGS)
 
 
@@ -38,10 +37,10 @@ async def _answer(_request: bytes, _context: Any) -> bytes:
 
 async def _serve() -> None:
     handlers = {
-        "Telemetry": grpc.stream_stream_rpc_method_handler(_telemetry),
-        "ReceiveMessage": grpc.unary_stream_rpc_method_handler(_receive),
+        "Telemetry": Handler(takes_stream=True, run=_telemetry),
+        "ReceiveMessage": Handler(takes_stream=False, run=_receive),
         **{
-            name: grpc.unary_unary_rpc_method_handler(_answer)
+            name: Handler(takes_stream=False, run=_answer)
             for name in ("Heartbeat", "QueryRoute", "QueryAssignment")
         },
     }

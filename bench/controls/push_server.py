@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-import grpc
-
 from bench.controls import bare_server
 from services import loops
 from services.rocketmq.statuses import OK
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
+from services.rpc.core.served_call import Handler
 from services.settings import GatewaySettings
 from storage.format.leases.receipt_handle import HANDLE_SIZE
 
@@ -61,9 +60,9 @@ class PushServer:
 async def _serve() -> None:
     server = PushServer()
     handlers = {
-        "SendMessage": grpc.unary_unary_rpc_method_handler(server.send),
-        "ReceiveMessage": grpc.unary_stream_rpc_method_handler(server.receive),
-        "AckMessage": grpc.unary_unary_rpc_method_handler(server.acknowledge),
+        "SendMessage": Handler(takes_stream=False, run=server.send),
+        "ReceiveMessage": Handler(takes_stream=False, run=server.receive),
+        "AckMessage": Handler(takes_stream=False, run=server.acknowledge),
     }
     service = "apache.rocketmq.v2.MessagingService"
     await bare_server.serve("push server", GatewaySettings(), service, handlers)

@@ -17,7 +17,7 @@ from services.rocketmq import names
 from services.rocketmq.statuses import OK, CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
-from services.rpc.servicer import EOF, Context, Draining
+from services.rpc.servicer import EOF, Context, Draining, Eof
 from services.rpc.status import InvalidArgument
 
 
@@ -127,13 +127,13 @@ class TelemetryStreams:
                     self.publishes(caller.client_id, stream, topics)
                 await stream.write(answer.SerializeToString())
 
-    async def _next(self, context: Context) -> bytes:
+    async def _next(self, context: Context) -> bytes | Eof:
         reading = asyncio.ensure_future(context.read())
         await asyncio.wait((reading, self._drained), return_when=asyncio.FIRST_COMPLETED)
         if not reading.done():
             reading.cancel()
             raise Draining
-        return reading.result()  # type: ignore[no-any-return]
+        return reading.result()
 
     async def _answered(
         self, caller: Caller, context: Context, asked: v2.Settings

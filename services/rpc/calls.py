@@ -83,12 +83,13 @@ class CallHandlers:
         for interceptor in reversed(self._interceptors):
             service = method.containing_service.full_name
             behaviour = _intercepted(interceptor, service, method.name, behaviour)
-        wrap = {
+        wraps: dict[tuple[bool, bool], Callable[[str, Behaviour], Any]] = {
             (False, False): self._unary,
             (False, True): self._answer_stream,
             (True, False): self._request_stream,
             (True, True): self._both_stream,
-        }[method.client_streaming, method.server_streaming]
+        }
+        wrap = wraps[method.client_streaming, method.server_streaming]
         return Handler(method.client_streaming, wrap(method.name, behaviour))
 
     def _unary(

@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar
 
 from services.rpc.core.served_call import EOF as EOF
 from services.rpc.core.served_call import CallEnded as CallEnded
-from services.rpc.core.served_call import ServedCall as Context
+from services.rpc.core.served_call import Eof as Eof
+from services.rpc.core.served_call import ServedCall
 from storage.errors import StoreClosed
 
-__all__ = ["EOF", "CallEnded", "Context", "Draining", "is_raw", "method_of", "raw"]
-
+Context = ServedCall
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RAW: Final = "_takes_raw_bytes"
 

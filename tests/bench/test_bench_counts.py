@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import cycle, islice
 
+import grpc
 import pytest
 
 from bench import drivers
@@ -12,9 +13,9 @@ from bench.controls import echo
 from bench.controls.bare_files import bare_files
 from penstock.errors import PenstockError
 from penstock.v1 import common_pb2, writer_pb2
-from services.rpc.servicer import EOF
 from storage.config import StoreConfig
 
+EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs miss it
 RESOURCE_EXHAUSTED = 8
 FAILED_PRECONDITION = 9
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from grpc._cython import cygrpc
-
+from services.rpc.core import cygrpc
 from storage.workers import FunctionWorker
 
 COMPLETIONS_A_TURN: Final = 64  # then others on the loop have their turn

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from enum import Enum
 from typing import Any, Final, NamedTuple, NoReturn
 
 import grpc
-from grpc._cython import cygrpc
+
+from services.rpc.core import cygrpc
 
 Metadata = Sequence[tuple[str, str | bytes]]
 
@@ -17,11 +19,13 @@ _NO_METADATA: Final = ()
 _NO_DEADLINE_S: Final = 1e10  # after 1970: the core's way to say that there is none
 
 
-class Eof:
+class Eof(Enum):
     """What ``ServedCall.read`` returns after the last message."""
 
+    EOF = "end of the stream"
 
-EOF: Final = Eof()
+
+EOF: Final = Eof.EOF
 
 
 class CallEnded(Exception):
@@ -52,8 +56,22 @@ class ServedCall:
     """
 
     __slots__ = (
-        "_call", "_deadline_s", "_ended", "_handler", "_has_begun", "_has_status", "_is_cancelled", "_is_receiving",
-        "_is_watched", "_loop", "_metadata", "_peer", "_reading", "_task", "_unread",
+        "__weakref__",
+        "_call",
+        "_deadline_s",
+        "_ended",
+        "_handler",
+        "_has_begun",
+        "_has_status",
+        "_is_cancelled",
+        "_is_receiving",
+        "_is_watched",
+        "_loop",
+        "_metadata",
+        "_peer",
+        "_reading",
+        "_task",
+        "_unread",
     )  # fmt: skip
 
     def __init__(
@@ -90,7 +108,7 @@ class ServedCall:
         """Return the seconds until the caller's deadline, None if it has none."""
         if self._deadline_s > _NO_DEADLINE_S:
             return None
-        return max(0.0, self._deadline_s - time.time())  # noqa: TID251  the core's deadlines are
+        return max(0.0, self._deadline_s - time.time())
 
     def peer(self) -> str:
         """Return who calls, such as ``ipv4:127.0.0.1:40112``."""

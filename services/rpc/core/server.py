@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import grpc
-from grpc._cython import cygrpc
 
+from services.rpc.core import cygrpc
 from services.rpc.core.completions import Completions
 from services.rpc.core.served_call import Handler, ServedCall
 
@@ -42,7 +42,7 @@ class CoreServer:
         if credentials is None:
             port = self._server.add_http2_port(place)
         else:
-            port = self._server.add_http2_port(place, credentials._credentials)
+            port = self._server.add_http2_port(place, credentials._credentials)  # type: ignore[attr-defined]
         if not port:
             raise RuntimeError(f"cannot listen on {address}")
         return int(port)

@@ -1,0 +1,1 @@
+"""What the server under each service costs."""
