@@ -33,6 +33,7 @@ from storage.view.log.walk import RecordRun, walk_log
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
+    from storage.format.stage import StageHeader
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -66,6 +67,11 @@ class OpenCommit:
         self._bases = [0, *np.cumsum(counts).tolist()][: len(counts)]
         self._seen = np.zeros(sum(counts), np.uint8)
         self._begin_offset = self._end_offset = 0
+
+    def stage_of(self, header: StageHeader) -> Stage | None:
+        """Return what was sealed under a header, while nothing is decided; another of the same id has another one."""
+        stage = self.stages.get(header.attempt)
+        return stage if stage is not None and stage.header is header and not self.intent else None
 
     def lose(self, intent: Intent, attempt: str) -> None:
         """Take in a decision which cannot be carried out: an attempt's file is lost."""

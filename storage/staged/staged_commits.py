@@ -205,14 +205,21 @@ class StagedCommits:
             commit.staging.discard(header.attempt)
             commit.stages[header.attempt] = stage
 
-    def unsealed(self, app: Application, writer: StageWriter) -> None:
-        """Discard a stage that was not sealed."""
-        with self._guard:
-            writer.discard()
-            commit = app.open.get(writer.header.version)
-            if commit is not None:
-                commit.staging.discard(writer.header.attempt)
-                self._drop_if_empty(app, commit)
+    def given_up(self, app: Application, writer: StageWriter) -> None:
+        """Discard a stage; a sealed one too, while no commit may name it: then it goes in time."""
+        header, is_free = writer.header, app.committing.acquire(blocking=False)
+        try:
+            with self._guard:
+                writer.discard()
+                commit = app.open.get(header.version)
+                if commit is not None:
+                    commit.staging.discard(header.attempt)
+                    if is_free and (stage := commit.stage_of(header)) is not None:
+                        self._drop(commit, stage)
+                    self._drop_if_empty(app, commit)
+        finally:
+            if is_free:
+                app.committing.release()
 
     # ---- deciding
 

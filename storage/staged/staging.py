@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from storage.errors import InvalidBatch, InvalidMessage, StoreFailed
+from storage.errors import InvalidBatch, InvalidMessage, StoreClosed, StoreFailed
 from storage.format.stage import (
     RECORD_COUNT_MAX,
     VERSION_MAX,
@@ -64,11 +65,15 @@ class Owner(Protocol):
     log: LogAccess
 
     def sealed(self, app: Application, stage: Stage) -> None: ...
-    def unsealed(self, app: Application, writer: StageWriter) -> None: ...
+    def given_up(self, app: Application, writer: StageWriter) -> None: ...
 
 
 class StagingAttempt:
-    """An attempt being staged. ``seal`` makes it durable; until then ``discard`` undoes it."""
+    """An attempt being staged. ``seal`` makes it durable; until then ``discard`` undoes it.
+
+    Safe to use from several threads: who gives it up while another one writes waits for that, and leaves no
+    file closed under a write. After ``discard`` the other two raise StoreClosed.
+    """
 
     def __init__(self, owner: Owner, app: Application, writer: StageWriter) -> None:
         self._owner = owner
@@ -81,6 +86,8 @@ class StagingAttempt:
         self._record_count = 0
         self._byte_count = 0
         self._queues: dict[tuple[bytes, int], None] = {}
+        self._guard = threading.Lock()
+        self._is_discarded = False
 
     def add(self, records: bytes | memoryview) -> int:
         """Check records as a batch is checked, and write them; return how many there are now.
@@ -88,8 +95,12 @@ class StagingAttempt:
         Raises what ``StoreWriter.append_batch`` does, and InvalidBatch for a unique key that is not
         the next of this stage.
         """
+        with self._guard:
+            return self._add(records)
+
+    def _add(self, records: bytes | memoryview) -> int:
         log = self._owner.log
-        log.check_open()
+        self._check_open()
         prepared = log.prepare(records)
         log.check_size(prepared.placed_size)
         bad = check_stage_keys(
@@ -115,7 +126,11 @@ class StagingAttempt:
 
     def seal(self) -> StageSeal:
         """Make the stage durable and ready to be committed. Raises StoreFull, StoreFailed."""
-        self._owner.log.check_open()
+        with self._guard:
+            return self._seal()
+
+    def _seal(self) -> StageSeal:
+        self._check_open()
         seal = StageSeal(
             record_count=self._record_count,
             byte_count=self._byte_count,
@@ -126,11 +141,21 @@ class StagingAttempt:
                 stage = self._writer.seal(seal)
         except FileNotFoundError:
             # Decided without it meanwhile, and the directory gone: as if it came too late to begin.
-            self.discard()
+            self._discard()
             return seal
         self._owner.sealed(self._app, stage)
         return seal
 
     def discard(self) -> None:
-        """Remove what was staged, unless it was sealed."""
-        self._owner.unsealed(self._app, self._writer)
+        """Remove what was staged; what is sealed too, unless a commit goes on meanwhile."""
+        with self._guard:
+            self._discard()
+
+    def _discard(self) -> None:
+        self._is_discarded = True
+        self._owner.given_up(self._app, self._writer)
+
+    def _check_open(self) -> None:
+        self._owner.log.check_open()
+        if self._is_discarded:
+            raise StoreClosed("the attempt was given up")

@@ -11,6 +11,7 @@ from storage.errors import (
     QueueNotFound,
     StageExists,
     StageNotFound,
+    StoreClosed,
     TopicNotFound,
 )
 from storage.writer import StoreWriter
@@ -89,6 +90,29 @@ def test_an_attempt_is_staged_once(writer):
         writer.staged.stage("app", 0, "b")
     running.discard()
     assert writer.staged.stage("app", 0, "b") is not None
+
+
+def test_an_attempt_that_was_given_up_takes_nothing_more(writer):
+    attempt = writer.staged.stage("app", 0, "a")
+    attempt.discard()
+    with pytest.raises(StoreClosed):
+        attempt.add(staged("app", 0, "a", bodies(1)))
+    with pytest.raises(StoreClosed):
+        attempt.seal()
+    assert writer.status().writable
+
+
+def test_an_attempt_that_was_sealed_for_nobody_goes_and_no_other_of_its_name(writer, tmp_path):
+    first = writer.staged.stage("app", 0, "a")
+    first.add(staged("app", 0, "a", bodies(1)))
+    first.seal()
+    first.discard()  # its caller was gone before it was answered
+    assert not list((tmp_path / "store" / "staged").rglob("*.stage"))
+    stage(writer.staged, "app", 0, "a", [bodies(2)])
+    first.discard()
+    assert writer.staged.commit("app", 0, ["a"])[0].record_count == 1
+    first.discard()
+    assert bodies_on_disk(tmp_path / "store") == bodies(2)
 
 
 def test_an_abort_removes_the_named_attempts(writer, tmp_path):

@@ -25,6 +25,8 @@ from services.writer import staged_commits
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
 from storage.errors import InvalidBatch
+from storage.files.protocol import Buffer
+from storage.files.system.os_file import OsFile
 from storage.writer import StoreWriter
 
 
@@ -223,3 +225,52 @@ async def test_a_refusal_that_the_caller_does_not_wait_for_is_no_lost_error() ->
     del call, stage
     gc.collect()
     assert problems == []
+
+
+class _Context:
+    """A call that was not cancelled when it was asked."""
+
+    def cancelled(self) -> bool:
+        return False
+
+
+async def test_a_call_that_is_cancelled_while_a_block_is_written_leaves_the_writer_as_it_was(
+    directory: Path, store: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread writes on when its call is gone: its file must not be closed under it."""
+    loop, writing = asyncio.get_running_loop(), asyncio.Event()
+    written: list[BaseException | None] = []
+
+    def write_slowly(file: OsFile, data: Buffer, position: int) -> None:
+        if "unsealed" in str(file.path) and b"slow block" in bytes(data):
+            loop.call_soon_threadsafe(writing.set)
+            time.sleep(0.2)
+            try:
+                pwrite(file, data, position)
+            except OSError as error:
+                written.append(error)
+                raise
+            written.append(None)
+        else:
+            pwrite(file, data, position)
+
+    pwrite = OsFile.pwrite
+    monkeypatch.setattr(OsFile, "pwrite", write_slowly)
+
+    async def requests() -> AsyncIterator[bytes]:
+        for frame in frames("cut off", 0, "a", [b"slow block"]):
+            yield frame.SerializeToString()
+
+    methods = staged_commits.StagedCommitMethods(store.staged)
+    call = asyncio.ensure_future(methods.stage_records(requests(), _Context()))  # type: ignore[arg-type]
+    await writing.wait()
+    call.cancel()
+    await asyncio.wait({call})
+    assert call.cancelled()
+    await asyncio.to_thread(until, lambda: bool(written))
+
+    assert (written, store.failure()) == ([None], None)
+    assert not [each for each in files_below(directory, ".stage") if "cut" in str(each)]
+    attempt = store.staged.stage("cut off", 0, "a")  # its id is free again
+    assert attempt is not None
+    attempt.discard()
