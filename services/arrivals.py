@@ -15,6 +15,7 @@ from storage.errors import StoreError
 from storage.workers import FunctionWorker
 
 _LOOK_SECONDS: Final = 1.0  # even without a wake-up: files a broker wrote, or a replaced checkpoint
+_TROUBLE_SECONDS: Final = 0.1  # of rest where what is announced cannot be read for now
 
 
 class Announcing(Protocol):
@@ -149,7 +150,11 @@ class Arrivals:
                 _finish(future, False)
 
     def _watch(self) -> float | None:
-        self._seen_word = self._store.wait_for_change(self._seen_word, _LOOK_SECONDS)
+        rest_s = 0.0
+        try:
+            self._seen_word = self._store.wait_for_change(self._seen_word, _LOOK_SECONDS)
+        except (StoreError, OSError):  # such as no descriptor left for a table: who waits meets it, too
+            rest_s = _TROUBLE_SECONDS
         if self._closed:
             return None
         if not self._is_posted:
@@ -158,7 +163,7 @@ class Arrivals:
                 self._loop.call_soon_threadsafe(self._changed)
             except RuntimeError:  # the loop has been closed
                 self._worker.end()
-        return 0.0 if self._is_watched else None
+        return rest_s if self._is_watched else None
 
 
 def _finish(future: asyncio.Future[bool], is_key: bool) -> None:

@@ -23,6 +23,7 @@ from storage.leases.values import DeadMessages, ReceivedBatch, ReceiveQuestion
 WAITERS_MAX: Final = 1_024  # of a group in a topic
 RETRY_DELAY_MS: Final = 1_000
 _LOOK_SECONDS: Final = 60.0
+_TROUBLE_SECONDS: Final = 0.1  # of rest where it cannot be read what came
 _TIMER_SECONDS_MAX: Final = 3_600.0
 _Receive = Callable[[str, str, ReceiveQuestion], ReceivedBatch]
 _AskedFor = tuple[object, ...]
@@ -253,15 +254,19 @@ class Receives:
 
     async def _watch(self, name: str) -> None:
         """Wake the lines of a topic, or all for RETRY_PREFIX, whenever something may have been stored there."""
-        while True:
-            moment = self._arrivals.moment
-            lines = [line for key, line in self._lines.items() if name in (key.topic, RETRY_PREFIX)]
-            if not lines:
-                break
-            for line in lines:
-                line.wake()
-            await self._arrivals.wait_for_key(name, moment, _LOOK_SECONDS)
-        del self._watching[name]
+        try:
+            while lines := [
+                line for key, line in self._lines.items() if name in (key.topic, RETRY_PREFIX)
+            ]:
+                try:
+                    moment = self._arrivals.moment
+                    for line in lines:
+                        line.wake()
+                    await self._arrivals.wait_for_key(name, moment, _LOOK_SECONDS)
+                except (StoreError, OSError):  # such as no descriptor left: who asks meets it, too
+                    await asyncio.sleep(_TROUBLE_SECONDS)
+        finally:
+            del self._watching[name]
 
     def _unwanted(self, key: LineKey, asked: asyncio.Future[ReceivedBatch]) -> None:
         if not asked.cancelled() and asked.exception() is None:

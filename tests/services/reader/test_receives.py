@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from services.reader import receives as module
 from services.reader.receives import LineKey, Receives
+from storage.errors import StoreBusy
 from storage.leases.values import ReceivedBatch, ReceiveQuestion
 from storage.view.filters.sql_filter import sql_filter
 
@@ -97,9 +99,9 @@ class SilentArrivals:
 class Line:
     """Receives of one group and topic, and those that wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrivals: Any = None) -> None:
         self.leases = CountedLeases()
-        fakes: list[Any] = [self.leases, FakeCalls(), SilentArrivals(), print]
+        fakes: list[Any] = [self.leases, FakeCalls(), arrivals or SilentArrivals(), print]
         self.receives = Receives(*fakes)
         self.waiting: list[asyncio.Task[ReceivedBatch | None]] = []
 
@@ -208,3 +210,37 @@ async def test_what_came_between_the_look_and_the_wait_is_not_missed(line: Line)
     await line.join(moment)
 
     assert await line.counts() == [2, 2]
+
+
+class UnreadableArrivals:
+    """What came cannot be read at first; after that it is announced."""
+
+    def __init__(self) -> None:
+        self.announced = asyncio.Event()
+        self.errors: list[Exception] = [
+            StoreBusy("no descriptor is left", retry_delay_ms=100),
+            OSError(5, "it cannot be read"),
+        ]
+
+    @property
+    def moment(self) -> None:
+        if self.errors:
+            raise self.errors.pop()
+
+    async def wait_for_key(self, *_: Any) -> None:
+        await self.announced.wait()
+        self.announced.clear()
+
+
+async def test_arrivals_are_followed_again_after_a_time_in_which_they_could_not_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_TROUBLE_SECONDS", 0.001)
+    arrivals = UnreadableArrivals()
+    line = Line(arrivals)
+    await line.join()
+    await asyncio.sleep(0.05)
+    line.leases.message_count = 1
+    arrivals.announced.set()
+
+    assert await line.counts() == [1]
