@@ -153,7 +153,10 @@ class Arrivals:
         rest_s = 0.0
         try:
             self._seen_word = self._store.wait_for_change(self._seen_word, _LOOK_SECONDS)
-        except (StoreError, OSError):  # such as no descriptor left for a table: who waits meets it, too
+        except (
+            StoreError,
+            OSError,
+        ):  # such as no descriptor left for a table: who waits meets it, too
             rest_s = _TROUBLE_SECONDS
         if self._closed:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from storage.clock import Clock
@@ -43,9 +43,14 @@ class ReaderLeases:
         """Call ``listener(group, topic)``, in any thread, when something may be due earlier."""
         self._leases.add_listener(listener)
 
-    def due_in_seconds(self, group: str, topic: str) -> float | None:
-        """Return how long to wait until something that was handed out may be due; None if nothing is."""
-        nearest_ms = self._leases.nearest_ms(group, topic)
+    def due_in_seconds(
+        self, group: str, topic: str, queue_ids: Collection[int] = ()
+    ) -> float | None:
+        """Return how long to wait until something that was handed out may be due; None if nothing is.
+
+        With ``queue_ids`` to who receives from these queues alone.
+        """
+        nearest_ms = self._leases.nearest_ms(group, topic, queue_ids)
         if nearest_ms is None:
             return None
         return max(0.0, (nearest_ms - self._clock.now_ms() + 1) / 1e3)

@@ -53,6 +53,16 @@ class _WaitingLine:
         self.task: asyncio.Task[None] | None = None
         self._wakes = wakes
 
+    @property
+    def queue_ids(self) -> frozenset[int]:
+        """The queues that are asked for; empty: all."""
+        asked: set[int] = set()
+        for waiter in self.waiters:
+            if not waiter.question.queue_ids:
+                return frozenset()
+            asked.update(waiter.question.queue_ids)
+        return frozenset(asked)
+
     def wake(self) -> None:
         """Have everybody's question asked again."""
         self.woken_at = next(self._wakes)
@@ -158,9 +168,12 @@ class Receives:
                 retry_delay_ms=RETRY_DELAY_MS,
             )
         waiter = _Waiter(question, self._loop.create_future())
+        queue_ids = line.queue_ids
         line.waiters.append(waiter)
         if line.woken_at > moment:
             line.wake()
+        elif line.queue_ids != queue_ids:  # its timer is that of others
+            self._set_timer(key, line)
         return line, waiter
 
     def wake(self, group: str, topic: str = "") -> None:
@@ -248,7 +261,8 @@ class Receives:
         if line.timer is not None:
             line.timer.cancel()
             line.timer = None
-        seconds = self._leases.due_in_seconds(key.group, key.topic)
+        # What is due in a queue that nobody here asks for would wake the line again and again.
+        seconds = self._leases.due_in_seconds(key.group, key.topic, line.queue_ids)
         if seconds is not None:
             line.timer = self._loop.call_later(min(seconds, _TIMER_SECONDS_MAX), line.wake)
 

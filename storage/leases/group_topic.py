@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -54,10 +54,9 @@ class GroupTopic:
         self._scratch = np.zeros(PACKED_SIZE, np.uint8)
         self._attempts = KnownAttempts(config.attempt_ids_max)
 
-    @property
-    def nearest_ms(self) -> int:
-        """Nothing that was handed out is visible again before."""
-        return self.queues.nearest_ms
+    def nearest_ms_of(self, queue_ids: Collection[int]) -> int:
+        """Return before when nothing is visible again of some queues and the retry topics; none: of all."""
+        return self.queues.nearest_ms_of(queue_ids) if queue_ids else self.queues.nearest_ms
 
     @property
     def row_count(self) -> int:
@@ -219,11 +218,12 @@ class GroupTopic:
         opened = np.empty((len(sealed) // HANDLE_SIZE, columns.HANDLE_COLUMNS), np.int64)
         with self.guard:
             self._journal.reserve((len(opened) + 64) * EVENT_SIZE)
-            nearest = self.nearest_ms
+            is_sooner = False  # of each queue: a receive may be from one alone
             handles.open_handles(np.frombuffer(sealed, np.uint8), *self._key, self._scratch, opened)
             events = Events(len(opened) + 1)
             for queue in self.queues.named(opened):
                 rows = queue.rows
+                nearest_ms = rows.nearest_ms
                 events.make_room(len(opened))
                 events.count = int(
                     handles.settle_handles(
@@ -233,8 +233,9 @@ class GroupTopic:
                         events.table, events.count,
                     )
                 )  # fmt: skip
+                is_sooner |= rows.nearest_ms < nearest_ms
             self.write(events)
-            return opened, _refusals(opened), self.nearest_ms < nearest
+            return opened, _refusals(opened), is_sooner
 
     def dead_letters_of(self, opened: Longs) -> list[DeadMessages]:
         """Name the records of good handles as dead letters."""
@@ -264,15 +265,17 @@ class GroupTopic:
     def end_dead_letters(self, dead: Iterable[DeadMessages], now_ms: int) -> bool:
         """Take dead letters that were copied for acknowledged; return whether anything is visible sooner."""
         with self.changing() as events:
-            nearest = self.nearest_ms
+            is_sooner = False
             for letters in dead:
                 for queue in self.queues.all:
                     if (
                         queue.name.source == letters.topic
                         and queue.name.queue_id == letters.queue_id
                     ):
+                        nearest_ms = queue.rows.nearest_ms
                         queue.end_dead(letters.queue_offsets, now_ms, events)
-            return self.nearest_ms < nearest
+                        is_sooner |= queue.rows.nearest_ms < nearest_ms
+            return is_sooner
 
     def release(self, owner: int, visible_at: int) -> int:
         """Let all leases of an owner end at a time; return how many there were."""

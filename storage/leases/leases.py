@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -128,7 +128,11 @@ class Leases:
 
         Raises InvalidMessage.
         """
-        backoff = self._opened().rules_of(group).backoff
+        opened, backoff = self._opened(), NO_BACKOFF
+        if (
+            opened.find(group.name, topic) is not None
+        ):  # what is kept of a group is of one that there is
+            backoff = opened.rules_of(group).backoff
         return self._settle(group.name, topic, receipt_handles, columns.WAITING, 0, backoff)[1]
 
     def dead_letter(
@@ -221,13 +225,14 @@ class Leases:
         for listener in self._listeners:
             listener(group, topic)
 
-    def nearest_ms(self, group: str, topic: str) -> int | None:
+    def nearest_ms(self, group: str, topic: str, queue_ids: Collection[int] = ()) -> int | None:
         """Return when a message that was handed out is visible again, Unix ms; None if none is out.
 
-        It may be too early, never too late; a receive makes it right.
+        With ``queue_ids`` a receive from these queues alone. It may be too early, never too late; a receive makes it
+        right.
         """
         held = None if self._open is None else self._open.find(group, topic)
-        nearest = columns.NEVER if held is None else held.nearest_ms
+        nearest = columns.NEVER if held is None else held.nearest_ms_of(queue_ids)
         return None if nearest == columns.NEVER else nearest
 
     def progress(self, group: GroupConfig, topic: str) -> list[QueueLeases]:

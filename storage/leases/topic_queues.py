@@ -7,7 +7,7 @@ log says that it got messages, and is looked at once a second in any case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -26,7 +26,7 @@ _KIND_BITS: Final = 32
 
 
 class TopicQueues:
-    """Used under the lock of the group's topic, but for ``nearest_ms`` and ``live_count``."""
+    """Used under the lock of the group's topic, but for ``nearest_ms``, ``nearest_ms_of`` and ``live_count``."""
 
     def __init__(self, arrived: ArrivedMessages) -> None:
         self.all: list[LeasedQueue] = []
@@ -67,6 +67,15 @@ class TopicQueues:
         """Nothing that was handed out is visible again before."""
         bounds = self._bounds
         return int(bounds[:, columns.NEAREST_MS].min()) if len(bounds) else columns.NEVER
+
+    def nearest_ms_of(self, queue_ids: Collection[int]) -> int:
+        """As ``nearest_ms``, of some queues and those of the retry topics."""
+        found = (
+            queue.rows.nearest_ms
+            for queue in list(self.all)
+            if queue.kind or queue.name.queue_id in queue_ids
+        )
+        return min(found, default=columns.NEVER)
 
     @property
     def live_count(self) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lease_store import GROUP, TOPIC, LeaseStore, bodies, put
 
-from storage.leases.values import ReceivedBatch
+from storage.leases.values import HandleProblem, ReceivedBatch
 from storage.tables.backoff import CustomizedBackoff
 from storage.tables.groups import GroupConfig
 
@@ -53,6 +53,40 @@ def test_after_it_was_given_back_as_often_as_it_was_handed_out(store: LeaseStore
         assert (queue.leased_count, queue.waiting_count) == (0, 1)
         received = comes_again(store, delay_ms, STEPS)
     assert received.attempts.tolist() == [4]
+
+
+def test_what_comes_again_in_some_queues(tmp_path: Path) -> None:
+    """Whoever receives from these alone is told their time, though something is due in another one."""
+    put(tmp_path / "store", 2, queues=2)
+    store = LeaseStore(tmp_path / "store")
+    heard: list[tuple[str, ...]] = []
+    store.leases.add_listener(lambda *names: heard.append(names))
+
+    def nearest_ms(*queue_ids: int) -> int | None:
+        return store.leases.nearest_ms(GROUP.name, TOPIC, queue_ids)
+
+    store.receive(lease_ms=1_000, queue_ids=(1,))
+    received = store.receive(lease_ms=LEASE_MS, queue_ids=(0,))
+    due_ms = store.clock.ms + 1_000
+    assert (nearest_ms(1), nearest_ms(0, 1), nearest_ms()) == (due_ms,) * 3
+    assert (nearest_ms(0), nearest_ms(5)) == (store.clock.ms + LEASE_MS, None)
+
+    store.clock.pass_ms(2_000)
+    assert store.receive(queue_ids=(0,)).record_count == 0
+    assert store.change(received.receipt_handles, 300) == []
+    assert heard == [(GROUP.name, TOPIC)]
+    assert (nearest_ms(0), nearest_ms()) == (store.clock.ms + 300, due_ms)
+
+
+def test_what_is_asked_of_groups_that_there_are_not_is_not_kept(store: LeaseStore) -> None:
+    """Whoever makes up names fills no memory."""
+    received = store.receive()
+    for number in range(3):
+        made_up = GroupConfig(name=f"made-up-{number}")
+        (refusal,) = store.leases.give_back(made_up, TOPIC, received.receipt_handles)
+        assert refusal.problem is HandleProblem.FORGED
+    opened = store.leases._open
+    assert opened is not None and list(opened._rules) == [GROUP.name]
 
 
 def test_a_handle_is_good_until_the_message_comes_again(store: LeaseStore) -> None:
