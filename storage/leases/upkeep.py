@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from storage.clock import Clock, SystemClock
 from storage.leases.leases import Leases
 from storage.workers import Worker, Workers
 
+_LOG: Final = logging.getLogger(__name__)
 FULL_RETRY_S: Final = 1.0
 BEGIN_REST_S: Final = 0.2  # the table of offsets is written whole each time
 _MS_PER_S: Final = 1e3
 
 
 class LeaseUpkeep(Worker):
-    """A worker; each of its steps does what is due by then."""
+    """A worker; each of its steps does what is due by then.
+
+    A failed sync of the journal ends it. What it cannot write beside that it tries again: the journal has it.
+    """
 
     full_retry_s = FULL_RETRY_S
 
@@ -25,6 +30,7 @@ class LeaseUpkeep(Worker):
         self._leases = leases
         self._clock = clock or SystemClock()
         self._saved_at = self._clock.monotonic()
+        self._trouble = ""
         leases.on_begin = self.wake
 
     def has_work(self) -> bool:
@@ -42,6 +48,17 @@ class LeaseUpkeep(Worker):
         Returns for how long to do nothing, though more groups begin.
         """
         self._leases.sync()
+        try:
+            rest_s = self._save()
+        except OSError as error:
+            if str(error) != self._trouble:
+                _LOG.warning("groups' offsets or a new journal are not written: %s", error)
+            self._trouble = str(error)
+            return self.idle_s()
+        self._trouble = ""
+        return rest_s
+
+    def _save(self) -> float | None:
         now_s = self._clock.monotonic()
         if (now_s - self._saved_at) * _MS_PER_S >= self._leases.config.offsets_interval_ms:
             self._saved_at = now_s

@@ -319,6 +319,31 @@ def test_upkeep_saves_who_begins_at_once_and_offsets_and_a_long_journal_now_and_
     upkeep.stop()
 
 
+def test_upkeep_goes_on_after_offsets_that_could_not_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The journal is synced as before: it has what the table of offsets lacks."""
+    put(tmp_path / "disk" / "store", 40)
+    disk = SimulatedDisk(tmp_path / "disk")
+    store = LeaseStore(tmp_path / "disk" / "store", filesystem=disk)
+    upkeep = LeaseUpkeep(store.leases, workers=SteppedWorkers(), clock=store.clock)
+    upkeep.start()
+    store.receive(4)
+    disk.fault_at, disk.fault = "consumerOffset", (errno.EIO, 0)
+    disk.faults_left = 3
+    for _ in range(3):
+        rest_s = upkeep.step()
+        assert rest_s == upkeep.idle_s() and upkeep.has_work()
+        assert store.leases._open.journal.is_synced
+        store.receive(1)
+    disk.fault = None
+    upkeep.step()
+
+    assert store.reader.committed_offsets(GROUP.name) == {TOPIC: {0: 0}}
+    assert len(caplog.records) == 1
+    upkeep.stop()
+
+
 def test_a_receive_of_a_group_that_begins_wakes_the_upkeep(tmp_path: Path) -> None:
     """Whoever takes read queues away looks at consumerOffset.json."""
     put(tmp_path / "store", 4)
