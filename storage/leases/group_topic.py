@@ -302,6 +302,12 @@ class GroupTopic:
             self.queues.expect_any()
             self._attempts.clear()
 
+    def have(self, queues: list[LeasedQueue], *, some_gone: bool) -> None:
+        """Have these queues and no others, under the lock; what attempts were given of one that is gone is gone."""
+        self.queues.set(queues)
+        if some_gone:
+            self._attempts.clear()
+
     def uncommitted_offsets(self) -> list[tuple[LeasedQueue, int]]:
         """Return queues whose group offset consumerOffset.json does not have yet, and that offset."""
         with self.guard:

@@ -126,7 +126,7 @@ class QueueSets:
                 if stored is not None:
                     queue.note_committed(stored, events)
                 queue.note_next(events)
-            held.queues.set(kept + [queue for queue, _ in new])
+            held.have(kept + [queue for queue, _ in new], some_gone=bool(gone))
             if names or events.count:
                 self._journal.append(held, events.encoded(), {"queues": names} if names else None)
             self._known[held] = (shape, rules.is_orderly)

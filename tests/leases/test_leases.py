@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_store import small_config
 from lease_store import GROUP, ORDERLY, TOPIC, LeaseStore, bodies, put, put_messages
 
-from storage import Message
+from storage import Message, MessageStore
 from storage.errors import InvalidMessage, StoreLocked, TopicNotFound
 from storage.format.record import decode_record
 from storage.leases.values import HandleProblem
@@ -241,3 +242,19 @@ def test_a_queue_of_an_orderly_group_has_no_more_rows_than_it_may(tmp_path: Path
     assert list(map(bodies, batches)) == [[0, 1, 2], [3, 4, 5], []]
     store.acknowledge(batches[0].receipt_handles)
     assert bodies(store.receive(3, ORDERLY)) == [6, 7, 8]
+
+
+def test_an_attempt_is_given_nothing_of_a_topic_that_was_made_again_since(tmp_path: Path) -> None:
+    put(tmp_path / "store", 2)
+    store = LeaseStore(tmp_path / "store")
+    first = store.receive(1, group=ORDERLY, attempt_id="one")
+    assert bodies(first) == [0]
+    with MessageStore.open(tmp_path / "store", small_config()) as writer:
+        writer.delete_topic(TOPIC)
+        writer.create_topic(TOPIC, 1)
+        writer.put(Message(topic=TOPIC, body=b"7", queue_id=0))
+    again = store.receive(1, group=ORDERLY, attempt_id="one")
+    assert bodies(again) == [7]
+
+    assert store.receive(1, group=ORDERLY).record_count == 0  # it is somebody's
+    assert store.acknowledge(again.receipt_handles) == []
