@@ -12,6 +12,7 @@ from cli.records import body_text, record_json, time_text
 from cli.session import counted, print_json, session_of
 from storage.format.names import DLQ_PREFIX, RETRY_PREFIX
 from storage.format.properties import RESERVED, RETRY_TOPIC
+from storage.tables.groups import RETRY_MAX_TIMES_MAX
 
 if TYPE_CHECKING:
     from penstock import Client, Message, Record
@@ -107,6 +108,7 @@ def resend(
     sent = 0
     with session.client() as client:
         dead = _topic_of(client, group)
+        _make_resender(client)
         if again:
             client.reset_group(RESENDER, dead, "earliest")
         while not most or sent < most:
@@ -116,6 +118,16 @@ def resend(
                 break
             sent += resent
     session.say(f"{counted(sent, 'message')} sent again", {"resent": sent})
+
+
+def _make_resender(client: Client) -> None:
+    """Have the group there that sends again. It gives nothing up: that would count as sent."""
+    from penstock.errors import GroupExists
+
+    try:
+        client.create_group(RESENDER, retry_max_times=RETRY_MAX_TIMES_MAX)
+    except GroupExists:
+        client.update_group(RESENDER, retry_max_times=RETRY_MAX_TIMES_MAX)
 
 
 def _resend_some(client: Client, dead: str, group: str, *, to: str, most: int) -> int:

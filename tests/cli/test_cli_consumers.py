@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 
 import pytest
 from run_cli import json_lines, penstock
 from three_services import three_services
 
+from cli.consumers.dead_letters import RESENDER
 from cli.consumers.groups import parse_backoff
 from cli.failures import CommandFailed, ExitCode
 from penstock import Client, ExponentialBackoff
+from penstock.errors import NotFound
+from storage.tables.groups import RETRY_MAX_TIMES
 
 
 @pytest.fixture(scope="module", name="at")
@@ -109,6 +113,23 @@ def test_a_resend_goes_on_after_the_last_that_was_stored(at: list[str], client: 
     assert failed.exit_code == ExitCode.NOT_FOUND
     again = penstock(*at, "dlq", "resend", "movers", "--topic", "kept")
     assert "1 message sent again" in again.stdout
+
+
+def test_a_resend_that_fails_again_and_again_loses_nothing(at: list[str], client: Client) -> None:
+    """Dead letters stay those of their group, however often there was no topic for them."""
+    client.create_topic("here", queues=1)
+    client.produce("here", b"to a topic that comes later")
+    assert client.dead_letter(client.receive("here", group="waiters", wait_ms=25_000)) == []
+    resend = (*at, "dlq", "resend", "waiters", "--topic", "later")
+    with suppress(NotFound):  # of another test
+        client.delete_group(RESENDER)
+    assert "there is no topic 'later'" in penstock(*resend, "--again").stderr  # and a group
+    for _ in range(RETRY_MAX_TIMES + 2):
+        assert penstock(*resend).exit_code == ExitCode.NOT_FOUND
+    client.create_topic("later", queues=1)
+
+    assert "1 message sent again" in penstock(*resend).stdout
+    assert f"%DLQ%{RESENDER}" not in {topic.name for topic in client.topics()}
 
 
 def test_status_shows_what_groups_have_in_hand(at: list[str], client: Client) -> None:
