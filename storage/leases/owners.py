@@ -24,19 +24,18 @@ class Owners:
         self._numbers: dict[str, int] = {}
         self._lease_ms: dict[int, int] = {}
         self._next = 0
+        self._taking: set[int] = set()  # asked for since the last ``forget``
 
     def number_of(self, client_id: str) -> tuple[int, bool]:
         """Return a client's number, and whether it is a new one."""
-        number = self._numbers.get(client_id)
-        if number is not None:
-            return number, False
         with self._guard:
             number = self._numbers.get(client_id)
-            if number is not None:
-                return number, False
-            number = self._next
-            self._know(client_id, number)
-            return number, True
+            is_new = number is None
+            if number is None:
+                number = self._next
+                self._know(client_id, number)
+            self._taking.add(number)
+            return number, is_new
 
     def _know(self, client_id: str, number: int) -> None:
         if number >= len(self.until):
@@ -85,7 +84,11 @@ class Owners:
             ]
 
     def forget(self, kept: set[int]) -> None:
-        """Forget clients but those whose numbers are kept."""
+        """Forget clients but those whose numbers are kept, or were asked for since the last time.
+
+        Whoever asked for a number is about to take leases with it, which nobody has seen yet.
+        """
         with self._guard:
+            kept, self._taking = kept | self._taking, set()
             self._numbers = {k: v for k, v in self._numbers.items() if v in kept}
             self._lease_ms = {k: v for k, v in self._lease_ms.items() if k in kept}

@@ -89,6 +89,33 @@ def test_what_is_asked_of_groups_that_there_are_not_is_not_kept(store: LeaseStor
     assert opened is not None and list(opened._rules) == [GROUP.name]
 
 
+def test_a_client_that_takes_leases_while_the_journal_is_written_anew_renews_them(
+    store: LeaseStore,
+) -> None:
+    """It had none when those without any were forgotten."""
+    store.leases.renew([])  # opens them
+    opened = store.leases._open
+    assert opened is not None
+    number_of = opened.renewals.number_of
+
+    def with_another_journal(client_id: str, lease_ms: int, now_ms: int) -> int:
+        number = number_of(client_id, lease_ms, now_ms)
+        assert store.leases.compact(always=True)
+        return number
+
+    opened.renewals.number_of = with_another_journal  # type: ignore[method-assign]
+    received = store.receive(lease_ms=LEASE_MS, client_id="one")
+    opened.renewals.number_of = number_of  # type: ignore[method-assign]
+    store.clock.pass_ms(LEASE_MS - 1)
+    assert store.leases.renew(["one"]) == 1
+    store.clock.pass_ms(LEASE_MS - 1)
+    assert store.acknowledge(received.receipt_handles) == []
+
+    store.clock.pass_ms(LEASE_MS)
+    assert store.leases.compact(always=True)
+    assert store.leases.renew(["one"]) == 0  # it has none, and takes none
+
+
 def test_a_handle_is_good_until_the_message_comes_again(store: LeaseStore) -> None:
     """As RocketMQ's clients expect it of a message whose time they changed."""
     received = store.receive(group=STEPS, lease_ms=LEASE_MS)
