@@ -25,6 +25,7 @@ from storage.transactions.values import (
 IDS_MAX: Final = 65_536  # of a request
 TOPICS_MAX: Final = 10_000  # that one stream watches
 CHECKS_WAITING_MAX: Final = 1_024  # of one stream; what comes on top does not count as asked
+CHECKS_BYTES_MAX: Final = 16 << 20  # of these, beyond the first
 _STATES: Final = {
     TransactionState.PENDING: pb.TRANSACTION_PENDING,
     TransactionState.COMMITTED: pb.TRANSACTION_COMMITTED,
@@ -108,25 +109,13 @@ class TransactionServicer:
         """Pass on the questions to a producer of the topics, until it ends the stream."""
         if len(request.topics) > TOPICS_MAX:
             raise InvalidArgument("topics", f"are too many; watch at most {TOPICS_MAX}")
-        checks: asyncio.Queue[TransactionCheck] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-        room = threading.Semaphore(CHECKS_WAITING_MAX)  # asked for by the thread that checks
-
-        def ask(check: TransactionCheck) -> bool:
-            if not room.acquire(blocking=False):
-                return False
-            try:
-                loop.call_soon_threadsafe(checks.put_nowait, check)
-            except RuntimeError:  # the loop has ended
-                return False
-            return True
-
+        waiting = _WaitingChecks()
         await context.send_initial_metadata(())
         watching = asyncio.ensure_future(
-            asyncio.to_thread(self._store.watch, list(request.topics), ask)
+            asyncio.to_thread(self._store.watch, list(request.topics), waiting.ask)
         )
         draining = asyncio.ensure_future(self._draining.wait())
-        writing = asyncio.ensure_future(_write_checks(context, checks, room))
+        writing = asyncio.ensure_future(waiting.write_on(context))
         try:
             await asyncio.shield(watching)
             await asyncio.wait({draining, writing}, return_when=asyncio.FIRST_COMPLETED)
@@ -161,20 +150,49 @@ class TransactionServicer:
             await self._acks.wait(end_commit_offset)
 
 
-async def _write_checks(
-    context: Context, checks: asyncio.Queue[TransactionCheck], room: threading.Semaphore
-) -> None:
-    while True:
-        check = await checks.get()
-        room.release()
-        answer = pb.TransactionCheck(
-            transaction_id=check.transaction_id,
-            topics=check.topics,
-            check_count=check.check_count,
-            message_count=len(check.halves),
-            records=b"".join(check.halves),
-        )
-        await context.write(answer.SerializeToString())
+class _WaitingChecks:
+    """Checks on their way to one stream, as many as there is room for."""
+
+    def __init__(self) -> None:
+        self._checks: asyncio.Queue[TransactionCheck] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._guard = threading.Lock()
+        self._count = self._size = 0
+
+    def ask(self, check: TransactionCheck) -> bool:
+        """Have a check written; False if there is no room. For the thread that checks."""
+        size = _size_of(check)
+        with self._guard:
+            is_too_much = self._count and self._size + size > CHECKS_BYTES_MAX
+            if self._count >= CHECKS_WAITING_MAX or is_too_much:
+                return False
+            self._count += 1
+            self._size += size
+        try:
+            self._loop.call_soon_threadsafe(self._checks.put_nowait, check)
+        except RuntimeError:  # the loop has ended
+            return False
+        return True
+
+    async def write_on(self, context: Context) -> None:
+        """Write checks as they come, without end."""
+        while True:
+            check = await self._checks.get()
+            with self._guard:
+                self._count -= 1
+                self._size -= _size_of(check)
+            answer = pb.TransactionCheck(
+                transaction_id=check.transaction_id,
+                topics=check.topics,
+                check_count=check.check_count,
+                message_count=len(check.halves),
+                records=b"".join(check.halves),
+            )
+            await context.write(answer.SerializeToString())
+
+
+def _size_of(check: TransactionCheck) -> int:
+    return sum(map(len, check.halves))
 
 
 def _ended_message(ended: Sequence[EndedTransaction]) -> pb.EndTransactionsResponse:

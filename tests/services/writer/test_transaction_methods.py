@@ -51,10 +51,15 @@ class Stream:
         self.written.append(pb.TransactionCheck.FromString(answer))
 
 
+@pytest.mark.parametrize(
+    ("bound", "most"),
+    [("CHECKS_WAITING_MAX", 3), ("CHECKS_BYTES_MAX", 3 * sum(map(len, CHECK.halves)))],
+)
 async def test_a_caller_that_does_not_read_is_not_asked_more_than_it_has_room_for(
-    monkeypatch: pytest.MonkeyPatch,
+    bound: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "CHECKS_WAITING_MAX", 3)
+    """A check has all records of its transaction, up to 64 MiB."""
+    monkeypatch.setattr(transactions, bound, most)
     store, stream = Store(), Stream()
     servicer = TransactionServicer(cast("Any", store), cast("Any", None), asyncio.Event())
     request = pb.WatchChecksRequest(topics=["orders"])
