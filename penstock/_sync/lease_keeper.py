@@ -42,12 +42,14 @@ class LeaseKeeper:
         self.outcomes = Outcomes(self.background.wake)
         self._client = client
         self._options = options
-        self._former_ids: list[str] = []
+        self._renew_at = 0.0
+        # How many outcomes have to be sent before each is released; None: some of its messages are not settled.
+        self._former_ids: dict[str, int | None] = {}
 
     def answer_lost(self, client_id: str) -> None:
         """Note that a receive for a client id may have leased messages that did not arrive."""
         if client_id == self.client_id:
-            self._former_ids.append(client_id)
+            self._former_ids[client_id] = None
             self.client_id = new_client_id()
             self.background.wake()
 
@@ -64,39 +66,57 @@ class LeaseKeeper:
 
     def _keep_until_stopped(self) -> None:
         monotonic = self._client.clock.monotonic
-        every_s = self._options.lease_ms / 3000
-        renew_at = monotonic() + every_s
+        self._renew_at = monotonic() + self._renews_every_s
         while not self.background.is_stopping:
-            self.background.pause(max(0.001, renew_at - monotonic()))
+            self.background.pause(max(0.001, self._renew_at - monotonic()))
             if self.outcomes and not self.background.is_stopping:
                 self._client.channels.pause(_LINGER_S)
             if not self._send_outcomes():
                 self._client.channels.pause(self._client.retry.first_delay_ms / 1000)
+            self._renew_when_due()
             self._release_former()
-            if monotonic() >= renew_at:
-                renew_at = monotonic() + every_s
-                self._try(leases.renew([self.client_id, *self._former_ids]))
+
+    @property
+    def _renews_every_s(self) -> float:
+        return self._options.lease_ms / 3000
+
+    def _renew_when_due(self) -> None:
+        now = self._client.clock.monotonic()
+        if now >= self._renew_at:
+            self._renew_at = now + self._renews_every_s
+            self._try(leases.renew([self.client_id, *self._former_ids]))
 
     def _release_former(self) -> None:
         """Have the leases end that were made for former client ids and did not arrive."""
-        if self._former_ids and not self.outcomes:
-            done = [each for each in self._former_ids if not self.outcomes.unsettled(each)]
-            if done and self._try(leases.release(done, self._options.group)):
-                self._former_ids = [each for each in self._former_ids if each not in done]
+        done = []
+        for each, sent_count in list(self._former_ids.items()):  # another thread may add one
+            if sent_count is None and not self.outcomes.unsettled(each):
+                sent_count = self._former_ids[each] = self.outcomes.added_count
+            if sent_count is not None and self.outcomes.sent_count >= sent_count:
+                done.append(each)
+        if done and self._try(leases.release(done, self._options.group)):
+            for each in done:
+                del self._former_ids[each]
 
     def _send_outcomes(self) -> bool:
-        """Send all that wait; False if some could not be sent and wait again."""
+        """Send all that wait; False if some could not be sent and wait again.
+
+        They may come as fast as they are sent: leases are kept between.
+        """
         while self.outcomes:
-            unsent = [
-                (settlement, settled)
-                for settlement, settled in self.outcomes.take().items()
-                if not self._send(settlement, settled)
-            ]
+            unsent = []
+            for settlement, settled in self.outcomes.take().items():
+                if self._send(settlement, settled):
+                    self.outcomes.sent_count += settled.message_count
+                else:
+                    unsent.append((settlement, settled))
+                self._renew_when_due()
             for settlement, settled in unsent:
                 self.outcomes.put_back(settlement, settled)
             if unsent:
                 self.background.wake()
                 return False
+            self._release_former()
         return True
 
     def _send(self, settlement: Settlement, settled: SettledHandles) -> bool:

@@ -30,12 +30,15 @@ class SettledHandles(NamedTuple):
 class Outcomes:
     """Handles that wait to be sent, each with what is to be done; ``wake`` is called when some come.
 
-    It also counts, by the client id that they were leased for, the messages that are not settled.
+    It also counts, by the client id that they were leased for, the messages that are not settled. Of all messages
+    ``added_count`` are settled, and ``sent_count``, which the sender counts, are sent; the first of them first.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._waiting: deque[tuple[Settlement, SettledHandles]] = deque()
         self._unsettled: Counter[str] = Counter()
+        self.added_count = 0
+        self.sent_count = 0
         self._guard = Lock()
         self._wake = wake
 
@@ -85,6 +88,7 @@ class Outcomes:
     def _add(self, client_id: str, settlement: Settlement, settled: SettledHandles) -> None:
         with self._guard:
             self._unsettled[client_id] -= settled.message_count
+            self.added_count += settled.message_count
         self._waiting.append((settlement, settled))
         self._wake()
 
