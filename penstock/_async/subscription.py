@@ -29,6 +29,7 @@ from penstock.leased import LeasedBatch, LeasedRecord, Received
 
 _log = logging.getLogger(__name__)
 _RECEIVED_MAX: Final = 1_024  # messages of one receive
+_GONE_MS: Final = 1_000  # after which what a member had that has gone is handed out again
 _PASSING: Final = (Unavailable, DeadlineExceeded, ResourceExhausted)
 
 
@@ -152,6 +153,9 @@ class AsyncSubscription(AsyncIterator[LeasedRecord]):
                 message.attempt,
             )
             message.nack()
+        except BaseException:  # it was cancelled, or ends its thread: as of a member that goes
+            message.nack(_GONE_MS)
+            raise
         else:
             message.ack()
 

@@ -1,14 +1,16 @@
-"""What a subscription's lease keeper does while outcomes come as fast as it sends them."""
+"""What becomes of leases while outcomes come as fast as they are sent, and of messages whatever a handler does."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
 from penstock._async.lease_keeper import AsyncLeaseKeeper
+from penstock._async.subscription import AsyncSubscription
 from penstock.calls.call import Call
 from penstock.consuming.options import SubscribeOptions
 from penstock.retry import RetryPolicy
@@ -93,3 +95,44 @@ async def test_what_did_not_arrive_is_released_once_all_that_came_is_settled_and
     assert methods.index("ChangeLeases") < methods.index("ReleaseLeases")
     keeper.background.stop()
     await keeper.background.join()
+
+
+class Message:
+    """One that says how it was settled."""
+
+    topic, message_id, attempt = "orders", "1", 1
+
+    def __init__(self) -> None:
+        self.settled: list[object] = []
+
+    def ack(self) -> None:
+        self.settled.append("done")
+
+    def nack(self, delay_ms: int | None = None) -> None:
+        self.settled.append(delay_ms)
+
+
+@pytest.mark.parametrize(
+    ("error", "settled"),
+    [
+        (None, "done"),
+        (ValueError(), None),
+        (asyncio.CancelledError(), 1_000),
+        (SystemExit(), 1_000),
+    ],
+)
+async def test_a_message_is_settled_whatever_its_handler_ends_with(
+    connection: Connection, error: BaseException | None, settled: object
+) -> None:
+    """Or its lease would be renewed for hours: the subscription goes on."""
+    options = SubscribeOptions(topic="orders", group="billing")
+    subscription = AsyncSubscription(cast("Any", connection), options)
+    message = Message()
+
+    async def handle(_message: object) -> None:
+        if error is not None:
+            raise error
+
+    with suppress(asyncio.CancelledError, SystemExit):
+        await subscription._handle(handle, cast("Any", message))
+    assert message.settled == [settled]
