@@ -343,10 +343,13 @@ def from_rpc_error(error: RpcError, *, not_found: type[NotFound] = NotFound) -> 
 def from_failure(failure: common_pb2.Failure) -> PenstockError:
     """Return the exception for one refused frame of a produce stream."""
     code = _CODES.get(failure.code, grpc.StatusCode.UNKNOWN)
-    kind = TopicNotFound if code is grpc.StatusCode.NOT_FOUND else _BY_CODE.get(code, ServiceFailed)
+    kind = _BY_REASON.get(failure.reason) or _BY_CODE.get(code, ServiceFailed)
+    if kind is NotFound:  # of a writer that gives no reasons
+        kind = TopicNotFound
     return kind(
         failure.message,
         code=code,
+        reason=failure.reason,
         record_index=failure.record_index,
         retry_delay_ms=failure.retry_delay_ms,
     )

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import Message as ProtobufMessage
 
 from penstock.v1 import common_pb2, leases_pb2, reader_pb2, writer_pb2
-from services.rpc.status import code_of, retry_delay_ms
+from services.rpc.status import code_of, reason_of, retry_delay_ms
 from storage.errors import InvalidBatch, StoreError
 from storage.format.timers.recall_handle import RecallHandle
 from storage.message import (
@@ -269,6 +269,7 @@ def failure_of(error: StoreError) -> common_pb2.Failure:
         message=str(error),
         retry_delay_ms=retry_delay_ms(error),
         record_index=error.record_index if isinstance(error, InvalidBatch) else -1,
+        reason=reason_of(error),
     )
 
 

@@ -91,3 +91,7 @@ class AsyncTopics(AsyncConnection):
             described = await self.describe_topic(topic)
             count = self._queue_counts.learn(topic, described.topic.write_queue_count)
         return count
+
+    def forget_queue_count(self, topic: str) -> None:
+        """Ask for a topic's queues the next time: one that was to take a message is not there any more."""
+        self._queue_counts.forget(topic)

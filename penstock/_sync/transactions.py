@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 from penstock._sync.topics import Topics
 from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
-from penstock.channel import CALL_FAILED
+from penstock.channel import CALL_FAILED, failure_of
 from penstock.consuming.background import Background
-from penstock.errors import ClientClosed, PenstockError, TransactionRefused
+from penstock.errors import ClientClosed, PenstockError, QueueNotFound, TransactionRefused
 from penstock.requests import key_tuple
 from penstock.transaction_values import EndedTransaction, PendingTransaction, TransactionCheck
 
@@ -88,7 +88,11 @@ class Transaction:
             bytes_max=self._client.request_bytes_max,
         )
         self._may_have_sent = True
-        self._client.run(call, timeout_s=timeout_s)
+        try:
+            self._client.run(call, timeout_s=timeout_s)
+        except QueueNotFound:
+            self._client.forget_queue_count(name)
+            raise
         self._count += 1
         self._unanswered = None
         self._is_answered = True
@@ -170,8 +174,9 @@ class TransactionChecker:
             except PenstockError as error:
                 _log.warning("checks of transactions: %s", error)
             except CALL_FAILED as error:
+                failure = failure_of(error)  # raises where this is cancelled itself
                 if not self._background.is_stopping:
-                    _log.info("checks of transactions: the stream ended: %r", error)
+                    _log.info("checks of transactions: the stream ended: %r", failure)
             self._background.pause(_WATCH_AGAIN_S)
 
     def _follow(self) -> None:

@@ -18,7 +18,7 @@ it is big enough, has waited long enough, or is flushed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import grpc
@@ -32,6 +32,7 @@ from penstock.errors import (
     FailedPrecondition,
     InvalidArgument,
     PenstockError,
+    QueueNotFound,
     ResourceExhausted,
     ServiceFailed,
     Unimplemented,
@@ -317,6 +318,11 @@ class ProducerState:
                 done += self._fail(queue.backlog.popleft(), error, now)
             self._keep_pending(queue)
         return done
+
+    @staticmethod
+    def topics_changed(done: Iterable[ProducerBatch]) -> set[str]:
+        """Return the topics of which batches that are done have met a queue that is not there any more."""
+        return {each.queue.topic for each in done if isinstance(each.error, QueueNotFound)}
 
     def take_failures(self) -> DeliveryFailed | None:
         """Return what failed since the last call, and forget it."""

@@ -43,6 +43,7 @@ class AsyncProducerConnection(Protocol):
     def stub(self, method: wire.Method) -> Any: ...
     def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     async def queue_count(self, topic: str) -> int: ...
+    def forget_queue_count(self, topic: str) -> None: ...
     async def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
 
 
@@ -244,6 +245,8 @@ class AsyncProducer:
                 if response is grpc.aio.EOF:  # type: ignore[attr-defined]
                     return ServiceFailed("the writer ended the stream")
                 done = self._state.answer(response, self._client.clock.monotonic())
+                for topic in self._state.topics_changed(done):
+                    self._client.forget_queue_count(topic)
                 await self._announce(done)
         except grpc.aio.AioRpcError as error:
             failure = from_rpc_error(error)

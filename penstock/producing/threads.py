@@ -49,6 +49,7 @@ class ProducerConnection(Protocol):
     def stub(self, method: wire.Method) -> Any: ...
     def renew(self, method: wire.Method, failed_stub: Any) -> None: ...
     def queue_count(self, topic: str) -> int: ...
+    def forget_queue_count(self, topic: str) -> None: ...
     def wait_connected(self, service: Service, timeout_s: float) -> bool: ...
 
 
@@ -277,7 +278,9 @@ class Producer:
         try:
             for response in stream:
                 with self._changed:
-                    self._state.answer(response, self._client.clock.monotonic())
+                    done = self._state.answer(response, self._client.clock.monotonic())
+                    for topic in self._state.topics_changed(done):
+                        self._client.forget_queue_count(topic)
                     self._changed.notify_all()
         except grpc.RpcError as error:
             failure = from_rpc_error(error)

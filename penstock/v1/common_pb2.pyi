@@ -112,16 +112,18 @@ class Topic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., read_queue_count: _Optional[int] = ..., write_queue_count: _Optional[int] = ..., perm: _Optional[int] = ..., attributes: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("code", "message", "retry_delay_ms", "record_index")
+    __slots__ = ("code", "message", "retry_delay_ms", "record_index", "reason")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRY_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     RECORD_INDEX_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     code: int
     message: str
     retry_delay_ms: int
     record_index: int
-    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., retry_delay_ms: _Optional[int] = ..., record_index: _Optional[int] = ...) -> None: ...
+    reason: str
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., retry_delay_ms: _Optional[int] = ..., record_index: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DamagedRecord(_message.Message):
     __slots__ = ("queue_offset", "commit_offset", "size", "reason", "queue_id")

@@ -120,7 +120,7 @@ def status_of(error: errors.StoreError, request_id: str = "") -> Status:
         value = getattr(error, name, None)
         if value is not None:
             metadata[name] = str(value)
-    _add(status, ErrorInfo(reason=_reason(error), domain=ERROR_DOMAIN, metadata=metadata))
+    _add(status, ErrorInfo(reason=reason_of(error), domain=ERROR_DOMAIN, metadata=metadata))
     violation = _violation(error)
     if violation is not None:
         _add(status, BadRequest(field_violations=[violation]))
@@ -140,7 +140,8 @@ def internal(message: str, request_id: str) -> Status:
     return status
 
 
-def _reason(error: errors.StoreError) -> str:
+def reason_of(error: errors.StoreError) -> str:
+    """Return what a refusal names an error by."""
     name = type(error).__name__
     return "".join("_" + c if c.isupper() and i else c for i, c in enumerate(name)).upper()
 

@@ -1,0 +1,49 @@
+"""Queues that are taken from a topic while clients send to it: what they knew of it is asked for again."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from fake_penstock import FakePenstock
+
+from penstock import AsyncClient, Client, DeliveryFailed, QueueNotFound
+from penstock.v1 import common_pb2
+
+GONE = common_pb2.Failure(
+    code=grpc.StatusCode.INVALID_ARGUMENT.value[0],
+    reason="QUEUE_NOT_FOUND",
+    message="topic 'orders' has queues 0 to 0, not 3",
+    record_index=-1,
+)
+
+
+def take_queues(fake: FakePenstock) -> None:
+    """Leave one queue to the topic, and refuse the next frame for it."""
+    fake.store.topics["orders"] = 1
+    fake.store.frame_faults.append(GONE)
+
+
+def test_a_producer_chooses_among_the_queues_that_are_left(
+    client: Client, fake: FakePenstock
+) -> None:
+    with client.producer(linger_ms=0) as producer:
+        producer.send("orders", b"before").result(30)
+        take_queues(fake)
+        with pytest.raises(QueueNotFound):
+            producer.send("orders", b"refused").result(30)
+        after = [producer.send("orders", b"%d" % n).result(30) for n in range(8)]
+        with pytest.raises(DeliveryFailed):
+            producer.flush()
+    assert {each.queue_id for each in after} == {0}
+
+
+async def test_one_of_asyncio_too(aclient: AsyncClient, fake: FakePenstock) -> None:
+    async with aclient.producer(linger_ms=0) as producer:
+        await (await producer.send("orders", b"before"))
+        take_queues(fake)
+        with pytest.raises(QueueNotFound):
+            await (await producer.send("orders", b"refused"))
+        after = [await (await producer.send("orders", b"%d" % n)) for n in range(8)]
+        with pytest.raises(DeliveryFailed):
+            await producer.flush()
+    assert {each.queue_id for each in after} == {0}
