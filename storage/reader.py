@@ -66,7 +66,7 @@ class StoreReader:
         self._anchor = anchor
         self._filesystem = filesystem
         paths = StorePaths(directory)
-        self._settings = SettingsFile(filesystem, paths)
+        settings = self._settings = SettingsFile(filesystem, paths)
         self._filters = TagFilters()
         self.log = CommitLogView(
             filesystem, paths.commit_log, mapped_files_max=config.mapped_files_max
@@ -83,7 +83,7 @@ class StoreReader:
             filesystem, paths.checkpoint, log=self.log, topics=self.topics, queues=self._queues,
             bounds=bounds,
         )  # fmt: skip
-        self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock)
+        self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock, settings.deletions)
         self._progress = GroupProgress(self.consumer_offsets, self, self.shows_all)
         self.groups = GroupTable(filesystem, paths.config, clock, self.consumer_offsets.own)
         shape = IndexShape(config.index_slot_count, config.index_entry_count)

@@ -22,6 +22,7 @@ from storage.files.directory_lock import DirectoryLock, LockRole
 from storage.files.filesystem import FileSystem
 from storage.format.config_json import encode_config, integer_keyed
 from storage.format.names import group_name_problem
+from storage.tables.deleted_progress import DeletedProgress
 from storage.tables.lost_progress import LostProgress, OffsetBeyond
 from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
@@ -80,7 +81,13 @@ def _parsed(document: dict[str, Any]) -> tuple[dict[str, Any], Table]:
 class ConsumerOffsets:
     """The offset table. Safe to use from several threads."""
 
-    def __init__(self, filesystem: FileSystem, config_directory: Path, clock: Clock) -> None:
+    def __init__(
+        self, filesystem: FileSystem, config_directory: Path, clock: Clock,
+        deletions: Callable[[], Mapping[str, int]] | None = None,
+    ) -> None:  # fmt: skip
+        """``deletions`` returns the topics that were deleted, with the commit offsets of that: the same object while they are
+        the same. Without it progress in deleted topics stays as it is.
+        """
         self._filesystem = filesystem
         self._directory = config_directory
         self._clock = clock
@@ -92,13 +99,16 @@ class ConsumerOffsets:
         self._saved_commits = 0
         self._name = OFFSETS_FILE
         self._lost = LostProgress(filesystem, config_directory)
+        self._deletions = deletions
+        self._deleted = DeletedProgress(filesystem, config_directory)
+        self._done_deletions: Mapping[str, int] | None = None
         self.reload()
 
     def reload(self) -> None:
         """Read the copy of the table that counts; without one there is no progress."""
         with self._guard:
             if self._lock is not None:
-                self._take_lost()
+                self._take_over()
                 return
             self._document, self._table = {}, {}
             for name in (OFFSETS_FILE, LIGHT_OFFSETS_FILE):
@@ -108,6 +118,7 @@ class ConsumerOffsets:
                     self._name = name
                     break
             self._lower_lost()
+            self._leave_out_deleted()
 
     def groups_of(self, topic: str) -> dict[str, dict[int, int]]:
         """Return the progress in a topic, by queue id, of each group that has any."""
@@ -140,7 +151,7 @@ class ConsumerOffsets:
         """
         with self._guard:
             if self._lock is not None:
-                self._take_lost()
+                self._take_over()
                 return
             lock = DirectoryLock.acquire(
                 self._filesystem, self._directory.parent, LockRole.CONSUMER_OFFSETS
@@ -152,7 +163,39 @@ class ConsumerOffsets:
                 lock.release()
                 raise
             self._lock = lock
-            self._take_lost()
+            self._take_over()
+
+    def _take_over(self) -> None:
+        """Do what a writer leaves to whoever keeps the offsets."""
+        self._take_lost()
+        self._take_deleted()
+
+    def _take_deleted(self) -> None:
+        """Remove progress in topics that were deleted since; saved before that is noted, so a kill in between repeats it."""
+        deletions = None if self._deletions is None else self._deletions()
+        if deletions is None or deletions is self._done_deletions:
+            return
+        known = self._deleted.load()
+        with suppress(StoreFull):  # the next look does it
+            if known is not None and known != deletions:
+                self._remove_deleted(deletions, known)
+                self._commits += 1
+                self.save()
+            if known != deletions:
+                self._deleted.save(deletions)
+            self._done_deletions = deletions
+
+    def _leave_out_deleted(self) -> None:
+        """Remove in memory what whoever keeps the offsets is to remove."""
+        deletions = {} if self._deletions is None else self._deletions()
+        if deletions and (known := self._deleted.load()) is not None:
+            self._remove_deleted(deletions, known)
+
+    def _remove_deleted(self, deletions: Mapping[str, int], known: Mapping[str, int]) -> None:
+        """Remove progress in topics whose deletion is not known yet, in memory."""
+        gone = {topic for topic, offset in deletions.items() if known.get(topic) != offset}
+        for key in [key for key in self._table if topic_and_group(key)[0] in gone]:
+            del self._table[key]
 
     def _take_lost(self) -> None:
         """Lower the offsets that a writer says are lost; saved before they are forgotten, so a kill in between repeats it."""

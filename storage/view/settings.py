@@ -141,6 +141,12 @@ class SettingsFile:
         except (FileNotFoundError, NotADirectoryError):
             return load_settings(self._filesystem, self._paths)  # of its .bak
 
+    def deletions(self) -> Mapping[str, int]:
+        """Return the topics that were deleted, with the commit offset of the deletion; not one that is not done."""
+        settings = self.load()
+        name, deleted = settings.deleting_topic, settings.deleted_topics
+        return {topic: at for topic, at in deleted.items() if topic != name} if name else deleted
+
 
 def new_store_id() -> bytes:
     """Return 16 random bytes, a store's identity."""

@@ -1,0 +1,149 @@
+"""Groups begin anew in a topic that was deleted and made again: its queue offsets are those of other messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from engine_store import small_config
+
+from storage import Message
+from storage.clock import SystemClock
+from storage.errors import StoreFull
+from storage.files.filesystem import OsFileSystem
+from storage.reader import StoreReader
+from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.tables.deleted_progress import DELETED_PROGRESS_FILE, DeletedProgress
+from storage.testing import SimulatedDisk, every_stop
+from storage.writer import StoreWriter
+
+TOPIC, GROUP = "orders", "billing"
+
+
+def put(writer: StoreWriter, count: int) -> None:
+    writer.put([Message(topic=TOPIC, body=b"%d" % n, queue_id=0) for n in range(count)])
+    writer.wait_dispatched(writer.appended_offset, 10)
+
+
+@pytest.fixture(name="directory")
+def _directory(tmp_path: Path) -> Path:
+    """A store of ten messages, which two groups have read."""
+    directory = tmp_path / "store"
+    with StoreWriter.open(directory, small_config()) as writer:
+        for name in (TOPIC, "kept"):
+            writer.create_topic(name, 1)
+        put(writer, 10)
+        with StoreReader.open(directory) as reader:
+            for group in (GROUP, "shipping"):
+                reader.commit_offset(group, TOPIC, 0, 10)
+                reader.consumer_offsets.commit(group, "kept", 0, 0)
+            reader.consumer_offsets.save()
+    return directory
+
+
+def make_again(directory: Path) -> None:
+    with StoreWriter.open(directory, small_config()) as writer:
+        writer.delete_topic(TOPIC)
+        writer.create_topic(TOPIC, 1)
+        put(writer, 20)
+
+
+def test_while_a_reader_keeps_the_offsets(directory: Path) -> None:
+    with StoreReader.open(directory) as reader:
+        reader.commit_offset(GROUP, TOPIC, 0, 10)
+        make_again(directory)
+        assert reader.committed_offset(GROUP, TOPIC, 0) is None
+        assert reader.committed_offsets("shipping") == {"kept": {0: 0}}
+
+        reader.commit_offset(GROUP, TOPIC, 0, 7)
+        reader.consumer_offsets.save()
+        assert reader.committed_offset(GROUP, TOPIC, 0) == 7
+    with StoreReader.open(directory) as reader:
+        assert reader.committed_offset(GROUP, TOPIC, 0) == 7
+        assert reader.committed_offset("shipping", TOPIC, 0) is None
+
+
+def test_when_it_was_deleted_while_none_kept_them(directory: Path) -> None:
+    """Whoever only looks sees it too."""
+    make_again(directory)
+    with StoreReader.open(directory) as looking, StoreReader.open(directory) as reader:
+        assert looking.committed_offset(GROUP, TOPIC, 0) is None
+        assert reader.committed_offset(GROUP, TOPIC, 0) is None
+        reader.commit_offset("another", TOPIC, 0, 3)
+        assert reader.committed_offsets(GROUP) == {"kept": {0: 0}}
+    table = ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())
+    assert table.fetch(GROUP, TOPIC, 0) is None  # on disk too
+    assert table.fetch("another", TOPIC, 0) == 3
+
+
+def test_deletions_from_before_somebody_noted_them_change_nothing(directory: Path) -> None:
+    """As of a version before: progress that there is may have been made since."""
+    make_again(directory)
+    for path in (directory / "config").glob(DELETED_PROGRESS_FILE + "*"):
+        path.unlink()
+    with StoreReader.open(directory) as reader:
+        assert reader.committed_offset(GROUP, TOPIC, 0) == 10
+        reader.commit_offset(GROUP, TOPIC, 0, 12)
+        make_again(directory)
+        assert reader.committed_offset(GROUP, TOPIC, 0) is None
+
+
+class Table:
+    """The offsets on a disk; a topic is deleted at ``deletions``."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self.deletions: Mapping[str, int] = {}
+
+    def open(self) -> ConsumerOffsets:
+        config = self.disk.root / "store" / "config"
+        self.disk.make_directory(config)
+        return ConsumerOffsets(self.disk, config, SystemClock(), lambda: self.deletions)
+
+
+@pytest.mark.parametrize("kills", [True, False])
+def test_a_stop_at_any_step_leaves_it_to_the_next_look(tmp_path: Path, kills: bool) -> None:
+    def delete(disk: SimulatedDisk) -> None:
+        table = Table(disk)
+        offsets = table.open()
+        offsets.commit(GROUP, TOPIC, 0, 10)
+        offsets.save()
+        table.deletions = {TOPIC: 1_000}
+        assert offsets.fetch(GROUP, TOPIC, 0) is None
+        offsets.commit(GROUP, TOPIC, 0, 2)
+        offsets.save()
+        offsets.close()
+
+    for stop in every_stop(tmp_path / "machine", delete, kills=kills):
+        table = Table(stop.disk)
+        table.deletions = {TOPIC: 1_000}
+        config = stop.disk.root / "store" / "config"
+        was_noted = bool(DeletedProgress(stop.disk, config).load())
+        found = table.open().fetch(GROUP, TOPIC, 0)
+        assert found in ((None, 2) if was_noted else (None, 10)), (stop, found)
+        if found == 10:  # nothing was noted at all: it is as from before
+            assert DeletedProgress(stop.disk, config).load() is None
+
+
+def test_a_full_disk_leaves_it_to_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimulatedDisk(tmp_path)
+    table = Table(disk)
+    offsets = table.open()
+    offsets.commit(GROUP, TOPIC, 0, 10)
+    offsets.save()
+    table.deletions = {TOPIC: 1_000}
+
+    def fail(*_: object, **__: object) -> None:
+        raise StoreFull("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "write_atomically", fail)
+        assert offsets.fetch(GROUP, TOPIC, 0) is None
+    assert offsets.fetch(GROUP, TOPIC, 0) is None
+    offsets.close()
+    assert table.open().fetch(GROUP, TOPIC, 0) is None
+    table.deletions = {TOPIC: 1_000, "other": 2_000}
+    assert table.open().fetch(GROUP, TOPIC, 0) is None
