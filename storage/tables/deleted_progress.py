@@ -1,8 +1,8 @@
 """``config/deletedProgress.json``: the deleted topics of which groups have no progress any more.
 
-Whoever keeps groups' offsets removes those in a topic that was deleted: a topic that is made again has
-other messages at the same queue offsets, and groups would miss them. It may come to that when the topic is there
-again, so it notes of which deletions it has done so, by the topics' names and the commit offsets of their deletion.
+Whoever keeps groups' offsets removes those in a topic that was deleted: one that is made again has other
+messages at the same queue offsets, and groups would miss them. It may come to that when the topic is
+there again, so it notes of which deletions it has done so: the topics, and the commit offsets of that.
 """
 
 from __future__ import annotations
