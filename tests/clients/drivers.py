@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.resident import cpu_seconds
+
 
 class ClientFailed(Exception):
     """The client refused a command, or raised; ``code`` is the server's status where the client shows it."""
@@ -101,6 +103,10 @@ class Driver:
         if "error" in answer:
             raise ClientFailed(answer["error"], answer.get("code"))
         return {**answer, "at": at}
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time that the driver has used."""
+        return cpu_seconds([self._process.pid])
 
     def listen(self, name: str) -> Calls:
         """Return where the calls of a push consumer of that name are collected."""
