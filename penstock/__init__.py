@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from penstock.transaction_values import (
         EndedTransaction,
         PendingTransaction,
+        PendingTransactions,
         TransactionCheck,
     )
     from penstock.values import (
@@ -145,6 +146,7 @@ __all__ = [
     "OffsetRange",
     "OpenStagedCommit",
     "PendingTransaction",
+    "PendingTransactions",
     "PenstockError",
     "Producer",
     "PullResult",
@@ -229,6 +231,7 @@ _HOMES: Final = {
     "OffsetRange": "penstock.values",
     "OpenStagedCommit": "penstock.values",
     "PendingTransaction": "penstock.transaction_values",
+    "PendingTransactions": "penstock.transaction_values",
     "PenstockError": "penstock.errors",
     "Producer": "penstock.producing.threads",
     "PullResult": "penstock.values",

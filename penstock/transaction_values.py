@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from penstock.record import Record
 
@@ -37,6 +37,14 @@ class PendingTransaction:
     due_ms: int
     check_count: int
     problem: str = ""
+
+
+class PendingTransactions(list[PendingTransaction]):
+    """The oldest of the transactions that nobody has ended, 10,000 at most; ``pending_count``: of all of them."""
+
+    def __init__(self, listed: Iterable[PendingTransaction], pending_count: int) -> None:
+        super().__init__(listed)
+        self.pending_count = pending_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

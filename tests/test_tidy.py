@@ -24,7 +24,7 @@ REFUSALS = {
     "GroupExists", "GroupNotFound", "InvalidArgument", "QueueNotFound", "StageExists", "StageNotFound", "TopicExists", "TopicNotFound",
 }  # fmt: skip
 VALUES = {
-    "EndedTransaction", "ExponentialBackoff", "PendingTransaction", "PullResult", "Record", "RetainedFile",
+    "EndedTransaction", "ExponentialBackoff", "PendingTransaction", "PendingTransactions", "PullResult", "Record", "RetainedFile",
     "RetentionReport", "TransactionCheck", "WriterStatus",
 }  # fmt: skip
 

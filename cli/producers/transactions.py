@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated
 
@@ -16,7 +17,7 @@ Ids = Annotated[list[str], typer.Argument(help="Transaction ids, as list shows t
 
 @app.command("list")
 def list_pending(context: typer.Context) -> None:
-    """List pending transactions, the oldest first."""
+    """List pending transactions, the oldest first, at most 10,000."""
     session = session_of(context)
     with session.client() as client:
         pending = client.pending_transactions()
@@ -35,6 +36,9 @@ def list_pending(context: typer.Context) -> None:
     session.show(
         rows, empty="there are no pending transactions", numbers=("messages", "age_s", "checks")
     )
+    if pending.pending_count > len(pending):
+        counts = f"{len(pending):,} of {pending.pending_count:,} pending transactions"
+        session.console(sys.stderr).print(f"{counts} are listed, the oldest")
 
 
 @app.command()

@@ -14,7 +14,7 @@ from penstock.channel import CALL_FAILED, failure_of
 from penstock.consuming.background import AsyncBackground
 from penstock.errors import ClientClosed, PenstockError, QueueNotFound, TransactionRefused
 from penstock.requests import key_tuple
-from penstock.transaction_values import EndedTransaction, PendingTransaction, TransactionCheck
+from penstock.transaction_values import EndedTransaction, PendingTransactions, TransactionCheck
 
 _log = logging.getLogger(__name__)
 _WATCH_AGAIN_S: Final = 1.0
@@ -238,8 +238,6 @@ class AsyncTransactionCalls(AsyncTopics):
         call = transactions.end(transaction_ids, commit=commit, topic=topic)
         return await self.run(call, timeout_s=timeout_s)
 
-    async def pending_transactions(
-        self, *, timeout_s: float | None = None
-    ) -> list[PendingTransaction]:
-        """Return the transactions that nobody has ended, the oldest first."""
+    async def pending_transactions(self, *, timeout_s: float | None = None) -> PendingTransactions:
+        """Return the transactions that nobody has ended, the oldest first: 10,000 at most, and their number."""
         return await self.run(transactions.list_pending(), timeout_s=timeout_s)

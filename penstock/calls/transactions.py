@@ -11,7 +11,12 @@ from penstock.errors import TopicNotFound, TransactionRefused
 from penstock.record import Records
 from penstock.requests import build, check_size
 from penstock.retry import Repeat
-from penstock.transaction_values import EndedTransaction, PendingTransaction, TransactionCheck
+from penstock.transaction_values import (
+    EndedTransaction,
+    PendingTransaction,
+    PendingTransactions,
+    TransactionCheck,
+)
 from penstock.v1 import transactions_pb2 as pb
 
 _STATES: Final = {
@@ -77,12 +82,15 @@ def end_one(transaction_id: str, *, commit: bool) -> Call[EndedTransaction]:
     return Call(call.method, call.request, interpret, repeat=call.repeat)
 
 
-def list_pending() -> Call[list[PendingTransaction]]:
-    """Ask which transactions nobody has ended."""
+def list_pending() -> Call[PendingTransactions]:
+    """Ask which transactions nobody has ended, and how many there are."""
     return Call(
         wire.LIST_TRANSACTIONS,
         pb.ListTransactionsRequest(),
-        lambda answer: [_pending(each) for each in answer.transactions],
+        lambda answer: PendingTransactions(
+            map(_pending, answer.transactions),
+            max(answer.pending_count, len(answer.transactions)),  # a former writer says none
+        ),
     )
 
 

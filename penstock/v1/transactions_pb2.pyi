@@ -90,10 +90,12 @@ class ListTransactionsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListTransactionsResponse(_message.Message):
-    __slots__ = ("transactions",)
+    __slots__ = ("transactions", "pending_count")
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     transactions: _containers.RepeatedCompositeFieldContainer[PendingTransaction]
-    def __init__(self, transactions: _Optional[_Iterable[_Union[PendingTransaction, _Mapping]]] = ...) -> None: ...
+    pending_count: int
+    def __init__(self, transactions: _Optional[_Iterable[_Union[PendingTransaction, _Mapping]]] = ..., pending_count: _Optional[int] = ...) -> None: ...
 
 class PendingTransaction(_message.Message):
     __slots__ = ("transaction_id", "topics", "message_count", "born_ms", "due_ms", "check_count", "problem")

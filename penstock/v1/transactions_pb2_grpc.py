@@ -81,7 +81,7 @@ class TransactionsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTransactions(self, request, context):
-        """Transactions that nobody has ended, the oldest first, at most 10,000.
+        """Transactions that nobody has ended, the oldest first: at most 10,000, and how many there are.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -10,7 +10,7 @@ from services import process
 from services.flags import load
 from services.gateway.tls import tls_credentials
 from services.messaging.acknowledging import StreamedAcknowledging
-from services.messaging.batch_stream import BatchStream
+from services.messaging.batch_stream import BatchStream, HalfBatches
 from services.messaging.messaging import Messaging, Upstreams
 from services.rpc.listening import check_free
 from services.rpc.server import RpcServer
@@ -36,10 +36,12 @@ async def serve(
     """Serve RocketMQ's clients until ``stop`` is set, drain."""
     check_free(settings.listen)
     draining = asyncio.Event()
-    writer, reader = Upstream(settings.writer_address), Upstream(settings.reader_address)
+    writer, halves = Upstream(settings.writer_address), Upstream(settings.writer_address)
+    reader = Upstream(settings.reader_address)
     upstreams = Upstreams(
         writer=writer,
         batches=BatchStream(settings.writer_address),
+        halves=HalfBatches(halves, halves.renew),
         reader=StreamedAcknowledging(reader, Upstream(settings.reader_address)),
         waiting=WaitingCalls(settings.reader_address),
         others_with_clients=(writer, reader) if settings.splits_routes else (),

@@ -1,22 +1,28 @@
-"""Batches of records on their way to the writer: a stream that is opened again when it breaks, or calls."""
+"""Batches of records on their way to the writer: a stream that is opened again when it breaks, or calls.
+
+Half messages of transactions are batches too, by a call each.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import grpc
 
-from penstock.v1 import common_pb2, writer_pb2
-from services.rocketmq.statuses import CallRefused, code_of
+from penstock.v1 import common_pb2, transactions_pb2, writer_pb2
+from services.rocketmq.statuses import CallRefused, code_of, refusal_of
 from services.upstream import CalledService, Upstream
 from services.wire import varint
+from storage.format.names import HALF_TOPIC
 from storage.message import ProducerSequence
 
 PRODUCE_STREAM: Final = "/penstock.v1.Writer/ProduceStream"
 PRODUCE_BATCH: Final = "/penstock.v1.Writer/ProduceBatch"
+PREPARE: Final = "/penstock.v1.Transactions/Prepare"
+HALF_QUEUE: Final = (HALF_TOPIC, 0)
 _RECORDS_TAG: Final = bytes([(writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) | 2])
 _PRODUCER_TAG: Final = bytes([(writer_pb2.ProduceBatchRequest.PRODUCER_FIELD_NUMBER << 3) | 2])
 _UNANSWERED: Final = frozenset(
@@ -25,6 +31,10 @@ _UNANSWERED: Final = frozenset(
 SILENT_SECONDS: Final = 3.0  # without an answer, before another connection is tried
 SLOW_BYTES_SECOND: Final = 4 << 20  # of the slowest writer that is not taken for silent
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def _nothing() -> None:
+    pass
 
 
 class NotNow(Exception):
@@ -144,6 +154,48 @@ class BatchStream:
         if call is not None:
             with suppress(grpc.aio.UsageError):
                 call.cancel()
+
+
+class HalfBatches:
+    """Stores batches of half messages, each a transaction of its own; ``Batches`` says how."""
+
+    def __init__(self, writer: CalledService, renew: Callable[[], None] = _nothing) -> None:
+        """Call ``renew`` where a call is not answered: the next one goes over another connection."""
+        self._writer = writer
+        self._renew = renew
+
+    async def store(
+        self, records: Sequence[bytes], _producer: ProducerSequence
+    ) -> writer_pb2.ProduceBatchResponse:
+        """Store messages, all or none; the writer knows those that it has by their keys. Raises Unanswered, CallRefused."""
+        joined = b"".join(records)
+        request = transactions_pb2.PrepareRequest(records=joined)
+        seconds = SILENT_SECONDS + len(joined) / SLOW_BYTES_SECOND
+        try:
+            answer = await self._writer.call(PREPARE, request, timeout_s=seconds)
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in _UNANSWERED:
+                raise refusal_of(error) from None
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                self._renew()
+            raise Unanswered from error
+        topic, queue_id = HALF_QUEUE
+        offsets = transactions_pb2.PrepareResponse.FromString(answer).half_offsets
+        return writer_pb2.ProduceBatchResponse(
+            ranges=[
+                writer_pb2.QueueRange(
+                    topic=topic, queue_id=queue_id, first_queue_offset=offset, count=1
+                )
+                for offset in offsets  # in no order: some were stored before
+            ]
+        )
+
+    def give_up(self) -> None:
+        """Do nothing: the writer ends what it began."""
+
+    async def close(self) -> None:
+        """End all calls."""
+        await self._writer.close()
 
 
 def _frame(records: Sequence[bytes], producer: ProducerSequence) -> bytes:

@@ -17,7 +17,7 @@ from services.messaging.groups import GroupCache
 from services.messaging.recalls import MessageRecalls
 from services.messaging.receiving import LEASES, Receiving
 from services.messaging.routes import Routes, SplitEndpoints, endpoints_of
-from services.messaging.sending import Sender
+from services.messaging.sending import Sender, WaitingRoom
 from services.messaging.servicer import MessagingServicer
 from services.messaging.sessions import Sessions
 from services.messaging.telemetry import TelemetryStreams
@@ -40,6 +40,7 @@ class Upstreams:
 
     writer: CheckingWriter
     batches: Batches  # to the same writer, over a connection of their own
+    halves: Batches  # of half messages, over another one
     reader: CalledService
     waiting: CalledService  # the same reader, for calls that wait long
     others_with_clients: Sequence[CalledService] = ()
@@ -47,6 +48,7 @@ class Upstreams:
     async def close(self) -> None:
         """End all calls."""
         await self.batches.close()
+        await self.halves.close()
         await self.writer.close()
         await self.reader.close()
         await self.waiting.close()
@@ -89,13 +91,15 @@ class Messaging:
         )
         self._transactions = OrphanedTransactions(upstreams.writer, telemetry)
         self._ticking = self._loop.create_task(self._tick_on())
+        room = WaitingRoom(int(settings.sending_bytes_max))
         servicer = MessagingServicer(
             topics=TopicCache(upstreams.writer),
             groups=groups,
             routes=Routes(settings.broker_name, _split_of(settings)),
             sessions=self._sessions,
             telemetry=telemetry,
-            sender=Sender(upstreams.batches, waiting_bytes_max=int(settings.sending_bytes_max)),
+            sender=Sender(upstreams.batches, room),
+            halves=Sender(upstreams.halves, room),
             recalls=MessageRecalls(upstreams.writer, settings.broker_name),
             receiving=receiving,
             transactions=self._transactions,

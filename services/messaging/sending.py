@@ -45,14 +45,22 @@ class HandedOver:
     stored: asyncio.Future[list[int]]
 
 
+@dataclass(slots=True)
+class WaitingRoom:
+    """How much waits for the writer, of all senders that share it, and how much may."""
+
+    bytes_max: int
+    bytes: int = 0
+
+
 class Sender:
     """Takes records, stores them in batches. All methods run on the event loop."""
 
-    def __init__(self, batches: Batches, *, waiting_bytes_max: int) -> None:
+    def __init__(self, batches: Batches, room: WaitingRoom) -> None:
         self._batches = batches
         self._waiting: deque[HandedOver] = deque()
         self._waiting_bytes = 0
-        self._waiting_bytes_max = waiting_bytes_max
+        self._room = room
         self._running: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._sequences = _sequences()
@@ -72,13 +80,14 @@ class Sender:
                 v2.PAYLOAD_TOO_LARGE,
                 f"{size} bytes in one request; the most is {CALL_BYTES_MAX}. Send it in parts",
             )
-        if self._waiting and self._waiting_bytes + size > self._waiting_bytes_max:
+        if self._room.bytes and self._room.bytes + size > self._room.bytes_max:
             raise CallRefused(
                 v2.TOO_MANY_REQUESTS, "too many messages wait for the writer; try again"
             )
         sending = HandedOver(queues, records, size, self._loop.create_future())
         self._waiting.append(sending)
         self._waiting_bytes += size
+        self._room.bytes += size
         if self._running is None:
             self._running = self._loop.create_task(self._run())
         late = self._loop.call_at(until, _give_up, sending.stored)
@@ -122,6 +131,7 @@ class Sender:
                 break
             self._waiting.popleft()
             self._waiting_bytes -= first.size
+            self._room.bytes -= first.size
             if not first.stored.done():
                 batch.append(first)
                 size += first.size

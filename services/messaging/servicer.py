@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from services.messaging.batch_stream import HALF_QUEUE
 from services.messaging.callers import caller_of, came_by_tls, seconds_left
 from services.messaging.groups import GroupCache
 from services.messaging.recalls import MessageRecalls, delivery_ms
@@ -67,6 +68,7 @@ class MessagingServicer:
         sessions: Sessions,
         telemetry: TelemetryStreams,
         sender: Sender,
+        halves: Sender,
         recalls: MessageRecalls,
         receiving: Receiving,
         transactions: OrphanedTransactions,
@@ -78,6 +80,7 @@ class MessagingServicer:
         self._sessions = sessions
         self._telemetry = telemetry
         self._sender = sender
+        self._halves = halves
         self._recalls = recalls
         self._receiving = receiving
         self._transactions = transactions
@@ -199,14 +202,14 @@ class MessagingServicer:
             )
             for message, queue_id in zip(messages, queue_ids, strict=True)
         ]
-        seconds = seconds_left(context, ANSWER_SECONDS_MAX)
+        until = self._loop.time() + seconds_left(context, ANSWER_SECONDS_MAX)
         if holds_transactions(messages):
-            return await self._transactions.store(records, seconds)
+            return await self._halves.store([HALF_QUEUE] * len(records), records, until)
         queues = [
             TIMER_QUEUE if delivery_ms(message) > now_ms else (topic.name, queue_id)
             for message, queue_id in zip(messages, queue_ids, strict=True)
         ]
-        return await self._sender.store(queues, records, self._loop.time() + seconds)
+        return await self._sender.store(queues, records, until)
 
     async def receive_message(
         self, request: service_pb2.ReceiveMessageRequest, context: Context

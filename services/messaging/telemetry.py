@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from typing import Final, cast
 
 from google.protobuf.message import DecodeError
 
@@ -19,6 +20,9 @@ from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
 from services.rpc.servicer import EOF, Context, Draining, Eof
 from services.rpc.status import InvalidArgument
+
+
+UNREAD_SECONDS: Final = 1.0  # for clients to read that their stream ends
 
 
 class TelemetryStreams:
@@ -39,7 +43,9 @@ class TelemetryStreams:
         self._sessions = sessions
         self._groups = groups
         self._body_bytes_max = body_bytes_max
-        self._drained = asyncio.ensure_future(draining.wait())
+        self._draining = draining
+        self._serving: dict[asyncio.Task[None], Context] = {}
+        self._drained = asyncio.ensure_future(self._drain())
         self._producers: dict[str, ProducerStream] = {}
         self._producer_counts: Counter[str] = Counter()  # by topic
         self._published: frozenset[str] | None = frozenset()  # None: to be made again
@@ -67,14 +73,34 @@ class TelemetryStreams:
         except CallRefused as refused:
             await _write(context, service_pb2.TelemetryCommand(status=refused.status))
             return
+        if self._draining.is_set():
+            raise Draining
         self._count += 1
         stream = ProducerStream(context)
+        serving = cast("asyncio.Task[None]", asyncio.current_task())
+        self._serving[serving] = context
         try:
             await self._answer(caller, stream)
+        except asyncio.CancelledError:
+            if not self._draining.is_set():
+                raise  # the client has gone
+            serving.uncancel()
+            raise Draining from None
         finally:
+            del self._serving[serving]
             self._count -= 1
             self.ended(caller.client_id, stream)
             stream.close()
+
+    async def _drain(self) -> None:
+        """End all streams once the service stops; those of clients that do not read so without a status."""
+        await self._draining.wait()
+        contexts = list(self._serving.values())
+        for serving in self._serving:
+            serving.cancel()
+        await asyncio.sleep(UNREAD_SECONDS)
+        for context in contexts:
+            context.cancel()
 
     def ended(self, client_id: str, stream: ProducerStream) -> None:
         """Forget what a stream named, unless the client has another one."""
@@ -112,7 +138,7 @@ class TelemetryStreams:
     async def _answer(self, caller: Caller, stream: ProducerStream) -> None:
         context = stream.context
         while True:
-            data = await self._next(context)
+            data = await context.read()
             if data is EOF:
                 return
             try:
@@ -126,14 +152,6 @@ class TelemetryStreams:
                     topics = frozenset(_topics(command.settings))
                     self.publishes(caller.client_id, stream, topics)
                 await stream.write(answer.SerializeToString())
-
-    async def _next(self, context: Context) -> bytes | Eof:
-        reading = asyncio.ensure_future(context.read())
-        await asyncio.wait((reading, self._drained), return_when=asyncio.FIRST_COMPLETED)
-        if not reading.done():
-            reading.cancel()
-            raise Draining
-        return reading.result()
 
     async def _answered(
         self, caller: Caller, context: Context, asked: v2.Settings

@@ -1,4 +1,4 @@
-"""Transactions of RocketMQ's clients: half messages and their ends go to the writer, its checks to producers."""
+"""Transactions of RocketMQ's clients: their ends go to the writer, its checks to producers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CALL_AGAIN_SECONDS: Final = 0.05
 
 
 class OrphanedTransactions:
-    """Stores and ends transactions; passes the writer's checks on to connected producers."""
+    """Ends transactions; passes the writer's checks on to connected producers."""
 
     def __init__(self, writer: CheckingWriter, telemetry: TelemetryStreams) -> None:
         self._writer = writer
@@ -51,12 +51,6 @@ class OrphanedTransactions:
         self._untold: dict[str, int] = {}  # counts of checks by transaction id
         self._returning: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-
-    async def store(self, records: Sequence[bytes], timeout_s: float) -> list[int]:
-        """Store half messages, all or none; return the queue offset of each. Raises CallRefused."""
-        request = transactions_pb2.PrepareRequest(records=b"".join(records))
-        answer = await self._call("Prepare", request, timeout_s)
-        return list(transactions_pb2.PrepareResponse.FromString(answer).half_offsets)
 
     async def end(self, request: service_pb2.EndTransactionRequest, timeout_s: float) -> None:
         """Commit or roll back; without a resolution nothing happens. Raises CallRefused."""
@@ -105,7 +99,7 @@ class OrphanedTransactions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _call(self, method: str, request: Any, timeout_s: float) -> bytes:
-        """Make a call, again when its answer is lost: the writer knows halves by their keys, and how a transaction ended."""
+        """Make a call, again when its answer is lost: the writer knows how a transaction ended."""
         until = self._loop.time() + timeout_s
         while True:
             left_s = max(0.0, until - self._loop.time())

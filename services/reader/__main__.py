@@ -10,7 +10,7 @@ from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
 from services.arrivals import Arrivals
 from services.flags import load
-from services.messaging.batch_stream import BatchStream
+from services.messaging.batch_stream import BatchStream, HalfBatches
 from services.messaging.messaging import Messaging, Upstreams
 from services.reader.budget import Budget
 from services.reader.catching_up import CatchUp
@@ -108,8 +108,14 @@ def _messaging(
     """Return what serves RocketMQ's clients here: they receive and acknowledge without another hop."""
     here = InProcessService(contracts)
     writer = Upstream(settings.writer_address)
-    batches = BatchStream(settings.writer_address)
-    upstreams = Upstreams(writer=writer, batches=batches, reader=here, waiting=here)
+    halves = Upstream(settings.writer_address)
+    upstreams = Upstreams(
+        writer=writer,
+        batches=BatchStream(settings.writer_address),
+        halves=HalfBatches(halves, halves.renew),
+        reader=here,
+        waiting=here,
+    )
     return Messaging(settings, upstreams, draining)
 
 

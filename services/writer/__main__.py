@@ -17,7 +17,7 @@ from penstock.v1 import (
 )
 from services import logs, process
 from services.flags import load
-from services.messaging.batch_stream import BatchCalls
+from services.messaging.batch_stream import BatchCalls, HalfBatches
 from services.messaging.messaging import Messaging, Upstreams
 from services.rocketmq.v2 import service_pb2
 from services.rpc.in_process import InProcessService
@@ -127,6 +127,7 @@ def _messaging(
     upstreams = Upstreams(
         writer=here,
         batches=BatchCalls(here),
+        halves=HalfBatches(here),
         reader=Upstream(settings.reader_address),
         waiting=WaitingCalls(settings.reader_address),
     )

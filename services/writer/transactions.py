@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from penstock.v1 import transactions_pb2 as pb
 from services import wire
-from services.rpc.servicer import Context, Draining
+from services.rpc.servicer import Context, Draining, raw
 from services.rpc.status import InvalidArgument
 from services.writer.acks import Acks
 from storage.errors import InvalidBatch
@@ -18,11 +18,13 @@ from storage.transactions.transactions import StoredHalves
 from storage.transactions.values import (
     EndedTransaction,
     PendingTransaction,
+    PendingTransactions,
     TransactionCheck,
     TransactionState,
 )
 
 IDS_MAX: Final = 65_536  # of a request
+FIELDS_MAX: Final = 16  # of a request to store: one with more takes long to parse
 TOPICS_MAX: Final = 10_000  # that one stream watches
 CHECKS_WAITING_MAX: Final = 1_024  # of one stream; what comes on top does not count as asked
 CHECKS_BYTES_MAX: Final = 16 << 20  # of these, beyond the first
@@ -46,7 +48,7 @@ class TransactionStore(Protocol):
     def end(
         self, transaction_ids: Sequence[str], *, commit: bool, topic: str
     ) -> tuple[list[EndedTransaction], int]: ...
-    def pending(self) -> list[PendingTransaction]: ...
+    def pending(self) -> PendingTransactions: ...
     def watch(self, topics: Sequence[str], ask: Ask) -> int: ...
     def unwatch(self, number: int) -> None: ...
     def uncount(self, transaction_id: str, check_count: int) -> None: ...
@@ -60,8 +62,12 @@ class TransactionServicer:
         self._acks = acks
         self._draining = draining
 
-    async def prepare(self, request: pb.PrepareRequest, _context: Context) -> pb.PrepareResponse:
+    @raw
+    async def prepare(self, data: bytes, _context: Context) -> pb.PrepareResponse:
         """Store half messages."""
+        if wire.count_fields(data, FIELDS_MAX + 1) > FIELDS_MAX:
+            raise InvalidArgument("request", "has fields again and again")
+        request = pb.PrepareRequest.FromString(data)
         if not request.records:
             raise InvalidBatch(0, "the batch is empty; send at least one record")
         if request.immunity_s < 0:
@@ -99,11 +105,13 @@ class TransactionServicer:
     async def list_transactions(
         self, _request: pb.ListTransactionsRequest, _context: Context
     ) -> bytes:
-        """Return what is pending."""
+        """Return what is pending, as much as is listed, and how much there is."""
         return await asyncio.to_thread(self._pending)
 
     def _pending(self) -> bytes:
-        return wire.sliced(pb.ListTransactionsResponse(), self._store.pending(), _pending_message)
+        pending = self._store.pending()
+        head = pb.ListTransactionsResponse(pending_count=pending.pending_count)
+        return wire.sliced(head, pending, _pending_message)
 
     async def watch_checks(self, request: pb.WatchChecksRequest, context: Context) -> None:
         """Pass on the questions to a producer of the topics, until it ends the stream."""

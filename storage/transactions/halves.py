@@ -165,6 +165,10 @@ class HalfTable:
         rows = np.argsort(self._rows[:, _QUEUE_OFFSET], kind="stable")[: len(self)]
         return list(dict.fromkeys(self._ids[row] for row in rows.tolist()))
 
+    def transaction_count(self) -> int:
+        """Return how many transactions are pending."""
+        return len(self._last)
+
     def counts_of(self, topic: str, queue_ids: range) -> dict[int, int]:
         """Return how many halves are for each of some queues of a topic, those without any left out."""
         number = self._topic_numbers.get(topic)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from storage.engine.engine import Engine
     from storage.engine.topic_changes import TopicChanges
     from storage.transactions.transactions import StoredHalves
-    from storage.transactions.values import EndedTransaction, PendingTransaction
+    from storage.transactions.values import EndedTransaction, PendingTransactions
     from storage.workers import Workers
 
 
@@ -105,7 +105,7 @@ class StoreTransactions:
         table = self._transactions.table
         return HalfStatus(len(table), table.first_born_ms() or 0)
 
-    def pending(self) -> list[PendingTransaction]:
+    def pending(self) -> PendingTransactions:
         """See ``Transactions.pending``."""
         return self._transactions.pending()
 

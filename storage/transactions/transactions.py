@@ -35,6 +35,7 @@ from storage.transactions.sent import immunity_ms, unique_keys
 from storage.transactions.values import (
     EndedTransaction,
     PendingTransaction,
+    PendingTransactions,
     TransactionState,
 )
 
@@ -364,10 +365,11 @@ class Transactions:
 
     # ---- looking
 
-    def pending(self) -> list[PendingTransaction]:
-        """Return the transactions that nobody has ended, the oldest at the front, at most 10,000."""
+    def pending(self) -> PendingTransactions:
+        """Return the transactions that nobody has ended, the oldest at the front, at most 10,000, and their number."""
         with self.guard:
-            return [self._pending(each) for each in self.table.ids()[:LISTED_MAX]]
+            listed = [self._pending(each) for each in self.table.ids()[:LISTED_MAX]]
+            return PendingTransactions(listed, self.table.transaction_count())
 
     def _pending(self, transaction_id: str) -> PendingTransaction:
         halves = self.table.of(transaction_id)

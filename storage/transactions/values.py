@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -46,6 +47,14 @@ class PendingTransaction(NamedTuple):
     due_ms: int  # when a producer is asked next
     check_count: int
     problem: str
+
+
+class PendingTransactions(list[PendingTransaction]):
+    """The oldest of the transactions that nobody has ended, and how many there are of them in all."""
+
+    def __init__(self, listed: Iterable[PendingTransaction], pending_count: int) -> None:
+        super().__init__(listed)
+        self.pending_count = pending_count
 
 
 class TransactionCheck(NamedTuple):

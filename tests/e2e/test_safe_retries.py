@@ -256,6 +256,27 @@ def test_what_the_gateway_sends_over_a_connection_that_is_silent_is_answered_ove
     assert found == [b"before", b"a", b"after"]
 
 
+def test_a_half_message_over_a_connection_that_is_silent_is_answered_over_another(
+    path: LossyPath, gateway: Any
+) -> None:
+    topic = v2.Resource(name="t")
+    path.observer.create_topic("t", queues=1, attributes={"message.type": "TRANSACTION"})
+
+    def send(body: bytes) -> list[int]:
+        half = message(topic, body, message_type=v2.TRANSACTION)
+        request = service_pb2.SendMessageRequest(messages=[half])
+        answer = gateway.SendMessage(request, metadata=CLIENT, timeout=30)
+        assert answer.status.code == v2.OK
+        return [entry.offset for entry in answer.entries]
+
+    assert send(b"before") == [0]
+    path.link.mute_count = path.link.connection_count
+    assert send(b"a") == [1]
+    assert send(b"after") == [2]
+    found = bodies_by_topic(path.writer.store)
+    assert [found[HALF_TOPIC, body] for body in (b"before", b"a", b"after")] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("resolution", [v2.COMMIT, v2.ROLLBACK])
 def test_a_half_message_and_its_end_whose_answers_are_lost_count_once_through_the_gateway(
     path: LossyPath, gateway: Any, resolution: v2.TransactionResolution
@@ -270,8 +291,13 @@ def test_a_half_message_and_its_end_whose_answers_are_lost_count_once_through_th
     )
     options = {"metadata": CLIENT, "timeout": 30}
     gateway.SendMessage(service_pb2.SendMessageRequest(messages=[first]), **options)  # connects
+    assert path.call(lambda: gateway.SendMessage(sent, **options)).status.code == v2.OK
+    unknown = service_pb2.EndTransactionRequest(
+        topic=topic, message_id="none", transaction_id="none", resolution=resolution
+    )
+    answer = gateway.EndTransaction(unknown, **options)  # connects again
+    assert answer.status.code == v2.INVALID_TRANSACTION_ID
     for answer in (
-        path.call(lambda: gateway.SendMessage(sent, **options)),
         path.call(lambda: gateway.EndTransaction(ended, **options)),
         gateway.EndTransaction(ended, **options),
     ):

@@ -18,7 +18,12 @@ from services.reader import servicer as reader_servicer
 from services.writer import topics as writer_topics
 from services.writer import transactions as writer_transactions
 from storage.tables.topics import TopicConfig
-from storage.transactions.values import EndedTransaction, PendingTransaction, TransactionState
+from storage.transactions.values import (
+    EndedTransaction,
+    PendingTransaction,
+    PendingTransactions,
+    TransactionState,
+)
 
 COUNT = 700
 SLICE = 64
@@ -106,7 +111,8 @@ def test_transactions(made: list[tuple[int, str]]) -> None:
     keys = [str(number) for number in range(COUNT)]
     ended = [EndedTransaction(key, TransactionState.COMMITTED, 1, False, "") for key in keys]
     pending = [PendingTransaction(key, ("orders",), 1, 2, 3, 4, "") for key in keys]
-    store = SimpleNamespace(pending=lambda: pending, end=lambda *_, **__: (ended, 7))
+    listing = PendingTransactions(pending, COUNT + 1)
+    store = SimpleNamespace(pending=lambda: listing, end=lambda *_, **__: (ended, 7))
     acks = SimpleNamespace(has=lambda _: True)
     servicer = writer_transactions.TransactionServicer(
         cast("Any", store), cast("Any", acks), cast("Any", None)
@@ -119,8 +125,10 @@ def test_transactions(made: list[tuple[int, str]]) -> None:
     )
     answered = asyncio.run(servicer.end_transactions(request, cast("Any", None)))
     check(made, "asyncio")
+    answer = transactions_pb2.ListTransactionsResponse.FromString(listed)
+    assert answer.pending_count == COUNT + 1
     for found in (
-        transactions_pb2.ListTransactionsResponse.FromString(listed).transactions,
+        answer.transactions,
         transactions_pb2.EndTransactionsResponse.FromString(answered).transactions,
     ):
         assert [each.transaction_id for each in found] == keys

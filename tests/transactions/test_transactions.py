@@ -19,7 +19,7 @@ from storage.errors import (
     TopicNotFound,
 )  # fmt: skip
 from storage.format.properties import decode_properties
-from storage.transactions import copies
+from storage.transactions import copies, transactions
 from storage.transactions.log_access import TransactionLog
 from storage.transactions.progress import ProgressFiles
 
@@ -161,6 +161,20 @@ def test_more_pending_halves_than_there_may_be_are_refused_until_some_end(tmp_pa
     store.prepare(message(b"four", "D"))
     assert store.pending() == ["B", "C", "D"]
     store.writer.close()
+
+
+def test_a_list_of_more_than_are_listed_says_how_many_there_are(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions count, not their messages."""
+    monkeypatch.setattr(transactions, "LISTED_MAX", 2)
+    store.prepare(message(b"one", "A1"), message(b"two", "A2"), transaction_id="A")
+    store.prepare(message(b"three", "B"), message(b"four", "C"))
+    pending = store.transactions.pending()
+    assert ([each.transaction_id for each in pending], pending.pending_count) == (["A", "B"], 3)
+    store.end("A", commit=True)
+    pending = store.transactions.pending()
+    assert ([each.transaction_id for each in pending], pending.pending_count) == (["B", "C"], 2)
 
 
 @pytest.mark.parametrize("how", ["reopen", "kill"])

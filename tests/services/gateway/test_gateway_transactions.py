@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from service_settings import gateway_settings, writer_settings
 
 from penstock.v1 import transactions_pb2, transactions_pb2_grpc
 from services.gateway.__main__ import serve as serve_gateway
+from services.messaging.batch_stream import HalfBatches
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2, service_pb2_grpc
 from services.writer.__main__ import serve as serve_writer
@@ -63,8 +65,12 @@ def half(topic: str, key: str, kind: int = v2.TRANSACTION) -> v2.Message:
     )
 
 
+def request_of(*messages: v2.Message) -> service_pb2.SendMessageRequest:
+    return service_pb2.SendMessageRequest(messages=messages)
+
+
 def send(bed: GatewayBed, *messages: v2.Message) -> Any:
-    return bed.call("SendMessage", service_pb2.SendMessageRequest(messages=messages))
+    return bed.call("SendMessage", request_of(*messages))
 
 
 def end(bed: GatewayBed, topic: str, key: str, resolution: int) -> int:
@@ -130,6 +136,68 @@ def test_an_end_that_makes_no_sense_is_refused(
 def test_a_request_of_both_kinds_is_refused(bed: GatewayBed) -> None:
     answer = send(bed, half("mixed", "M1"), half("mixed", "M2", v2.NORMAL))
     assert answer.status.code == v2.MESSAGE_CORRUPTED
+
+
+@pytest.fixture(name="batches")
+def _batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many half messages went to the writer in each call."""
+    sizes: list[int] = []
+    store = HalfBatches.store
+
+    async def noted(self: HalfBatches, records: Sequence[bytes], *arguments: Any) -> Any:
+        sizes.append(len(records))
+        return await store(self, records, *arguments)
+
+    monkeypatch.setattr(HalfBatches, "store", noted)
+    return sizes
+
+
+def test_half_messages_that_come_together_are_stored_in_few_batches(
+    bed: GatewayBed, batches: list[int]
+) -> None:
+    """Each answer has the offset of its own half; one that was sent before is not stored again."""
+    bed.create("together", 4, "TRANSACTION")
+    keys = [f"G{number:02}" for number in range(60)]
+    sent = bed.call("SendMessage", request_of(half("together", keys[0]))).entries[0].offset
+    with ThreadPoolExecutor(30) as threads:
+        answers = list(
+            threads.map(
+                lambda key: bed.call("SendMessage", request_of(half("together", key))), keys
+            )
+        )
+    assert [answer.status.code for answer in answers] == [v2.OK] * 60
+    assert [answer.entries[0].transaction_id for answer in answers] == keys
+    offsets = [answer.entries[0].offset for answer in answers]
+    assert offsets[0] == sent
+    assert sorted(offsets) == list(range(sent, sent + 60))
+    assert sum(batches) == 61
+    assert len(batches) < 40
+    assert {end(bed, "together", key, v2.ROLLBACK) for key in keys} == {v2.OK}
+
+
+def test_a_half_message_that_is_refused_takes_no_other_with_it(
+    bed: GatewayBed, batches: list[int]
+) -> None:
+    """Its transaction has ended: the writer refuses all of a batch that has it."""
+    assert send(bed, half("bills", "ended")).status.code == v2.OK
+    assert end(bed, "bills", "ended", v2.ROLLBACK) == v2.OK
+    keys = [*(f"N{number}" for number in range(10)), "ended"]
+    with ThreadPoolExecutor(11) as threads:
+        answers = list(
+            threads.map(lambda key: bed.call("SendMessage", request_of(half("bills", key))), keys)
+        )
+    assert [answer.status.code for answer in answers[:-1]] == [v2.OK] * 10
+    assert answers[-1].status.code == v2.BAD_REQUEST
+    assert {end(bed, "bills", key, v2.ROLLBACK) for key in keys[:-1]} == {v2.OK}
+
+
+def test_a_half_message_may_be_as_large_as_any_other(bed: GatewayBed) -> None:
+    message = half("bills", "large")
+    message.body = bytes(4 << 20)
+    assert send(bed, message).status.code == v2.OK
+    assert end(bed, "bills", "large", v2.COMMIT) == v2.OK
+    message.body += b"a"
+    assert send(bed, message).status.code == v2.MESSAGE_BODY_TOO_LARGE
 
 
 class ConnectedProducer:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.v1 import writer_pb2
 from services.messaging.batch_stream import NotNow, Unanswered
-from services.messaging.sending import Sender
+from services.messaging.sending import Sender, WaitingRoom
 from services.rocketmq.statuses import CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from storage.message import ProducerSequence
@@ -59,7 +59,7 @@ async def send(sender: Sender, *records: bytes, seconds: float = 5.0) -> Any:
 
 
 def sender_of(stream: FakeStream, waiting_bytes_max: int = 1 << 20) -> Sender:
-    return Sender(stream, waiting_bytes_max=waiting_bytes_max)
+    return Sender(stream, WaitingRoom(waiting_bytes_max))
 
 
 async def test_sends_of_one_moment_are_one_batch_in_their_order(stream: FakeStream) -> None:

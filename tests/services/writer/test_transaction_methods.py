@@ -86,3 +86,11 @@ async def test_too_many_topics_are_refused() -> None:
     request = pb.WatchChecksRequest(topics=["t"] * (transactions.TOPICS_MAX + 1))
     with pytest.raises(InvalidArgument):
         await servicer.watch_checks(request, cast("Any", None))
+
+
+async def test_a_request_to_store_that_takes_long_to_parse_is_refused() -> None:
+    """Fields that come again and again, each of which counts until the next one."""
+    servicer = TransactionServicer(cast("Any", None), cast("Any", None), asyncio.Event())
+    wordy = pb.PrepareRequest(records=b"a", transaction_id="T").SerializeToString() * 1_000_000
+    with pytest.raises(InvalidArgument, match="again and again"):
+        await servicer.prepare(wordy, cast("Any", None))

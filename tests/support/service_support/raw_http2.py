@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from contextlib import suppress
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0x0, 0x1, 0x3, 0x4, 0x6, 0x9
 END_HEADERS = 0x4
+ACK = 0x1
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MORE_THAN_TWO_GIB = (1 << 31) + 5
 
@@ -22,11 +24,12 @@ def field(name: str, value: str) -> bytes:
     return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
-def call_headers(path: str) -> bytes:
-    """Return the header block that begins a call."""
+def call_headers(path: str, **more: str) -> bytes:
+    """Return the header block that begins a call; underscores of names are hyphens."""
     fields = {
         ":method": "POST", ":scheme": "http", ":path": path, ":authority": "x",
         "content-type": "application/grpc", "te": "trailers",
+        **{name.replace("_", "-"): value for name, value in more.items()},
     }  # fmt: skip
     return b"".join(field(name, value) for name, value in fields.items())
 
@@ -55,10 +58,23 @@ class RawConnection:
             return True
         return False
 
-    def begin_call(self) -> tuple[int, bytes]:
+    def stay(self) -> None:
+        """Answer in a thread what has to be answered for the connection to stay, and read nothing of the calls."""
+        self.socket.settimeout(None)
+        threading.Thread(target=self._stay, daemon=True).start()
+
+    def _stay(self) -> None:
+        with suppress(OSError, ValueError), self.socket.makefile("rb") as come:
+            while head := come.read(9):
+                length, kind, flags = int.from_bytes(head[:3]), head[3], head[4]
+                payload = come.read(length)
+                if kind in (SETTINGS, PING) and not flags & ACK:
+                    self.socket.sendall(frame(kind, payload if kind == PING else b"", flags=ACK))
+
+    def begin_call(self, headers: bytes | None = None) -> tuple[int, bytes]:
         """Return a new stream, and the frame that begins a call on it."""
         stream, self._next_stream = self._next_stream, self._next_stream + 2
-        return stream, frame(HEADERS, self._headers, flags=END_HEADERS, stream=stream)
+        return stream, frame(HEADERS, headers or self._headers, flags=END_HEADERS, stream=stream)
 
 
 def message_head(length: int) -> bytes:

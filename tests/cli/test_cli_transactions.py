@@ -1,0 +1,31 @@
+"""``penstock transactions``: what nobody has ended."""
+
+from __future__ import annotations
+
+import pytest
+from run_cli import Penstock
+
+from cli.failures import ExitCode
+from cli.local_services import LocalServices
+from penstock import Client, PendingTransactions
+
+
+def test_a_list_of_transactions_says_that_there_are_more(
+    run: Penstock, topic: str, services: LocalServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(writer=services.addresses["writer"]) as client:
+        client.transaction(topic, transaction_id=topic).send(b"one")
+        listed = run("transactions", "list")
+        assert listed.exit_code == ExitCode.DONE
+        assert topic in listed.stdout and not listed.stderr
+
+        answered = client.pending_transactions()
+        count = len(answered)
+        assert answered.pending_count == count
+        more = PendingTransactions(answered, count + 1)
+        monkeypatch.setattr(Client, "pending_transactions", lambda _: more)
+        for flags in ([], ["--json"]):
+            listed = run(*flags, "transactions", "list")
+            assert f"{count} of {count + 1} pending transactions are listed" in listed.stderr
+            assert topic in listed.stdout
+        client.end_transactions([topic], commit=False)
