@@ -28,3 +28,26 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return the monotonic clock in seconds."""
         return time.monotonic()
+
+
+class SteadyClock:
+    """Unix time of its making, from then on by the monotonic clock: setting the wall clock moves nothing here."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_ms = clock.now_ms() - self._passed_ms()
+
+    def now_ms(self) -> int:
+        """Return Unix milliseconds as the wall clock would have them if nobody had set it."""
+        return self._began_ms + self._passed_ms()
+
+    def monotonic(self) -> float:
+        """Return the monotonic clock in seconds."""
+        return self._clock.monotonic()
+
+    def unix_ms(self, ms: int) -> int:
+        """Return what the wall clock will show at a time of this clock, unless it is set before."""
+        return ms - self.now_ms() + self._clock.now_ms()
+
+    def _passed_ms(self) -> int:
+        return round(self._clock.monotonic() * 1e3)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from storage.clock import Clock
 from storage.errors import GroupPaused, QueueNotFound, StoreBusy, StoreLocked, TopicNotFound
 from storage.format.leases.journal import LEASE_DIRECTORY
 from storage.leases.leases import Leases
@@ -29,12 +29,9 @@ RETRY_DELAY_MS: Final = 60_000
 class ReaderLeases:
     """For the thread of the leases, but for ``due_in_seconds``, ``begins_at_latest``, ``is_orderly``, ``add_listener``."""
 
-    def __init__(
-        self, reader: StoreReader, leases: Leases, clock: Clock, *, auto_create_groups: bool
-    ) -> None:
+    def __init__(self, reader: StoreReader, leases: Leases, *, auto_create_groups: bool) -> None:
         self._reader = reader
         self._leases = leases
-        self._clock = clock
         self._groups = reader.groups
         self._auto_create_groups = auto_create_groups
         self._is_used = (reader.directory / LEASE_DIRECTORY).is_dir()
@@ -53,7 +50,7 @@ class ReaderLeases:
         nearest_ms = self._leases.nearest_ms(group, topic, queue_ids)
         if nearest_ms is None:
             return None
-        return max(0.0, (nearest_ms - self._clock.now_ms() + 1) / 1e3)
+        return max(0.0, (nearest_ms - self._leases.clock.now_ms() + 1) / 1e3)
 
     # ---- receiving
 
@@ -85,12 +82,14 @@ class ReaderLeases:
         return self.receive(group, topic, question)
 
     def receive(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
-        """Lease what can be handed out now. Raises GroupNotFound, GroupPaused, and as ``Leases.receive``."""
+        """Lease what can be handed out now; its end is by the wall clock. Raises GroupNotFound, GroupPaused, and as ``Leases.receive``."""
         self._is_used = True
         config = self._groups.get(group)
         if not config.consume_enable:
             raise GroupPaused(group)
-        return self._leases.receive(config, topic, question)
+        batch = self._leases.receive(config, topic, question)
+        end_ms = self._leases.clock.unix_ms(batch.lease_end_ms)
+        return batch if end_ms == batch.lease_end_ms else replace(batch, lease_end_ms=end_ms)
 
     # ---- what becomes of messages
 
@@ -108,7 +107,8 @@ class ReaderLeases:
         if duration_ms is None:
             config = self._groups.find(group) or GroupConfig(name=group)
             return self._leases.give_back(config, topic, receipt_handles), 0
-        end_ms = self._clock.now_ms() + duration_ms
+        clock = self._leases.clock
+        end_ms = clock.unix_ms(clock.now_ms() + duration_ms)
         return self._leases.change(group, topic, receipt_handles, duration_ms), end_ms
 
     def give_back(self, group: str, topic: str, receipt_handles: bytes) -> None:

@@ -14,7 +14,6 @@ from services.reader.lease_servicer import LeaseServicer
 from services.reader.leases import ReaderLeases
 from services.reader.receives import Receives
 from services.settings import ReaderSettings
-from storage.clock import SystemClock
 from storage.leases.leases import Leases
 from storage.leases.upkeep import LeaseUpkeep
 from storage.reader import StoreReader
@@ -40,7 +39,7 @@ class Leasing:
             may_wait=lambda: self._leases.may_wait,
         )
         leases = self.leases = ReaderLeases(
-            reader, self._leases, SystemClock(), auto_create_groups=settings.auto_create_groups
+            reader, self._leases, auto_create_groups=settings.auto_create_groups
         )
         self._dead_letters = DeadLetterCalls(settings.writer_address, leases, self._calls)
         self._receives = Receives(leases, self._calls, arrivals, self._dead_letters.send)

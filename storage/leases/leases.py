@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from storage.clock import Clock, SystemClock
+from storage.clock import Clock, SteadyClock, SystemClock
 from storage.errors import InvalidMessage, StoreClosed, StoreFailed
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.leases.journal import LEASE_DIRECTORY
@@ -41,6 +41,7 @@ class Leases:
     Nothing is opened before the first call: then this process takes the right to keep groups' progress, and
     the journal is read. What a call has returned for survives the process; what has happened up to
     ``sync_interval_ms`` before a power cut may be forgotten, and messages of that time are handed out again.
+    Times are those of ``clock``: who sets the wall clock ends no lease and makes none longer.
     Every call may raise StoreLocked (another process keeps groups' progress), StoreFull with nothing done,
     and StoreFailed.
     """
@@ -54,7 +55,7 @@ class Leases:
         clock: Clock | None = None,
     ) -> None:
         self.config = config or LeaseConfig()
-        self._clock = clock or SystemClock()
+        self.clock = SteadyClock(clock or SystemClock())
         self._queues = StoreQueues(reader)
         self._filesystem = filesystem or OsFileSystem()
         self._directory = reader.directory / LEASE_DIRECTORY
@@ -74,7 +75,7 @@ class Leases:
                 opened = self._open
                 if opened is None:
                     opened = self._open = open_leases(
-                        self._filesystem, self._directory, self._queues, self.config, self._clock
+                        self._filesystem, self._directory, self._queues, self.config, self.clock
                     )
         return opened
 
@@ -94,7 +95,7 @@ class Leases:
         if opened.has_begun:
             self.on_begin()
         lease_ms = question.lease_ms or self.config.lease_ms
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         owner = NO_OWNER
         if question.client_id:
             owner = opened.renewals.number_of(question.client_id, lease_ms, now_ms)
@@ -153,7 +154,7 @@ class Leases:
         held = opened.find(group, topic)
         if held is None:  # forgotten meanwhile
             return
-        is_sooner = held.end_dead_letters(dead, self._clock.now_ms())
+        is_sooner = held.end_dead_letters(dead, self.clock.now_ms())
         self._settled(opened)
         if is_sooner:
             self._announce(group, topic)
@@ -172,7 +173,7 @@ class Leases:
         if held is None:  # nothing of it was ever handed out
             count = len(receipt_handles) // HANDLE_SIZE
             return [], [Refusal(index, HandleProblem.FORGED) for index in range(count)]
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         settled, refused, is_sooner = held.settle(
             receipt_handles, state, now_ms + duration_ms, now_ms, backoff
         )
@@ -187,14 +188,14 @@ class Leases:
         Returns how many of the clients are known to have taken any.
         """
         opened = self._opened()
-        count = opened.renewals.renew(client_ids, self._clock.now_ms())
+        count = opened.renewals.renew(client_ids, self.clock.now_ms())
         self._settled(opened)
         return count
 
     def release(self, client_ids: Iterable[str], group: str = "") -> int:
         """Let the leases of clients that have gone, of one group or all, end a moment from now; return how many."""
         opened = self._opened()
-        visible_at = self._clock.now_ms() + self.config.released_ms
+        visible_at = self.clock.now_ms() + self.config.released_ms
         count = 0
         for owner in opened.renewals.owners.known(client_ids):
             if not group:
@@ -226,7 +227,7 @@ class Leases:
             listener(group, topic)
 
     def nearest_ms(self, group: str, topic: str, queue_ids: Collection[int] = ()) -> int | None:
-        """Return when a message that was handed out is visible again, Unix ms; None if none is out.
+        """Return when a message that was handed out is visible again, by ``clock``; None if none is out.
 
         With ``queue_ids`` a receive from these queues alone. It may be too early, never too late; a receive makes it
         right.
@@ -238,11 +239,11 @@ class Leases:
     def progress(self, group: GroupConfig, topic: str) -> list[QueueLeases]:
         """Return where a group is in the queues of a topic, and of its retry topics. Raises TopicNotFound."""
         held, _ = self._opened().ready(group, topic)
-        return held.progress(self._clock.now_ms())
+        return held.progress(self.clock.now_ms())
 
     def group_counts(self) -> list[GroupCounts]:
         """Return what each group that was handed messages has under lease and waiting, by name."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         found: dict[str, GroupCounts] = {}
         for held in self._opened().all():
             counts = found.get(held.group, GroupCounts(held.group, 0, 0))

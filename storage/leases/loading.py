@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.format.leases.journal import (
     EVENT_COLUMNS,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from storage.files.filesystem import FileSystem, ReadFileSystem
 
+Longs = npt.NDArray[np.int64]
 _KIND_MASK: Final = (1 << KIND_BITS) - 1
 
 
@@ -72,14 +74,26 @@ class LoadedJournal:
     block_count: int = 0
     crc: int = 0
     problem: str = ""
+    was_set_back: bool = False  # the clock: leases were taken later than now
 
     def settle(self, now_ms: int) -> None:
-        """Work out what the events do not say."""
+        """Work out what the events do not say, and what becomes of times if the clock was set back since."""
         for queue in self.queues.values():
+            if _is_back(queue.rows.live, now_ms):
+                self.was_set_back = True
             queue.rows.settle(now_ms)
             states = queue.rows.live[:, columns.STATE]
             if len(states):
                 self.owners.skip(int(states.max() >> columns.OWNER_BITS) - 1)
+
+
+def _is_back(live: Longs, now_ms: int) -> bool:
+    """Have what was leased later than now last no longer than it was leased for; return whether there is any."""
+    ahead_ms = live[:, columns.LEASED_AT] - now_ms
+    is_ahead = ahead_ms > 0
+    moved = is_ahead & (live[:, columns.VISIBLE_AT] != columns.NEVER)
+    live[moved, columns.VISIBLE_AT] -= ahead_ms[moved]
+    return bool(is_ahead.any())
 
 
 class _ImpossibleEvent(Exception):

@@ -62,6 +62,8 @@ class OpenLeases:
     def restore(self, loaded: LoadedJournal, now_ms: int) -> None:
         """Go on with what a journal says."""
         self.renewals.owners = loaded.owners
+        if loaded.was_set_back:  # nobody knows how much of a renewal is left
+            loaded.owners.limit(now_ms + self._config.lease_ms)
         for number, queue in loaded.queues.items():
             held = self.held(queue.name.group, queue.name.topic)
             self._sets.go_on(held, number, queue, now_ms)

@@ -61,6 +61,11 @@ class Owners:
             if 0 <= number < len(self.until):
                 self.until[number] = until_ms
 
+    def limit(self, until_ms: int) -> None:
+        """Let no owner have renewed for longer than until a time."""
+        with self._guard:
+            np.minimum(self.until, until_ms, out=self.until)
+
     def note_lease(self, number: int, lease_ms: int) -> None:
         """Remember for how long an owner takes its leases."""
         self._lease_ms[number] = lease_ms

@@ -27,15 +27,20 @@ class HandClock(Clock):
 
     def __init__(self) -> None:
         self.ms = FIRST_MS
+        self.set_ms = 0
 
     def now_ms(self) -> int:
-        return self.ms
+        return self.ms + self.set_ms
 
     def monotonic(self) -> float:
         return self.ms / 1e3
 
     def pass_ms(self, ms: int) -> None:
         self.ms += ms
+
+    def set_by(self, ms: int) -> None:
+        """Set the wall clock, forward or back."""
+        self.set_ms += ms
 
 
 def put(directory: Path, count: int, *, queues: int = 1, topic: str = TOPIC, **fields) -> None:
