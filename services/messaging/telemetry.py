@@ -18,9 +18,8 @@ from services.rocketmq import names
 from services.rocketmq.statuses import OK, CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
-from services.rpc.servicer import EOF, Context, Draining, Eof
+from services.rpc.servicer import EOF, Context, Draining
 from services.rpc.status import InvalidArgument
-
 
 UNREAD_SECONDS: Final = 1.0  # for clients to read that their stream ends
 
