@@ -13,6 +13,7 @@ from free_ports import free_address
 from google.protobuf.duration_pb2 import Duration
 from service_settings import gateway_settings, reader_settings, writer_settings
 
+from penstock import Client
 from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services.gateway.__main__ import serve as serve_gateway
 from services.reader.__main__ import serve as serve_reader
@@ -50,6 +51,7 @@ class MessagingBed:
         self._topics = writer_pb2_grpc.WriterStub(
             stack.enter_context(grpc.insecure_channel(self._writer))
         )
+        self.client = stack.enter_context(Client(writer=self._writer, reader=self._reader))
 
     def _start_reader(self) -> BackgroundService:
         settings = reader_settings(self._store, listen=self._reader, writer_address=self._writer)
