@@ -371,6 +371,44 @@ def test_what_waits_here_is_bounded_by_bytes(client: Client, topic: str) -> None
         assert len(other.records) >= 50
 
 
+def test_what_waits_here_is_bounded_by_number(client: Client, topic: str) -> None:
+    """A receive brings as many at most, and the next one is made when no more than half of them wait."""
+    client.create_group("few")
+    produce(client, topic, 64)
+    until(lambda: lag(client, topic, group="few") == 64)
+    with client.subscribe(topic, group="few", prefetch=4, lease_ms=600_000) as messages:
+        next(messages)
+        other = client.receive(topic, group="few", max_messages=64)
+        assert len(other.records) >= 64 - 1 - 4 // 2 - 4
+
+
+def test_nothing_is_stored_of_what_members_do(client: Client, topic: str) -> None:
+    """Not a record of a lease, of a longer one, of a message given back or acknowledged: a dead letter alone."""
+    client.create_group("silent", retry_max_times=1, backoff=[10])
+    produce(client, topic, 20)
+    until(lambda: lag(client, topic, group="silent") == 20)
+    end = client.writer_status().appended_offset
+    received = client.receive(topic, group="silent", max_messages=20)
+    assert client.change_leases(received, 60_000) == []
+    done, failed = received.receipt_handles, received.receipt_handles[: received.handle_width]
+    assert client.acknowledge(received, handles=done[received.handle_width :]) == []
+    assert client.change_leases(received, handles=failed) == []
+    again = client.receive(topic, group="silent", wait_ms=10_000)
+    assert list(again.attempts) == [2]
+    assert client.writer_status().appended_offset == end
+
+    assert client.change_leases(again) == []
+    until(
+        lambda: (
+            not client.receive(topic, group="silent").records
+            and not lag(client, topic, group="silent")
+        )
+    )
+    [dead] = client.consume("%DLQ%silent", follow=False)
+    assert dead.body == received.records[0].body
+    assert client.writer_status().appended_offset > end
+
+
 def test_given_back_messages_wait_and_are_not_under_lease(client: Client, topic: str) -> None:
     client.create_group("patient", backoff=[60_000])
     produce(client, topic, 8)
