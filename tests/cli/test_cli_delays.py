@@ -1,0 +1,44 @@
+"""``penstock pub --delay`` and ``--at``, ``penstock recall`` and ``penstock timers``, against real services."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from real_processes import until
+from run_cli import Penstock, json_lines
+
+from cli.failures import ExitCode
+
+
+def bodies(run: Penstock, topic: str) -> list[str]:
+    return sorted(row["body"] for row in json_lines(run("sub", topic, "--json")))
+
+
+def test_messages_come_at_their_time_and_one_is_taken_back(run: Penstock, topic: str) -> None:
+    before = json_lines(run("timers", "--json"))[0]
+    recalled = json_lines(run("pub", topic, "never", "--delay", "1h", "--json"))[0]
+    at = datetime.fromtimestamp(time.time() + 2, UTC).isoformat()
+    assert run("pub", topic, "at", "--at", at).exit_code == ExitCode.DONE
+    assert run("pub", topic, "after", "--delay", "2s").exit_code == ExitCode.DONE
+    assert bodies(run, topic) == []
+    counts = json_lines(run("timers", "--json"))[0]
+    assert counts["pending"] == before["pending"] + 3
+    assert "wait, the next is due at" in run("timers").stdout
+
+    done = run("recall", recalled["recall_handle"], "--topic", topic)
+    assert done.exit_code == ExitCode.DONE and "recalled" in done.stdout
+    until(lambda: bodies(run, topic) == ["after", "at"])
+    after = json_lines(run("timers", "--json"))[0]
+    assert after["delivered"] == before["delivered"] + 2
+
+
+def test_what_cannot_be_is_one_line(run: Penstock, topic: str) -> None:
+    refused = run("pub", topic, "x", "--delay", "41d")
+    assert refused.exit_code == ExitCode.USAGE and refused.stderr.count("\n") == 1
+    refused = run("pub", topic, "x", "--delay", "1s", "--at", "2030-01-01")
+    assert refused.exit_code == ExitCode.USAGE and "one of --delay and --at" in refused.stderr
+    refused = run("recall", "bm9uc2Vuc2U=")
+    assert refused.exit_code == ExitCode.USAGE and "recall_handle" in refused.stderr
+    assert run("pub", topic, "now", "--at", "2020-01-01").exit_code == ExitCode.DONE
+    assert bodies(run, topic) == ["now"]
