@@ -166,10 +166,10 @@ class ServedCall:
 
     def serve(self, handler: Handler) -> None:
         """Run the handler, with the request where it takes one."""
-        self._handler = handler
         if handler.takes_stream:
             self._run(handler.run(self))
         else:
+            self._handler = handler
             self._receive()
 
     def refuse(self, code: grpc.StatusCode, message: str) -> None:
