@@ -15,6 +15,9 @@ from services.upstream import CALL_SECONDS, Upstream, request_bytes
 
 ACKNOWLEDGE: Final = "/penstock.v1.Leases/Acknowledge"
 ACKNOWLEDGE_STREAM: Final = "/penstock.v1.Leases/AcknowledgeStream"
+_ALL_DONE: Final = leases_pb2.AcknowledgeStreamResponse(
+    done=leases_pb2.AcknowledgeResponse()
+).SerializeToString()
 _END_SECONDS: Final = 1.0
 _SILENT_SECONDS: Final = 1.0  # a caller who has less time says nothing of the connection
 
@@ -52,6 +55,8 @@ class StreamedAcknowledging:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:  # of a reader before this one
                     raise
             else:
+                if answer == _ALL_DONE:
+                    return b""  # an AcknowledgeResponse that refuses nothing
                 outcome = leases_pb2.AcknowledgeStreamResponse.FromString(answer)
                 if outcome.HasField("done"):
                     return outcome.done.SerializeToString()

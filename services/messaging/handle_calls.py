@@ -80,6 +80,12 @@ class HandleCalls:
         gathered.outcomes.append(outcome)
         return await outcome
 
+    async def statuses_of(self, call: HandleCall, handles: list[str]) -> list[v2.Status]:
+        """Return what became of each handle."""
+        if len(handles) == 1:  # as all clients ask
+            return [await self.status_of(call, handles[0])]
+        return await asyncio.gather(*(self.status_of(call, handle) for handle in handles))
+
     async def _run(self, call: HandleCall, gathered: _Gathered) -> None:
         """Make calls for as long as there are handles; whatever ends them, nobody waits on."""
         try:

@@ -9,7 +9,6 @@ from typing import Final
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from penstock.v1 import leases_pb2
 from services.messaging.callers import Caller, caller_of, seconds_left
@@ -17,8 +16,9 @@ from services.messaging.handle_calls import HandleCall, HandleCalls
 from services.messaging.poll_lines import PollLines
 from services.messaging.sessions import Sessions
 from services.rocketmq import names
-from services.rocketmq.delivered_messages import message_of
+from services.rocketmq.delivered_messages import fill_message
 from services.rocketmq.statuses import OK, CallRefused, refusal_of
+from services.rocketmq.times import fill
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
 from services.rpc.servicer import Context
@@ -36,6 +36,11 @@ ENTRIES_MAX: Final = 4_096
 GIVEN_BACK_MS: Final = 1_000  # until a message is delivered again that its client did not wait for
 _CALL_SECONDS: Final = 10.0
 _AGAIN_SECONDS: Final = 0.05
+_SEE_THE_ENTRIES: Final = v2.Status(code=v2.MULTIPLE_RESULTS, message="see the entries")
+_BEGIN: Final = service_pb2.ReceiveMessageResponse(status=OK).SerializeToString()
+_NOTHING: Final = service_pb2.ReceiveMessageResponse(
+    status=v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no message came in time")
+).SerializeToString()
 
 
 class Receiving:
@@ -78,19 +83,22 @@ class Receiving:
         self, answer: leases_pb2.ReceiveResponse, resource: v2.Resource, context: Context
     ) -> None:
         if answer.record_count:
-            await _write(context, service_pb2.ReceiveMessageResponse(status=OK))
+            await context.write(_BEGIN)
+            records = answer.records
             position = 0
             for handle, attempt in zip(handles_of(answer), answer.attempts, strict=True):
-                record = decode_record(answer.records, position)
+                record = decode_record(records, position)
                 position += record.total_size
-                message = message_of(record, resource, receipt_handle=handle, attempt=attempt)
-                await _write(context, service_pb2.ReceiveMessageResponse(message=message))
+                response = service_pb2.ReceiveMessageResponse()
+                fill_message(
+                    response.message, record, resource, receipt_handle=handle, attempt=attempt
+                )
+                await _write(context, response)
         else:
-            empty = v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no message came in time")
-            await _write(context, service_pb2.ReceiveMessageResponse(status=empty))
-        now = Timestamp()
-        now.FromMilliseconds(time.time_ns() // 1_000_000)
-        await _write(context, service_pb2.ReceiveMessageResponse(delivery_timestamp=now))
+            await context.write(_NOTHING)
+        end = service_pb2.ReceiveMessageResponse()
+        fill(end.delivery_timestamp, time.time_ns() // 1_000_000)
+        await _write(context, end)
 
     def _asked(
         self, request: service_pb2.ReceiveMessageRequest, caller: Caller, context: Context
@@ -206,24 +214,16 @@ class Receiving:
             leases_pb2.AcknowledgeRequest,
             leases_pb2.AcknowledgeResponse,
         )
-        statuses = await asyncio.gather(
-            *(self._handles.status_of(call, entry.receipt_handle) for entry in request.entries)
-        )
-        codes = {status.code for status in statuses}
-        whole = (
-            statuses[0]
-            if len(codes) == 1
-            else v2.Status(code=v2.MULTIPLE_RESULTS, message="see the entries")
-        )
-        return service_pb2.AckMessageResponse(
-            status=whole,
-            entries=[
-                service_pb2.AckMessageResultEntry(
-                    message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
-                )
-                for entry, status in zip(request.entries, statuses, strict=True)
-            ],
-        )
+        handles = [entry.receipt_handle for entry in request.entries]
+        statuses = await self._handles.statuses_of(call, handles)
+        answer = service_pb2.AckMessageResponse()
+        for entry, status in zip(request.entries, statuses, strict=True):
+            answer.entries.add(
+                message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
+            )
+        is_same = all(status.code == statuses[0].code for status in statuses)
+        answer.status.CopyFrom(statuses[0] if is_same else _SEE_THE_ENTRIES)
+        return answer
 
     async def change(self, request: service_pb2.ChangeInvisibleDurationRequest) -> None:
         """Set when a message is delivered again, from now on. Raises CallRefused."""

@@ -21,24 +21,36 @@ def message_of(
     record: Record, resource: v2.Resource, *, receipt_handle: str, attempt: int
 ) -> v2.Message:
     """Return a record as a message of the topic that was asked for, whatever topic it lies in."""
+    message = v2.Message()
+    fill_message(message, record, resource, receipt_handle=receipt_handle, attempt=attempt)
+    return message
+
+
+def fill_message(
+    message: v2.Message, record: Record, resource: v2.Resource, *, receipt_handle: str, attempt: int
+) -> None:
+    """As ``message_of``, into an empty message, such as an answer's: it is copied nowhere."""
     found = record.properties
     body, encoding = _body(record)
-    system = v2.SystemProperties(
-        keys=properties.split_keys(found.get(properties.KEYS, "")),
-        message_id=found.get(properties.UNIQ_KEY)
-        or encode_message_id(record.store_host, record.commit_offset),
-        body_digest=v2.Digest(
-            type=v2.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
-        ),
-        body_encoding=encoding,
-        message_type=_type(found),
-        born_host=found.get(names.BORN_HOST) or record.born_host,
-        store_host=record.store_host,
-        receipt_handle=receipt_handle,
-        queue_id=record.queue_id,
-        queue_offset=record.queue_offset,
-        delivery_attempt=attempt,
+    message.topic.CopyFrom(resource)
+    message.body = body
+    system = message.system_properties
+    if keys := found.get(properties.KEYS):
+        system.keys.extend(properties.split_keys(keys))
+    system.message_id = found.get(properties.UNIQ_KEY) or encode_message_id(
+        record.store_host, record.commit_offset
     )
+    digest = system.body_digest
+    digest.type = v2.MD5
+    digest.checksum = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+    system.body_encoding = encoding
+    system.message_type = _type(found)
+    system.born_host = found.get(names.BORN_HOST) or record.born_host
+    system.store_host = record.store_host
+    system.receipt_handle = receipt_handle
+    system.queue_id = record.queue_id
+    system.queue_offset = record.queue_offset
+    system.delivery_attempt = attempt
     fill(system.born_timestamp, record.born_timestamp_ms)
     fill(system.store_timestamp, record.store_timestamp_ms)
     if tag := found.get(properties.TAGS):
@@ -55,16 +67,8 @@ def message_of(
         system.dead_letter_queue.message_id = found.get(
             properties.DEAD_LETTER_ORIGIN_MESSAGE_ID, ""
         )
-    return v2.Message(
-        topic=resource,
-        user_properties={
-            name: value
-            for name, value in found.items()
-            if name not in names.INTERNAL and name != names.TRACE_CONTEXT
-        },
-        system_properties=system,
-        body=body,
-    )
+    for name in found.keys() - names.UNDELIVERED:
+        message.user_properties[name] = found[name]
 
 
 def _type(found: dict[str, str]) -> v2.MessageType:

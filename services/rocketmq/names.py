@@ -31,6 +31,8 @@ _DELIVERED: Final = frozenset(
 )  # fmt: skip  # reserved, and a proxy delivers them nevertheless
 INTERNAL: Final = RESERVED - _DELIVERED
 """Names of properties that are never a user's: refused in a message, left out of what is delivered."""
+UNDELIVERED: Final = INTERNAL | {TRACE_CONTEXT}
+"""Names of properties that are no user's where a message is delivered."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 

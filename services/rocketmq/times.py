@@ -18,4 +18,5 @@ def milliseconds_of(timestamp: Timestamp, otherwise_ms: int) -> int:
 
 def fill(timestamp: Timestamp, time_ms: int) -> None:
     """Set a time of the wire to Unix milliseconds, or to the nearest that it can say."""
-    timestamp.FromMilliseconds(max(0, min(time_ms, TIME_MS_MAX)))
+    seconds, milliseconds = divmod(max(0, min(time_ms, TIME_MS_MAX)), 1_000)
+    timestamp.seconds, timestamp.nanos = seconds, milliseconds * 1_000_000

@@ -41,7 +41,11 @@ def encode_host(host: str) -> bytes:
 
 def decode_host(encoded: bytes | bytearray | memoryview) -> str:
     """Decode 8 or 20 bytes to ``address:port``; ValueError for any other length."""
-    raw = bytes(encoded)
+    return _decoded(bytes(encoded))
+
+
+@lru_cache(maxsize=1024)
+def _decoded(raw: bytes) -> str:
     if len(raw) not in (IPV4_HOST_SIZE, IPV6_HOST_SIZE):
         raise ValueError(f"a host takes 8 or 20 bytes, not {len(raw)}")
     address, (port,) = raw[:-4], PORT.unpack(raw[-4:])
