@@ -83,6 +83,7 @@ class StoreReader:
             filesystem, paths.checkpoint, log=self.log, topics=self.topics, queues=self._queues,
             bounds=bounds,
         )  # fmt: skip
+        self.tables_state = self._visibility.tables_state
         self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock, settings.deletions)
         self._progress = GroupProgress(self.consumer_offsets, self, self.shows_all)
         self.groups = GroupTable(filesystem, paths.config, clock, self.consumer_offsets.own)

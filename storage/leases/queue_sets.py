@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from storage.leases.queues import NOWHERE, Place, StoreQueues, retry_topics
 from storage.leases.rows import LeaseRows
 from storage.leases.values import GroupRules
 from storage.message import PullResult
+
+SHAPES_MAX: Final = 10_000  # kept, by group and topic
 
 
 class Shape(NamedTuple):
@@ -50,16 +52,27 @@ class QueueSets:
         self._guard = threading.Lock()
         self._next_number = 0
         self._known: dict[GroupTopic, tuple[Shape, bool]] = {}
+        self._shapes: dict[tuple[str, str], tuple[tuple[int, int], Shape]] = {}
 
     def shape(self, group: str, topic: str) -> Shape:
         """Return what there is now. Raises TopicNotFound."""
         queues = self._queues
+        state = queues.tables_state()  # first: a change after it is seen the next time
+        kept = self._shapes.get((group, topic))
+        if kept is not None and kept[0] == state:
+            return kept[1]
+        is_in_table = queues.has_topic(topic)
         retries = [name for name in retry_topics(group, topic) if queues.has_topic(name)]
         sources = [
             (name, queues.incarnation_of(name), queues.queue_ids(name))
             for name in (topic, *retries)
         ]
-        return Shape(tuple(sources), queues.shows_all())
+        shape = Shape(tuple(sources), queues.shows_all())
+        if state is not None and is_in_table:
+            if len(self._shapes) >= SHAPES_MAX:
+                self._shapes.clear()
+            self._shapes[group, topic] = state, shape
+        return shape
 
     def fits(self, held: GroupTopic, shape: Shape, rules: GroupRules) -> bool:
         """Return whether a group's leases are of those queues already."""

@@ -39,6 +39,10 @@ class StoreQueues:
         self.offsets = reader.consumer_offsets
         self.arrived = ArrivedMessages(reader)
 
+    def tables_state(self) -> tuple[int, int] | None:
+        """See ``Visibility.tables_state``."""
+        return self._reader.tables_state()
+
     def has_topic(self, topic: str) -> bool:
         """Return whether the topic table has a topic."""
         return topic in self._reader.topics

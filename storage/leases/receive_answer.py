@@ -20,6 +20,7 @@ Longs = npt.NDArray[np.int64]
 UNITS_MAX: Final = 1 << 18  # looked at in one receive: a filter may drop all of them
 PREDICATE_UNITS: Final = 16  # what a record costs of these that a predicate has to look at
 RECORD_RESERVE: Final = 64 << 10  # bytes of an answer that are not worth another pull
+_NO_ATTEMPTS: Final = np.empty(0, np.int32)
 
 
 class ReceiveAnswer:
@@ -56,6 +57,11 @@ class ReceiveAnswer:
 
     def batch(self, key: tuple[int, int]) -> ReceivedBatch:
         """Return the answer, with receipt handles by a key."""
+        if not self.parts:
+            return ReceivedBatch(
+                attempts=_NO_ATTEMPTS, lease_end_ms=self.visible_at, damaged=tuple(self.damaged),
+                dead=tuple(self.dead), has_more=self.is_full or self.leaves_some,
+            )  # fmt: skip
         count = sum(len(found.queue_offsets) for _, found in self.parts)
         sealed = np.empty(count * HANDLE_SIZE, np.uint8)
         scratch = np.empty(PACKED_SIZE, np.uint8)
@@ -68,7 +74,7 @@ class ReceiveAnswer:
         attempts = [found.attempts for _, found in self.parts]
         return ReceivedBatch(
             record_count=count,
-            attempts=np.concatenate(attempts or [np.empty(0, np.int64)]).astype(np.int32),
+            attempts=np.concatenate(attempts).astype(np.int32),
             receipt_handles=sealed.tobytes(),
             lease_end_ms=self.visible_at,
             slices=tuple(view for _, found in self.parts for view in found.slices),

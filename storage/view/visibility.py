@@ -61,6 +61,12 @@ class Visibility:
         trust = self._trust
         return self.positions if trust is not None and trust.durable.trusted else None
 
+    def tables_state(self) -> tuple[int, int] | None:
+        """Return what is another one after every change of topics that a writer publishes; None where none does."""
+        self.update()
+        trust = self._trust
+        return (trust.session, self._generation) if trust is not None and trust.is_live else None
+
     @property
     def durable_at_rest(self) -> DurablePositions | None:
         """What was durable when the last writer went; None while one runs, or if the page is not trusted."""
