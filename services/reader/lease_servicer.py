@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from penstock.v1 import leases_pb2
@@ -178,12 +179,21 @@ class LeaseServicer:
         return leases_pb2.ReleaseLeasesResponse(released_count=count)
 
     def _check(self, data: bytes) -> Asked:
-        """Check a request, and keep what it asks: a consumer asks the same again and again."""
+        """Check a request, and keep what it asks: a consumer asks the same again and again.
+
+        But for the id of the attempt, which is another one each time.
+        """
         request = leases_pb2.ReceiveRequest.FromString(data)
+        if attempt_id := request.attempt_id:
+            _check_length("attempt_id", attempt_id, ATTEMPT_ID_MAX)
+            request.attempt_id = ""
+            same = request.SerializeToString()
+            asked = self._asked.get(same) or self._check(same)
+            return asked._replace(question=replace(asked.question, attempt_id=attempt_id))
         wait_ms = min(max(request.wait_ms, 0), self._wait_ms_max)
         key = LineKey(request.group, request.topic)
         asked = Asked(key, self._question(request), wait_ms / 1e3)
-        if len(data) <= KEPT_SIZE_MAX and not request.attempt_id:
+        if len(data) <= KEPT_SIZE_MAX:
             if len(self._asked) >= KEPT_MAX:
                 self._asked.clear()
             self._asked[data] = asked
@@ -201,7 +211,6 @@ class LeaseServicer:
         if request.auto_renew and not request.client_id:
             raise InvalidArgument("client_id", "is needed with auto_renew")
         _check_length("client_id", request.client_id, CLIENT_ID_MAX)
-        _check_length("attempt_id", request.attempt_id, ATTEMPT_ID_MAX)
         if request.sql_expression and request.tag_expression not in ("", "*"):
             raise InvalidArgument("sql_expression", "cannot be given together with tag_expression")
         TagFilter(request.tag_expression)  # one that is wrong is refused before anything is leased
@@ -212,7 +221,6 @@ class LeaseServicer:
             tag_expression=request.tag_expression,
             predicate=sql_filter(request.sql_expression) if request.sql_expression else None,
             client_id=request.client_id if request.auto_renew else "",
-            attempt_id=request.attempt_id,
             queue_ids=tuple(request.queue_ids),
         )
 

@@ -85,7 +85,7 @@ class TopicQueues:
     def named(self, opened: Longs) -> list[LeasedQueue]:
         """Return the queues that opened handles name, of those that there are."""
         names = opened[:, columns.HANDLE_KIND] << _KIND_BITS | opened[:, columns.HANDLE_QUEUE_ID]
-        found = (self._by_name.get(name) for name in np.unique(names).tolist())
+        found = (self._by_name.get(name) for name in sorted(set(names.tolist())))
         return [queue for queue in found if queue is not None]
 
     # ---- handing out
