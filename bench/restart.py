@@ -3,7 +3,8 @@
 ``penstock serve`` takes record batches until its log is long enough, and it and its services are killed
 while more come. Then it is started again: the clock runs from the start of the command to the first
 acknowledgement. The same for the writer service alone, and once more for the engine alone, opened by a
-fresh process that has only imported it.
+fresh process that has only imported it. Then for a writer with thousands of queues, none of whose files was
+synced since its last messages.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ import grpc
 from bench import drivers, produce
 from bench.figures import Figure, show
 from bench.resident import descendants
-from penstock.v1 import writer_pb2, writer_pb2_grpc
+from penstock.v1 import common_pb2, writer_pb2, writer_pb2_grpc
 from services import loops
+from storage.config import StoreConfig
+from storage.errors import TopicExists
+from storage.format.properties import encode_properties
+from storage.format.record import encode_for_batch
 from storage.kernels import warm
 from storage.writer import StoreWriter
 
@@ -38,6 +43,10 @@ IN_FLIGHT: Final = 32
 RETRY_SECONDS: Final = 0.02
 MORE_BYTES: Final = 256 << 20  # between two kills
 DEADLINE_SECONDS: Final = 60
+QUEUES: Final = 10_000
+QUEUES_OF_A_BATCH: Final = 1_000
+WIDE: Final = "wide"
+NO_SYNC_MS: Final = 3_600_000
 
 Starting = AbstractContextManager[tuple[str, int]]
 
@@ -105,10 +114,11 @@ def _is_running(process_id: int) -> bool:
     return text.rpartition(")")[2].split()[0] not in "ZX"  # a zombie has let go of files and locks
 
 
-async def _first_ack(address: str) -> None:
+async def _first_ack(address: str, topic: str = produce.TOPIC) -> None:
     async with grpc.aio.insecure_channel(address, drivers.CLIENT_OPTIONS) as channel:
         stub = drivers.stub(writer_pb2_grpc.WriterStub, channel)
-        request = writer_pb2.ProduceRequest.FromString(produce.message())
+        message = common_pb2.Message(topic=topic, body=b"first", queue_id=0)
+        request = writer_pb2.ProduceRequest(messages=[message])
         await stub.Produce(request, wait_for_ready=True, timeout=DEADLINE_SECONDS)
 
 
@@ -140,14 +150,56 @@ def _restart(running: Starting, log_bytes: int) -> tuple[float, int]:
         return seconds, loops.run(_fill_and_kill(address, process_id, log_bytes))
 
 
+def _fill_queues(store: Path, queues: int) -> None:
+    """Put a message into each of very many queues, and die."""
+    properties = encode_properties({})
+    writer = StoreWriter.open(store, StoreConfig(queue_flush_interval_ms=NO_SYNC_MS))
+    with suppress(TopicExists):
+        writer.create_topic(WIDE, queues)
+    for begin in range(0, queues, QUEUES_OF_A_BATCH):
+        ids = range(begin, min(begin + QUEUES_OF_A_BATCH, queues))
+        writer.append_batch(
+            b"".join(
+                encode_for_batch(WIDE, each, bytes(100), properties, 0, 0, 1_000, "10.0.0.1:5")
+                for each in ids
+            )
+        )
+    writer.wait_dispatched(writer.appended_offset, DEADLINE_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _restart_with_queues(store: Path, queues: int) -> float:
+    """Return the seconds from the start of a writer whose queues are dirty to its first acknowledgement."""
+    filling = [sys.executable, "-m", "bench.restart", "--fill", str(queues), "--open", str(store)]
+    if subprocess.run(filling, check=False).returncode != -signal.SIGKILL:
+        raise RuntimeError("the queues were not filled")
+    begin = time.perf_counter()
+    with drivers.service("writer", store, f"--queue-flush-interval-ms={NO_SYNC_MS}") as (
+        address,
+        _,
+    ):
+        loops.run(_first_ack(address, WIDE))
+        return time.perf_counter() - begin
+
+
+def run_with_queues(*, queues: int, rounds: int, directory: Path | None = None) -> Figure:
+    """Measure starts of a writer with so many queues."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as temporary:
+        store = Path(temporary) / "store"
+        seconds = [_restart_with_queues(store, queues) for _ in range(rounds)]
+    return _figure(f"writer start after kill -9, {queues:,} dirty queues, to first ack", seconds)
+
+
 def _open_alone(store: Path) -> float:
     """Return the seconds that opening the store takes, in a process which dies right after it."""
     command = [sys.executable, "-m", "bench.restart", "--open", str(store)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def run(*, gib: float = 4, rounds: int = 3, directory: Path | None = None) -> list[Figure]:
-    """Measure the three in turn, each after a kill of its own."""
+def run(
+    *, gib: float = 4, rounds: int = 3, queues: int = QUEUES, directory: Path | None = None
+) -> list[Figure]:
+    """Measure the three in turn, each after a kill of its own, then starts with many queues."""
     serves, starts, opens = [], [], []
     end = 0
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as temporary:
@@ -164,6 +216,7 @@ def run(*, gib: float = 4, rounds: int = 3, directory: Path | None = None) -> li
         _figure(f"penstock serve {log}, to first ack", serves),
         _figure(f"writer start {log}, to first ack", starts),
         _figure(f"engine open {log}", opens),
+        run_with_queues(queues=queues, rounds=rounds, directory=directory),
     ]
 
 
@@ -193,11 +246,20 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--store", type=Path, help="where the files go meanwhile")
+    parser.add_argument("--queues", type=int, default=QUEUES)
+    parser.add_argument("--queues-alone", action="store_true", help="no long log before them")
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--fill", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.fill is not None:
+        _fill_queues(arguments.open, arguments.fill)
     if arguments.open is not None:
         _open_and_die(arguments.open)
-    show(run(gib=arguments.gib, rounds=arguments.rounds, directory=arguments.store))
+    given = {key: getattr(arguments, key) for key in ("queues", "rounds")}
+    if arguments.queues_alone:
+        show([run_with_queues(**given, directory=arguments.store)])
+        return
+    show(run(gib=arguments.gib, **given, directory=arguments.store))
 
 
 if __name__ == "__main__":

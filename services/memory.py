@@ -33,6 +33,11 @@ def keep_buffers() -> None:
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
+def set_aside() -> None:
+    """Take all modules and kernels out of the search for garbage: opening a store makes much, and searches often."""
+    gc.freeze()
+
+
 def settle() -> None:
     """Take everything made so far out of the search for garbage, and search less often.
 

@@ -43,6 +43,7 @@ def run(
     if settings.supervised:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     memory.keep_buffers()
+    memory.set_aside()
     open_files.raise_limit()
     try:
         loops.run(_until_stopped(serve))

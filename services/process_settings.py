@@ -29,6 +29,7 @@ class ProcessSettings(BaseSettings):
         cli_avoid_json=True,
         cli_hide_none_type=True,
         env_ignore_empty=True,
+        defer_build=True,  # each process reads one of these classes
     )
     toml_file: ClassVar[Path | None] = None  # the file that --config names
 

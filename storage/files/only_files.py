@@ -63,27 +63,27 @@ def below(directory: int, names: Sequence[str], length: int) -> list[OnlyFile | 
 
 def _only_file(directory: int, name: str, length: int) -> OnlyFile | None:
     flags = os.O_RDONLY | os.O_CLOEXEC
-    with suppress(FileNotFoundError, NotADirectoryError):
+    try:
         inner = os.open(name, flags | os.O_DIRECTORY, dir_fd=directory)
         try:
-            with os.scandir(inner) as scan:
-                names = [entry.name for entry in scan]
+            names = os.listdir(inner)  # noqa: PTH208  of an open directory
             if len(names) != 1:
                 return None
             file = os.open(names[0], flags, dir_fd=inner)
         finally:
             os.close(inner)
-        try:
-            size, head = os.fstat(file).st_size, os.pread(file, length, 0)
-            end = _data_end(file)
-            position = max(end - 2 * length, 0)
-            tail = os.pread(file, 2 * length, position) if end > length else b""
-            return OnlyFile(names[0], size, end, head, tail, position)
-        except IsADirectoryError:
-            return None
-        finally:
-            os.close(file)
-    return None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        size, head = os.fstat(file).st_size, os.pread(file, length, 0)
+        end = _data_end(file)
+        position = max(end - 2 * length, 0)
+        tail = os.pread(file, 2 * length, position) if end > length else b""
+        return OnlyFile(names[0], size, end, head, tail, position)
+    except IsADirectoryError:
+        return None
+    finally:
+        os.close(file)
 
 
 def _data_end(file: int) -> int:

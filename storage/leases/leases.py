@@ -14,6 +14,7 @@ from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.leases.journal import LEASE_DIRECTORY
 from storage.format.leases.receipt_handle import HANDLE_SIZE
 from storage.kernels.leases import columns
+from storage.leases.config import LeaseConfig
 from storage.leases.open_leases import OpenLeases, open_leases
 from storage.leases.owners import NO_OWNER
 from storage.leases.queues import StoreQueues
@@ -22,7 +23,6 @@ from storage.leases.values import (
     DeadMessages,
     GroupCounts,
     HandleProblem,
-    LeaseConfig,
     QueueLeases,
     ReceivedBatch,
     ReceiveQuestion,

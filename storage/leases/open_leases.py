@@ -15,6 +15,7 @@ from storage.errors import InvalidMessage, StoreFull
 from storage.format.names import group_name_problem
 from storage.kernels.leases.siphash import hash_of
 from storage.leases.broker_orders import BrokerOrders
+from storage.leases.config import LeaseConfig
 from storage.leases.group_topic import GroupTopic
 from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events, LeasedQueue
@@ -22,7 +23,7 @@ from storage.leases.loading import LoadedJournal, generations, load_journal, rem
 from storage.leases.owner_renewals import OwnerRenewals
 from storage.leases.queue_sets import QueueSets
 from storage.leases.snapshot import write_generation
-from storage.leases.values import GroupRules, LeaseConfig
+from storage.leases.values import GroupRules
 from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from storage.format.leases.journal import OWNED
+from storage.leases.config import LeaseConfig
 from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events
 from storage.leases.owners import Owners
 from storage.leases.queues import Place
-from storage.leases.values import LeaseConfig
 
 PART: Final = "owners"  # of what is journalled
 

@@ -13,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -62,7 +63,6 @@ class ConsumeQueue:
         """``seen`` is the queue's only file as it is now, if it was looked at."""
         self.topic = topic
         self.queue_id = queue_id
-        self.directory = files.directory / topic / str(queue_id)
         self.next_offset = 0
         self._files = files
         self._file_size = files.file_size
@@ -78,13 +78,17 @@ class ConsumeQueue:
         if seen is None or not self._take(seen):
             self.refresh()
 
+    @cached_property
+    def directory(self) -> Path:
+        """Where its files are; a start that looks at thousands of queues builds no path for each."""
+        return self._files.directory / self.topic / str(self.queue_id)
+
     def _take(self, seen: OnlyFile) -> bool:
         """Take over a look at the only file; False if that needs to be listed."""
         start = parse_file_name(seen.name)
         if start is None or start % self._file_size or seen.size != self._file_size:
             return False
         self._starts = {start}
-        self._last_path = start, self.directory / seen.name
         self._seen = seen
         return True
 
@@ -288,7 +292,8 @@ class ConsumeQueue:
             # Before the first record there is none; pre-fill units that lead to none do not count.
             found = int(visible_end(units, 0, count, limit)) if limit > 0 else 0
             if found or len(self._starts) == 1:
-                following = data[found * UNIT_SIZE :].rstrip(b"\0")
+                is_followed = units[found * UNIT_SIZE :].any()
+                following = data[found * UNIT_SIZE :].rstrip(b"\0") if is_followed else b""
                 kept = following if len(following) <= KEPT_BYTES_MAX else None
                 return _FoundEnd(limit, first + found, last, size, kept)
         end = end_of_units(self, limit) if limit > 0 else self.first_offset

@@ -9,6 +9,9 @@ cost two atomic counts, more than most of these functions do. For the same reaso
 always inlined. An array is kept alive by the kernel's caller; what a kernel needs of its own comes from
 ``storage.kernels.primitives.scratch``.
 
+A kernel that comes from the cache takes some 3 ms: what numba would also load for compiling is left out
+(``_KernelCache``, ``_KernelCacheImpl``).
+
 The cache is keyed by one fingerprint over all the sources a kernel can be made of, not by the
 kernel's own file: constants and inner functions are compiled into their callers. A kernel outside
 this package is keyed by its own file as well. The cache lies in
@@ -30,10 +33,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 
+import llvmlite.binding
 import numpy as np
 from numba import config, njit, types
 from numba.core import caching
 from numba.core.cpu import CPUTargetOptions
+from numba.core.runtime import _nrt_python
 from numba.extending import register_jitable
 
 P = ParamSpec("P")
@@ -160,9 +165,43 @@ class _Locator(caching._CacheLocator):
 class _KernelCacheImpl(caching.CompileResultCacheImpl):
     _locator_classes: Any = [_Locator]  # noqa: RUF012  numba declares it on the instance
 
+    def reduce(self, result: Any) -> Any:
+        """Return what is kept of a kernel: its machine code, without what numba needs to compile it into others.
+
+        No kernel calls a kernel. Two empty functions say that the code has a kernel and its wrapper, and of
+        the environments of inner functions those are kept that hold a constant.
+        """
+        (name, kind, content), description, *rest, environments = cast("Any", super()).reduce(
+            result
+        )
+        if kind != "object":
+            return (name, kind, content), description, *rest, environments
+        machine_code, _ = content
+        names = (description.llvm_func_name, description.llvm_cpython_wrapper_name)
+        empty = "".join(f'define void @"{each}"() {{ ret void }}\n' for each in names)
+        declared = llvmlite.binding.parse_assembly(empty).as_bitcode()
+        kept = tuple(each for each in environments if each.consts)
+        return (name, kind, (machine_code, declared)), description, *rest, kept
+
+
+@cache
+def _name_helpers() -> None:
+    """Tell LLVM where numba's runtime has the functions that take arrays from Python, as numba does before it compiles."""
+    for name, address in _nrt_python.c_helpers.items():
+        llvmlite.binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+
 
 class _KernelCache(caching.FunctionCache):
     _impl_class = _KernelCacheImpl
+
+    def load_overload(self, signature: object, target_context: object) -> object:
+        """Return a kernel from the cache, None if it is not there.
+
+        Numba fills its tables of all that can be compiled before it looks, in a quarter of a second; a
+        compilation fills them, too.
+        """
+        _name_helpers()
+        return cast("Any", self)._load_overload(signature, target_context)
 
     def save_overload(self, signature: object, data: object) -> None:
         if cache_is_writable():

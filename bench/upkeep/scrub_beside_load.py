@@ -1,0 +1,151 @@
+"""What producers notice of the scrub: ``python -m bench.upkeep.scrub_beside_load [--rounds N]``.
+
+Two writers, each with a store of its own: one reads its log all the time at the default rate, the other never.
+Streams of batches to them alternate in rounds of a second, and the writer whose turn it is not is stopped
+meanwhile. Figures are the median of the rounds' ratios: messages a second, and processor time for a message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Final
+
+import grpc
+
+from bench import drivers, produce
+from bench.figures import Figure, beside, median_ratio, show
+from bench.resident import cpu_seconds
+from penstock.v1 import writer_pb2, writer_pb2_grpc
+from services import loops
+
+ROUNDS: Final = 15
+SECONDS: Final = 1.0
+FILL_FRAMES: Final = 8_000  # half a GiB: a pass takes half a minute
+SLOWER_WANTED: Final = 0.98
+DEARER_WANTED: Final = 1.02
+ALWAYS: Final = ("--scrub-interval-ms", "1")
+NEVER: Final = ("--scrub-interval-ms", "0")
+
+
+@dataclass(slots=True)
+class Side:
+    """One of the two writers."""
+
+    to: produce.Channels
+    process_id: int
+
+    def stop(self) -> None:
+        """Let it do nothing."""
+        os.kill(self.process_id, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it work again."""
+        os.kill(self.process_id, signal.SIGCONT)
+
+    async def round(self, frames: Sequence[bytes], seconds: float) -> tuple[float, float]:
+        """Return messages a second, and microseconds of the writer's processor time for each."""
+        self.go_on()
+        before = cpu_seconds([self.process_id])
+        sent = drivers.for_seconds(frames, seconds)
+        rate = await drivers.time_sink(
+            self.to.ours, produce.STREAM, sent, in_flight=produce.IN_FLIGHT
+        )
+        used_s = cpu_seconds([self.process_id]) - before
+        await produce.settle(self.to)
+        self.stop()
+        return rate.value, used_s / (rate.value * seconds) * 1e6
+
+
+async def _side(stack: AsyncExitStack, address: str, process_id: int) -> Side:
+    channel = await stack.enter_async_context(
+        grpc.aio.insecure_channel(address, drivers.CLIENT_OPTIONS)
+    )
+    stub = drivers.stub(writer_pb2_grpc.WriterStub, channel)
+    await stub.CreateTopic(
+        writer_pb2.CreateTopicRequest(name=produce.TOPIC, queue_count=produce.QUEUES)
+    )
+    side = Side(produce.Channels(stub, channel, channel), process_id)
+    await drivers.time_sink(
+        channel, produce.STREAM, islice(cycle(produce.batches(produce.BODY_BYTES)), FILL_FRAMES),
+        in_flight=32,
+    )  # fmt: skip
+    await produce.settle(side.to)
+    side.stop()
+    return side
+
+
+async def _scrubbed(side: Side) -> tuple[int, int]:
+    """Return when the last reading of the log ended, and how far the next one is."""
+    status = await side.to.stub.GetWriterStatus(writer_pb2.GetWriterStatusRequest())
+    return status.scrub_completed_ms, status.scrub_position
+
+
+async def _measure(
+    services: Sequence[tuple[str, int]], rounds: int, seconds: float
+) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    frames = produce.batches(produce.BODY_BYTES)
+    found = []
+    async with AsyncExitStack() as stack:
+        with_scrub, without = [await _side(stack, *each) for each in services]
+        with_scrub.go_on()
+        before = await _scrubbed(with_scrub)
+        for number in range(rounds + 1):
+            order = (with_scrub, without) if number % 2 else (without, with_scrub)
+            first, second = [await side.round(frames, seconds) for side in order]
+            if number:  # the first round warms up
+                found.append((first, second) if number % 2 else (second, first))
+        with_scrub.go_on()
+        if await _scrubbed(with_scrub) <= before:
+            raise RuntimeError("the scrub has read nothing")
+    return found
+
+
+def run(*, rounds: int = ROUNDS, seconds: float = SECONDS) -> list[Figure]:
+    """Measure both sides in turn."""
+    with ExitStack() as running:
+        services = []
+        for flags in (ALWAYS, NEVER):
+            store = running.enter_context(drivers.scratch_store())
+            address, process_id = running.enter_context(drivers.service("writer", store, *flags))
+            running.callback(os.kill, process_id, signal.SIGCONT)
+            services.append((address, process_id))
+        found = loops.run(_measure(services, rounds, seconds))
+    rates = [(with_[0], without[0]) for with_, without in found]
+    costs = [(with_[1], without[1]) for with_, without in found]
+    return [
+        beside(
+            "produce stream beside the scrub", "msg/s", rates, limit_name="without",
+            wanted=f"{SLOWER_WANTED} x", is_reached=lambda _, ratio: ratio >= SLOWER_WANTED,
+        ),
+        beside(
+            "the same: the writer's processor time for a message", "us", costs,
+            limit_name="without", wanted=f"{DEARER_WANTED} x at most",
+            is_reached=lambda _, ratio: ratio <= DEARER_WANTED,
+        ),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    arguments = parser.parse_args()
+    figures = run(rounds=arguments.rounds, seconds=arguments.seconds)
+    show(figures)
+    for figure in figures:
+        ratios = [value / limit for value, limit in figure.rounds if limit]
+        low, _, high = statistics.quantiles(ratios, n=4)
+        pairs = [(value, limit) for value, limit in figure.rounds if limit]
+        print(f"{figure.name}: {median_ratio(pairs):.3f} (quartiles {low:.3f}, {high:.3f})")
+
+
+if __name__ == "__main__":
+    main()
