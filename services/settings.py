@@ -31,8 +31,7 @@ from services.process_settings import (
 )
 from services.retention_settings import RetentionSettings
 from services.transaction_settings import TransactionSettings
-from storage.config import FlushMode, StoreConfig
-from storage.leases.config import LeaseConfig
+from storage.config import FlushMode, LeaseConfig, StoreConfig
 
 WARM_SHARE: Final = 8  # of the memory, one part for page cache filled ahead of the appends
 DEFAULT_LISTEN: Final[Mapping[str, str]] = {

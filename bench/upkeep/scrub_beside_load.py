@@ -1,6 +1,6 @@
 """What producers notice of the scrub: ``python -m bench.upkeep.scrub_beside_load [--rounds N]``.
 
-Two writers, each with a store of its own: one reads its log all the time at the default rate, the other never.
+Two writers, each with a store of its own: one reads its log all the time at the default rate, one never.
 Streams of batches to them alternate in rounds of a second, and the writer whose turn it is not is stopped
 meanwhile. Figures are the median of the rounds' ratios: messages a second, and processor time for a message.
 """

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from storage.config import LeaseConfig
 from storage.format.leases.journal import EVENT_SIZE
 from storage.format.leases.receipt_handle import HANDLE_SIZE, PACKED_SIZE
 from storage.kernels.leases import columns, handles
-from storage.leases.config import LeaseConfig
 from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events, LeasedQueue, last_place
 from storage.leases.new_records import PULLED_BYTES_MIN, PULLED_MIN, choose, records_of

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.clock import Clock, SteadyClock, SystemClock
+from storage.config import LeaseConfig
 from storage.errors import InvalidMessage, StoreClosed, StoreFailed
 from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.leases.journal import LEASE_DIRECTORY
 from storage.format.leases.receipt_handle import HANDLE_SIZE
 from storage.kernels.leases import columns
-from storage.leases.config import LeaseConfig
 from storage.leases.open_leases import OpenLeases, open_leases
 from storage.leases.owners import NO_OWNER
 from storage.leases.queues import StoreQueues

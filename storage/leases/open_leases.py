@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from storage.config import LeaseConfig
 from storage.errors import InvalidMessage, StoreFull
 from storage.format.names import group_name_problem
 from storage.kernels.leases.siphash import hash_of
 from storage.leases.broker_orders import BrokerOrders
-from storage.leases.config import LeaseConfig
 from storage.leases.group_topic import GroupTopic
 from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events, LeasedQueue

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable
 from typing import Final
 
+from storage.config import LeaseConfig
 from storage.format.leases.journal import OWNED
-from storage.leases.config import LeaseConfig
 from storage.leases.journal import Journal
 from storage.leases.leased_queue import Events
 from storage.leases.owners import Owners

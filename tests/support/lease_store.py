@@ -7,10 +7,10 @@ from engine_store import small_config
 
 from storage import Message, MessageStore
 from storage.clock import Clock
+from storage.config import LeaseConfig
 from storage.errors import TopicExists
 from storage.files.filesystem import FileSystem
 from storage.format.record import decode_record
-from storage.leases.config import LeaseConfig
 from storage.leases.leases import Leases
 from storage.leases.values import ReceivedBatch, ReceiveQuestion
 from storage.reader import StoreReader

@@ -1,0 +1,1 @@
+"""Benches of reading a store in one process."""
