@@ -1,4 +1,4 @@
-"""What it costs a pull to hold its units against their records: ``python -m bench.reads.validation [--rounds N]``.
+"""What it costs a pull to hold units against records: ``python -m bench.reads.validation [--rounds N]``.
 
 One process, one thread, records in the page cache. The control is the same pull of the same messages, which
 believes what the queue's units say, as a broker does; the records' checksums are verified by both. Rounds of
