@@ -21,9 +21,10 @@ from bench.gateway import idle_clients, pushed
 from bench.latency import cleaning, trickle
 from bench.leases import receive
 from bench.producers import sequences
+from bench.reads import validation
 from bench.timers import pending
 from bench.transactions import ends
-from bench.upkeep import scrub
+from bench.upkeep import scrub, scrub_beside_load
 from penstock.errors import PenstockError
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -129,6 +130,10 @@ def _pull(effort: Effort, _directory: Path) -> list[Figure]:
     return pull.run(rounds=effort.service_rounds)
 
 
+def _validation(effort: Effort, directory: Path) -> list[Figure]:
+    return validation.run(directory, rounds=3 * effort.service_rounds)
+
+
 def _lease(effort: Effort, _directory: Path) -> list[Figure]:
     return receive.run(rounds=effort.service_rounds)
 
@@ -162,7 +167,8 @@ def _retention(effort: Effort, _directory: Path) -> list[Figure]:
 
 
 def _scrub(effort: Effort, directory: Path) -> list[Figure]:
-    return scrub.run(directory, rounds=effort.kernel_rounds)
+    alone = scrub.run(directory, rounds=effort.kernel_rounds)
+    return alone + scrub_beside_load.run(rounds=effort.service_rounds)
 
 
 def _memory(effort: Effort, _directory: Path) -> list[Figure]:
@@ -175,6 +181,7 @@ BENCHES: Final[Mapping[str, Callable[[Effort, Path], list[Figure]]]] = {
     "producer": _producer,
     "sequences": _sequences,
     "pull": _pull,
+    "validation": _validation,
     "lease": _lease,
     "transaction": _transactions,
     "timers": _timers,

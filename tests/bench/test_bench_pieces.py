@@ -10,13 +10,17 @@ import pytest
 from bench import append
 from bench.figures import Figure, alternate, document, median_ratio
 from bench.latency import cleaning
+from bench.reads import validation
 from bench.timers import pending
 from bench.upkeep import scrub
 from storage.files.filesystem import OsFileSystem
 from storage.files.mapped_file_queue import ReadOnlyMappedFileQueue
 from storage.kernels.client_records import validate_batch
 from storage.kernels.columns import QUEUE_ID, STOP_END, new_rows
+from storage.reader import StoreReader
 from storage.view.log.walk import End, RecordRun, walk_log
+from storage.view.queues.pull import pull_queue
+from storage.view.queues.tag_filter import TagFilter
 
 
 def test_append_bursts_are_measured_and_leave_no_file(tmp_path):
@@ -39,6 +43,39 @@ def test_passes_of_the_scrub_are_measured_and_leave_no_file(tmp_path):
     assert figure.value > 0
     assert figure.limit > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_pulls_are_measured_beside_those_that_believe_units_and_leave_no_file(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(validation, "LOG_BYTES", 1 << 20)
+    cases = (validation.Case(100, 32), validation.Case(100, 32, validation.NEAR))
+    figures = validation.run(tmp_path, rounds=1, cases=cases)
+    assert all(figure.value > 0 and figure.limit > 0 for figure in figures)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_control_of_validation_believes_a_wrong_unit(tmp_path, monkeypatch):
+    """Else it would do the same work as what it is the control of."""
+    monkeypatch.setattr(validation, "LOG_BYTES", 1 << 20)
+    validation.fill(tmp_path, 100)
+    queue_file = next((tmp_path / "consumequeue" / validation.TOPIC / "0").iterdir())
+    with queue_file.open("r+b") as file:
+        file.seek(8)  # the size in the first unit
+        file.write(bytes([0, 0, 1, 7]))
+    with StoreReader.open(tmp_path) as reader:
+        queue = reader.queue_view(validation.TOPIC, 0)
+
+        def pull(queue):
+            return pull_queue(
+                reader.log, queue, topic=validation.TOPIC, queue_id=0, queue_offset=0,
+                max_messages=1, max_bytes=1 << 20, tag_filter=TagFilter(""),
+            )  # fmt: skip
+
+        believed = pull(validation.Believed(queue))
+        assert not believed.record_count and believed.damaged
+        checked = pull(queue)
+        assert checked.record_count == 1 and not checked.damaged
 
 
 def test_batches_have_64_records_in_as_many_queues_as_asked():
