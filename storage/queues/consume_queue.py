@@ -81,7 +81,7 @@ class ConsumeQueue:
     @cached_property
     def directory(self) -> Path:
         """Where its files are; a start that looks at thousands of queues builds no path for each."""
-        return self._files.directory / self.topic / str(self.queue_id)
+        return self._files.directory.joinpath(self.topic, str(self.queue_id))
 
     def _take(self, seen: OnlyFile) -> bool:
         """Take over a look at the only file; False if that needs to be listed."""
@@ -292,8 +292,9 @@ class ConsumeQueue:
             # Before the first record there is none; pre-fill units that lead to none do not count.
             found = int(visible_end(units, 0, count, limit)) if limit > 0 else 0
             if found or len(self._starts) == 1:
-                is_followed = units[found * UNIT_SIZE :].any()
-                following = data[found * UNIT_SIZE :].rstrip(b"\0") if is_followed else b""
+                followed = np.flatnonzero(units[found * UNIT_SIZE :])
+                last_at = found * UNIT_SIZE + (int(followed[-1]) + 1 if len(followed) else 0)
+                following = data[found * UNIT_SIZE : last_at]
                 kept = following if len(following) <= KEPT_BYTES_MAX else None
                 return _FoundEnd(limit, first + found, last, size, kept)
         end = end_of_units(self, limit) if limit > 0 else self.first_offset

@@ -190,6 +190,8 @@ class QueueRepair:
         beside = as_units(queue.read(queue_offset, count + 1))
         held = beside[:count]
         self._remember(queue, queue_offset, beside)
+        if held.tobytes() == units.tobytes():
+            return
         same = same_units(held, units)
         wrong = np.flatnonzero(~same)
         if not len(wrong):
@@ -206,8 +208,8 @@ class QueueRepair:
         """Keep what stood where placing may still ask for it: the last but one, and the one after it."""
         key, last = (queue.topic, queue.queue_id), len(beside) - 2
         if queue_offset == 0 and last:
-            self._held.remember(key, 0, _unit(beside[0]), _unit(beside[1]))
-        self._held.remember(key, queue_offset + last, _unit(beside[last]), _unit(beside[last + 1]))
+            self._held.remember(key, 0, *_units(beside[:2]))
+        self._held.remember(key, queue_offset + last, *_units(beside[last:]))
 
     def finish(self, end_offset: int, *, sure_offset: int | None = None) -> int:
         """End every queue after its last unit of a record below ``end_offset``.
@@ -250,5 +252,5 @@ class QueueRepair:
                 queue.distrust_names()
 
 
-def _unit(held: np.void) -> Unit:
-    return Unit(*held.tolist())
+def _units(two: Units) -> list[Unit]:
+    return [Unit(*each) for each in two.tolist()]

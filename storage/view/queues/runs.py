@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.view.queues.record_queues import QueueKey
 from storage.view.queues.units import Units
+
+FEW_NUMBERS: Final = 32
 
 
 class QueueRun(NamedTuple):
@@ -40,5 +42,9 @@ def runs_of(
 
 def consecutive(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield the ranges of indices whose numbers go up by one; there is at least one number."""
-    breaks = (np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()
+    if len(numbers) <= FEW_NUMBERS:  # of thousands of queues with little each
+        few = numbers.tolist()
+        breaks = [i for i in range(1, len(few)) if few[i] != few[i - 1] + 1]
+    else:
+        breaks = (np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()
     yield from zip([0, *breaks], [*breaks, len(numbers)], strict=True)
