@@ -14,6 +14,7 @@ from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services import loops
 
 CALLS: Final = 1_024  # under way at once, which one connection may have
+CALLS_BEHIND_A_PROXY: Final = 8  # that one caller has under way
 SLOW_READERS: Final = 200
 HEADER_BYTES: Final = 12 << 10  # of the 16 KiB that a call may bring
 PRODUCE: Final = "/penstock.v1.Writer/Produce"
@@ -29,6 +30,12 @@ async def many_calls(writer: Any, _reader: Any, topic: str) -> None:
     """Keep as many calls under way as one connection may have."""
     call, request = writer.unary_unary(PRODUCE), _message(topic)
     await _by_many(CALLS, lambda: call(request))
+
+
+async def few_calls(writer: Any, _reader: Any, topic: str) -> None:
+    """Make calls without a pause, as many at once as a proxy lets through."""
+    call, request = writer.unary_unary(PRODUCE), _message(topic)
+    await _by_many(CALLS_BEHIND_A_PROXY, lambda: call(request))
 
 
 async def big_headers(writer: Any, _reader: Any, topic: str) -> None:
@@ -63,6 +70,7 @@ async def slow_readers(_writer: Any, reader: Any, topic: str) -> None:
 
 KINDS: Final[dict[str, Callable[[Any, Any, str], Awaitable[None]]]] = {
     "1,024 calls on one connection": many_calls,
+    "8 calls at once, behind a proxy": few_calls,
     "metadata of 12 KiB, 64 calls at once": big_headers,
     "calls taken back": taken_back,
     "200 streams that nobody reads": slow_readers,
