@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +14,7 @@ from real_processes import until
 from run_cli import penstock
 
 from penstock.v1 import gateway_pb2, gateway_pb2_grpc, writer_pb2
+from services.messaging.batch_stream import BatchStream
 from services.rocketmq.queue_choice import queue_of_message_group
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
@@ -196,12 +198,24 @@ def test_a_body_of_4_mib_is_stored_and_one_byte_more_is_refused(bed: GatewayBed)
     assert send(bed, sent).status.code == v2.MESSAGE_BODY_TOO_LARGE
 
 
-def test_many_sends_at_once_are_all_stored_in_few_batches(bed: GatewayBed) -> None:
+def test_many_sends_at_once_are_all_stored_in_few_batches(
+    bed: GatewayBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bed.create("many", 1)
-    with ThreadPoolExecutor(16) as pool:
+    sizes: list[int] = []
+    store = BatchStream.store
+
+    async def noted(self: BatchStream, records: Sequence[bytes], *arguments: Any) -> Any:
+        sizes.append(len(records))
+        return await store(self, records, *arguments)
+
+    monkeypatch.setattr(BatchStream, "store", noted)
+    with ThreadPoolExecutor(30) as pool:
         answers = list(pool.map(lambda number: send(bed, message("many", number)), range(200)))
 
     assert sorted(answer.entries[0].offset for answer in answers) == list(range(200))
+    assert sum(sizes) == 200
+    assert len(sizes) < 130
 
 
 def test_a_topic_that_was_deleted_is_not_found(bed: GatewayBed) -> None:
