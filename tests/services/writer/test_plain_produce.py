@@ -17,6 +17,7 @@ from engine_store import check_queues_match_log, records_on_disk
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from real_processes import until
 from three_services import three_services
 
 from penstock.v1 import common_pb2, writer_pb2
@@ -342,6 +343,7 @@ def test_a_store_that_is_full_or_closed_refuses_and_stores_nothing(tmp_path: Pat
     writer.create_topic("t", 1)
     assert put_plain(writer, plain) is not None
     end = writer.appended_offset
+    until(lambda: writer._engine.log.flushed_offset == end)  # it stays what it is set to
 
     def full(size: int) -> Any:
         raise errors.StoreFull("no room")
