@@ -21,7 +21,7 @@ from storage.offline.checks.index import index
 from storage.offline.checks.index_entries import index_entries
 from storage.offline.checks.leases import lease_journal
 from storage.offline.checks.log import log_files, log_records, log_tail
-from storage.offline.checks.pending import pending_files
+from storage.offline.checks.pending import log_holds, pending_files
 from storage.offline.checks.queues import (
     QueueDifferences,
     queue_files,
@@ -122,4 +122,5 @@ def _examine(
         yield from index_entries(store, disk)
         yield from lease_journal(disk, store.paths)
         yield from pending_files(disk, store.paths)
+        yield from log_holds(store)
         yield from staged_commits(disk, store.paths)

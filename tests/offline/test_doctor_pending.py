@@ -56,6 +56,35 @@ def test_a_sound_store_has_no_findings(store: TransactionStore) -> None:
     assert wrong(store.directory) == []
 
 
+def holds(directory: Path) -> list[str]:
+    return [
+        line["message"]
+        for line in offline.doctor(directory)
+        if line["severity"] == "note" and "hold the log" in line["message"]
+    ]
+
+
+def test_what_holds_the_log_is_said(store: TransactionStore) -> None:
+    """Of each kind the first record that is pending, for as long as there is one."""
+    half = store.records(HALF)[0].commit_offset
+    delayed = min(store.records(topic)[0].commit_offset for topic in (SCHEDULE, TIMER))
+    halves = f"pending transactions hold the log from commit offset {half} on"
+    timers = f"delayed messages hold the log from commit offset {delayed} on"
+    assert holds(store.directory) == [halves, timers]
+    store.open()
+    store.end("A", "C", commit=False)
+    store.workers.settle()
+    store.writer.close()
+    assert holds(store.directory) == [timers]
+    store.open()
+    store.clock.pass_ms(4_000_000)
+    store.workers.settle()
+    store.workers.settle()
+    store.writer.close()
+    assert sorted(store.bodies()) == [b"level", b"time"]
+    assert holds(store.directory) == []
+
+
 @pytest.mark.parametrize(
     ("topic", "kind", "queue_id"),
     [

@@ -1,20 +1,31 @@
-"""What says how far delayed messages and transactions are, and what producers have sent: our files of them."""
+"""What says how far delayed messages and transactions are, and what producers have sent: our files of them.
+
+Also from where on the log is kept for what is pending.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from storage import findings as kinds
-from storage.findings import WARNING, Finding
+from storage.clock import SystemClock
+from storage.findings import NOTE, WARNING, Finding
+from storage.format.consume_entry import SCHEDULE_TOPIC
+from storage.format.names import HALF_TOPIC, TIMER_TOPIC
 from storage.producers.loading import damaged_window_files
 from storage.timers.file_damage import damaged_timer_files
-from storage.transactions.progress import damaged_progress_files
+from storage.timers.progress import TimerProgressFiles
+from storage.transactions.progress import ProgressFiles, damaged_progress_files
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ReadFileSystem
+    from storage.offline.opened import OfflineStore
     from storage.view.layout import StorePaths
+
+Place = tuple[str, int, int]  # topic, queue id, queue offset
 
 READ_TRIES: Final = 3  # of files that a running store writes
 
@@ -38,3 +49,42 @@ def _lasting(look: Callable[[], dict[str, str]]) -> Iterator[tuple[str, str]]:
         again = look()
         found = {name: again[name] for name in found if name in again}
     yield from found.items()
+
+
+def log_holds(store: OfflineStore) -> Iterator[Finding]:
+    """Yield from where on retention keeps the log for what was pending when that was last saved."""
+    queues = set(store.reader.queues_on_disk())
+    for who, look in (("pending transactions", _halves), ("delayed messages", _timers)):
+        places: list[Place] = []
+        with suppress(OSError, ValueError):  # named by others
+            places = [place for place in look(store) if place[:2] in queues]
+        offsets = [each for place in places if (each := _commit_offset(store, place)) is not None]
+        if offsets:
+            message = f"{who} hold the log from commit offset {min(offsets)} on"
+            yield Finding(severity=NOTE, kind=kinds.STATE, file="commitlog", message=message)
+
+
+def _halves(store: OfflineStore) -> list[Place]:
+    files = ProgressFiles(store.filesystem, store.paths.config, SystemClock())
+    return [(HALF_TOPIC, 0, files.load().half_offset)]
+
+
+def _timers(store: OfflineStore) -> list[Place]:
+    progress = TimerProgressFiles(store.filesystem, store.paths).load().own
+    if progress is None:
+        return []
+    first = min((block.base_offset for block in progress.blocks), default=None)
+    return [
+        (TIMER_TOPIC, 0, progress.queue_offset if first is None else first),
+        *((SCHEDULE_TOPIC, level - 1, offset) for level, offset in progress.levels.items()),
+    ]
+
+
+def _commit_offset(store: OfflineStore, place: Place) -> int | None:
+    """Return where the record at a queue offset is, None at the end of its queue."""
+    topic, queue_id, queue_offset = place
+    log, queue = store.reader.log, store.reader.queue_view(topic, queue_id)
+    end = queue.max_offset(log.visible_offset)
+    at = max(queue_offset, queue.min_offset(log.min_offset, end))
+    unit = queue.unit(at) if at < end else None
+    return None if unit is None else unit.commit_offset
