@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 import grpc
 
 from penstock.v1 import transactions_pb2
 from services import logs
+from services.messaging.sending import ANSWER_SECONDS_MAX
 from services.messaging.telemetry import TelemetryStreams
 from services.rocketmq import names
 from services.rocketmq.delivered_messages import message_of
 from services.rocketmq.statuses import CallRefused, refusal_of
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
-from services.upstream import CheckingWriter
+from services.upstream import CalledService, CheckingWriter
 from storage.format.properties import REAL_TOPIC
 from storage.format.record import decode_record
 
 TRANSACTIONS: Final = "/penstock.v1.Transactions/"
+END_TRANSACTIONS: Final = f"{TRANSACTIONS}EndTransactions"
+ENDS_MAX: Final = 64  # of one call: their messages may be large
+EndKey = tuple[str, transactions_pb2.Resolution]  # of what topic, how
 _RESOLUTIONS: Final = {
     v2.COMMIT: (transactions_pb2.RESOLUTION_COMMIT, transactions_pb2.TRANSACTION_COMMITTED),
     v2.ROLLBACK: (transactions_pb2.RESOLUTION_ROLLBACK, transactions_pb2.TRANSACTION_ROLLED_BACK),
@@ -39,11 +44,117 @@ _RETURN_SECONDS: Final = 5.0
 _CALL_AGAIN_SECONDS: Final = 0.05
 
 
+@dataclass(slots=True)
+class _GatheredEnds:
+    transaction_ids: list[str] = field(default_factory=list)
+    outcomes: list[asyncio.Future[transactions_pb2.EndedTransaction]] = field(default_factory=list)
+
+
+class TransactionEnds:
+    """Ends transactions; what comes while the writer answers goes together in the next call.
+
+    One call at a time for each topic and resolution.
+    """
+
+    def __init__(self, writer: CalledService) -> None:
+        self.running: set[asyncio.Task[None]] = set()
+        self._writer = writer
+        self._waiting: dict[EndKey, _GatheredEnds] = {}
+        self._loop = asyncio.get_running_loop()
+
+    async def end(
+        self, key: EndKey, transaction_id: str, timeout_s: float
+    ) -> transactions_pb2.EndedTransaction:
+        """End one transaction; return what became of it. Raises CallRefused."""
+        gathered = self._waiting.get(key)
+        if gathered is None:
+            gathered = self._waiting[key] = _GatheredEnds()
+            task = self._loop.create_task(self._run(key, gathered))
+            self.running.add(task)
+            task.add_done_callback(self.running.discard)
+        outcome: asyncio.Future[transactions_pb2.EndedTransaction] = self._loop.create_future()
+        gathered.transaction_ids.append(transaction_id)
+        gathered.outcomes.append(outcome)
+        late = self._loop.call_later(
+            timeout_s, _refuse, outcome, v2.PROXY_TIMEOUT, "the writer did not answer in time"
+        )
+        try:
+            return await outcome
+        finally:
+            late.cancel()
+
+    async def _run(self, key: EndKey, gathered: _GatheredEnds) -> None:
+        """Make calls for as long as there are ends; whatever ends them, nobody waits on."""
+        try:
+            await asyncio.sleep(0)  # those of the same turn of the loop go together
+            while gathered.outcomes:
+                asked, outcomes = gathered.transaction_ids[:ENDS_MAX], gathered.outcomes[:ENDS_MAX]
+                del gathered.transaction_ids[:ENDS_MAX], gathered.outcomes[:ENDS_MAX]
+                await self._end_all(key, asked, outcomes)
+        except Exception as error:  # noqa: BLE001  its callers are told below
+            logs.get_logger().error("ends of transactions failed", exc_info=error)
+        finally:
+            del self._waiting[key]
+            for outcome in gathered.outcomes:
+                _refuse(outcome)
+
+    async def _end_all(
+        self,
+        key: EndKey,
+        transaction_ids: Sequence[str],
+        outcomes: Sequence[asyncio.Future[transactions_pb2.EndedTransaction]],
+    ) -> None:
+        topic, resolution = key
+        request = transactions_pb2.EndTransactionsRequest(
+            transaction_ids=transaction_ids, resolution=resolution, topic=topic
+        )
+        try:
+            answer = await self._call(request, outcomes)
+            ended = transactions_pb2.EndTransactionsResponse.FromString(answer).transactions
+            for outcome, each in zip(outcomes, ended, strict=True):
+                if not outcome.done():
+                    outcome.set_result(each)
+        except CallRefused as refused:
+            for outcome in outcomes:
+                _refuse(outcome, refused.code, str(refused))
+        finally:
+            for outcome in outcomes:
+                _refuse(outcome)
+
+    async def _call(
+        self,
+        request: transactions_pb2.EndTransactionsRequest,
+        outcomes: Sequence[asyncio.Future[transactions_pb2.EndedTransaction]],
+    ) -> bytes:
+        """Make a call, again when its answer is lost while somebody waits: the writer knows how a transaction ended."""
+        until = self._loop.time() + ANSWER_SECONDS_MAX
+        while True:
+            left_s = max(0.0, until - self._loop.time())
+            try:
+                return await self._writer.call(END_TRANSACTIONS, request, timeout_s=left_s)
+            except grpc.aio.AioRpcError as error:
+                is_away = error.code() is grpc.StatusCode.UNAVAILABLE
+                is_late = self._loop.time() + _CALL_AGAIN_SECONDS >= until
+                if not is_away or is_late or all(each.done() for each in outcomes):
+                    raise refusal_of(error) from None
+            await asyncio.sleep(_CALL_AGAIN_SECONDS)
+
+
+def _refuse(
+    outcome: asyncio.Future[transactions_pb2.EndedTransaction],
+    code: v2.Code = v2.INTERNAL_SERVER_ERROR,
+    problem: str = "the call was not made, or its answer not understood",
+) -> None:
+    if not outcome.done():
+        outcome.set_exception(CallRefused(code, problem))
+
+
 class OrphanedTransactions:
     """Ends transactions; passes the writer's checks on to connected producers."""
 
     def __init__(self, writer: CheckingWriter, telemetry: TelemetryStreams) -> None:
         self._writer = writer
+        self._ends = TransactionEnds(writer)
         self._telemetry = telemetry
         self._topics: frozenset[str] = frozenset()
         self._watching: list[asyncio.Task[None]] = []
@@ -59,13 +170,8 @@ class OrphanedTransactions:
         if request.resolution not in _RESOLUTIONS:
             return
         resolution, wanted = _RESOLUTIONS[request.resolution]
-        asked = transactions_pb2.EndTransactionsRequest(
-            transaction_ids=[request.transaction_id],
-            resolution=resolution,
-            topic=names.topic_of(request.topic),
-        )
-        answer = await self._call("EndTransactions", asked, timeout_s)
-        (ended,) = transactions_pb2.EndTransactionsResponse.FromString(answer).transactions
+        key = names.topic_of(request.topic), resolution
+        ended = await self._ends.end(key, request.transaction_id, timeout_s)
         if ended.state == wanted:
             return
         if ended.state == transactions_pb2.TRANSACTION_TOPIC_GONE:
@@ -93,23 +199,12 @@ class OrphanedTransactions:
 
     async def close(self) -> None:
         """Watch nothing more."""
-        tasks = [*self._watching] if self._returning is None else [*self._watching, self._returning]
+        tasks = [*self._watching, *self._ends.running]
+        if self._returning is not None:
+            tasks.append(self._returning)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _call(self, method: str, request: Any, timeout_s: float) -> bytes:
-        """Make a call, again when its answer is lost: the writer knows how a transaction ended."""
-        until = self._loop.time() + timeout_s
-        while True:
-            left_s = max(0.0, until - self._loop.time())
-            try:
-                return await self._writer.call(TRANSACTIONS + method, request, timeout_s=left_s)
-            except grpc.aio.AioRpcError as error:
-                is_away = error.code() is grpc.StatusCode.UNAVAILABLE
-                if not is_away or self._loop.time() + _CALL_AGAIN_SECONDS >= until:
-                    raise refusal_of(error) from None
-            await asyncio.sleep(_CALL_AGAIN_SECONDS)
 
     async def _watch(self, topics: Sequence[str]) -> None:
         request = transactions_pb2.WatchChecksRequest(topics=topics)
