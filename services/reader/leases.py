@@ -24,6 +24,7 @@ GROUPS_MAX: Final = (
     10_000  # that are made by a receive: whoever makes up names fills no more than that
 )
 RETRY_DELAY_MS: Final = 60_000
+ROUNDED_MS: Final = 1  # two clocks that agree
 
 
 class ReaderLeases:
@@ -89,7 +90,8 @@ class ReaderLeases:
             raise GroupPaused(group)
         batch = self._leases.receive(config, topic, question)
         end_ms = self._leases.clock.unix_ms(batch.lease_end_ms)
-        return batch if end_ms == batch.lease_end_ms else replace(batch, lease_end_ms=end_ms)
+        is_set = abs(end_ms - batch.lease_end_ms) > ROUNDED_MS  # somebody has set the clock
+        return replace(batch, lease_end_ms=end_ms) if is_set else batch
 
     # ---- what becomes of messages
 

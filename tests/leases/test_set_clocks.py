@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from lease_store import GROUP, ORDERLY, TOPIC, LeaseStore, bodies, put
 
-from storage.leases.values import HandleProblem
+from services.reader.leases import ReaderLeases
+from storage.leases.values import HandleProblem, ReceiveQuestion
 from storage.tables.backoff import CustomizedBackoff
 
 DAY_MS = 86_400_000
@@ -71,6 +72,19 @@ def test_renewed_leases_last_while_they_are_renewed(store: LeaseStore, jump_ms: 
     store.clock.pass_ms(LEASE_MS)
     assert store.receive().record_count == 2
     assert len(store.acknowledge(received.receipt_handles)) == 2
+
+
+@JUMPS
+def test_members_are_told_the_end_by_the_wall_clock(store: LeaseStore, jump_ms: int) -> None:
+    leases = ReaderLeases(store.reader, store.leases, auto_create_groups=True)
+    question = ReceiveQuestion(max_messages=1, lease_ms=LEASE_MS)
+    received = leases.begin_receiving(GROUP.name, TOPIC, question)
+    assert received.lease_end_ms == store.clock.now_ms() + LEASE_MS
+    store.clock.set_by(jump_ms)
+    received = leases.begin_receiving(GROUP.name, TOPIC, question)
+    assert received.lease_end_ms == store.clock.now_ms() + LEASE_MS
+    _, end_ms = leases.change(GROUP.name, TOPIC, received.receipt_handles, 5_000)
+    assert end_ms == store.clock.now_ms() + 5_000
 
 
 # ---- while nobody runs
