@@ -51,13 +51,14 @@ def random_message(dice: random.Random, descriptor: Descriptor, depth: int = 0) 
                 into = getattr(made, field.name)
                 (into.add() if field.is_repeated else into).CopyFrom(nested)
             elif field.is_repeated:
-                getattr(made, field.name).append(_value(dice, field))
+                getattr(made, field.name).append(value_of(dice, field))
             else:
-                setattr(made, field.name, _value(dice, field))
+                setattr(made, field.name, value_of(dice, field))
     return made
 
 
-def _value(dice: random.Random, field: FieldDescriptor) -> object:
+def value_of(dice: random.Random, field: FieldDescriptor) -> object:
+    """Return a value at the borders of a field's type."""
     kind = field.cpp_type
     if field.type == FieldDescriptor.TYPE_BYTES:
         return dice.randbytes(dice.choice((0, 1, 87, 88, 200)))

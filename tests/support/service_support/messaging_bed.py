@@ -142,3 +142,36 @@ def receive_request(
             **changes,
         }
     )
+
+
+def every_call(topic: v2.Resource, group: v2.Resource) -> dict[str, Any]:
+    """Return a request of each kind that a client's life consists of, but for Telemetry."""
+    return {
+        "QueryRoute": service_pb2.QueryRouteRequest(topic=topic, endpoints=ENDPOINTS),
+        "QueryAssignment": service_pb2.QueryAssignmentRequest(
+            topic=topic, group=group, endpoints=ENDPOINTS
+        ),
+        "Heartbeat": service_pb2.HeartbeatRequest(group=group, client_type=v2.PUSH_CONSUMER),
+        "SendMessage": service_pb2.SendMessageRequest(messages=[message(topic)]),
+        "ReceiveMessage": receive_request(topic, group, long_polling_timeout=Duration(seconds=1)),
+        "AckMessage": service_pb2.AckMessageRequest(
+            group=group, topic=topic, entries=[service_pb2.AckMessageEntry(receipt_handle="a" * 40)]
+        ),
+        "ChangeInvisibleDuration": service_pb2.ChangeInvisibleDurationRequest(
+            group=group, topic=topic, receipt_handle="a" * 40
+        ),
+        "ForwardMessageToDeadLetterQueue": service_pb2.ForwardMessageToDeadLetterQueueRequest(
+            group=group, topic=topic, receipt_handle="a" * 40
+        ),
+        "EndTransaction": service_pb2.EndTransactionRequest(
+            topic=topic, message_id="01", transaction_id="01", resolution=v2.COMMIT
+        ),
+        "RecallMessage": service_pb2.RecallMessageRequest(topic=topic, recall_handle="none"),
+        "NotifyClientTermination": service_pb2.NotifyClientTerminationRequest(group=group),
+    }
+
+
+def codes_of(answer: Any) -> set[int]:
+    if hasattr(answer, "status"):
+        return {answer.status.code}
+    return {each.status.code for each in answer if each.HasField("status")}
