@@ -163,6 +163,8 @@ class OpenLeases:
 
     def _write_offsets(self) -> None:
         topics = self.all()
+        for held in topics:
+            self._sets.end_gone(held)
         self.row_count = sum(held.row_count for held in topics)
         changed = [(held, held.uncommitted_offsets()) for held in topics]
         if any(offsets for _, offsets in changed):

@@ -217,6 +217,22 @@ class QueueSets:
         first = min(first, high)
         return first if first < next_offset else None
 
+    def end_gone(self, held: GroupTopic) -> None:
+        """End the leases of queues whose topic was deleted since: nobody can acknowledge them.
+
+        Where such a queue was stays known, and is not the group's offset any more.
+        """
+        sources = {queue.name.source for queue in list(held.queues.all)}
+        incarnations = {source: self._queues.incarnation_of(source) for source in sources}
+        with held.changing() as events:
+            for queue in held.queues.all:
+                if not _is_gone(queue, incarnations):
+                    continue
+                if queue.rows.live_count:
+                    queue.reset(queue.rows.next_offset, NOWHERE, events)
+                if queue.rows.committed_offset != queue.rows.group_offset:
+                    queue.note_committed(queue.rows.group_offset, events)
+
     def forget(self, held: GroupTopic) -> None:
         """Forget a group's leases in a topic."""
         with self._guard, held.guard:

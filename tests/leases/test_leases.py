@@ -258,3 +258,28 @@ def test_an_attempt_is_given_nothing_of_a_topic_that_was_made_again_since(tmp_pa
 
     assert store.receive(1, group=ORDERLY).record_count == 0  # it is somebody's
     assert store.acknowledge(again.receipt_handles) == []
+
+
+def test_what_was_handed_out_of_a_topic_that_is_deleted_waits_no_more(tmp_path: Path) -> None:
+    """Nobody can acknowledge it: it would count for ever."""
+    put(tmp_path / "store", 4)
+    put(tmp_path / "store", 4, topic="kept")
+    store = LeaseStore(tmp_path / "store")
+    batch = store.receive()
+    assert store.leases.receive(GROUP, "kept").record_count == 4
+    store.leases.save_offsets()
+    assert store.leases.group_counts() == [(GROUP.name, 8, 0)]
+    assert store.acknowledge(batch.receipt_handles[: 2 * HANDLE]) == []
+
+    with MessageStore.open(tmp_path / "store", small_config()) as writer:
+        writer.delete_topic(TOPIC)
+        store.leases.save_offsets()
+        assert store.leases.group_counts() == [(GROUP.name, 4, 0)]
+        assert store.reader.committed_offsets(GROUP.name) == {"kept": {0: 0}}
+        store.kill()
+        assert store.leases.group_counts() == [(GROUP.name, 4, 0)]
+        writer.create_topic(TOPIC, 1)
+        writer.put_all([Message(topic=TOPIC, body=b"%d" % n, queue_id=0) for n in range(7, 13)])
+    assert bodies(store.receive()) == list(range(7, 13))
+    store.leases.save_offsets()
+    assert store.reader.committed_offsets(GROUP.name) == {TOPIC: {0: 0}, "kept": {0: 0}}
