@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.errors import InvalidArgument
 from penstock.v1 import writer_pb2
+from penstock.wire import varint
 from storage.clock import Clock
 
 SPAN_MAX: Final = 256  # between two sequences that are not answered; a writer knows twice as many
 _ID_BITS: Final = 63
 _SEQUENCE_MAX: Final = (1 << 32) - 1
-_FIELD: Final = bytes([writer_pb2.ProduceRequest.PRODUCER_FIELD_NUMBER << 3 | 2])
+_FIELD_TAG: Final = writer_pb2.ProduceRequest.PRODUCER_FIELD_NUMBER << 3 | 2
+_ID_TAG: Final = writer_pb2.ProducerSequence.PRODUCER_ID_FIELD_NUMBER << 3 | 1
+_SEQUENCE_TAG: Final = writer_pb2.ProducerSequence.SEQUENCE_FIELD_NUMBER << 3
+_TO_SEQUENCE_SIZE: Final = 1 + 8 + 1  # bytes of the field before the sequence
+_AGE_TAG: Final = bytes([writer_pb2.ProducerSequence.AGE_MS_FIELD_NUMBER << 3])
 
 
-@dataclass(frozen=True, slots=True)
-class RequestToken:
+class RequestToken(NamedTuple):
     """One request of one producer, first sent at ``first_ms``: Unix milliseconds, 0 until somebody else needs to know."""
 
     producer_id: int
@@ -28,10 +31,14 @@ class RequestToken:
 
     def field(self, age_ms: int) -> bytes:
         """Return the field of a serialized request by which it is sent, ``age_ms`` after the first time; 0 is that time."""
-        encoded = writer_pb2.ProducerSequence(
-            producer_id=self.producer_id, sequence=self.sequence, age_ms=age_ms
-        ).SerializeToString()
-        return b"%b%c%b" % (_FIELD, len(encoded), encoded)
+        producer_id, sequence, _ = self
+        numbers = varint(sequence)
+        if age_ms:
+            numbers = b"".join((numbers, _AGE_TAG, varint(age_ms)))
+        size = _TO_SEQUENCE_SIZE + len(numbers)
+        return b"%c%c%c%b%c%b" % (
+            _FIELD_TAG, size, _ID_TAG, producer_id.to_bytes(8, "little"), _SEQUENCE_TAG, numbers
+        )  # fmt: skip
 
     def __str__(self) -> str:
         """Return what `parse` reads."""
@@ -59,7 +66,7 @@ class RequestToken:
 
     def dated(self, age_s: float, clock: Clock) -> RequestToken:
         """Return what to tell somebody who is to send it again: it was first sent so long ago."""
-        return replace(self, first_ms=clock.now_ms() - age_ms(age_s))
+        return self._replace(first_ms=clock.now_ms() - age_ms(age_s))
 
 
 def age_ms(age_s: float) -> int:
@@ -80,26 +87,33 @@ class Sequences:
         self._lock = threading.Lock()
         self._process_id = 0
         self._producer_id = 0
-        self._last = _SEQUENCE_MAX
+        self._last = self._last_max = (
+            0  # the most that it may become before the oldest is looked at
+        )
         self._open: dict[int, None] = {}  # not answered, in order
 
     def begin(self) -> RequestToken:
         """Return the token of a new request."""
         with self._lock:
-            oldest = next(iter(self._open), self._last)
             process_id = os.getpid()
-            if (
-                self._last == _SEQUENCE_MAX
-                or self._last - oldest >= SPAN_MAX - 1
-                or process_id != self._process_id
-            ):
+            if process_id != self._process_id:
                 self._process_id = process_id
-                self._producer_id = secrets.randbelow((1 << _ID_BITS) - 1) + 1
-                self._last = 0
-                self._open = {}
-            self._last += 1
-            self._open[self._last] = None
-            return RequestToken(self._producer_id, self._last)
+                self._begin_anew()
+            elif self._last >= self._last_max:
+                oldest = next(iter(self._open), self._last + 1)
+                self._last_max = min(oldest + SPAN_MAX - 1, _SEQUENCE_MAX)
+                if self._last >= self._last_max:
+                    self._begin_anew()
+            sequence = self._last = self._last + 1
+            self._open[sequence] = None
+            return RequestToken(self._producer_id, sequence)
+
+    def _begin_anew(self) -> None:
+        """Go on as a producer that nobody has heard of."""
+        self._producer_id = secrets.randbelow((1 << _ID_BITS) - 1) + 1
+        self._last = 0
+        self._last_max = SPAN_MAX
+        self._open = {}
 
     def end(self, token: RequestToken) -> None:
         """Take in that a request has its outcome, or nobody waits for it any more."""
@@ -114,4 +128,4 @@ class Sequences:
         """
         with self._lock:
             if token.producer_id == self._producer_id:
-                self._last = _SEQUENCE_MAX
+                self._last = self._last_max = _SEQUENCE_MAX

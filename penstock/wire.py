@@ -59,7 +59,7 @@ class WithRecords:
 
 def frame_batch(records: bytes | bytearray | memoryview) -> bytes:
     """Return a serialized ``ProduceBatchRequest`` around encoded records, copying them once."""
-    return b"".join((b"\x0a", _varint(len(records)), records))
+    return b"".join((b"\x0a", varint(len(records)), records))
 
 
 def frame_batch_parts(parts: list[bytes], size: int, producer: bytes = b"") -> bytes:
@@ -67,12 +67,12 @@ def frame_batch_parts(parts: list[bytes], size: int, producer: bytes = b"") -> b
 
     ``producer`` is its other field, serialized.
     """
-    return b"".join((producer, b"\x0a", _varint(size), *parts))
+    return b"".join((producer, b"\x0a", varint(size), *parts))
 
 
 def _frame_request(request: tuple[bytes, bytes | bytearray | memoryview]) -> bytes:
     producer, records = request
-    return b"".join((producer, b"\x0a", _varint(len(records)), records))
+    return b"".join((producer, b"\x0a", varint(len(records)), records))
 
 
 def split_records(response: bytes, kind: type[ProtoMessage], field_number: int) -> WithRecords:
@@ -103,7 +103,8 @@ def split_records(response: bytes, kind: type[ProtoMessage], field_number: int) 
     return WithRecords(whole, memoryview(getattr(whole, "records")))  # noqa: B009  kind is generic
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return a non-negative integer as protobuf writes it."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

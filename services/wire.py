@@ -1,7 +1,7 @@
 """Bytes of the contract that are not worth a protobuf object, and values to and from protobuf.
 
-A record batch is one bytes field of its request, and the records of an answer are its last field,
-so both are framed here around views of the bytes: still valid protobuf, without a copy of it.
+The records of an answer are its last field, so they are framed here around views of the bytes: still valid
+protobuf, without a copy of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from storage.errors import InvalidBatch, StoreError
 from storage.format.timers.recall_handle import RecallHandle
 from storage.message import (
     NO_PROPERTIES,
-    BatchResult,
     Damage,
     Message,
     ProducerSequence,
@@ -33,19 +32,12 @@ BROKER: Final = "penstock"  # in recall handles of ours
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 _FIXED_SIZES: Final = {1: 8, 5: 4}
-_BATCH_TAG: Final = (writer_pb2.ProduceBatchRequest.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED
-_PRODUCER_TAG: Final = (
-    writer_pb2.ProduceBatchRequest.PRODUCER_FIELD_NUMBER << 3
-) | _LENGTH_DELIMITED
 _PULL_TAG: Final = bytes([(reader_pb2.PullResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED])
 _QUERY_TAG: Final = bytes(
     [(reader_pb2.QueryByKeyResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
 )
 _RECEIVE_TAG: Final = bytes(
     [(leases_pb2.ReceiveResponse.RECORDS_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
-)
-_STORED_TAG: Final = bytes(
-    [(writer_pb2.ProduceStreamResponse.STORED_FIELD_NUMBER << 3) | _LENGTH_DELIMITED]
 )
 Parts = tuple[bytes | memoryview, ...]  # of one serialized message, in order
 
@@ -69,60 +61,13 @@ def sliced(
     return b"".join((head.SerializeToString(), *parts))
 
 
-def batch_records(request: bytes) -> memoryview:
-    """Return the records of a serialized ProduceBatchRequest as a view of it.
-
-    Raises protobuf's DecodeError if the bytes are not such a request.
-    """
-    records = _records_from(request, 0)
-    if records is None:
-        return memoryview(writer_pb2.ProduceBatchRequest.FromString(request).records)
-    return records
-
-
-def batch_request(request: bytes) -> tuple[memoryview, ProducerSequence | None]:
-    """Return the records of a serialized ProduceBatchRequest as a view of it, and whose they are.
-
-    Raises protobuf's DecodeError if the bytes are not such a request.
-    """
-    if len(request) < 2 or request[0] != _PRODUCER_TAG:
-        records = _records_from(request, 0)
-        if records is not None:
-            return records, None
-    elif request[1] < 0x80:
-        begin = 2 + request[1]
-        records = _records_from(request, begin)
-        if records is not None:
-            return records, _producer_of(writer_pb2.ProducerSequence.FromString(request[2:begin]))
-    parsed = writer_pb2.ProduceBatchRequest.FromString(request)
-    return memoryview(parsed.records), producer_of(parsed)
-
-
-def _records_from(request: bytes, begin: int) -> memoryview | None:
-    """Return the records field that the bytes from ``begin`` on are, None if they are not just that."""
-    size = len(request)
-    if begin >= size:
-        return memoryview(b"") if size == 0 else None
-    if request[begin] == _BATCH_TAG:
-        position, shift, length = begin + 1, 0, 0
-        while position < size and shift < 35:
-            byte = request[position]
-            position += 1
-            length |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return memoryview(request)[position:] if position + length == size else None
-            shift += 7
-    return None
-
-
 def producer_of(
     request: writer_pb2.ProduceRequest | writer_pb2.ProduceBatchRequest,
 ) -> ProducerSequence | None:
     """Return whose request it is, None if it does not say."""
-    return _producer_of(request.producer) if request.HasField("producer") else None
-
-
-def _producer_of(producer: writer_pb2.ProducerSequence) -> ProducerSequence:
+    if not request.HasField("producer"):
+        return None
+    producer = request.producer
     return ProducerSequence(producer.producer_id, producer.sequence, producer.age_ms)
 
 
@@ -229,37 +174,6 @@ def recall_handle(result: PutResult) -> str:
     if not result.recall_ms:
         return ""
     return RecallHandle(result.topic, BROKER, result.recall_ms, result.unique_key).encode()
-
-
-def batch_response(result: BatchResult) -> writer_pb2.ProduceBatchResponse:
-    """Return where a record batch was stored."""
-    return writer_pb2.ProduceBatchResponse(
-        commit_offset=result.commit_offset,
-        end_commit_offset=result.end_commit_offset,
-        record_count=result.record_count,
-        store_timestamp_ms=result.store_timestamp_ms,
-        ranges=[
-            writer_pb2.QueueRange(
-                topic=r.topic,
-                queue_id=r.queue_id,
-                first_queue_offset=r.first_queue_offset,
-                count=r.count,
-            )
-            for r in result.ranges
-        ],
-        repeated=result.repeated,
-    )
-
-
-def stream_stored(result: BatchResult) -> bytes:
-    """Return a serialized ProduceStreamResponse of a batch that was stored."""
-    stored = batch_response(result).SerializeToString()
-    return b"".join((_STORED_TAG, varint(len(stored)), stored))
-
-
-def stream_failure(failure: common_pb2.Failure) -> bytes:
-    """Return a serialized ProduceStreamResponse of a batch that was refused."""
-    return writer_pb2.ProduceStreamResponse(failure=failure).SerializeToString()
 
 
 def failure_of(error: StoreError) -> common_pb2.Failure:

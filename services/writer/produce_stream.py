@@ -9,6 +9,7 @@ from typing import Any, Final
 from services import wire
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
+from services.writer import batch_frames
 from services.writer.acks import Acks
 from services.writer.eager import EagerCoroutine
 from storage.errors import StoreClosed, StoreError, StoreFailed
@@ -89,7 +90,7 @@ class ProduceStream:
                 return
             reading = self._begin_read()
             try:
-                records, producer = wire.batch_request(frame)
+                records, producer = batch_frames.batch_request(frame)
                 result = append_few(records, producer)
                 if result is None:
                     result = await asyncio.to_thread(self._append, records, producer)
@@ -99,7 +100,7 @@ class ProduceStream:
                 await self._queue(status.refusal_of_frame(error, self._context.peer()))
                 continue
             if self._unanswered == 0 and acks.has(result.end_commit_offset):
-                await self._write(wire.stream_stored(result))
+                await self._write(batch_frames.stream_stored(result))
             else:
                 await self._queue(result)
         raise Draining
@@ -114,11 +115,11 @@ class ProduceStream:
                 except StoreFailed as failed:
                     outcome = failed
             if isinstance(outcome, StoreError):
-                answer = wire.stream_failure(wire.failure_of(outcome))
+                answer = batch_frames.stream_failure(wire.failure_of(outcome))
             elif len(outcome.ranges) > RANGES_AT_ONCE_MAX:
-                answer = await asyncio.to_thread(wire.stream_stored, outcome)
+                answer = await asyncio.to_thread(batch_frames.stream_stored, outcome)
             else:
-                answer = wire.stream_stored(outcome)
+                answer = batch_frames.stream_stored(outcome)
             await self._write(answer)
             self._answered()
         await self._written()

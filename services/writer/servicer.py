@@ -16,6 +16,7 @@ from services import wire
 from services.rpc import status
 from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context, raw
+from services.writer import batch_frames
 from services.writer.acks import Acknowledging, Acks
 from services.writer.plain_requests import PlainRequests
 from services.writer.produce_kernels import BUFFER_SIZE
@@ -88,15 +89,15 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         self, request: bytes, _context: Context
     ) -> writer_pb2.ProduceBatchResponse:
         """Store encoded records, all or none."""
-        records, producer = wire.batch_request(request)
+        records, producer = batch_frames.batch_request(request)
         result = self._append_few(records, producer)
         if result is not None:
             if not self._acks.has(result.end_commit_offset):
                 await self._acks.wait(result.end_commit_offset)
-            return wire.batch_response(result)
+            return batch_frames.batch_response(result)
         result = await asyncio.to_thread(self._append, records, producer)
         await self._acks.wait(result.end_commit_offset)
-        return await asyncio.to_thread(wire.batch_response, result)
+        return await asyncio.to_thread(batch_frames.batch_response, result)
 
     @raw
     async def produce_stream(self, context: Context) -> None:

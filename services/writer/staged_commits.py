@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.v1 import staged_commits_pb2 as pb
-from services import wire
 from services.rpc import status
 from services.rpc.servicer import Context, raw
+from services.writer import batch_frames
 
 _COMMITS_MAX: Final = 4  # at once; others wait for their turn
 _T = TypeVar("_T")
@@ -69,7 +69,7 @@ class StagedCommitMethods:
                 if adding is not None:
                     await adding
                 adding = asyncio.ensure_future(
-                    asyncio.to_thread(staging.add, wire.batch_records(request))
+                    asyncio.to_thread(staging.add, batch_frames.batch_records(request))
                 )
             if adding is not None:
                 await adding

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 
 from storage.engine.parked import ASKS_FOR_DELAY, as_parked, recall_times_ms
+from storage.engine.queue_checks import check_queues, check_topics
 from storage.engine.queue_ends import NOTHING_HELD, QueueEnds
 from storage.engine.repeats import Repeats
 from storage.errors import (
     InvalidBatch,
     InvalidMessage,
-    QueueNotFound,
     StoreBusy,
     StoreClosed,
     StoreFailed,
@@ -37,13 +37,14 @@ from storage.log.commit_log import NO_PRODUCER
 from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
 from storage.message import BatchResult, Message, ProducerSequence, PutResult, QueueRange
-from storage.producers.requests import Request, told
+from storage.producers.requests import StoredAlready, check_untold
 from storage.producers.windows import ProducerWindows
 
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.engine import Engine
     from storage.files.mapped_file import MappedFile
+    from storage.format.producers.windows import Parts
 
 BUSY_RETRY_MS: Final = 20
 QUEUES_UNDER_LOCK_MAX: Final = 64  # are looked up on disk while nothing else is appended
@@ -124,12 +125,14 @@ class Appender:
         return self.put_all(messages, born_host) if messages else []
 
     def put_all(
-        self, messages: Sequence[Message], born_host: str, request: Request | None = None
-    ) -> list[PutResult]:
-        """Append messages as one batch, of a producer's ``request`` if that is given. Raises StoredAlready."""
+        self, messages: Sequence[Message], born_host: str,
+        producer: ProducerSequence | None = None, torn: Parts = (),
+    ) -> list[PutResult]:  # fmt: skip
+        """Append messages as one batch, of a producer if one is given. Raises StoredAlready."""
         self.check_open()
         encoded = [self.encoder.encode(message, born_host) for message in messages]
-        prepared = self.prepare(b"".join([record for record, _, _ in encoded]))
+        tells = producer is not None
+        prepared = self.prepare(b"".join([record for record, _, _ in encoded]), tells=tells)
         try:
             parked = self._parked(prepared)
         except InvalidBatch as refused:
@@ -138,11 +141,12 @@ class Appender:
         wanted = prepared.queues
         if parked is not None:
             prepared = parked._replace(placed_rows=new_rows(parked.record_count))
-        if request is not None:
-            request, prepared = told(request, prepared)
+            if tells:
+                prepared = prepared.telling()
         commit_offset, store_timestamp_ms, _ = self.append(
-            prepared, decided=parked is not None, fills_rows=True, wanted=wanted, request=request
-        )
+            prepared, decided=parked is not None, fills_rows=True, wanted=wanted,
+            producer=producer, torn=torn,
+        )  # fmt: skip
         placed = prepared.placed_rows[
             : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
         ].tolist()
@@ -175,7 +179,7 @@ class Appender:
             return None
         self.check_open()
         self._check_not_refused()
-        self._check_queues(prepared.queues)
+        check_queues(self._engine.topics, prepared.queues)
         return self._park(prepared)
 
     def _put_one(self, message: Message, born_host: str) -> PutResult:
@@ -266,20 +270,20 @@ class Appender:
         return self.append_records(records, queues_max=queues_max)
 
     def append_records(
-        self, records: bytes | bytearray | memoryview, request: Request | None = None, *,
-        queues_max: int = UNLIMITED,
+        self, records: bytes | bytearray | memoryview, producer: ProducerSequence | None = None,
+        torn: Parts = (), *, queues_max: int = UNLIMITED,
     ) -> BatchResult | None:  # fmt: skip
-        """Append records as one batch, of a producer's ``request`` if that is given. Raises StoredAlready."""
+        """Append records as one batch, of a producer if one is given. Raises StoredAlready."""
         self.check_open()
-        prepared = self._prepare_few(records, queues_max=queues_max)
+        tells = producer is not None
+        prepared = self._prepare_few(records, queues_max=queues_max, tells=tells)
         if prepared is None:
             return None
-        parked = self._parked(prepared)
-        wanted, prepared = prepared.queues, parked or prepared
-        if request is not None:
-            request, prepared = told(request, prepared)
+        parked, wanted = self._parked(prepared), prepared.queues
+        if parked is not None:
+            prepared = parked.telling() if tells else parked
         commit_offset, store_timestamp_ms, firsts = self.append(
-            prepared, decided=parked is not None, wanted=wanted, request=request
+            prepared, decided=parked is not None, wanted=wanted, producer=producer, torn=torn
         )
         if parked is not None:
             self._expect_parked(commit_offset + prepared.placed_size)
@@ -301,38 +305,44 @@ class Appender:
 
     def append(
         self, prepared: Prepared, *, decided: bool = False, fills_rows: bool = False,
-        wanted: Sequence[QueueKey] = (), request: Request | None = None,
+        wanted: Sequence[QueueKey] = (), producer: ProducerSequence | None = None, torn: Parts = (),
     ) -> tuple[int, int, list[int]]:  # fmt: skip
         """Append a checked batch; return its commit offset, store time, and each queue's first offset.
 
         With ``decided`` topics need only exist, but for the queues ``wanted``; with ``fills_rows``
-        ``placed_rows`` are filled. A batch of a ``request`` has been ``told``. Raises StoredAlready, OutcomeForgotten,
-        TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
+        ``placed_rows`` are filled. Of a request of a ``producer`` the parts ``torn`` are in the log; StoredAlready says
+        that more is. Raises OutcomeForgotten, TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull,
+        StoreFailed.
         """
-        log = self._log
+        log, topics = self._log, self._engine.topics
         log.check_size(prepared.placed_size)
         keys = checked = prepared.queues
         held = NOTHING_HELD
         if len(keys) > QUEUES_UNDER_LOCK_MAX:
             checked, held = highest_of_topics(keys), self._ends.look_at(keys)
         with self.lock:
-            if request is not None:
-                request.check(self.windows)
+            if producer is not None:
+                parts = self.windows.find(producer)
+                if parts is not None and parts != torn:
+                    raise StoredAlready(parts)
+                if not prepared.tells:
+                    check_untold(producer, torn)
+                    producer = None
             self._admit(prepared.placed_size, decided=decided)
             if decided:
-                self._check_topics(checked)
-            self._check_queues(highest_of_topics(wanted) if decided else checked)
+                check_topics(topics, checked)
+            check_queues(topics, highest_of_topics(wanted) if decided else checked)
             firsts = self._ends.of_all(keys, held)
             next_queue_offsets = np.array(firsts, np.int64)
             store_timestamp_ms = self._clock.now_ms()
             filled_rows = prepared.placed_rows if fills_rows else _NO_ROWS
             commit_offset = log.append(
                 prepared, next_queue_offsets, filled_rows, store_timestamp_ms,
-                NO_PRODUCER if request is None else request.producer,
+                producer or NO_PRODUCER,
             )  # fmt: skip
-            if request is not None:
-                end_offset = commit_offset + prepared.placed_size
-                request.note(self.windows, commit_offset, end_offset)
+            if producer is not None:
+                parts = (commit_offset, commit_offset + prepared.placed_size)
+                self.windows.note(producer[0], producer[1], (*torn[:-1], *parts) if torn else parts)
             self._ends.move_all(keys, firsts, prepared.sizes)
             self._engine.appended(store_timestamp_ms)
         return commit_offset, store_timestamp_ms, firsts
@@ -360,26 +370,7 @@ class Appender:
     def check_queue(self, key: QueueKey) -> None:
         """Raise unless the topic may be written to and has the queue, and producers are not refused."""
         self._check_not_refused()
-        self._check_queues([key])
-
-    def _check_queues(self, keys: Sequence[QueueKey]) -> None:
-        """Check queues; a topic is looked up once for those of its queues that follow each other."""
-        name: bytes | None = None
-        queue_count = 0
-        for topic_name, queue_id in keys:
-            if topic_name is not name:
-                name = topic_name
-                topic = self._engine.topics.get(name.decode(), to_send=True)
-                if problem := topic.sending_problem:
-                    raise InvalidMessage("topic", f"{topic.name!r} {problem}")
-                queue_count = topic.write_queue_count
-            if queue_id >= queue_count:
-                raise QueueNotFound(topic_name.decode(), queue_id, queue_count)
-
-    def _check_topics(self, keys: Sequence[QueueKey]) -> None:
-        """Raise unless each topic exists: what was decided is stored whatever it allows since."""
-        for topic, _ in keys:
-            self._engine.topics.get(topic.decode())
+        check_queues(self._engine.topics, [key])
 
     def check_open(self) -> None:
         """Raise StoreClosed after ``close``, StoreFailed once nothing more can be acknowledged."""

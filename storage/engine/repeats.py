@@ -3,6 +3,9 @@
 What is in the log answers a repeat: its records say where they are and when they were stored. A
 request of which a stop has left the first records alone is completed: the rest is appended as one
 more part of it.
+
+A first attempt is taken for new, which the append checks under its lock. If anything is against it, it goes the
+way of a repeat: that what is stored is asked for first, and answered though its topic be gone since.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ from storage.kernels.producers.sequences import (
 from storage.kernels.scan import scan_records
 from storage.log.batches import UNLIMITED
 from storage.message import BatchResult, ProducerSequence, PutResult, QueueRange
-from storage.producers.requests import Request, StoredAlready, is_sequence
+from storage.producers.requests import StoredAlready, is_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,10 +122,19 @@ class RequestAppender(Protocol):
     @property
     def prepare(self) -> Callable[[bytes | bytearray | memoryview], Prepared]: ...
     def put_all(
-        self, messages: Sequence[Message], born_host: str, request: Request
+        self,
+        messages: Sequence[Message],
+        born_host: str,
+        producer: ProducerSequence,
+        torn: Parts = (),
     ) -> list[PutResult]: ...
     def append_records(
-        self, records: bytes | bytearray | memoryview, request: Request, *, queues_max: int = ...
+        self,
+        records: bytes | bytearray | memoryview,
+        producer: ProducerSequence,
+        torn: Parts = (),
+        *,
+        queues_max: int = ...,
     ) -> BatchResult | None: ...
 
 
@@ -145,10 +157,15 @@ class Repeats:
         """Do what ``Appender.put`` does."""
         if not messages:
             return []
+        if _is_first(producer):
+            try:
+                return self._appender.put_all(messages, born_host, producer)
+            except (StoredAlready, StoreError) as against:
+                _check_not_busy(against)
         bodies = [message.body for message in messages]
 
-        def append(request: Request, stored_count: int) -> list[PutResult]:
-            return self._appender.put_all(messages[stored_count:], born_host, request)
+        def append(torn: Parts, stored_count: int) -> list[PutResult]:
+            return self._appender.put_all(messages[stored_count:], born_host, producer, torn)
 
         def is_of(parts: list[_StoredPart], count: int | None) -> bool:
             stored = [record.body for part in parts for record in part.records()]
@@ -165,12 +182,17 @@ class Repeats:
     ) -> BatchResult | None:
         """Do what ``Appender.append_batch`` does."""
         appender = self._appender
+        if _is_first(producer):
+            try:
+                return appender.append_records(records, producer, queues_max=queues_max)
+            except (StoredAlready, StoreError) as against:
+                _check_not_busy(against)
 
-        def append(request: Request, stored_count: int) -> BatchResult | None:
+        def append(torn: Parts, stored_count: int) -> BatchResult | None:
             if not stored_count:
-                return appender.append_records(records, request, queues_max=queues_max)
+                return appender.append_records(records, producer, torn, queues_max=queues_max)
             begin = appender.prepare(records).rows.item(stored_count, POSITION)
-            return appender.append_records(memoryview(records)[begin:], request)
+            return appender.append_records(memoryview(records)[begin:], producer, torn)
 
         def is_of(parts: list[_StoredPart], count: int | None) -> bool:
             prepared = appender.prepare(records)
@@ -193,27 +215,29 @@ class Repeats:
     def _once(
         self,
         producer: ProducerSequence,
-        append: Callable[[Request, int], Result],
+        append: Callable[[Parts, int], Result],
         is_of: Callable[[list[_StoredPart], int | None], bool],
         *,
         reads: bool = True,
     ) -> tuple[Result | None, list[_StoredPart] | None]:
         """Append a request unless it is stored; return the result, or else the records that there are.
 
-        ``append(request, n)`` appends all but the first n records; ``is_of`` says whether stored records
+        ``append(torn, n)`` appends all but the first n records, which are in the parts ``torn``; ``is_of`` says whether stored records
         are the request's first n, all of them for None. Nothing is returned of a stored one unless ``reads``. Raises
         InvalidMessage, OutcomeForgotten, and of a request of which nothing is stored what ``append`` raises.
         """
         if not is_sequence(producer):
             raise InvalidMessage("producer", "the id, the sequence or the age is no such number")
         appender = self._appender
-        request = Request(producer)
+        torn: Parts = ()
         stored_count = 0
         while True:
             try:
                 with appender.lock:  # before anything else is asked: a topic may be gone since
-                    request.check(appender.windows)
-                result = append(request, stored_count)
+                    known = appender.windows.find(producer)
+                if known is not None and known != torn:
+                    raise StoredAlready(known)
+                result = append(torn, stored_count)
             except StoredAlready as stored:
                 if not reads:
                     return None, None
@@ -225,11 +249,11 @@ class Repeats:
                     ) from None
                 if not is_torn(stored.parts):
                     return None, parts
-                request = Request(producer, stored.parts)
+                torn = stored.parts
             except (StoreBusy, StoreFull, StoreClosed, StoreFailed, OutcomeForgotten):
                 raise
             except StoreError as refused:
-                if not request.torn:
+                if not torn:
                     raise
                 if isinstance(refused, InvalidBatch):
                     refused = InvalidBatch(refused.record_index + stored_count, refused.problem)
@@ -238,9 +262,9 @@ class Repeats:
                     f"its first {stored_count} records are stored, and the others refused: {refused}",
                 ) from refused
             else:
-                if not request.torn:
+                if not torn:
                     return result, None
-                request = Request(producer)  # the next turn finds all of it
+                torn = ()  # the next turn finds all of it
 
     def _read(self, producer: ProducerSequence, parts: Parts) -> list[_StoredPart]:
         """Return the records of a request. Raises OutcomeForgotten if they are not there as they were stored."""
@@ -266,6 +290,17 @@ class Repeats:
             array, begin - start_offset, end - start_offset, begin, CHECK_ALL, rows
         )
         return _StoredPart(array, rows[:count], end) if stop == STOP_END and count else None
+
+
+def _is_first(producer: ProducerSequence) -> bool:
+    """Whether it is a request's first attempt, by numbers that a producer may send."""
+    return not producer[2] and is_sequence(producer)
+
+
+def _check_not_busy(against: Exception) -> None:
+    """Raise what is against a first attempt if it says that nothing is, but for the moment."""
+    if isinstance(against, StoreBusy):
+        raise against
 
 
 def _put_result(record: Record, store_host: bytes) -> PutResult:

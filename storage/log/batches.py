@@ -13,10 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidBatch
+from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
 from storage.format.properties import PROPERTIES_SIZE_MAX
+from storage.format.property_crc import PROPERTY_CRC_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN
 from storage.kernels.batch import QUEUES_COLUMN_COUNT, check_batch, check_few
-from storage.kernels.columns import BODY_LENGTH, STOP_END, STOP_ROWS_FULL, new_rows, stop_text
+from storage.kernels.columns import (
+    BODY_LENGTH,
+    PROPERTIES_LENGTH,
+    STOP_END,
+    STOP_ROWS_FULL,
+    new_rows,
+    stop_text,
+)
 from storage.kernels.primitives.jit import FEW_BYTES
 
 if TYPE_CHECKING:
@@ -24,6 +33,8 @@ if TYPE_CHECKING:
 
 ROWS_FIRST: Final = 1_024
 UNLIMITED: Final = 1 << 62  # queues of a batch
+# Of a record's properties, where the store has to say beside them whose it is, with a separator.
+TELLING_SIZE_MAX: Final = PROPERTIES_SIZE_MAX - SEQUENCE_PROPERTY_SIZE - PROPERTY_CRC_SIZE - 1
 
 QueueKey = tuple[bytes, int]  # topic, queue id
 
@@ -31,7 +42,8 @@ QueueKey = tuple[bytes, int]  # topic, queue id
 class Prepared(NamedTuple):
     """A checked batch. ``queues[g]`` and ``sizes[g]`` say which queue group g is and how long.
 
-    ``placed_rows`` has room for the rows of placed records, where they are asked for.
+    ``placed_rows`` has room for the rows of placed records, where they are asked for. Of one that ``tells``
+    ``placed_size`` has room for whose it is.
     """
 
     data: ByteArray
@@ -43,6 +55,18 @@ class Prepared(NamedTuple):
     sizes: list[int]
     placed_size: int
     features: int = 0  # HAS_* bits of its records
+    tells: bool = False
+
+    def telling(self) -> Prepared:
+        """Return the batch with room for whose it is; without, if its first record has none."""
+        if not has_room(self.rows):
+            return self
+        return self._replace(placed_size=self.placed_size + SEQUENCE_PROPERTY_SIZE, tells=True)
+
+
+def has_room(rows: npt.NDArray[np.int64]) -> bool:
+    """Whether the first record can say whose it is, beside its own properties."""
+    return rows.item(0, PROPERTIES_LENGTH) <= TELLING_SIZE_MAX
 
 
 class _Arrays(NamedTuple):
@@ -83,14 +107,17 @@ class BatchPreparer:
         self._append_crc = append_crc
         self._buffers = _Buffers()
 
-    def prepare(self, records: bytes | bytearray | memoryview) -> Prepared:
-        """Check every record. Raises InvalidBatch with the index of the first bad one."""
-        prepared = self.prepare_few(records, queues_max=len(records))
+    def prepare(self, records: bytes | bytearray | memoryview, *, tells: bool = False) -> Prepared:
+        """Check every record. Raises InvalidBatch with the index of the first bad one.
+
+        If it ``tells``, there is room for whose the batch is, unless its first record has none.
+        """
+        prepared = self.prepare_few(records, queues_max=len(records), tells=tells)
         assert prepared is not None  # a record has more than one byte
         return prepared
 
     def prepare_few(
-        self, records: bytes | bytearray | memoryview, *, queues_max: int
+        self, records: bytes | bytearray | memoryview, *, queues_max: int, tells: bool = False
     ) -> Prepared | None:
         """Do the same, or return None if the records are for more queues."""
         data = np.frombuffer(records, np.uint8)
@@ -104,7 +131,7 @@ class BatchPreparer:
         if stop != STOP_END:
             if stop == STOP_ROWS_FULL:
                 self._buffers.arrays = _Arrays.of(len(data) // RECORD_SIZE_MIN + 1)
-                return self.prepare_few(records, queues_max=queues_max)
+                return self.prepare_few(records, queues_max=queues_max, tells=tells)
             raise InvalidBatch(bad_index, stop_text(stop))
         if longest > self._body_size_max:
             raise InvalidBatch(
@@ -128,8 +155,12 @@ class BatchPreparer:
                 topic, topic_position = data[position : position + length].tobytes(), position
             keys.append((topic, queue_id))
             sizes_of_queues.append(queue_size)
+        if tells and has_room(rows):
+            size += SEQUENCE_PROPERTY_SIZE
+        else:
+            tells = False
         return Prepared(
-            data, rows, placed_rows, count, group_of, keys, sizes_of_queues, size, features
+            data, rows, placed_rows, count, group_of, keys, sizes_of_queues, size, features, tells
         )
 
 

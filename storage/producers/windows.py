@@ -73,10 +73,13 @@ class ProducerWindows:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._shift_ms = clock.now_ms() - int(clock.monotonic() * 1_000)
         self._producers: OrderedDict[int, _KnownProducer] = OrderedDict()
         self._request_count = 0
         self._unsaved: set[int] = set()  # producers that have changed since they were copied
+        self._last_id = 0  # the producer heard of last, since the copy; then it is ``_last``
+        self._last = _KnownProducer(NEVER)
         self._encoded: dict[int, bytes] = {}  # as they were when they were copied
         self.forgotten_ms = NEVER
         self.doubtful_ms = NEVER
@@ -116,26 +119,35 @@ class ProducerWindows:
         self, producer_id: int, sequence: int, parts: Parts, heard_ms: int | None = None
     ) -> None:
         """Take in that a request is stored, or more of it; ``heard_ms`` is when that was, None: now."""
+        held = self._last if producer_id == self._last_id else self._heard_of(producer_id)
+        requests = held.requests
+        before = len(requests)
+        requests[sequence] = parts
+        count = len(requests)
+        self._request_count += count - before
+        held.last_ms = (
+            self._shift_ms + int(self._monotonic() * 1_000) if heard_ms is None else heard_ms
+        )
+        if count > SEQUENCES_MAX:
+            self._forget_oldest(held)
+        if self._request_count > REQUESTS_MAX or len(self._producers) > PRODUCERS_MAX:
+            self._forget_producer()
+
+    def _heard_of(self, producer_id: int) -> _KnownProducer:
+        """Return the producer that is heard of now, made if it was not known, as the last one to be forgotten."""
         producers = self._producers
         held = producers.get(producer_id)
         if held is None:
             held = producers[producer_id] = _KnownProducer(self.forgotten_ms)
         else:
             producers.move_to_end(producer_id)
-        requests = held.requests
-        if sequence not in requests:
-            self._request_count += 1
-        requests[sequence] = parts
-        held.last_ms = self._now_ms() if heard_ms is None else heard_ms
         self._unsaved.add(producer_id)
         self.is_changed = True
-        if len(requests) > SEQUENCES_MAX:
-            self._forget_oldest(held)
-        if self._request_count > REQUESTS_MAX or len(producers) > PRODUCERS_MAX:
-            self._forget_producer()
+        self._last_id, self._last = producer_id, held
+        return held
 
     def _now_ms(self) -> int:
-        return self._shift_ms + int(self._clock.monotonic() * 1_000)
+        return self._shift_ms + int(self._monotonic() * 1_000)
 
     def _forget_oldest(self, held: _KnownProducer) -> None:
         sequence = next(iter(held.requests))
@@ -144,6 +156,7 @@ class ProducerWindows:
         self._request_count -= 1
 
     def _forget_producer(self) -> None:
+        self._last_id = 0
         _, held = self._producers.popitem(last=False)
         self._request_count -= len(held.requests)
         self.forgotten_ms = max(self.forgotten_ms, held.last_ms)
@@ -166,6 +179,7 @@ class ProducerWindows:
             if (held := self._producers.get(producer_id)) is not None
         ]
         self._unsaved.clear()
+        self._last_id = 0
         self.is_changed = False
 
         def encode() -> bytes:
@@ -196,6 +210,7 @@ class ProducerWindows:
             }
             self._request_count += len(held.requests)
         self._unsaved = set(self._producers)
+        self._last_id = 0
 
     def doubt(self, until_ms: int) -> None:
         """Take in that requests which were sent up to a time may be stored and not known."""

@@ -1,33 +1,13 @@
-"""Raw framing of batches and answers is the protobuf of the contract, byte for byte in meaning."""
+"""Raw framing of answers is the protobuf of the contract, byte for byte in meaning."""
 
 from __future__ import annotations
 
-import pytest
-from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.v1 import common_pb2, reader_pb2, writer_pb2
 from services import wire
 from storage.message import PullStatus
-
-
-@given(st.binary(max_size=40_000))
-def test_a_batch_request_is_viewed_without_a_copy(records: bytes) -> None:
-    request = writer_pb2.ProduceBatchRequest(records=records).SerializeToString()
-    view = wire.batch_records(request)
-    assert view == records
-    assert not records or view.obj is request
-
-
-def test_unusual_but_valid_requests_are_read_like_protobuf_does() -> None:
-    two_values = (
-        writer_pb2.ProduceBatchRequest(records=b"first").SerializeToString()
-        + writer_pb2.ProduceBatchRequest(records=b"last").SerializeToString()
-    )
-    unknown_field = b"\x50\x01" + writer_pb2.ProduceBatchRequest(records=b"x").SerializeToString()
-    assert wire.batch_records(two_values) == b"last"
-    assert wire.batch_records(unknown_field) == b"x"
 
 
 @given(st.lists(st.binary(max_size=200), max_size=8), st.integers(0, 9))
@@ -42,17 +22,6 @@ def test_fields_are_counted_without_parsing_them(bodies: list[bytes], most: int)
 @given(st.binary(max_size=64))
 def test_any_bytes_are_counted(data: bytes) -> None:
     assert 0 <= wire.count_fields(data, 5) <= 5
-
-
-@given(st.binary(max_size=64))
-def test_any_bytes_are_a_request_or_a_decode_error_as_for_protobuf(data: bytes) -> None:
-    try:
-        expected = writer_pb2.ProduceBatchRequest.FromString(data).records
-    except DecodeError:
-        with pytest.raises(DecodeError):
-            wire.batch_records(data)
-    else:
-        assert wire.batch_records(data) == expected
 
 
 @given(st.lists(st.binary(max_size=300), max_size=5), st.integers(0, 1 << 60))
