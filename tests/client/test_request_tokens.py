@@ -9,12 +9,15 @@ from typing import Any
 import grpc
 import pytest
 from fake_penstock import FakePenstock, rich_status
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock import Client, DeliveryFailed, RetryPolicy, Unavailable, UnknownOutcome
 from penstock.calls import produce
 from penstock.calls.call import Attempts
-from penstock.sequences import RequestToken, Sequences
+from penstock.sequences import SPAN_MAX, RequestToken, Sequences
 from penstock.v1 import writer_pb2
+from storage.clock import SystemClock
 
 LOST = (grpc.StatusCode.UNAVAILABLE, "the connection broke")
 NOT_SENT = (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses")
@@ -146,6 +149,32 @@ def test_a_request_that_is_left_to_be_asked_for_is_the_last_of_its_producer() ->
             clock.passes(70)
             attempts.after(Failed(*NOT_SENT))
     assert sequences.begin().producer_id == ended.producer_id
+
+
+@given(st.integers(1, (1 << 63) - 1), st.integers(1, (1 << 32) - 1), st.integers(0, 1 << 62))
+def test_a_token_is_sent_as_protobuf_writes_it(producer_id: int, sequence: int, age: int) -> None:
+    whose = writer_pb2.ProducerSequence(producer_id=producer_id, sequence=sequence, age_ms=age)
+    field = RequestToken(producer_id, sequence).field(age)
+    assert field == writer_pb2.ProduceRequest(producer=whose).SerializeToString()
+    assert field == writer_pb2.ProduceBatchRequest(producer=whose).SerializeToString()
+
+
+def test_a_producer_begins_anew_only_when_a_request_is_left_behind() -> None:
+    sequences = Sequences(SystemClock())
+    first = sequences.begin()
+    ended = [sequences.begin() for _ in range(SPAN_MAX - 1)]
+    assert [each.sequence for each in ended] == list(range(2, SPAN_MAX + 1))
+    assert {each.producer_id for each in ended} == {first.producer_id}
+    for each in ended:
+        sequences.end(each)
+    anew = sequences.begin()
+    assert (anew.sequence, anew.producer_id == first.producer_id) == (1, False)
+    sequences.end(first)  # of the producer that is no more
+    for _ in range(3 * SPAN_MAX):
+        sequences.end(anew)
+        following = sequences.begin()
+        assert following == (anew.producer_id, anew.sequence + 1, 0)
+        anew = following
 
 
 def test_a_process_that_was_forked_is_another_producer() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from engine_store import record, records_on_disk, small_config
+from hypothesis import given
+from hypothesis import strategies as st
 
-from storage.errors import InvalidMessage, OutcomeForgotten
+from storage.errors import InvalidMessage, OutcomeForgotten, StoreBusy, TopicNotFound
 from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE, encode_sequence
 from storage.format.producers.windows import decode_windows
 from storage.format.properties import PRODUCER_SEQUENCE
@@ -192,10 +194,48 @@ def test_what_was_refused_may_be_sent_again(writer: StoreWriter) -> None:
     assert not stored.repeated
 
 
-def test_a_repeat_is_answered_when_its_topic_is_gone(writer: StoreWriter) -> None:
+@pytest.mark.parametrize("attempt", [first, again])
+def test_a_repeat_is_answered_when_its_topic_is_gone(
+    writer: StoreWriter, attempt: Callable[[int], ProducerSequence]
+) -> None:
+    records = record("t", 0, b"b") * 2
     [stored] = writer.put([Message("t", b"a")], producer=first(1))
+    batch = writer.append_batch(records, producer=first(2))
     writer.delete_topic("t")
-    assert writer.put([Message("t", b"a")], producer=again(1)) == [stored._replace(repeated=True)]
+    answered = writer.put([Message("t", b"a")], producer=attempt(1))
+    assert answered == [stored._replace(repeated=True)]
+    assert writer.append_batch(records, producer=attempt(2)) == batch._replace(repeated=True)
+    assert writer.append_batch_of_few(records, queues_max=9, producer=attempt(2)) is None
+    with pytest.raises(TopicNotFound):
+        writer.append_batch(records, producer=first(3))
+    with pytest.raises(TopicNotFound):
+        writer.put([Message("t", b"a")], producer=first(4))
+
+
+@pytest.mark.parametrize("attempt", [first, again])
+def test_who_comes_while_the_store_is_busy_may_come_again(
+    tmp_path: Path, attempt: Callable[[int], ProducerSequence]
+) -> None:
+    config = small_config(unflushed_bytes_max=600, flush_interval_ms=3_600_000)
+    with StoreWriter.open(tmp_path / "s", config) as writer:
+        writer.create_topic("t", 1)
+        messages, records = [Message("t", b"m" * 100)], record("t", 0, b"r" * 100)
+        stored: list[object] = []
+        refused = 0
+        for sequence in range(1, 8):
+            try:
+                if sequence % 2:
+                    stored += writer.put(messages, producer=attempt(sequence))
+                else:
+                    stored.append(writer.append_batch(records, producer=attempt(sequence)))
+            except StoreBusy:
+                refused += 1
+        assert 0 < len(stored) < 7 and len(stored) + refused == 7
+        end = writer.appended_offset
+        assert writer.put(messages, producer=attempt(1)) == [
+            stored[0]._replace(repeated=True)  # type: ignore[attr-defined]
+        ]
+        assert writer.appended_offset == end
 
 
 def test_sequences_may_come_in_any_order(writer: StoreWriter) -> None:
@@ -309,6 +349,47 @@ def test_only_what_has_changed_is_copied_and_all_is_encoded(clock: SteppedClock)
         (2, {1: (0, 10), 2: (10, 20)}),
         (4, {1: (20, 30)}),
     ]
+
+
+def test_who_is_heard_of_again_right_after_a_copy_is_in_the_next_one(clock: SteppedClock) -> None:
+    known = windows.ProducerWindows(clock)
+    known.note(1, 1, (0, 10))
+    known.copied(10)()
+    assert not known.is_changed
+    known.note(1, 2, (10, 20))
+    assert known.is_changed
+    _, blocks = decode_windows(known.copied(20)())
+    assert blocks[0].requests == {1: (0, 10), 2: (10, 20)}
+
+
+@given(
+    heard=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 6)), max_size=40),
+    copies=st.sets(st.integers(0, 40)),
+)
+def test_windows_forget_who_was_not_heard_of_for_longest(
+    heard: list[tuple[int, int]], copies: set[int]
+) -> None:
+    """Held against lists in which the last heard of are last."""
+    clock = SteppedClock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "PRODUCERS_MAX", 3)
+        patch.setattr(windows, "SEQUENCES_MAX", 2)
+        known = windows.ProducerWindows(clock)
+        expected: dict[int, dict[int, tuple[int, int]]] = {}
+        for place, (producer_id, sequence) in enumerate(heard):
+            if place in copies:
+                known.copied(place)()
+            clock.advance(1)
+            known.note(producer_id, sequence, (place, place + 1))
+            requests = expected.pop(producer_id, {})
+            requests[sequence] = place, place + 1
+            if len(requests) > 2:
+                del requests[next(iter(requests))]
+            expected[producer_id] = requests
+            if len(expected) > 3:
+                del expected[next(iter(expected))]
+        _, blocks = decode_windows(known.copied(len(heard))())
+    assert [(each.producer_id, each.requests) for each in blocks] == list(expected.items())
 
 
 def test_delayed_messages_are_parked_once_and_answered_the_same(writer: StoreWriter) -> None:
