@@ -1,7 +1,7 @@
 """Bytes of the contract that are not worth a protobuf object, and values to and from protobuf.
 
-The records of an answer are its last field, so they are framed here around views of the bytes: still valid
-protobuf, without a copy of it.
+The records of an answer are its last field, so they are framed here around views of the bytes:
+still valid protobuf, without a copy of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What a sequence adds to the steps of a request, in processor time.
 
-The steps that a writer makes for one frame of a stream, between its bytes and its answer's, and those that a client makes
-to number one and to make it of its records, run in this process with numbers and without, in turn and a few at a time.
-The median of all differences counts: it is repeatable where rates are not.
+The steps that a writer makes for one frame of a stream, between its bytes and its answer's, and
+those that a client makes to number one and to make it of its records, run in this process with
+numbers and without, in turn and a few at a time. The median of all differences counts: it is
+repeatable where rates are not.
 """
 
 from __future__ import annotations

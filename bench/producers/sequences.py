@@ -1,11 +1,12 @@
 """Producing with sequences beside the same without: ``python -m bench.producers.sequences``.
 
-Both sides send to one writer whose files are warmed and for whom no device is waited for, so that what
-is compared is what numbering a request costs. A rate tells little of that on a shared machine: from one round to
-the next it changes by more than what is asked for. So rounds are short and many, the side that goes first changes
-with each, and the processor time that client and writer use for a request is compared beside the rate. The steps that
-a sequence adds are timed in one process (``bench.producers.request_cost``), beside all that a request takes; this decides
-where a rate cannot. Requests are numbered before their round is timed.
+Both sides send to one writer whose files are warmed and for whom no device is waited for, so that
+what is compared is what numbering a request costs. A rate tells little of that on a shared machine:
+from one round to the next it changes by more than what is asked for. So rounds are short and many,
+the side that goes first changes with each, and the processor time that client and writer use for a
+request is compared beside the rate. The steps that a sequence adds are timed in one process
+(``bench.producers.request_cost``), beside all that a request takes; this decides where a rate
+cannot. Requests are numbered before their round is timed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Batches on the wire: requests of ProduceBatch and frames of ProduceStream read in place, and their answers.
+"""Batches on the wire: requests and frames read in place, and their answers written as bytes.
 
-What our clients send and what the writer answers of one queue takes no protobuf object; anything else that is valid
-is left to protobuf.
+What our clients send and what the writer answers of one queue takes no protobuf object; anything
+else that is valid is left to protobuf.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ What is in the log answers a repeat: its records say where they are and when the
 request of which a stop has left the first records alone is completed: the rest is appended as one
 more part of it.
 
-A first attempt is taken for new, which the append checks under its lock. If anything is against it, it goes the
-way of a repeat: that what is stored is asked for first, and answered though its topic be gone since.
+A first attempt is taken for new, which the append checks under its lock. If anything is against it,
+it goes the way of a repeat: that what is stored is asked for first, and answered though its topic
+be gone since.
 """
 
 from __future__ import annotations
