@@ -18,7 +18,7 @@ from typing import Final
 
 from services.flags import load
 from services.process_settings import ListenSettings
-from services.rpc.listening import CannotListen, check_free
+from services.rpc.listening import CannotListen, check_free, keep_port
 from services.settings import (
     GatewaySettings,
     IndexerSettings,
@@ -39,7 +39,6 @@ CALLS: Final = {  # services that it is given the addresses of
 }
 EXIT_USAGE_CODES: Final = frozenset({2, 3, 4, 5, 6})  # starting again would end the same way
 EXIT_NO_STORE: Final = 4
-_LOOK_SECONDS: Final = 0.02
 _RESTART_DELAY_SECONDS: Final = 0.2
 _RESTART_DELAY_MAX_SECONDS: Final = 10.0
 _STABLE_SECONDS: Final = 30.0  # a child that lived this long is restarted without delay again
@@ -64,12 +63,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CannotListen as error:
         sys.stderr.write(f"penstock serve: {error}" + "\n")
         return 6
-    return asyncio.run(_supervise(settings))
+    with contextlib.ExitStack() as ports:
+        return asyncio.run(_supervise(_with_ports(settings, ports)))
 
 
 def services_of(settings: ServeSettings) -> list[str]:
     """Return the services that are run."""
     return [name for name in SERVICES if getattr(settings, f"{name}_listen")]
+
+
+def _with_ports(settings: ServeSettings, ports: contextlib.ExitStack) -> ServeSettings:
+    """Choose the ports that may be any: all services know at once where the others will be, and stay there."""
+    chosen = {}
+    for service in services_of(settings):
+        name = f"{service}_listen"
+        listen = getattr(settings, name)
+        if listen.endswith(":0"):
+            chosen[name], kept = keep_port(listen)
+            ports.enter_context(kept)
+    return settings.model_copy(update=chosen)
 
 
 def child_arguments(service: str, settings: ServeSettings) -> list[str]:
@@ -92,7 +104,7 @@ def child_arguments(service: str, settings: ServeSettings) -> list[str]:
     if service == "writer" and settings.splits_routes:
         flags += ["--reader-address", reachable(settings.reader_listen)]
     for called in CALLS.get(service, ()):
-        flags += [f"--{called}-address", getattr(settings, f"{called}_listen")]
+        flags += [f"--{called}-address", reachable(getattr(settings, f"{called}_listen"))]
     return flags
 
 
@@ -123,17 +135,10 @@ class StorePlace:
 class Child:
     """One service: its process, and the address it said it has."""
 
-    def __init__(
-        self,
-        service: str,
-        arguments: Sequence[str],
-        store: StorePlace,
-        calls: Sequence[Child] = (),
-    ) -> None:
+    def __init__(self, service: str, arguments: Sequence[str], store: StorePlace) -> None:
         self.service = service
         self._store = store
         self.address = ""
-        self._calls = calls
         self.exit_code: int | None = None
         self._arguments = list(arguments)
         self._process: asyncio.subprocess.Process | None = None
@@ -141,8 +146,6 @@ class Child:
 
     async def keep_running(self) -> int:
         """Run the process, again and again if it dies; return when it ends for good."""
-        if not await self._has_addresses():
-            return 0
         delay = _RESTART_DELAY_SECONDS
         while True:
             started = asyncio.get_running_loop().time()
@@ -170,17 +173,6 @@ class Child:
             if self._stopping:
                 return code
 
-    async def _has_addresses(self) -> bool:
-        """Wait for services that it calls on ports chosen freely; False if it is stopped meanwhile."""
-        for called in self._calls:
-            place = self._arguments.index(f"--{called.service}-address") + 1
-            if self._arguments[place].endswith(":0"):
-                while not called.address and not self._stopping:
-                    await asyncio.sleep(_LOOK_SECONDS)
-                self._arguments[place] = called.address
-            self._arguments[place] = reachable(self._arguments[place])
-        return not self._stopping
-
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Tell the process to drain and end, and do not start it again."""
         self._stopping = True
@@ -207,23 +199,16 @@ class Child:
             if found:
                 self.address = address
                 self._store.remember()
-                self._hold_address(address)
                 text = f"{text} (pid {self._process.pid})"
             _say(text)
         return await self._process.wait()
 
-    def _hold_address(self, address: str) -> None:
-        """Restart on the port that clients already know, also where it was chosen freely."""
-        self._arguments[self._arguments.index("--listen") + 1] = address
-
 
 async def _supervise(settings: ServeSettings) -> int:
     store = StorePlace(settings.store)
-    by_name: dict[str, Child] = {}
-    for name in services_of(settings):
-        called = [by_name[other] for other in CALLS.get(name, ())]
-        by_name[name] = Child(name, child_arguments(name, settings), store, called)
-    children = list(by_name.values())
+    children = [
+        Child(name, child_arguments(name, settings), store) for name in services_of(settings)
+    ]
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

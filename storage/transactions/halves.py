@@ -74,17 +74,32 @@ class HalfTable:
 
     def add(self, half: Half) -> None:
         """Take one in."""
+        row, columns = self._placed(half)
+        self._rows[row] = columns
+        self._note_due(row, columns[_DUE_MS])
+
+    def add_all(self, halves: Sequence[Half]) -> None:
+        """Take many in, in order."""
+        if halves:
+            rows, columns = zip(*map(self._placed, halves), strict=True)
+            self._rows[list(rows)] = np.array(columns, np.int64)
+            self._dues += [
+                each[_DUE_MS] << _ROW_BITS | row for row, each in zip(rows, columns, strict=True)
+            ]
+            heapq.heapify(self._dues)
+
+    def _placed(self, half: Half) -> tuple[int, tuple[int, ...]]:
+        """Give a half a row; return it and what its columns are to be."""
         if not self._free:
             self._grow()
-        row, due_ms = self._free.pop(), half.due_ms - self._moved_ms
+        row = self._free.pop()
         self._ids[row], self._keys[row] = half.transaction_id, half.unique_key
-        self._rows[row] = (
-            half.queue_offset, half.commit_offset, due_ms, half.check_count, half.born_ms,
-            self._topic_number(half.topic), half.queue_id, half.size,
-            self._last.get(half.transaction_id, _NO_ROW),
-        )  # fmt: skip
+        before = self._last.get(half.transaction_id, _NO_ROW)
         self._last[half.transaction_id] = row
-        self._note_due(row, due_ms)
+        return row, (
+            half.queue_offset, half.commit_offset, half.due_ms - self._moved_ms, half.check_count,
+            half.born_ms, self._topic_number(half.topic), half.queue_id, half.size, before,
+        )  # fmt: skip
 
     def of(self, transaction_id: str) -> list[Half]:
         """Return the halves of a transaction in the order of their queue offsets; none if it is not pending."""

@@ -12,41 +12,29 @@ way. Of two halves with one unique key in one transaction the later one counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from storage.format.properties import (
-    CHECK_IMMUNITY,
-    CHECK_TIMES,
-    FIRST_HALF_OFFSET,
-    REAL_QID,
-    REAL_TOPIC,
-    TRANSACTION_ID,
-    UNIQ_KEY,
-)
-from storage.transactions.halves import Half, number_in
-from storage.transactions.reading import NO_REMOVALS, copied_halves, read_removals
+from storage.kernels.columns import COMMIT_OFFSET
+from storage.transactions.half_records import halves_in, ids_in
+from storage.transactions.reading import NO_REMOVALS, copied_halves, read_halves, read_removals
 from storage.transactions.removals import HalfEnd, end_of, removed_offsets
 from storage.transactions.values import TransactionState
-from storage.view.queues.units import UNIT_DTYPE
 
 if TYPE_CHECKING:
-    from storage.format.record import Record
     from storage.message import Damage
     from storage.queues.consume_queue import ConsumeQueue
+    from storage.transactions.halves import Half
     from storage.transactions.log_access import TransactionLog
     from storage.transactions.progress import TransactionProgress
-    from storage.transactions.reading import Removals
+    from storage.transactions.reading import Longs, Removals
 
 TAIL_BYTES: Final = 256 << 20  # of the log, which copies without an op record are looked for in
 REMEMBERED_MAX: Final = 10_000  # halves that ended last
 _REMOVALS_MAX: Final = 2 * REMEMBERED_MAX  # op records that are read for them
-_OFFSET_DIGITS_MAX: Final = 19
-_TIME_MAX_MS: Final = 1 << 53  # far from where times that are added to it overflow
-_UNITS_AT_ONCE: Final = 65_536
+_LACKS: Final = "it lacks what each half message has"
 _STATES: Final = {
     HalfEnd.COMMIT: TransactionState.COMMITTED,
     HalfEnd.ROLLBACK: TransactionState.ROLLED_BACK,
@@ -96,32 +84,30 @@ def load_transactions(
     pending: dict[tuple[str, str], Half] = {}
     superseded: list[int] = []
     damaged: list[DamagedHalf] = []
-    for queue_offset, commit_offset in _units(queue, half_offset):
-        if removals.names(queue_offset):
-            continue
-        record = log.read_decoded(commit_offset)
-        if record is None or record.queue_offset != queue_offset:
-            if commit_offset >= log.engine.log.min_offset:
-                damaged.append(DamagedHalf(queue_offset, commit_offset, log.read(commit_offset)[1]))
-            continue
-        properties = record.properties
-        first = properties.get(FIRST_HALF_OFFSET, "")
-        if removals.names(number_in(first, -1, digits_max=_OFFSET_DIGITS_MAX)):
-            superseded.append(queue_offset)
-            continue
-        half = half_in(record, properties, immunity_ms=immunity_ms, interval_ms=interval_ms)
-        if half is None:
-            damaged.append(
-                DamagedHalf(queue_offset, commit_offset, "it lacks what each half message has")
-            )
-            continue
-        if ended_keys.get((half.transaction_id, half.unique_key), -1) > queue_offset:
-            superseded.append(queue_offset)
-            continue
-        former = pending.get((half.transaction_id, half.unique_key))
-        if former is not None:
-            superseded.append(former.queue_offset)
-        pending[half.transaction_id, half.unique_key] = half
+    found = () if queue is None else read_halves(log.engine, half_offset, but=removals.removed)
+    for records in found:
+        damaged += [
+            DamagedHalf(each.queue_offset, each.commit_offset, each.reason)
+            for each in records.damaged
+        ]
+        halves_found = halves_in(records, immunity_ms=immunity_ms, interval_ms=interval_ms)
+        for number, (half, first_offset) in enumerate(halves_found):
+            queue_offset = int(records.queue_offsets[number]) if half is None else half.queue_offset
+            if first_offset >= 0 and removals.names(first_offset):
+                superseded.append(queue_offset)
+                continue
+            if half is None:
+                commit_offset = int(records.rows[number, COMMIT_OFFSET])
+                damaged.append(DamagedHalf(queue_offset, commit_offset, _LACKS))
+                continue
+            key = half.transaction_id, half.unique_key
+            if ended_keys.get(key, -1) > queue_offset:
+                superseded.append(queue_offset)
+                continue
+            former = pending.get(key)
+            if former is not None:
+                superseded.append(former.queue_offset)
+            pending[key] = half
     halves = list(pending.values())
     copies: set[int] = set()
     if removals.damaged:
@@ -141,48 +127,6 @@ def load_transactions(
         ended=remembered,
         progress=progress._replace(half_offset=half_offset, removal_offset=removal_offset),
     )
-
-
-def half_in(
-    record: Record, properties: dict[str, str], *, immunity_ms: int, interval_ms: int
-) -> Half | None:
-    """Return the half that a record is, None if it lacks what each has; any text is a valid property otherwise."""
-    unique_key = properties.get(UNIQ_KEY, "")
-    transaction_id = properties.get(TRANSACTION_ID) or unique_key
-    queue_id = number_in(properties.get(REAL_QID, ""), -1)
-    if not transaction_id or REAL_TOPIC not in properties or queue_id < 0:
-        return None
-    if not 0 <= record.store_timestamp_ms <= _TIME_MAX_MS:
-        return None
-    checked = number_in(properties.get(CHECK_TIMES, ""), 0)
-    immunity_s = number_in(properties.get(CHECK_IMMUNITY, ""), -1)
-    wait_ms = immunity_ms if immunity_s < 0 else immunity_s * 1_000
-    return Half(
-        transaction_id=transaction_id,
-        unique_key=unique_key,
-        topic=properties[REAL_TOPIC],
-        queue_id=queue_id,
-        queue_offset=record.queue_offset,
-        commit_offset=record.commit_offset,
-        size=record.total_size,
-        born_ms=record.store_timestamp_ms,  # the producer's clock may be anything
-        due_ms=record.store_timestamp_ms + (interval_ms if checked else wait_ms),
-        check_count=checked,
-    )
-
-
-def _units(queue: ConsumeQueue | None, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield queue offset and commit offset of each unit from ``begin`` on."""
-    if queue is None:
-        return
-    end = queue.next_offset
-    for first in range(max(begin, queue.first_offset), end, _UNITS_AT_ONCE):
-        units = _read_units(queue, first, min(_UNITS_AT_ONCE, end - first))
-        yield from enumerate(units["offset"].astype(np.int64).tolist(), first)
-
-
-def _read_units(queue: ConsumeQueue, begin: int, count: int) -> npt.NDArray[np.void]:
-    return np.frombuffer(queue.read(begin, count), UNIT_DTYPE)
 
 
 def _remembered(
@@ -206,17 +150,24 @@ def _remembered(
         if count > REMEMBERED_MAX:
             break
         latest.append((state, offsets))
+    wanted = sorted({offset for _, offsets in latest for offset in offsets})
+    ids = _ids(log, np.array(wanted, np.int64))
     for state, offsets in reversed(latest):
         for offset in offsets:
-            if not halves.first_offset <= offset < halves.next_offset:
-                continue
-            half = log.read_decoded(int(halves.unit(offset).commit_offset))
-            properties = {} if half is None else half.properties
-            transaction_id = properties.get(TRANSACTION_ID) or properties.get(UNIQ_KEY, "")
+            transaction_id, _ = ids.get(offset, ("", ""))
             if transaction_id:
                 _, before = found.pop(transaction_id, (state, 0))
                 found[transaction_id] = state, before + 1
     return found
+
+
+def _ids(log: TransactionLog, queue_offsets: Longs) -> dict[int, tuple[str, str]]:
+    """Return transaction id and unique key of the half messages at queue offsets, as far as they can be read."""
+    return {
+        queue_offset: (transaction_id, unique_key)
+        for records in read_halves(log.engine, 0, only=queue_offsets)
+        for queue_offset, transaction_id, unique_key in ids_in(records)
+    }
 
 
 def _copies(log: TransactionLog, halves: Iterable[Half], since: int) -> set[int]:
@@ -235,13 +186,7 @@ def _ended_keys(
     log: TransactionLog, queue: ConsumeQueue | None, removals: Removals
 ) -> dict[tuple[str, str], int]:
     """Return the last queue offset of removed halves, by transaction id and unique key."""
-    found: dict[tuple[str, str], int] = {}
     if queue is None:
-        return found
-    for queue_offset in removals.removed.tolist():
-        if queue.first_offset <= queue_offset < queue.next_offset:
-            half = log.read_decoded(int(queue.unit(queue_offset).commit_offset))
-            properties = {} if half is None else half.properties
-            unique_key = properties.get(UNIQ_KEY, "")
-            found[properties.get(TRANSACTION_ID) or unique_key, unique_key] = queue_offset
-    return found
+        return {}
+    found = _ids(log, removals.removed)
+    return {ids: queue_offset for queue_offset, ids in found.items()}

@@ -1,4 +1,4 @@
-"""What a start reads of op records and of copies: many records at once, as arrays."""
+"""What a start reads of halves, op records and copies: many records at once, as arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storage.engine.parked_queue import ParkedQueue
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
-from storage.format.names import HALF_REMOVAL_TOPIC
+from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC
 from storage.format.record_layout import (
     SYS_FLAG_COMMITTED,
     SYS_FLAG_STORE_HOST_V6,
@@ -66,6 +66,17 @@ def read_removals(engine: Engine, begin: int) -> Removals:
     return Removals(np.unique(np.concatenate(found)), tuple(damaged))
 
 
+def read_halves(
+    engine: Engine, begin: int, *, but: Longs = _NONE, only: Longs | None = None
+) -> Iterator[ParkedRecords]:
+    """Yield the half messages from a queue offset on, without those ``but``, of ``only`` these; both ascending."""
+    with _opened(engine, HALF_TOPIC, 0) as queue:
+        first, end = queue.bounds()
+        wanted = np.arange(max(begin, first), end) if only is None else only
+        wanted = wanted[(wanted >= max(begin, first)) & (wanted < end)]
+        yield from _at(queue, np.setdiff1d(wanted, but, assume_unique=True))
+
+
 def copied_halves(engine: Engine, topic: str, queue_id: int, since: int) -> Longs:
     """Return the commit offsets of halves of which a queue has a copy at a commit offset from ``since`` on."""
     queue = engine.queues.known(topic, queue_id)
@@ -89,12 +100,14 @@ def _records(engine: Engine, topic: str, queue_id: int, begin: int) -> Iterator[
     """Yield the records of a queue from a queue offset on, some at once."""
     with _opened(engine, topic, queue_id) as queue:
         first, end = queue.bounds()
-        at = max(begin, first)
-        while at < end:
-            wanted = np.arange(at, min(end, at + ROWS_MAX))
-            records = queue.records(wanted, bytes_max=BYTES_MAX, room=0)
-            yield records
-            at += max(records.looked_at, 1)
+        yield from _at(queue, np.arange(max(begin, first), end))
+
+
+def _at(queue: ParkedQueue, queue_offsets: Longs) -> Iterator[ParkedRecords]:
+    while len(queue_offsets):
+        records = queue.records(queue_offsets[:ROWS_MAX], bytes_max=BYTES_MAX, room=0)
+        yield records
+        queue_offsets = queue_offsets[max(records.looked_at, 1) :]
 
 
 @contextmanager

@@ -112,9 +112,7 @@ class Transactions:
         self.progress.start(loaded.progress, kept, [each.queue_offset for each in loaded.damaged])
         with self.guard:
             now_ms = self.log.clock.now_ms()
-            for half in loaded.pending:
-                ahead_ms = max(half.born_ms - now_ms, 0)  # the clock was set back since
-                self.table.add(half._replace(due_ms=half.due_ms - ahead_ms))
+            self.table.add_all([_not_ahead(half, now_ms) for half in loaded.pending])
             self.ended.remember(loaded.ended)
             self.decided.copied = loaded.copied
             for each in loaded.damaged:
@@ -383,3 +381,9 @@ class Transactions:
             check_count=max(half.check_count for half in halves),
             problem=f"topic {gone[0].topic!r} was deleted" if gone else "",
         )
+
+
+def _not_ahead(half: Half, now_ms: int) -> Half:
+    """Return a half that is due as long after now as after its birth, if it is from the future: the clock was set back since."""
+    ahead_ms = half.born_ms - now_ms
+    return half._replace(due_ms=half.due_ms - ahead_ms) if ahead_ms > 0 else half

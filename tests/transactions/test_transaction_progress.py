@@ -53,11 +53,12 @@ def test_a_stop_keeps_how_far_transactions_are(
     assert kept(store) == TransactionProgress(half_offset=4, removal_offset=2)
     assert of_a_broker(store) == {HALF: {0: 4}, OP: {0: 2}}
     read: list[int] = []
-    units = loading._units
+    halves = loading.read_halves
 
-    def noted(queue: object, begin: int) -> object:
-        read.append(begin)
-        return units(queue, begin)  # type: ignore[arg-type]
+    def noted_halves(engine: Any, begin: int, **others: Any) -> Any:
+        if "only" not in others:  # those are of transactions that ended last
+            read.append(begin)
+        return halves(engine, begin, **others)
 
     removals = loading.read_removals
 
@@ -65,7 +66,7 @@ def test_a_stop_keeps_how_far_transactions_are(
         read.append(begin)
         return removals(engine, begin)
 
-    monkeypatch.setattr(loading, "_units", noted)
+    monkeypatch.setattr(loading, "read_halves", noted_halves)
     monkeypatch.setattr(loading, "read_removals", noted_removals)
     fill(store, "E")
     store.reopen()

@@ -53,6 +53,15 @@ class PropertyColumn:
         return found.astype(np.bool_)
 
     @cached_property
+    def texts(self) -> list[str]:
+        """The values as texts, empty where there is none; bytes that are no UTF-8 become U+FFFD."""
+        data = self._data.data
+        return [
+            str(data[start : start + length], errors="replace") if length else ""
+            for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
+        ]
+
+    @cached_property
     def integers(self) -> tuple[Int64s, Truths]:
         """The values as integers; TRUE, NULL or ERROR where one is there, is absent, is not a number."""
         numbers, states = np.empty((2, len(self.starts)), np.int64)

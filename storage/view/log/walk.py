@@ -31,6 +31,8 @@ from storage.view.log.recovery_cases import StopDecision, Stopped, decide_stop
 
 ROWS_MAX: Final = 16_384
 SECTOR: Final = 512
+ZEROS_BYTES: Final = 1 << 20  # looked at together
+PROPERTIES_LENGTH_SIZE: Final = 2
 UNWRITTEN_MIN: Final = 16  # zeros at the end of a sector
 RANGE_ROWS_MAX: Final = 8_192  # of a walk through a range of one file
 ROWS_FIRST: Final = 256  # of runs of about so many bytes, before it is known how long records are
@@ -247,11 +249,22 @@ def _next_record(files: LogFiles, offset: int, limit_offset: int) -> int | None:
         position = offset - file.start_offset
         file_end = _end_of(files, file)
         end = min(file_end, limit_offset) - file.start_offset
+        end = _written_end(file.array, position, end)
         found = int(find_record(file.array, position, end, offset))
         if found >= 0:
             return file.start_offset + found
         offset = file_end
     return None
+
+
+def _written_end(data: ByteArray, begin: int, end: int) -> int:
+    """Return where the search for records in ``data[begin:end]`` may end: little but zeros follows.
+
+    No record ends with more zeros than the length of its properties has bytes.
+    """
+    while end - begin > ZEROS_BYTES and not data[end - ZEROS_BYTES : end].any():
+        end -= ZEROS_BYTES - PROPERTIES_LENGTH_SIZE
+    return end
 
 
 def _ends_file(files: LogFiles, file: LogFile, offset: int) -> bool:
