@@ -1,4 +1,4 @@
-"""Every tunable of the engine with its unit, its default and its relationships, in one place.
+"""Every tunable of engine and leases with its unit, its default and its relationships, in one place.
 
 Defaults are a RocketMQ 5 broker's unless the comment says otherwise.
 """
