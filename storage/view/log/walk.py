@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from storage.kernels.columns import (
 )
 from storage.kernels.scan import find_record, scan_records
 from storage.view.log.recovery_cases import StopDecision, Stopped, decide_stop
+
+if TYPE_CHECKING:
+    from storage.view.log.scans_ahead import ScansAhead
 
 ROWS_MAX: Final = 16_384
 SECTOR: Final = 512
@@ -118,6 +121,7 @@ def walk_log(
     rows_max: int = ROWS_MAX,
     run_bytes: int | None = None,
     promised_offset: int | None = None,
+    ahead: ScansAhead | None = None,
 ) -> Iterator[RecordRun | DamagedRange | End]:
     """Yield what ``[begin_offset, limit_offset)`` holds, in order.
 
@@ -127,7 +131,8 @@ def walk_log(
     unwritten rest. With ``run_bytes`` a run is about as long as that, judged by the run before it:
     what is scanned is then still in the processor's cache when it is used. Nothing from ``promised_offset``
     on was promised to anybody before it was synced, together with all before it, and the machine has gone
-    down since: a sector there that was never written is the end, whatever follows.
+    down since: a sector there that was never written is the end, whatever follows. ``ahead`` scans with threads,
+    and yields the same but for the lengths of runs; ``rows_max`` and ``run_bytes`` are then its own.
     """
     search_limit = limit_offset if search_limit_offset is None else search_limit_offset
     rows = new_rows(rows_max)
@@ -144,12 +149,17 @@ def walk_log(
             position = offset - file.start_offset
             file_end = _end_of(files, file)
             end = min(file_end, limit_offset) - file.start_offset
-            count, position, stop = scan_records(
-                file.array, position, end, offset, checks, rows[:wanted]
-            )
+            if ahead is None:
+                count, position, stop = scan_records(
+                    file.array, position, end, offset, checks, rows[:wanted]
+                )
+                found = rows[:count]
+            else:
+                found, position, stop = ahead.scan(file, position, end, checks)
+                count = len(found)
             next_offset = file.start_offset + int(position)
             if count:
-                yield RecordRun(file.array, file.start_offset, rows[:count], offset, next_offset)
+                yield RecordRun(file.array, file.start_offset, found, offset, next_offset)
                 resume = next_offset
                 if run_bytes is not None:
                     wanted = min(max(run_bytes * count // (next_offset - offset), 1), rows_max)
