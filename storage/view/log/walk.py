@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from storage.kernels.columns import (
 )
 from storage.kernels.scan import find_record, scan_records
 from storage.view.log.recovery_cases import StopDecision, Stopped, decide_stop
-
-if TYPE_CHECKING:
-    from storage.view.log.scans_ahead import ScansAhead
 
 ROWS_MAX: Final = 16_384
 SECTOR: Final = 512
@@ -69,6 +66,14 @@ class LogFiles(Protocol):
 
     def next_start(self, offset: int) -> int | None:
         """Return the start of the first file after a commit offset."""
+        ...
+
+
+class Scans(Protocol):
+    """Scans runs of records for a walk; see ``storage.view.log.scans_ahead``."""
+
+    def scan(self, file: LogFile, begin: int, end: int, checks: int) -> tuple[Rows, int, int]:
+        """Return rows of positions ``[begin, end)`` of a file, where they end, and the stop."""
         ...
 
 
@@ -121,7 +126,7 @@ def walk_log(
     rows_max: int = ROWS_MAX,
     run_bytes: int | None = None,
     promised_offset: int | None = None,
-    ahead: ScansAhead | None = None,
+    ahead: Scans | None = None,
 ) -> Iterator[RecordRun | DamagedRange | End]:
     """Yield what ``[begin_offset, limit_offset)`` holds, in order.
 
