@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -63,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CannotListen as error:
         sys.stderr.write(f"penstock serve: {error}" + "\n")
         return 6
-    with contextlib.ExitStack() as ports:
-        return asyncio.run(_supervise(_with_ports(settings, ports)))
+    with with_ports(settings) as settings:
+        return asyncio.run(_supervise(settings))
 
 
 def services_of(settings: ServeSettings) -> list[str]:
@@ -72,16 +72,18 @@ def services_of(settings: ServeSettings) -> list[str]:
     return [name for name in SERVICES if getattr(settings, f"{name}_listen")]
 
 
-def _with_ports(settings: ServeSettings, ports: contextlib.ExitStack) -> ServeSettings:
-    """Choose the ports that may be any: all services know at once where the others will be, and stay there."""
+@contextlib.contextmanager
+def with_ports(settings: ServeSettings) -> Iterator[ServeSettings]:
+    """Choose the ports that may be any, and keep them: all services know at once where the others will be."""
     chosen = {}
-    for service in services_of(settings):
-        name = f"{service}_listen"
-        listen = getattr(settings, name)
-        if listen.endswith(":0"):
-            chosen[name], kept = keep_port(listen)
-            ports.enter_context(kept)
-    return settings.model_copy(update=chosen)
+    with contextlib.ExitStack() as ports:
+        for service in services_of(settings):
+            name = f"{service}_listen"
+            listen = getattr(settings, name)
+            if listen.endswith(":0"):
+                chosen[name], kept = keep_port(listen)
+                ports.enter_context(kept)
+        yield settings.model_copy(update=chosen)
 
 
 def child_arguments(service: str, settings: ServeSettings) -> list[str]:

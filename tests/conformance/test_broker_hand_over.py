@@ -16,13 +16,14 @@ from storage.writer import StoreWriter
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 COUNT = int(os.environ.get("HAND_OVER_COUNT", "100"))  # of orders
+LEASE_S = 20 + COUNT // 50  # what is received has to be acknowledged before it ends
 
 
 @pytest.mark.slow
 def test_a_broker_is_taken_over_and_given_back(tmp_path: Path) -> None:
     """A broker leaves all pending, we go on with all of it and leave as much, and a broker goes on."""
     ReferenceServer.install()
-    folder, count, lease_s = tmp_path, COUNT, 20
+    folder, count, lease_s = tmp_path, COUNT, LEASE_S
     story = HandOver(folder, count, lease_s)
     with running(ReferenceServer(folder)) as broker:
         story.begin(broker)
@@ -59,7 +60,7 @@ def test_a_broker_goes_on_after_a_kill(tmp_path: Path) -> None:
     timer topic again.
     """
     ReferenceServer.install()
-    folder, lease_s = tmp_path, 20
+    folder, lease_s = tmp_path, LEASE_S
     story = HandOver(folder, COUNT, lease_s)
     with running(ReferenceServer(folder)) as broker:
         story.begin(broker)
