@@ -1,9 +1,10 @@
 """A broker's directory is taken over: ``python -m bench.timers.hand_over [--gib 4] [--pending 100000]``.
 
-The log is long, and messages are pending, half of them delayed, half of them halves of transactions. What is
-ours alone is removed, as if a broker had written the directory, so the start reads the whole log. The clock
-runs from the start of ``penstock serve`` to the first message that its reader serves, which waits for no
-recovery: a broker's directory is read as it is; and to the first that its writer acknowledges, after all of it.
+The log is long, and messages are pending, half of them delayed, half of them halves of
+transactions. What is ours alone is removed, as if a broker had written the directory, so the start
+reads the whole log. The clock runs from the start of ``penstock serve`` to the first message that
+its reader serves, which waits for no recovery: a broker's directory is read as it is; and to the
+first that its writer acknowledges, after all of it.
 """
 
 from __future__ import annotations
