@@ -74,3 +74,27 @@ def test_it_grows_with_all_it_holds() -> None:
     assert table.ids() == [f"T{number}" for number in range(5_000)]
     assert table.due(99, 1_000) == [f"T{number}" for number in range(100)]
     assert table.of("T77")[0] == half("T77", 77, 77)
+
+
+def test_many_that_are_added_at_once_are_as_if_added_one_by_one() -> None:
+    """More than there are rows, in transactions of several, to rows that were used before."""
+    halves = [
+        half(f"T{number % 1_500}", number, 7_919 * number % 5_000, key=f"K{number}")
+        for number in range(4_000)
+    ]
+    one_by_one, at_once = HalfTable(), HalfTable()
+    for table in (one_by_one, at_once):
+        for number in range(100):
+            table.add(half(f"old{number}", number, 1))
+        for number in range(0, 100, 2):
+            table.remove(f"old{number}")
+    for each in halves:
+        one_by_one.add(each)
+    at_once.add_all(halves)
+    at_once.add_all([])
+    assert len(at_once) == len(one_by_one) == 4_050
+    assert at_once.ids() == one_by_one.ids()
+    assert all(at_once.of(name) == one_by_one.of(name) for name in one_by_one.ids())
+    for now_ms in (0, 1, 2_500, 5_000):
+        assert at_once.due(now_ms, 10_000) == one_by_one.due(now_ms, 10_000)
+    assert at_once.next_due_ms() == one_by_one.next_due_ms() == 0
