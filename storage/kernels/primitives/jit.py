@@ -38,7 +38,7 @@ import numpy as np
 from numba import config, njit, types
 from numba.core import caching
 from numba.core.cpu import CPUTargetOptions
-from numba.core.runtime import _nrt_python
+from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]  # compiled, without types
 from numba.extending import register_jitable
 
 P = ParamSpec("P")
