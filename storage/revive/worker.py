@@ -21,7 +21,7 @@ from storage.engine.copies import prepared_copies
 from storage.engine.parked_queue import ParkedQueue
 from storage.errors import StoreBusy, StoreError, StoreFull, TopicExists, TopicNotFound
 from storage.format.names import topic_name_problem
-from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, TAG_CODE
+from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, STORE_TIMESTAMP, TAG_CODE
 from storage.revive.checkpoints import (
     ACK_CODES,
     CHECKPOINT_CODE,
@@ -243,7 +243,14 @@ class ReviveWorker(Worker):
         looked_at = set(wanted[: records.looked_at] or wanted)
         places = {offset: place for place, offset in enumerate(records.queue_offsets.tolist())}
         ended = [(each, offset) for each in due for offset in sorted(each.open_offsets & looked_at)]
-        copied = [(each, offset) for each, offset in ended if offset in places]
+        # Of a topic that was made again what was stored after the message was handed out is another one.
+        times_ms = records.rows[:, STORE_TIMESTAMP].tolist()
+        was_deleted = self._topics.deleted_at(source[0]) > 0
+        copied = [
+            (each, offset)
+            for each, offset in ended
+            if offset in places and not (was_deleted and times_ms[places[offset]] > each.key.pop_ms)
+        ]
         if copied:
             self._append(records, places, copied)
         for each, offset in ended:

@@ -321,3 +321,17 @@ def undamaged_records(directory: Path) -> list[Record]:
         if isinstance(step, RecordRun)
         for position in step.rows[:, 0]
     ]
+
+
+def test_nothing_comes_again_of_a_topic_that_was_made_again_since(tmp_path: Path) -> None:
+    """Other messages are at the same queue offsets; the group gets them as it gets new ones."""
+    store = PoppedStore(tmp_path / "store")
+    store.pop(0, 3)
+    store.pass_to(NOW_MS + 1_000)
+    store.writer.delete_topic("later")
+    store.writer.create_topic("later", 1)
+    store.writer.put([Message("later", b"new %d" % n, queue_id=0) for n in range(5)])
+    store.pop(3, 1, pt=NOW_MS + 2_000)
+    store.pass_to(NOW_MS + 2 * LEASE_MS)
+    assert store.again() == [b"new 3"]
+    store.close()
