@@ -159,6 +159,7 @@ class ConsumerOffsets:
             try:
                 self._settle()
                 self.reload()
+                self._note_deletions()
             except BaseException:
                 lock.release()
                 raise
@@ -184,6 +185,11 @@ class ConsumerOffsets:
             if known != deletions:
                 self._deleted.save(deletions)
             self._done_deletions = deletions
+
+    def _note_deletions(self) -> None:
+        """Note which deletions there were before any progress is made here, if nobody has. Raises StoreFull."""
+        if self._deletions is not None and self._deleted.load() is None:
+            self._deleted.save(self._deletions())
 
     def _leave_out_deleted(self) -> None:
         """Remove in memory what whoever keeps the offsets is to remove."""

@@ -53,6 +53,8 @@ class Model:
     queues: dict[tuple[str, int], dict[int, Kept]] = field(default_factory=dict)
     left: dict[int, Kept] = field(default_factory=dict)  # records of deleted topics, in the log
     offsets: dict[tuple[str, str, int], set[int | None]] = field(default_factory=dict)
+    # What it was of a topic before its deletion, which may not be finished.
+    undeleted: dict[tuple[str, str, int], set[int | None]] = field(default_factory=dict)
     unsaved: dict[tuple[str, str, int], int] = field(default_factory=dict)
     doing: dict[str, str] = field(default_factory=dict)  # topics being created or deleted
     store_id: bytes = b""
@@ -255,6 +257,10 @@ class Session:
 
     def forget_topic(self, name: str) -> None:
         self.model.topics.pop(name, None)
+        for each in [each for each in self.model.offsets if each[1] == name]:
+            self.model.undeleted[each] = self.model.offsets[each]
+            self.model.offsets[each] = {None}
+            self.model.unsaved.pop(each, None)
         for key in [key for key in self.model.queues if key[0] == name]:
             for kept in self.model.queues.pop(key).values():
                 self.model.left[kept.commit_offset] = kept
@@ -391,8 +397,11 @@ class Session:
         self._check_keys()
         for (group, topic, queue_id), allowed in model.offsets.items():
             value = self.reader.committed_offset(group, topic, queue_id)
+            if topic == settings.deleting_topic:
+                assert value in allowed | model.undeleted[group, topic, queue_id]
+                continue
             if topic in model.topics:
-                # Where the queue has lost its end, or is a new one, the group goes on at its end.
+                # Where the queue has lost its end, the group goes on at its end.
                 end_offset = self.reader.max_offset(topic, queue_id)
                 allowed = {None if each is None else min(each, end_offset) for each in allowed}
             assert value in allowed, f"{group} {topic} {queue_id}: {value} not in {allowed}"
