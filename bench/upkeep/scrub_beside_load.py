@@ -35,7 +35,7 @@ NEVER: Final = ("--scrub-interval-ms", "0")
 
 
 @dataclass(slots=True)
-class Side:
+class LoadedWriter:
     """One of the two writers."""
 
     to: produce.Channels
@@ -63,7 +63,7 @@ class Side:
         return rate.value, used_s / (rate.value * seconds) * 1e6
 
 
-async def _side(stack: AsyncExitStack, address: str, process_id: int) -> Side:
+async def _side(stack: AsyncExitStack, address: str, process_id: int) -> LoadedWriter:
     channel = await stack.enter_async_context(
         grpc.aio.insecure_channel(address, drivers.CLIENT_OPTIONS)
     )
@@ -71,7 +71,7 @@ async def _side(stack: AsyncExitStack, address: str, process_id: int) -> Side:
     await stub.CreateTopic(
         writer_pb2.CreateTopicRequest(name=produce.TOPIC, queue_count=produce.QUEUES)
     )
-    side = Side(produce.Channels(stub, channel, channel), process_id)
+    side = LoadedWriter(produce.Channels(stub, channel, channel), process_id)
     await drivers.time_sink(
         channel, produce.STREAM, islice(cycle(produce.batches(produce.BODY_BYTES)), FILL_FRAMES),
         in_flight=32,
@@ -81,7 +81,7 @@ async def _side(stack: AsyncExitStack, address: str, process_id: int) -> Side:
     return side
 
 
-async def _scrubbed(side: Side) -> tuple[int, int]:
+async def _scrubbed(side: LoadedWriter) -> tuple[int, int]:
     """Return when the last reading of the log ended, and how far the next one is."""
     status = await side.to.stub.GetWriterStatus(writer_pb2.GetWriterStatusRequest())
     return status.scrub_completed_ms, status.scrub_position
