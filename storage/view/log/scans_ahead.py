@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 RUN_BYTES_MAX: Final = 16 << 20
 SEARCH_BYTES: Final = 8 << 20  # in which a record has to begin for a guess
 FIRST_BYTES: Final = 1 << 20  # of the first run, before it is known how long records are
-
-
 LONG_LOG_BYTES: Final = 128 << 20  # from here on threads pay
 
 
