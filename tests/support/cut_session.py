@@ -285,7 +285,8 @@ class Session:
         group = self.dice.choice(GROUPS)
         value = self.reader.commit_offset(group, topic, queue_id, self.dice.randint(0, 50))
         self.model.unsaved[group, topic, queue_id] = value
-        self.model.offsets.setdefault((group, topic, queue_id), {None})
+        # All progress is saved, too, when whoever keeps it learns that a topic was deleted.
+        self.model.offsets.setdefault((group, topic, queue_id), {None}).add(value)
 
     def save_offsets(self) -> None:
         assert self.reader is not None
