@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, NamedTuple, NoReturn
 
 import grpc
 
 from services.rpc.core import cygrpc
+from services.rpc.core.late_watch import LateWatch
 
 Metadata = Sequence[tuple[str, str | bytes]]
 
@@ -66,6 +68,7 @@ class ServedCall:
         "_is_cancelled",
         "_is_receiving",
         "_is_watched",
+        "_late_watch",
         "_loop",
         "_metadata",
         "_peer",
@@ -75,10 +78,15 @@ class ServedCall:
     )  # fmt: skip
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, requested: Any, ended: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        requested: Any,
+        ended: Callable[[], None],
+        late_watch: LateWatch,
     ) -> None:
         """Take a call that the core has announced; ``ended`` is called once, when it is over."""
         self._loop = loop
+        self._late_watch = late_watch
         self._call = requested.call
         self._deadline_s: float = requested.call_details.deadline
         self._metadata: Metadata = requested.invocation_metadata
@@ -159,7 +167,7 @@ class ServedCall:
 
     def cancel(self) -> None:
         """Have the call end at once, also where its caller takes nothing: its handler is cancelled."""
-        self._watch()
+        self.watch()
         self._call.cancel(cygrpc.StatusCode.cancelled, "cancelled by the service")
 
     # ---- its course
@@ -171,6 +179,14 @@ class ServedCall:
         else:
             self._handler = handler
             self._receive()
+
+    def watch(self) -> None:
+        """Have the core say when the caller ends the call; its handler is cancelled then."""
+        if not self._is_watched:
+            self._is_watched = True
+            operation = cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS)
+            with suppress(CallEnded):
+                self._start((operation,), self._closed)
 
     def refuse(self, code: grpc.StatusCode, message: str) -> None:
         """End a call that no handler serves."""
@@ -201,7 +217,7 @@ class ServedCall:
     def _run(self, serving: Coroutine[Any, Any, bytes | None]) -> None:
         self._handler = None
         self._task = self._loop.create_task(self._serve(serving))
-        self._loop.call_soon(self._watch)  # after the task's first step, which ends most calls
+        self._late_watch.add(self)
 
     async def _serve(self, serving: Coroutine[Any, Any, bytes | None]) -> None:
         try:
@@ -217,13 +233,6 @@ class ServedCall:
             self._answer(answer)
         finally:
             self._task = None  # which refers to the call
-
-    def _watch(self) -> None:
-        """Have the core say when the caller ends the call."""
-        if not self._is_watched:
-            self._is_watched = True
-            operation = cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS)
-            self._start((operation,), self._closed)
 
     def _closed(self, completion: Any) -> None:
         self._is_cancelled = completion.batch_operations[0].cancelled()
@@ -243,6 +252,7 @@ class ServedCall:
         if self._has_status:
             return
         self._has_status = True
+        self._late_watch.discard(self)
         operations = [
             *self._beginning(),
             *messages,

@@ -10,6 +10,7 @@ import grpc
 
 from services.rpc.core import cygrpc
 from services.rpc.core.completions import Completions
+from services.rpc.core.late_watch import LateWatch
 from services.rpc.core.served_call import Handler, ServedCall
 
 ANNOUNCED_MAX: Final = 32  # calls that come in one turn of the event loop; more have the next one
@@ -30,6 +31,7 @@ class CoreServer:
         self._loop = asyncio.get_running_loop()
         self._server = cygrpc.Server(tuple(options), False)
         self._completions = Completions()
+        self._late_watch = LateWatch()
         self._server.register_completion_queue(self._completions.queue)
         self._is_stopping = False
         self._is_shut_down = self._loop.create_future()
@@ -80,7 +82,7 @@ class CoreServer:
             self._await_call()
         self._count += 1
         self._is_idle.clear()
-        call = ServedCall(self._loop, requested, self._ended)
+        call = ServedCall(self._loop, requested, self._ended, self._late_watch)
         handler = self._handlers.get(requested.call_details.method)
         if handler is None:
             call.refuse(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
