@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf.message import Message
@@ -34,8 +34,7 @@ _PROBLEMS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HandleCall:
+class HandleCall(NamedTuple):
     """What is asked of handles: calls that are equal can go together."""
 
     method: str  # path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import grpc
@@ -65,40 +66,21 @@ class Receiving:
         self._giving_back: set[asyncio.Task[v2.Status]] = set()
         self._loop = asyncio.get_running_loop()
 
-    async def receive(self, request: service_pb2.ReceiveMessageRequest, context: Context) -> None:
-        """Write the messages of one receive, or why there are none."""
+    async def receive(self, request: service_pb2.ReceiveMessageRequest, context: Context) -> bytes:
+        """Write the messages of one receive, or why there are none; return the last answer."""
         try:
             asked = self._asked(request, caller_of(context), context)
             answer = await self._ask_until_drained(asked, context)
         except CallRefused as refused:
-            await _write(context, service_pb2.ReceiveMessageResponse(status=refused.status))
-            return
+            return service_pb2.ReceiveMessageResponse(status=refused.status).SerializeToString()
         try:
-            await self._write_answer(answer, request.message_queue.topic, context)
+            await context.write_all(_answers(answer, request.message_queue.topic))
         except BaseException:  # the client has gone, and takes nothing of an answer without its end
             self._give_back(asked, answer)
             raise
-
-    async def _write_answer(
-        self, answer: leases_pb2.ReceiveResponse, resource: v2.Resource, context: Context
-    ) -> None:
-        if answer.record_count:
-            await context.write(_BEGIN)
-            records = answer.records
-            position = 0
-            for handle, attempt in zip(handles_of(answer), answer.attempts, strict=True):
-                record = decode_record(records, position)
-                position += record.total_size
-                response = service_pb2.ReceiveMessageResponse()
-                fill_message(
-                    response.message, record, resource, receipt_handle=handle, attempt=attempt
-                )
-                await _write(context, response)
-        else:
-            await context.write(_NOTHING)
         end = service_pb2.ReceiveMessageResponse()
         fill(end.delivery_timestamp, time.time_ns() // 1_000_000)
-        await _write(context, end)
+        return end.SerializeToString()
 
     def _asked(
         self, request: service_pb2.ReceiveMessageRequest, caller: Caller, context: Context
@@ -297,5 +279,17 @@ def _stepped_ms(seconds: float) -> int:
     return max(0, math.ceil(seconds * 1e3 / WAIT_STEP_MS) * WAIT_STEP_MS)
 
 
-async def _write(context: Context, response: service_pb2.ReceiveMessageResponse) -> None:
-    await context.write(response.SerializeToString())
+def _answers(answer: leases_pb2.ReceiveResponse, resource: v2.Resource) -> Iterator[bytes]:
+    """Yield what a receive is answered with, but for its end."""
+    if not answer.record_count:
+        yield _NOTHING
+        return
+    yield _BEGIN
+    records = answer.records
+    position = 0
+    for handle, attempt in zip(handles_of(answer), answer.attempts, strict=True):
+        record = decode_record(records, position)
+        position += record.total_size
+        response = service_pb2.ReceiveMessageResponse()
+        fill_message(response.message, record, resource, receipt_handle=handle, attempt=attempt)
+        yield response.SerializeToString()

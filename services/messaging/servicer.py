@@ -213,9 +213,9 @@ class MessagingServicer:
 
     async def receive_message(
         self, request: service_pb2.ReceiveMessageRequest, context: Context
-    ) -> None:
+    ) -> bytes:
         """Lease messages to a consumer, after a wait if there are none."""
-        await self._receiving.receive(request, context)
+        return await self._receiving.receive(request, context)
 
     @in_band(service_pb2.AckMessageResponse)
     async def ack_message(

@@ -111,9 +111,12 @@ class CallHandlers:
 
     def _answer_stream(
         self, method: str, behaviour: Behaviour
-    ) -> Callable[[bytes, Context], Coroutine[Any, Any, None]]:
-        async def call(data: bytes, context: Context) -> None:
-            await self._stream(method, context, lambda: behaviour(data, context))
+    ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes | None]]:
+        async def call(data: bytes, context: Context) -> bytes | None:
+            last: bytes | None = await self._stream(
+                method, context, lambda: behaviour(data, context)
+            )
+            return last
 
         return call
 

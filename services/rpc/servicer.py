@@ -1,7 +1,8 @@
 """What a servicer is made of.
 
 A servicer is an object with one coroutine a method of its service descriptor, in snake case. It
-gets parsed requests and returns messages, or takes and returns bytes where it is marked ``raw``. The
+gets parsed requests and returns messages, or takes and returns bytes where it is marked ``raw``. A
+method that streams its answers writes them to its context, and may return the last one's bytes. The
 context is the last argument. What it raises becomes a status (``services.rpc.status``), so it never
 handles errors.
 """

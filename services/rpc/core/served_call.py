@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, NamedTuple, NoReturn
@@ -44,7 +44,7 @@ class CallAborted(Exception):
 class Handler(NamedTuple):
     """What serves a method: a function of the request's bytes and the call, or of the call alone.
 
-    It returns the answer's bytes, or None where the method streams its answers and they are written.
+    It returns the answer's bytes: the last one of a stream, None where all are written.
     """
 
     takes_stream: bool
@@ -157,6 +157,33 @@ class ServedCall:
         if self._has_status:
             raise CallEnded
         await self._done((*self._beginning(), cygrpc.SendMessageOperation(answer, _NO_FLAGS)))
+
+    async def write_all(self, answers: Iterable[bytes]) -> None:
+        """Write answers, each made when the one before is taken; return when all are. Raises CallEnded."""
+        if self._has_status:
+            raise CallEnded
+        following = iter(answers)
+        done: asyncio.Future[bool] = self._loop.create_future()
+
+        def write_next(completion: Any) -> None:
+            if done.done():  # its handler has been cancelled
+                return
+            if completion is not None and not completion.success:
+                done.set_result(False)
+                return
+            try:
+                answer = next(following, None)
+                if answer is None:
+                    done.set_result(True)
+                    return
+                message = cygrpc.SendMessageOperation(answer, _NO_FLAGS)
+                self._start((*self._beginning(), message), write_next)
+            except Exception as error:  # noqa: BLE001  its handler decides
+                done.set_exception(error)
+
+        write_next(None)
+        if not await done:
+            raise CallEnded
 
     async def abort(
         self, code: grpc.StatusCode, message: str, trailing_metadata: Metadata = _NO_METADATA

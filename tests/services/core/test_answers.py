@@ -1,0 +1,139 @@
+"""Answers written many at a time, and calls that are watched only when they take long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from services.rpc.core.late_watch import WATCH_SECONDS, LateWatch
+from services.rpc.core.served_call import CallEnded, Handler, ServedCall
+from services.rpc.core.server import CoreServer
+
+OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
+
+
+@asynccontextmanager
+async def answering(run: Callable[..., Any]) -> AsyncIterator[Any]:
+    """Serve one method that streams its answers; give a channel's call of it."""
+    server = CoreServer({"/a.B/C": Handler(False, run)}, (), calls_max=100)
+    port = server.add_port("127.0.0.1:0")
+    server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", OPTIONS) as channel:
+            yield channel.unary_stream("/a.B/C", None, None)
+    finally:
+        await server.stop(0)
+
+
+async def test_answers_come_in_order_and_the_last_one_with_the_end() -> None:
+    async def run(_request: bytes, call: ServedCall) -> bytes:
+        await call.write_all(b"%d" % number for number in range(100))
+        return b"last"
+
+    async with answering(run) as call:
+        got = [answer async for answer in call(b"")]
+    assert got == [*(b"%d" % number for number in range(100)), b"last"]
+
+
+async def test_no_answers_are_written_at_once() -> None:
+    async def run(_request: bytes, call: ServedCall) -> None:
+        await call.write_all(())
+
+    async with answering(run) as call:
+        assert [answer async for answer in call(b"")] == []
+
+
+async def test_an_answer_that_cannot_be_made_ends_the_call_after_those_before() -> None:
+    async def run(_request: bytes, call: ServedCall) -> None:
+        def answers() -> Iterator[bytes]:
+            yield b"first"
+            raise ValueError("a fault")
+
+        try:
+            await call.write_all(answers())
+        except ValueError:
+            await call.abort(grpc.StatusCode.DATA_LOSS, "damaged")
+
+    got = []
+    async with answering(run) as call:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            async for answer in call(b""):
+                got.append(answer)  # noqa: PERF401  what came before the error
+    assert (got, refused.value.code()) == ([b"first"], grpc.StatusCode.DATA_LOSS)
+
+
+async def test_a_caller_who_goes_is_sent_no_more_answers() -> None:
+    made: list[int] = []
+    ended: asyncio.Future[type[BaseException] | None] = asyncio.get_running_loop().create_future()
+
+    async def run(_request: bytes, call: ServedCall) -> None:
+        def answers() -> Iterator[bytes]:
+            for number in range(10_000):
+                made.append(number)
+                yield bytes(1 << 20)
+
+        try:
+            await call.write_all(answers())
+        except BaseException as error:
+            ended.set_result(type(error))
+            raise
+
+    async with answering(run) as call:
+        asked = call(b"")
+        assert len(await asked.read()) == 1 << 20
+        asked.cancel()
+        async with asyncio.timeout(10):
+            assert await ended in (CallEnded, asyncio.CancelledError)
+        count = len(made)
+        await asyncio.sleep(0.05)
+        assert len(made) == count < 10_000
+
+
+async def test_nothing_is_written_after_the_end() -> None:
+    refused = asyncio.get_running_loop().create_future()
+
+    async def run(_request: bytes, call: ServedCall) -> None:
+        try:
+            await call.abort(grpc.StatusCode.ABORTED, "")
+        finally:
+            with pytest.raises(CallEnded):
+                await call.write_all((b"late",))
+            refused.set_result(None)
+
+    async with answering(run) as call:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call(b"").read()
+        await refused
+
+
+class Watched:
+    """Counts how often it was to be watched."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def watch(self) -> None:
+        self.count += 1
+
+
+async def test_a_call_that_takes_long_is_watched_once_and_one_that_was_answered_is_not() -> None:
+    late_watch = LateWatch()
+    long, answered, later = Watched(), Watched(), Watched()
+    late_watch.add(long)
+    late_watch.add(answered)
+    late_watch.discard(answered)
+    assert long.count == 0
+    async with asyncio.timeout(10):
+        while not long.count:
+            await asyncio.sleep(WATCH_SECONDS)
+    late_watch.add(later)  # after it had come to rest
+    async with asyncio.timeout(10):
+        while not later.count:
+            await asyncio.sleep(WATCH_SECONDS)
+    await asyncio.sleep(3 * WATCH_SECONDS)
+    assert [long.count, answered.count, later.count] == [1, 0, 1]
