@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
 
 from services.messaging.sessions import CLIENT_ID_BYTES_MAX
 from services.rocketmq.statuses import CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rpc.servicer import Context
 
+_Answer = TypeVar("_Answer")
 CLIENT_ID: Final = "x-mq-client-id"
 LANGUAGE: Final = "x-mq-language"
 _DEADLINE_MARGIN_SECONDS: Final = 0.3
@@ -51,3 +53,20 @@ def seconds_left(context: Context, most: float) -> float:
     """Return how long a call may take until its answer would come too late."""
     remaining = context.time_remaining()
     return most if remaining is None else min(most, remaining - _DEADLINE_MARGIN_SECONDS)
+
+
+def in_band(
+    kind: Callable[..., _Answer],
+) -> Callable[[Callable[..., Awaitable[_Answer]]], Callable[..., Awaitable[_Answer]]]:
+    """Make a method answer with the status of a refusal, in an answer of that kind."""
+
+    def decorate(method: Callable[..., Awaitable[_Answer]]) -> Callable[..., Awaitable[_Answer]]:
+        async def call(self: Any, request: Any, context: Context) -> _Answer:
+            try:
+                return await method(self, request, context)
+            except CallRefused as refused:
+                return kind(status=refused.status)
+
+        return call
+
+    return decorate

@@ -14,6 +14,7 @@ from services import logs
 from services.messaging.batch_stream import Batches
 from services.messaging.clients import ClientsServicer
 from services.messaging.groups import GroupCache
+from services.messaging.message_sends import MessageSends
 from services.messaging.recalls import MessageRecalls
 from services.messaging.receiving import LEASES, Receiving
 from services.messaging.routes import Routes, SplitEndpoints, endpoints_of
@@ -92,18 +93,25 @@ class Messaging:
         self._transactions = OrphanedTransactions(upstreams.writer, telemetry)
         self._ticking = self._loop.create_task(self._tick_on())
         room = WaitingRoom(int(settings.sending_bytes_max))
+        topics = TopicCache(upstreams.writer)
+        recalls = MessageRecalls(upstreams.writer, settings.broker_name)
         servicer = MessagingServicer(
-            topics=TopicCache(upstreams.writer),
+            topics=topics,
             groups=groups,
             routes=Routes(settings.broker_name, _split_of(settings)),
             sessions=self._sessions,
             telemetry=telemetry,
-            sender=Sender(upstreams.batches, room),
-            halves=Sender(upstreams.halves, room),
-            recalls=MessageRecalls(upstreams.writer, settings.broker_name),
+            sends=MessageSends(
+                topics,
+                Sender(upstreams.batches, room),
+                Sender(upstreams.halves, room),
+                recalls,
+                Stamp(settings.cluster_name, body_bytes_max),
+                request_bytes_max=int(settings.message_bytes_max),
+            ),
+            recalls=recalls,
             receiving=receiving,
             transactions=self._transactions,
-            stamp=Stamp(settings.cluster_name, body_bytes_max),
         )
         clients = ClientsServicer(self._sessions, upstreams.others_with_clients)
         self.contracts = [

@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import time
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
-
-from services.messaging.batch_stream import HALF_QUEUE
-from services.messaging.callers import caller_of, came_by_tls, seconds_left
+from services.messaging.callers import caller_of, came_by_tls, in_band, seconds_left
 from services.messaging.groups import GroupCache
-from services.messaging.recalls import MessageRecalls, delivery_ms
+from services.messaging.message_sends import MessageSends
+from services.messaging.recalls import MessageRecalls
 from services.messaging.receiving import Receiving
 from services.messaging.routes import Routes, SplitEndpoints, checked_endpoints
-from services.messaging.sending import ANSWER_SECONDS_MAX, TIMER_QUEUE, Sender
+from services.messaging.sending import ANSWER_SECONDS_MAX
 from services.messaging.sessions import Sessions
 from services.messaging.telemetry import TelemetryStreams
-from services.messaging.topics import KnownTopic, TopicCache
+from services.messaging.topics import TopicCache
 from services.messaging.transactions import OrphanedTransactions
 from services.rocketmq import names
-from services.rocketmq.queue_choice import queue_of_message_group
-from services.rocketmq.sent_messages import (
-    Stamp,
-    check_message,
-    holds_transactions,
-    record_of,
-    topic_of_messages,
-)
 from services.rocketmq.statuses import OK, CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
-from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context, raw
-
-_Answer = TypeVar("_Answer")
-_TURNS_MAX: Final = 10_000
-
-
-def in_band(
-    kind: Callable[..., _Answer],
-) -> Callable[[Callable[..., Awaitable[_Answer]]], Callable[..., Awaitable[_Answer]]]:
-    """Make a method answer with the status of a refusal, in an answer of that kind."""
-
-    def decorate(method: Callable[..., Awaitable[_Answer]]) -> Callable[..., Awaitable[_Answer]]:
-        async def call(self: Any, request: Any, context: Context) -> _Answer:
-            try:
-                return await method(self, request, context)
-            except CallRefused as refused:
-                return kind(status=refused.status)
-
-        return call
-
-    return decorate
 
 
 class MessagingServicer:
@@ -67,26 +31,20 @@ class MessagingServicer:
         routes: Routes,
         sessions: Sessions,
         telemetry: TelemetryStreams,
-        sender: Sender,
-        halves: Sender,
+        sends: MessageSends,
         recalls: MessageRecalls,
         receiving: Receiving,
         transactions: OrphanedTransactions,
-        stamp: Stamp,
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._routes = routes
         self._sessions = sessions
         self._telemetry = telemetry
-        self._sender = sender
-        self._halves = halves
+        self._sends = sends
         self._recalls = recalls
         self._receiving = receiving
         self._transactions = transactions
-        self._stamp = stamp
-        self._turns: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
-        self._loop = asyncio.get_running_loop()
 
     @in_band(service_pb2.QueryRouteResponse)
     async def query_route(
@@ -147,69 +105,10 @@ class MessagingServicer:
         """Answer settings for as long as the client lives."""
         await self._telemetry.serve(context)
 
-    @in_band(service_pb2.SendMessageResponse)
-    async def send_message(
-        self, request: service_pb2.SendMessageRequest, context: Context
-    ) -> service_pb2.SendMessageResponse:
+    @raw
+    async def send_message(self, request: bytes, context: Context) -> bytes:
         """Store messages of one topic, all or none; as durable as the writer's flush mode says."""
-        name = topic_of_messages(request.messages)
-        topic = self._topics.fresh(name) or await self._topics.find(name)
-        now_ms = time.time_ns() // 1_000_000
-        try:
-            offsets = await self._store(request.messages, topic, now_ms, context)
-        except CallRefused as refused:
-            if refused.code not in (v2.TOPIC_NOT_FOUND, v2.BAD_REQUEST):
-                raise
-            if self._topics.fresh(name) in (topic, None):
-                self._topics.forget(name)
-            now = await self._topics.find(name)
-            if now.write_queue_count >= topic.write_queue_count:
-                raise
-            # Its write queues were lowered since it was asked for: the queue was our choice.
-            offsets = await self._store(request.messages, now, now_ms, context)
-        return service_pb2.SendMessageResponse(
-            status=OK,
-            entries=[
-                service_pb2.SendResultEntry(
-                    status=OK,
-                    message_id=message.system_properties.message_id,
-                    transaction_id=message.system_properties.message_id,
-                    offset=offset,
-                    recall_handle=self._recalls.handle_of(message, name, now_ms),
-                )
-                for message, offset in zip(request.messages, offsets, strict=True)
-            ],
-        )
-
-    async def _store(
-        self,
-        messages: Sequence[v2.Message],
-        topic: KnownTopic,
-        now_ms: int,
-        context: Context,
-    ) -> list[int]:
-        """Store messages in queues of their topic; return their queue offsets. Raises CallRefused."""
-        for message in messages:
-            check_message(message, topic.accepts, self._stamp.body_bytes_max)
-        if not topic.write_queue_count:
-            raise CallRefused(v2.FORBIDDEN, f"topic {topic.name} may not be written")
-        born_host = host_of_peer(context.peer())
-        turn = next(self._turn_of(topic.name)) % topic.write_queue_count
-        queue_ids = [_queue_of(message, topic, turn) for message in messages]
-        records = [
-            record_of(
-                message, topic.name, queue_id, born_host=born_host, now_ms=now_ms, stamp=self._stamp
-            )
-            for message, queue_id in zip(messages, queue_ids, strict=True)
-        ]
-        until = self._loop.time() + seconds_left(context, ANSWER_SECONDS_MAX)
-        if holds_transactions(messages):
-            return await self._halves.store([HALF_QUEUE] * len(records), records, until)
-        queues = [
-            TIMER_QUEUE if delivery_ms(message) > now_ms else (topic.name, queue_id)
-            for message, queue_id in zip(messages, queue_ids, strict=True)
-        ]
-        return await self._sender.store(queues, records, until)
+        return await self._sends.send(request, context)
 
     async def receive_message(
         self, request: service_pb2.ReceiveMessageRequest, context: Context
@@ -293,18 +192,6 @@ class MessagingServicer:
 
     def _split_for(self, context: Context) -> SplitEndpoints | None:
         return self._routes.split_for(caller_of(context).language, tls=came_by_tls(context))
-
-    def _turn_of(self, topic: str) -> itertools.count[int]:
-        if len(self._turns) > _TURNS_MAX:
-            self._turns.clear()
-        return self._turns[topic]
-
-
-def _queue_of(message: v2.Message, topic: KnownTopic, turn: int) -> int:
-    message_group = message.system_properties.message_group
-    if message_group:
-        return queue_of_message_group(message_group, topic.write_queue_count)
-    return turn
 
 
 def _not_served(what: str) -> v2.Status:

@@ -115,11 +115,7 @@ def record_of(
         names.BORN_TIMESTAMP: str(born_ms),
         names.BORN_HOST: system.born_host,
         names.TRACE_CONTEXT: system.trace_context,
-        properties.PRODUCER_GROUP: topic,
-        names.RECONSUME_TIME: str(system.delivery_attempt),
-        properties.MSG_REGION: "DefaultRegion",
-        properties.TRACE_ON: "true",
-        properties.CLUSTER: stamp.cluster_name,
+        **stamp_of_topic(topic, system.delivery_attempt, stamp),
     }
     if system.HasField("orphaned_transaction_recovery_duration"):
         pairs[properties.CHECK_IMMUNITY] = str(
@@ -132,6 +128,17 @@ def record_of(
         )
     sys_flag = SYS_FLAG_COMPRESSED if system.body_encoding == v2.GZIP else 0
     return encode_for_batch(topic, queue_id, message.body, block, 0, sys_flag, born_ms, born_host)
+
+
+def stamp_of_topic(topic: str, delivery_attempt: int, stamp: Stamp) -> dict[str, str]:
+    """Return the properties that the gateway adds to each message of a topic, at the end of the block."""
+    return {
+        properties.PRODUCER_GROUP: topic,
+        names.RECONSUME_TIME: str(delivery_attempt),
+        properties.MSG_REGION: "DefaultRegion",
+        properties.TRACE_ON: "true",
+        properties.CLUSTER: stamp.cluster_name,
+    }
 
 
 def _delivery_time(system: v2.SystemProperties, now_ms: int) -> str:

@@ -17,6 +17,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from services.varint_kernels import (
+    DELIMITED,
+    FIXED64,
+    VARINT,
+    read_varint,
+    write_delimited,
+    write_number,
+)
 from storage.format.properties import KEY_SEPARATOR
 from storage.kernels.encode import ANY_QUEUE, write_hex
 from storage.kernels.message_slices import (
@@ -90,9 +98,6 @@ BUFFER_SIZE: Final = REQUEST_AT + REQUEST_SIZE_MAX
 
 _MESSAGE_ID_SIZE: Final = 32
 _SPACE: Final = ord(KEY_SEPARATOR)
-_VARINT: Final = 0
-_FIXED64: Final = 1
-_DELIMITED: Final = 2
 _TEXT_OF: Final = {
     MESSAGE_TOPIC: TOPIC, MESSAGE_BODY: BODY, MESSAGE_KEYS: KEYS, MESSAGE_TAG: TAG,
     MESSAGE_UNIQUE_KEY: UNIQUE_KEY,
@@ -113,23 +118,6 @@ def _by_field_number(places: dict[int, int]) -> Any:
 
 TEXT_BY_NUMBER: Final = _by_field_number(_TEXT_OF)
 NUMBER_BY_NUMBER: Final = _by_field_number(_NUMBER_OF)
-
-
-@inner
-def read_varint(data: Any, at: int, end: int) -> tuple[int, int]:
-    """``(value, position after it)`` of a varint in its shortest form below 2**63; or (0, -1)."""
-    value = i64(0)
-    shift = i64(0)
-    while at < end and shift < 63:
-        byte = read_u8(data, at)
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if byte == 0 and shift > 0:
-                break
-            return value, i64(at)
-        shift += 7
-    return i64(0), i64(-1)
 
 
 @inner
@@ -164,7 +152,7 @@ def read_message(data: Any, at: int, end: int, fields: Any) -> bool:
         number = tag >> 3
         text = TEXT_BY_NUMBER[uintp(number)]
         place = NUMBER_BY_NUMBER[uintp(number)]
-        if tag & 7 == _DELIMITED and text == KEYS:
+        if tag & 7 == DELIMITED and text == KEYS:
             if value > end - at:
                 return False
             keys_end = add_key(data, keys_end, at, value)
@@ -175,13 +163,13 @@ def read_message(data: Any, at: int, end: int, fields: Any) -> bool:
         if seen & i64(1) << number:
             return False
         seen |= i64(1) << number
-        if tag & 7 == _DELIMITED and text != _NOT_KNOWN:
+        if tag & 7 == DELIMITED and text != _NOT_KNOWN:
             if value > end - at:
                 return False
             fields[text] = at
             fields[SIZES + text] = value
             at += value
-        elif tag & 7 == _VARINT and place != _NOT_KNOWN:
+        elif tag & 7 == VARINT and place != _NOT_KNOWN:
             fields[place] = value
         else:
             return False
@@ -193,15 +181,15 @@ def read_message(data: Any, at: int, end: int, fields: Any) -> bool:
 @inner
 def read_producer(data: Any, at: int, end: int, fields: Any) -> bool:
     """Read whose request it is; False unless each field is known, in order, and there once."""
-    if read_u8(data, at) != PRODUCER << 3 | _DELIMITED:
+    if read_u8(data, at) != PRODUCER << 3 | DELIMITED:
         return False
     size, at = read_varint(data, i64(at + 1), end)
     if (
         at < 0
         or size != end - at
         or size < 11
-        or read_u8(data, at) != PRODUCER_PRODUCER_ID << 3 | _FIXED64
-        or read_u8(data, at + 9) != PRODUCER_SEQUENCE << 3 | _VARINT
+        or read_u8(data, at) != PRODUCER_PRODUCER_ID << 3 | FIXED64
+        or read_u8(data, at + 9) != PRODUCER_SEQUENCE << 3 | VARINT
     ):
         return False
     producer_id = i64(0)
@@ -210,7 +198,7 @@ def read_producer(data: Any, at: int, end: int, fields: Any) -> bool:
     sequence, at = read_varint(data, i64(at + 10), end)
     age = i64(0)
     if 0 <= at < end:
-        if read_u8(data, at) != PRODUCER_AGE << 3 | _VARINT:
+        if read_u8(data, at) != PRODUCER_AGE << 3 | VARINT:
             return False
         age, at = read_varint(data, i64(at + 1), end)
     fields[PRODUCER_ID] = producer_id
@@ -226,7 +214,7 @@ def read_request(data: Any, request_size: int, fields: Any) -> bool:
         data.size != BUFFER_SIZE
         or fields.size != FIELD_COUNT
         or not 0 < request_size <= REQUEST_SIZE_MAX
-        or read_u8(data, REQUEST_AT) != MESSAGES << 3 | _DELIMITED
+        or read_u8(data, REQUEST_AT) != MESSAGES << 3 | DELIMITED
     ):
         return False
     end = REQUEST_AT + request_size
@@ -235,33 +223,6 @@ def read_request(data: Any, request_size: int, fields: Any) -> bool:
         return False
     at += size
     return at == end or read_producer(data, at, end, fields)
-
-
-@inner
-def write_varint(dst: Any, at: int, value: int) -> int:
-    """Write ``value`` as protobuf does, at most ten bytes; return the position after it."""
-    while value & ~0x7F:
-        dst[uintp(at)] = u8(value & 0x7F | 0x80)
-        value = (value >> 7) & 0x01FF_FFFF_FFFF_FFFF
-        at += 1
-    dst[uintp(at)] = u8(value)
-    return i64(at + 1)
-
-
-@inner
-def write_number(dst: Any, at: int, field: int, value: int) -> int:
-    """Write a number's field, left out where it is 0; return the position after it."""
-    if value == 0:
-        return i64(at)
-    dst[uintp(at)] = u8(field << 3 | _VARINT)
-    return write_varint(dst, at + 1, value)
-
-
-@inner
-def write_delimited(dst: Any, at: int, field: int, size: int) -> int:
-    """Write what goes before a field of ``size`` bytes; return the position after it."""
-    dst[uintp(at)] = u8(field << 3 | _DELIMITED)
-    return write_varint(dst, at + 1, size)
 
 
 @kernel(results(int64, 2)(WRITABLE_BYTES, WRITABLE_INT64S), nogil=False)
