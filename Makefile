@@ -135,7 +135,7 @@ $(STAMPS)/installed: requirements.lock pyproject.toml | $(BIN)/python
 
 $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 	@echo "compiling the kernels"
-	@$(BIN)/python -m storage.kernels services.writer.produce_kernels services.rocketmq.plain_sends.sends
+	@$(BIN)/python -m storage.kernels services.writer.produce_kernels services.rocketmq.plain_sends.reading services.rocketmq.plain_sends.writing
 	@touch $@
 
 $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock

@@ -10,8 +10,8 @@ from services import process
 from services.flags import load
 from services.gateway.tls import tls_credentials
 from services.messaging.acknowledging import StreamedAcknowledging
-from services.messaging.batch_stream import BatchStream, HalfBatches
 from services.messaging.messaging import Messaging, Upstreams
+from services.messaging.sends.batch_stream import BatchStream, HalfBatches
 from services.rpc.listening import check_free
 from services.rpc.server import RpcServer
 from services.settings import GatewaySettings

@@ -11,14 +11,14 @@ import grpc
 
 from penstock.v1 import gateway_pb2, leases_pb2
 from services import logs
-from services.messaging.batch_stream import Batches
 from services.messaging.clients import ClientsServicer
 from services.messaging.groups import GroupCache
-from services.messaging.message_sends import MessageSends
 from services.messaging.recalls import MessageRecalls
 from services.messaging.receiving import LEASES, Receiving
 from services.messaging.routes import Routes, SplitEndpoints, endpoints_of
-from services.messaging.sending import Sender, WaitingRoom
+from services.messaging.sends.batch_stream import Batches
+from services.messaging.sends.message_sends import MessageSends
+from services.messaging.sends.sending import Sender, WaitingRoom
 from services.messaging.servicer import MessagingServicer
 from services.messaging.sessions import Sessions
 from services.messaging.telemetry import TelemetryStreams

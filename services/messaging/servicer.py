@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from services.messaging.callers import caller_of, came_by_tls, in_band, seconds_left
 from services.messaging.groups import GroupCache
-from services.messaging.message_sends import MessageSends
 from services.messaging.recalls import MessageRecalls
 from services.messaging.receiving import Receiving
 from services.messaging.routes import Routes, SplitEndpoints, checked_endpoints
-from services.messaging.sending import ANSWER_SECONDS_MAX
+from services.messaging.sends.message_sends import MessageSends
+from services.messaging.sends.sending import ANSWER_SECONDS_MAX
 from services.messaging.sessions import Sessions
 from services.messaging.telemetry import TelemetryStreams
 from services.messaging.topics import TopicCache

@@ -12,7 +12,7 @@ import grpc
 
 from penstock.v1 import transactions_pb2
 from services import logs
-from services.messaging.sending import ANSWER_SECONDS_MAX
+from services.messaging.sends.sending import ANSWER_SECONDS_MAX
 from services.messaging.telemetry import TelemetryStreams
 from services.rocketmq import names
 from services.rocketmq.delivered_messages import message_of

@@ -10,8 +10,8 @@ from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
 from services.arrivals import Arrivals
 from services.flags import load
-from services.messaging.batch_stream import BatchStream, HalfBatches
 from services.messaging.messaging import Messaging, Upstreams
+from services.messaging.sends.batch_stream import BatchStream, HalfBatches
 from services.reader.budget import Budget
 from services.reader.catching_up import CatchUp
 from services.reader.leasing import Leasing

@@ -17,8 +17,8 @@ from penstock.v1 import (
 )
 from services import logs, process
 from services.flags import load
-from services.messaging.batch_stream import BatchCalls, HalfBatches
 from services.messaging.messaging import Messaging, Upstreams
+from services.messaging.sends.batch_stream import BatchCalls, HalfBatches
 from services.rocketmq.v2 import service_pb2
 from services.rpc.in_process import InProcessService
 from services.rpc.listening import check_free

@@ -12,7 +12,7 @@ from free_ports import free_port
 
 from penstock.v1 import writer_pb2
 from services.messaging import batch_stream, transactions
-from services.messaging.batch_stream import BatchStream, NotNow, Unanswered
+from services.messaging.sends.batch_stream import BatchStream, NotNow, Unanswered
 from services.messaging.transactions import OrphanedTransactions
 from services.upstream import Upstream
 from storage.message import ProducerSequence

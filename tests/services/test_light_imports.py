@@ -12,7 +12,6 @@ import pytest
     ("module", "heavy"),
     [
         ("services.supervisor", ("grpc", "numba", "numpy")),
-        ("services.gateway.__main__", ("numba",)),
         ("cli.main", ("grpc", "numba", "numpy", "pydantic")),
     ],
 )

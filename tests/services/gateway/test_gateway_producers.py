@@ -14,7 +14,7 @@ from real_processes import until
 from run_cli import penstock
 
 from penstock.v1 import gateway_pb2, gateway_pb2_grpc, writer_pb2
-from services.messaging.batch_stream import BatchStream
+from services.messaging.sends.batch_stream import BatchStream
 from services.rocketmq.queue_choice import queue_of_message_group
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2

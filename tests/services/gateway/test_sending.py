@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.v1 import writer_pb2
-from services.messaging.batch_stream import NotNow, Unanswered
-from services.messaging.sending import Sender, WaitingRoom
+from services.messaging.sends.batch_stream import NotNow, Unanswered
+from services.messaging.sends.sending import Sender, WaitingRoom
 from services.rocketmq.statuses import CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from storage.message import ProducerSequence

@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock.v1 import writer_pb2
 from services import logs
-from services.messaging.batch_stream import Batches, NotNow, Unanswered
+from services.messaging.sends.batch_stream import Batches, NotNow, Unanswered
 from services.rocketmq.statuses import CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from storage.format.names import TIMER_TOPIC

@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from services.messaging.batch_stream import HALF_QUEUE
 from services.messaging.callers import in_band, seconds_left
 from services.messaging.recalls import MessageRecalls, delivery_ms
-from services.messaging.sending import ANSWER_SECONDS_MAX, TIMER_QUEUE, Sender
+from services.messaging.sends.batch_stream import HALF_QUEUE
+from services.messaging.sends.sending import ANSWER_SECONDS_MAX, TIMER_QUEUE, Sender
 from services.messaging.topics import KnownTopic, TopicCache
 from services.rocketmq.plain_sends.sends import PlainSends, answer_of
 from services.rocketmq.queue_choice import queue_of_message_group

@@ -1,0 +1,1 @@
+"""Sends of clients on their way to the writer: choice of queues, gathering, batches."""
