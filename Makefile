@@ -13,7 +13,7 @@ SHELL  := /bin/bash
 # Every service and worker of a test would compile all of its modules again at its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py storage/format/*/*.py services/varint_kernels.py services/writer/produce_kernels.py services/rocketmq/plain_sends/*.py)
+KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py storage/format/*/*.py services/varint_kernels.py services/writer/produce_kernels.py services/rocketmq/plain_*/*.py)
 PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto protos/services/rocketmq/v2/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
 
@@ -135,7 +135,7 @@ $(STAMPS)/installed: requirements.lock pyproject.toml | $(BIN)/python
 
 $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
 	@echo "compiling the kernels"
-	@$(BIN)/python -m storage.kernels services.writer.produce_kernels services.rocketmq.plain_sends.reading services.rocketmq.plain_sends.writing
+	@$(BIN)/python -m storage.kernels services.writer.produce_kernels services.rocketmq.plain_deliveries.reading services.rocketmq.plain_deliveries.writing services.rocketmq.plain_sends.reading services.rocketmq.plain_sends.writing
 	@touch $@
 
 $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock

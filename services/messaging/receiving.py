@@ -17,14 +17,13 @@ from services.messaging.handle_calls import HandleCall, HandleCalls
 from services.messaging.poll_lines import PollLines
 from services.messaging.sessions import Sessions
 from services.rocketmq import names
-from services.rocketmq.delivered_messages import fill_message
+from services.rocketmq.plain_deliveries.deliveries import Deliveries
 from services.rocketmq.statuses import OK, CallRefused, refusal_of
 from services.rocketmq.times import fill
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
 from services.rpc.servicer import Context
 from services.upstream import CalledService
-from storage.format.record import decode_record
 
 LEASES: Final = "/penstock.v1.Leases/"
 BATCH_MAX: Final = 32
@@ -63,6 +62,7 @@ class Receiving:
         self._draining = draining
         self._polling: set[asyncio.Task[None]] = set()
         self._lines = PollLines()
+        self._deliveries = Deliveries()
         self._giving_back: set[asyncio.Task[v2.Status]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -74,13 +74,20 @@ class Receiving:
         except CallRefused as refused:
             return service_pb2.ReceiveMessageResponse(status=refused.status).SerializeToString()
         try:
-            await context.write_all(_answers(answer, request.message_queue.topic))
+            await context.write_all(self._answers(answer, request.message_queue.topic))
         except BaseException:  # the client has gone, and takes nothing of an answer without its end
             self._give_back(asked, answer)
             raise
         end = service_pb2.ReceiveMessageResponse()
         fill(end.delivery_timestamp, time.time_ns() // 1_000_000)
         return end.SerializeToString()
+
+    def _answers(self, answer: leases_pb2.ReceiveResponse, topic: v2.Resource) -> Iterator[bytes]:
+        if answer.record_count:
+            yield _BEGIN
+            yield from self._deliveries.answers(answer, topic)
+        else:
+            yield _NOTHING
 
     def _asked(
         self, request: service_pb2.ReceiveMessageRequest, caller: Caller, context: Context
@@ -277,19 +284,3 @@ def _wait_ms(request: service_pb2.ReceiveMessageRequest, context: Context) -> in
 def _stepped_ms(seconds: float) -> int:
     """Return about so many milliseconds: the reader checks requests once that are equal to the byte."""
     return max(0, math.ceil(seconds * 1e3 / WAIT_STEP_MS) * WAIT_STEP_MS)
-
-
-def _answers(answer: leases_pb2.ReceiveResponse, resource: v2.Resource) -> Iterator[bytes]:
-    """Yield what a receive is answered with, but for its end."""
-    if not answer.record_count:
-        yield _NOTHING
-        return
-    yield _BEGIN
-    records = answer.records
-    position = 0
-    for handle, attempt in zip(handles_of(answer), answer.attempts, strict=True):
-        record = decode_record(records, position)
-        position += record.total_size
-        response = service_pb2.ReceiveMessageResponse()
-        fill_message(response.message, record, resource, receipt_handle=handle, attempt=attempt)
-        yield response.SerializeToString()
