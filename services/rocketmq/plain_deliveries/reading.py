@@ -171,5 +171,7 @@ def read_delivery(data: Any, position: int, fields: Any) -> bool:
         and fields[QUEUE_OFFSET] >= 0
         and 0 <= fields[BORN_MS] <= TIME_MS_MAX
         and 0 <= fields[STORE_MS] <= TIME_MS_MAX
+        and read_i32(data, i64(fields[BORN_HOST_AT] + 4)) >= 0
+        and read_i32(data, i64(fields[STORE_HOST_AT] + 4)) >= 0
         and read_properties(data, i64(length_at + 2), end, fields)
     )

@@ -29,7 +29,7 @@ from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
 from services.varint_kernels import DELIMITED, VARINT, write_varint
 from storage.format import properties
-from storage.kernels.primitives.big_endian import read_u8, read_u32
+from storage.kernels.primitives.big_endian import read_i32, read_u8
 from storage.kernels.primitives.crc import copy_bytes
 from storage.kernels.primitives.jit import (
     BYTES,
@@ -139,7 +139,7 @@ def write_host(dst: Any, at: int, field: int, data: Any, host_at: int) -> int:
         at = write_decimal(dst, at, read_u8(data, host_at + i))
         dst[uintp(at)] = u8(_COLON if i == 3 else _DOT)
         at += 1
-    at = write_decimal(dst, at, read_u32(data, i64(host_at + 4)))
+    at = write_decimal(dst, at, read_i32(data, i64(host_at + 4)))
     dst[uintp(length_at)] = u8(at - length_at - 1)
     return i64(at)
 
