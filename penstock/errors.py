@@ -11,6 +11,7 @@
     │   │   └── StageNotFound    a commit names an attempt that is not staged
     │   ├── TopicExists          a topic of that name exists
     │   ├── GroupExists          a consumer group of that name exists
+    │   ├── TransactionExists    messages of another run are pending under the transaction id
     │   ├── StageExists          an attempt of that id is staged already
     │   ├── ResourceExhausted    full or busy; try again after ``retry_delay_ms`` if that is above 0
     │   ├── OffsetOutOfRange     a consumer stands beyond the end of its queue
@@ -129,6 +130,12 @@ class StageNotFound(NotFound):
 
 class StageExists(PenstockError):
     """An attempt of that id is staged already, or being staged; take another id."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class TransactionExists(PenstockError):
+    """Messages of another run of the producer are pending under the transaction id; end it, or take another id."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
@@ -312,6 +319,7 @@ _BY_REASON: Final[dict[str, type[PenstockError]]] = {
     "RECORD_NOT_FOUND": MessageNotFound,
     "STAGE_NOT_FOUND": StageNotFound,
     "STAGE_EXISTS": StageExists,
+    "TRANSACTION_EXISTS": TransactionExists,
 }
 
 

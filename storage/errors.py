@@ -25,6 +25,7 @@
     │   ├── StageNotFound       a commit names an attempt that nobody has staged
     │   ├── StageExists         an attempt of that id is staged already
     │   ├── OutcomeForgotten    whether a producer's repeated request is stored is not known any more
+    │   ├── TransactionExists   a transaction has pending messages of another run of its producer
     │   ├── CommitDecided       a staged commit is decided and cannot be aborted
     │   └── VersionTooOld       whether a version was committed is not known any more
     └── reading
@@ -199,6 +200,16 @@ class StageExists(StoreError):
         self.app_id = app_id
         self.version = version
         self.attempt = attempt
+
+
+class TransactionExists(StoreError):
+    """A transaction has pending messages of another run of its producer, or of another producer."""
+
+    def __init__(self, transaction_id: str) -> None:
+        super().__init__(
+            f"transaction {transaction_id!r} has pending messages of another run of its producer;"
+            " end it, or take another id"
+        )
 
 
 class CommitDecided(StoreError):

@@ -22,6 +22,7 @@ LINE_LENGTH_MAX = 110
 # the error of that name (it is the reason in the status), and a value whose fields the engine returned.
 REFUSALS = {
     "GroupExists", "GroupNotFound", "InvalidArgument", "QueueNotFound", "StageExists", "StageNotFound", "TopicExists", "TopicNotFound",
+    "TransactionExists",
 }  # fmt: skip
 VALUES = {
     "EndedTransaction", "ExponentialBackoff", "PendingTransaction", "PendingTransactions", "PullResult", "Record", "RetainedFile",

@@ -12,7 +12,13 @@ from penstock.batch import NO_PROPERTIES, Keys, RecordBatch
 from penstock.calls import transactions
 from penstock.channel import CALL_FAILED, failure_of
 from penstock.consuming.background import AsyncBackground
-from penstock.errors import ClientClosed, PenstockError, QueueNotFound, TransactionRefused
+from penstock.errors import (
+    ClientClosed,
+    PenstockError,
+    QueueNotFound,
+    TransactionExists,
+    TransactionRefused,
+)
 from penstock.requests import key_tuple
 from penstock.transaction_values import EndedTransaction, PendingTransactions, TransactionCheck
 
@@ -42,6 +48,7 @@ class AsyncTransaction:
         self._may_have_sent = False
         self._is_answered = False  # some send was
         self._turn = secrets.randbelow(1 << 16)
+        self._key_prefix = f"{transaction_id}-{secrets.token_hex(4).upper()}-"
         self._has_ended = False
 
     async def send(
@@ -61,6 +68,8 @@ class AsyncTransaction:
         On return it is as durable as the writer's flush mode promises. A lost answer does no harm: the message
         is sent again and stored once. After an error call it again with the same message, or roll back: a commit
         includes what was stored without an answer.
+
+        Raises TransactionExists, with nothing stored, where messages of another run are pending under the transaction id.
         """
         name = topic or self.topic
         given = (name, body, key_tuple(keys), tag, dict(properties), queue_id, flag)
@@ -69,7 +78,7 @@ class AsyncTransaction:
         self._unanswered = given
         if queue_id is None:
             queue_id = (self._turn + self._count) % max(1, await self._client.queue_count(name))
-        unique_key = f"{self.transaction_id}-{self._count}"
+        unique_key = f"{self._key_prefix}{self._count}"
         batch = RecordBatch(name, size_max=self._client.request_bytes_max, clock=self._client.clock)
         batch.add(
             body,
@@ -83,6 +92,7 @@ class AsyncTransaction:
         call = transactions.prepare(
             batch.records(),
             transaction_id=self.transaction_id,
+            key_prefix=self._key_prefix,
             immunity_s=self._immunity_s,
             bytes_max=self._client.request_bytes_max,
         )
@@ -91,6 +101,9 @@ class AsyncTransaction:
             await self._client.run(call, timeout_s=timeout_s)
         except QueueNotFound:
             self._client.forget_queue_count(name)
+            raise
+        except TransactionExists:
+            self._may_have_sent = self._is_answered  # the end of another's is not for this one
             raise
         self._count += 1
         self._unanswered = None
@@ -207,8 +220,8 @@ class AsyncTransactionCalls(AsyncTopics):
     ) -> AsyncTransaction:
         """Return a transaction: ``async with client.transaction("orders") as t: await t.send(b"...")``.
 
-        ``transaction_id`` says which one it is where a checker has to know, such as the number of an order; none:
-        a random one. ``immunity_s`` is how long nobody is asked about it, 0: as the writer is set.
+        ``transaction_id`` says which one it is where a checker has to know, such as the number of an order and of the
+        attempt; none: a random one. It is for one run: another is refused while messages of the first are pending, and after its end. ``immunity_s`` is how long nobody is asked about it, 0: as the writer is set.
         """
         made = transaction_id or secrets.token_hex(16).upper()
         return AsyncTransaction(self, topic, made, immunity_s=immunity_s)

@@ -32,12 +32,17 @@ _STATES: Final = {
 
 
 def prepare(
-    records: bytes, *, transaction_id: str, immunity_s: int, bytes_max: int
+    records: bytes, *, transaction_id: str, key_prefix: str, immunity_s: int, bytes_max: int
 ) -> Call[tuple[str, ...]]:
     """Store half messages; returns their transaction ids. A repeat stores nothing again."""
-    check_size("records", len(records) + len(transaction_id) + 32, bytes_max)
+    size = len(records) + len(transaction_id) + len(key_prefix) + 32
+    check_size("records", size, bytes_max)
     request = build(
-        pb.PrepareRequest, records=records, transaction_id=transaction_id, immunity_s=immunity_s
+        pb.PrepareRequest,
+        records=records,
+        transaction_id=transaction_id,
+        key_prefix=key_prefix,
+        immunity_s=immunity_s,
     )
     return Call(
         wire.PREPARE,

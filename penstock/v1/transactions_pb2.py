@@ -24,43 +24,43 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1epenstock/v1/transactions.proto\x12\x0bpenstock.v1\"M\n\x0ePrepareRequest\x12\x0f\n\x07records\x18\x01 \x01(\x0c\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\x12\n\nimmunity_s\x18\x03 \x01(\x05\"@\n\x0fPrepareResponse\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\t\x12\x14\n\x0chalf_offsets\x18\x02 \x03(\x03\"m\n\x16\x45ndTransactionsRequest\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\t\x12+\n\nresolution\x18\x02 \x01(\x0e\x32\x17.penstock.v1.Resolution\x12\r\n\x05topic\x18\x03 \x01(\t\"N\n\x17\x45ndTransactionsResponse\x12\x33\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1d.penstock.v1.EndedTransaction\"\x91\x01\n\x10\x45ndedTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12,\n\x05state\x18\x02 \x01(\x0e\x32\x1d.penstock.v1.TransactionState\x12\x15\n\rmessage_count\x18\x03 \x01(\x05\x12\x0f\n\x07\x61lready\x18\x04 \x01(\x08\x12\x0f\n\x07problem\x18\x05 \x01(\t\"\x19\n\x17ListTransactionsRequest\"h\n\x18ListTransactionsResponse\x12\x35\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1f.penstock.v1.PendingTransaction\x12\x15\n\rpending_count\x18\x02 \x01(\x03\"\x9a\x01\n\x12PendingTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x15\n\rmessage_count\x18\x03 \x01(\x05\x12\x0f\n\x07\x62orn_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x64ue_ms\x18\x05 \x01(\x03\x12\x13\n\x0b\x63heck_count\x18\x06 \x01(\x05\x12\x0f\n\x07problem\x18\x07 \x01(\t\"A\n\x13ReturnChecksRequest\x12*\n\x06\x63hecks\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.ReturnedCheck\"<\n\rReturnedCheck\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63heck_count\x18\x02 \x01(\x05\"\x16\n\x14ReturnChecksResponse\"$\n\x12WatchChecksRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"w\n\x10TransactionCheck\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x13\n\x0b\x63heck_count\x18\x03 \x01(\x05\x12\x15\n\rmessage_count\x18\x04 \x01(\x05\x12\x0f\n\x07records\x18\x05 \x01(\x0c*X\n\nResolution\x12\x1a\n\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x15\n\x11RESOLUTION_COMMIT\x10\x01\x12\x17\n\x13RESOLUTION_ROLLBACK\x10\x02*\x8d\x02\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13TRANSACTION_PENDING\x10\x01\x12\x19\n\x15TRANSACTION_COMMITTED\x10\x02\x12\x1b\n\x17TRANSACTION_ROLLED_BACK\x10\x03\x12\x18\n\x14TRANSACTION_GIVEN_UP\x10\x04\x12\x19\n\x15TRANSACTION_NOT_FOUND\x10\x05\x12\x1b\n\x17TRANSACTION_OTHER_TOPIC\x10\x06\x12\x1a\n\x16TRANSACTION_TOPIC_GONE\x10\x07\x12\x17\n\x13TRANSACTION_DAMAGED\x10\x08\x32\xb9\x03\n\x0cTransactions\x12\x44\n\x07Prepare\x12\x1b.penstock.v1.PrepareRequest\x1a\x1c.penstock.v1.PrepareResponse\x12\\\n\x0f\x45ndTransactions\x12#.penstock.v1.EndTransactionsRequest\x1a$.penstock.v1.EndTransactionsResponse\x12_\n\x10ListTransactions\x12$.penstock.v1.ListTransactionsRequest\x1a%.penstock.v1.ListTransactionsResponse\x12O\n\x0bWatchChecks\x12\x1f.penstock.v1.WatchChecksRequest\x1a\x1d.penstock.v1.TransactionCheck0\x01\x12S\n\x0cReturnChecks\x12 .penstock.v1.ReturnChecksRequest\x1a!.penstock.v1.ReturnChecksResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1epenstock/v1/transactions.proto\x12\x0bpenstock.v1\"a\n\x0ePrepareRequest\x12\x0f\n\x07records\x18\x01 \x01(\x0c\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\x12\n\nimmunity_s\x18\x03 \x01(\x05\x12\x12\n\nkey_prefix\x18\x04 \x01(\t\"@\n\x0fPrepareResponse\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\t\x12\x14\n\x0chalf_offsets\x18\x02 \x03(\x03\"m\n\x16\x45ndTransactionsRequest\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\t\x12+\n\nresolution\x18\x02 \x01(\x0e\x32\x17.penstock.v1.Resolution\x12\r\n\x05topic\x18\x03 \x01(\t\"N\n\x17\x45ndTransactionsResponse\x12\x33\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1d.penstock.v1.EndedTransaction\"\x91\x01\n\x10\x45ndedTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12,\n\x05state\x18\x02 \x01(\x0e\x32\x1d.penstock.v1.TransactionState\x12\x15\n\rmessage_count\x18\x03 \x01(\x05\x12\x0f\n\x07\x61lready\x18\x04 \x01(\x08\x12\x0f\n\x07problem\x18\x05 \x01(\t\"\x19\n\x17ListTransactionsRequest\"h\n\x18ListTransactionsResponse\x12\x35\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1f.penstock.v1.PendingTransaction\x12\x15\n\rpending_count\x18\x02 \x01(\x03\"\x9a\x01\n\x12PendingTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x15\n\rmessage_count\x18\x03 \x01(\x05\x12\x0f\n\x07\x62orn_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x64ue_ms\x18\x05 \x01(\x03\x12\x13\n\x0b\x63heck_count\x18\x06 \x01(\x05\x12\x0f\n\x07problem\x18\x07 \x01(\t\"A\n\x13ReturnChecksRequest\x12*\n\x06\x63hecks\x18\x01 \x03(\x0b\x32\x1a.penstock.v1.ReturnedCheck\"<\n\rReturnedCheck\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63heck_count\x18\x02 \x01(\x05\"\x16\n\x14ReturnChecksResponse\"$\n\x12WatchChecksRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"w\n\x10TransactionCheck\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x13\n\x0b\x63heck_count\x18\x03 \x01(\x05\x12\x15\n\rmessage_count\x18\x04 \x01(\x05\x12\x0f\n\x07records\x18\x05 \x01(\x0c*X\n\nResolution\x12\x1a\n\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x15\n\x11RESOLUTION_COMMIT\x10\x01\x12\x17\n\x13RESOLUTION_ROLLBACK\x10\x02*\x8d\x02\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13TRANSACTION_PENDING\x10\x01\x12\x19\n\x15TRANSACTION_COMMITTED\x10\x02\x12\x1b\n\x17TRANSACTION_ROLLED_BACK\x10\x03\x12\x18\n\x14TRANSACTION_GIVEN_UP\x10\x04\x12\x19\n\x15TRANSACTION_NOT_FOUND\x10\x05\x12\x1b\n\x17TRANSACTION_OTHER_TOPIC\x10\x06\x12\x1a\n\x16TRANSACTION_TOPIC_GONE\x10\x07\x12\x17\n\x13TRANSACTION_DAMAGED\x10\x08\x32\xb9\x03\n\x0cTransactions\x12\x44\n\x07Prepare\x12\x1b.penstock.v1.PrepareRequest\x1a\x1c.penstock.v1.PrepareResponse\x12\\\n\x0f\x45ndTransactions\x12#.penstock.v1.EndTransactionsRequest\x1a$.penstock.v1.EndTransactionsResponse\x12_\n\x10ListTransactions\x12$.penstock.v1.ListTransactionsRequest\x1a%.penstock.v1.ListTransactionsResponse\x12O\n\x0bWatchChecks\x12\x1f.penstock.v1.WatchChecksRequest\x1a\x1d.penstock.v1.TransactionCheck0\x01\x12S\n\x0cReturnChecks\x12 .penstock.v1.ReturnChecksRequest\x1a!.penstock.v1.ReturnChecksResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'penstock.v1.transactions_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESOLUTION']._serialized_start=1133
-  _globals['_RESOLUTION']._serialized_end=1221
-  _globals['_TRANSACTIONSTATE']._serialized_start=1224
-  _globals['_TRANSACTIONSTATE']._serialized_end=1493
+  _globals['_RESOLUTION']._serialized_start=1153
+  _globals['_RESOLUTION']._serialized_end=1241
+  _globals['_TRANSACTIONSTATE']._serialized_start=1244
+  _globals['_TRANSACTIONSTATE']._serialized_end=1513
   _globals['_PREPAREREQUEST']._serialized_start=47
-  _globals['_PREPAREREQUEST']._serialized_end=124
-  _globals['_PREPARERESPONSE']._serialized_start=126
-  _globals['_PREPARERESPONSE']._serialized_end=190
-  _globals['_ENDTRANSACTIONSREQUEST']._serialized_start=192
-  _globals['_ENDTRANSACTIONSREQUEST']._serialized_end=301
-  _globals['_ENDTRANSACTIONSRESPONSE']._serialized_start=303
-  _globals['_ENDTRANSACTIONSRESPONSE']._serialized_end=381
-  _globals['_ENDEDTRANSACTION']._serialized_start=384
-  _globals['_ENDEDTRANSACTION']._serialized_end=529
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=531
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=556
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=558
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=662
-  _globals['_PENDINGTRANSACTION']._serialized_start=665
-  _globals['_PENDINGTRANSACTION']._serialized_end=819
-  _globals['_RETURNCHECKSREQUEST']._serialized_start=821
-  _globals['_RETURNCHECKSREQUEST']._serialized_end=886
-  _globals['_RETURNEDCHECK']._serialized_start=888
-  _globals['_RETURNEDCHECK']._serialized_end=948
-  _globals['_RETURNCHECKSRESPONSE']._serialized_start=950
-  _globals['_RETURNCHECKSRESPONSE']._serialized_end=972
-  _globals['_WATCHCHECKSREQUEST']._serialized_start=974
-  _globals['_WATCHCHECKSREQUEST']._serialized_end=1010
-  _globals['_TRANSACTIONCHECK']._serialized_start=1012
-  _globals['_TRANSACTIONCHECK']._serialized_end=1131
-  _globals['_TRANSACTIONS']._serialized_start=1496
-  _globals['_TRANSACTIONS']._serialized_end=1937
+  _globals['_PREPAREREQUEST']._serialized_end=144
+  _globals['_PREPARERESPONSE']._serialized_start=146
+  _globals['_PREPARERESPONSE']._serialized_end=210
+  _globals['_ENDTRANSACTIONSREQUEST']._serialized_start=212
+  _globals['_ENDTRANSACTIONSREQUEST']._serialized_end=321
+  _globals['_ENDTRANSACTIONSRESPONSE']._serialized_start=323
+  _globals['_ENDTRANSACTIONSRESPONSE']._serialized_end=401
+  _globals['_ENDEDTRANSACTION']._serialized_start=404
+  _globals['_ENDEDTRANSACTION']._serialized_end=549
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=551
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=576
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=578
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=682
+  _globals['_PENDINGTRANSACTION']._serialized_start=685
+  _globals['_PENDINGTRANSACTION']._serialized_end=839
+  _globals['_RETURNCHECKSREQUEST']._serialized_start=841
+  _globals['_RETURNCHECKSREQUEST']._serialized_end=906
+  _globals['_RETURNEDCHECK']._serialized_start=908
+  _globals['_RETURNEDCHECK']._serialized_end=968
+  _globals['_RETURNCHECKSRESPONSE']._serialized_start=970
+  _globals['_RETURNCHECKSRESPONSE']._serialized_end=992
+  _globals['_WATCHCHECKSREQUEST']._serialized_start=994
+  _globals['_WATCHCHECKSREQUEST']._serialized_end=1030
+  _globals['_TRANSACTIONCHECK']._serialized_start=1032
+  _globals['_TRANSACTIONCHECK']._serialized_end=1151
+  _globals['_TRANSACTIONS']._serialized_start=1516
+  _globals['_TRANSACTIONS']._serialized_end=1957
 # @@protoc_insertion_point(module_scope)

@@ -38,14 +38,16 @@ TRANSACTION_TOPIC_GONE: TransactionState
 TRANSACTION_DAMAGED: TransactionState
 
 class PrepareRequest(_message.Message):
-    __slots__ = ("records", "transaction_id", "immunity_s")
+    __slots__ = ("records", "transaction_id", "immunity_s", "key_prefix")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     IMMUNITY_S_FIELD_NUMBER: _ClassVar[int]
+    KEY_PREFIX_FIELD_NUMBER: _ClassVar[int]
     records: bytes
     transaction_id: str
     immunity_s: int
-    def __init__(self, records: _Optional[bytes] = ..., transaction_id: _Optional[str] = ..., immunity_s: _Optional[int] = ...) -> None: ...
+    key_prefix: str
+    def __init__(self, records: _Optional[bytes] = ..., transaction_id: _Optional[str] = ..., immunity_s: _Optional[int] = ..., key_prefix: _Optional[str] = ...) -> None: ...
 
 class PrepareResponse(_message.Message):
     __slots__ = ("transaction_ids", "half_offsets")

@@ -66,7 +66,8 @@ class TransactionsServicer:
 
     def Prepare(self, request, context):
         """Stores messages of transactions where consumers do not see them: all of them or none. The answer follows
-        once they are as durable as the flush mode says. A repeat with the same unique keys stores nothing again.
+        once they are as durable as the flush mode says. A repeat with the same unique keys and
+        bodies stores nothing again; another body under a key that is pending is INVALID_ARGUMENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -61,6 +61,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.OutcomeForgotten: grpc.StatusCode.ABORTED,
     errors.StageNotFound: grpc.StatusCode.NOT_FOUND,
     errors.StageExists: grpc.StatusCode.ALREADY_EXISTS,
+    errors.TransactionExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.CommitDecided: grpc.StatusCode.FAILED_PRECONDITION,
     errors.VersionTooOld: grpc.StatusCode.FAILED_PRECONDITION,
     errors.IndexIncomplete: grpc.StatusCode.UNAVAILABLE,

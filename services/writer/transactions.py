@@ -44,7 +44,9 @@ _RESOLUTIONS: Final = {pb.RESOLUTION_COMMIT: True, pb.RESOLUTION_ROLLBACK: False
 class TransactionStore(Protocol):
     """What these methods need of the engine; ``storage.transactions`` has it."""
 
-    def prepare(self, records: bytes, *, transaction_id: str, immunity_s: int) -> StoredHalves: ...
+    def prepare(
+        self, records: bytes, *, transaction_id: str, key_prefix: str, immunity_s: int
+    ) -> StoredHalves: ...
     def end(
         self, transaction_ids: Sequence[str], *, commit: bool, topic: str
     ) -> tuple[list[EndedTransaction], int]: ...
@@ -76,6 +78,7 @@ class TransactionServicer:
             self._store.prepare,
             request.records,
             transaction_id=request.transaction_id,
+            key_prefix=request.key_prefix,
             immunity_s=request.immunity_s,
         )
         await self._acknowledged(stored.end_commit_offset)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from storage.engine.repeats import body_crcs
 from storage.format.properties import (
     CHECK_IMMUNITY,
     CHECK_TIMES,
@@ -46,9 +47,10 @@ def halves_in(
     number = cache(number_in)  # few queues, and few times
     stored = records.rows[:, (COMMIT_OFFSET, SIZE, STORE_TIMESTAMP)].tolist()
     texts = zip(*_texts(records, _ALL), strict=True)
-    for queue_offset, (commit_offset, size, born_ms), (
+    crcs = body_crcs(records.data, records.rows)
+    for queue_offset, (commit_offset, size, born_ms), body_crc, (
         transaction_id, unique_key, topic, queue_text, checked_text, immunity_text, first,
-    ) in zip(records.queue_offsets.tolist(), stored, texts, strict=True):  # fmt: skip
+    ) in zip(records.queue_offsets.tolist(), stored, crcs, texts, strict=True):  # fmt: skip
         former = number_in(first, -1, digits_max=_OFFSET_DIGITS_MAX) if first else -1
         queue_id = number(queue_text, -1)
         has_all = (transaction_id or unique_key) and topic and queue_id >= 0
@@ -61,7 +63,7 @@ def halves_in(
         due_ms = born_ms + (interval_ms if checked else wait_ms)  # a producer's clock may be wrong
         yield Half(
             transaction_id or unique_key, unique_key, topic, queue_id, queue_offset, commit_offset,
-            size, born_ms, due_ms, checked,
+            size, born_ms, due_ms, checked, int.from_bytes(body_crc),
         ), former  # fmt: skip
 
 

@@ -21,8 +21,9 @@ _BORN_MS: Final = 4
 _TOPIC: Final = 5
 _QUEUE_ID: Final = 6
 _SIZE: Final = 7
-_NEXT: Final = 8  # row of the same transaction
-_COLUMN_COUNT: Final = 9
+_BODY_CRC: Final = 8
+_NEXT: Final = 9  # row of the same transaction
+_COLUMN_COUNT: Final = 10
 _NO_ROW: Final = -1
 _ROW_BITS: Final = 32
 _ROW_MASK: Final = (1 << _ROW_BITS) - 1
@@ -44,6 +45,22 @@ class Half(NamedTuple):
     born_ms: int
     due_ms: int
     check_count: int
+    body_crc: int
+
+
+class _KnownKeys:
+    """What a transaction has that is sent to again: the row of each unique key, and the bytes of all records."""
+
+    __slots__ = ("rows", "size")
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+        self.size = 0
+
+    def add(self, unique_key: str, row: int, size: int) -> None:
+        """Take one half in."""
+        self.rows[unique_key] = row
+        self.size += size
 
 
 def number_in(text: str, default: int, *, digits_max: int = _NUMBER_DIGITS_MAX) -> int:
@@ -61,6 +78,7 @@ class HalfTable:
         self._ids = [""] * _ROWS_FIRST
         self._keys = [""] * _ROWS_FIRST
         self._last: dict[str, int] = {}  # by transaction id; the row that was added last
+        self._known: dict[str, _KnownKeys] = {}  # by transaction id; of those that were asked for
         self._dues: list[int] = []  # a heap
         self._moved_ms = 0  # what is added to the times in rows and heap
         self._topics: list[str] = []
@@ -96,15 +114,46 @@ class HalfTable:
         self._ids[row], self._keys[row] = half.transaction_id, half.unique_key
         before = self._last.get(half.transaction_id, _NO_ROW)
         self._last[half.transaction_id] = row
+        known = self._known.get(half.transaction_id)
+        if known is not None:
+            known.add(half.unique_key, row, half.size)
         return row, (
             half.queue_offset, half.commit_offset, half.due_ms - self._moved_ms, half.check_count,
-            half.born_ms, self._topic_number(half.topic), half.queue_id, half.size, before,
+            half.born_ms, self._topic_number(half.topic), half.queue_id, half.size, half.body_crc,
+            before,
         )  # fmt: skip
 
     def of(self, transaction_id: str) -> list[Half]:
         """Return the halves of a transaction in the order of their queue offsets; none if it is not pending."""
         halves = [self._half(row) for row in self._rows_of(transaction_id)]
         return sorted(halves, key=lambda half: half.queue_offset)
+
+    def find(self, transaction_id: str, unique_key: str) -> tuple[int, int] | None:
+        """Return queue offset and body CRC of a transaction's half with a unique key; None if it has none."""
+        known = self._known_keys(transaction_id)
+        row = None if known is None else known.rows.get(unique_key)
+        if row is None:
+            return None
+        queue_offset, body_crc = self._rows[row, (_QUEUE_OFFSET, _BODY_CRC)].tolist()
+        return queue_offset, body_crc
+
+    def size_of(self, transaction_id: str) -> int:
+        """Return how many bytes the records of a transaction have; 0 if it is not pending."""
+        known = self._known_keys(transaction_id)
+        return 0 if known is None else known.size
+
+    def last_key(self, transaction_id: str) -> str:
+        """Return the unique key of the half that was added last to a pending transaction."""
+        return self._keys[self._last[transaction_id]]
+
+    def _known_keys(self, transaction_id: str) -> _KnownKeys | None:
+        """Return the keys of a pending transaction; they are gathered once and then kept."""
+        known = self._known.get(transaction_id)
+        if known is None and transaction_id in self._last:
+            known = self._known[transaction_id] = _KnownKeys()
+            for row in self._rows_of(transaction_id):
+                known.add(self._keys[row], row, int(self._rows[row, _SIZE]))
+        return known
 
     def remove(self, transaction_id: str) -> None:
         """Forget a transaction."""
@@ -113,6 +162,7 @@ class HalfTable:
             self._ids[row] = self._keys[row] = ""
             self._free.append(row)
         self._last.pop(transaction_id, None)
+        self._known.pop(transaction_id, None)
 
     def postpone(self, transaction_ids: Sequence[str], due_ms: int) -> None:
         """Set when transactions are looked at next."""
@@ -202,7 +252,8 @@ class HalfTable:
 
     def _half(self, row: int) -> Half:
         (
-            queue_offset, commit_offset, due_ms, check_count, born_ms, topic, queue_id, size, _,
+            queue_offset, commit_offset, due_ms, check_count, born_ms, topic, queue_id, size,
+            body_crc, _,
         ) = self._rows[row].tolist()  # fmt: skip
         return Half(
             transaction_id=self._ids[row],
@@ -215,6 +266,7 @@ class HalfTable:
             born_ms=born_ms,
             due_ms=due_ms + self._moved_ms,
             check_count=check_count,
+            body_crc=body_crc,
         )
 
     def _topic_number(self, topic: str) -> int:

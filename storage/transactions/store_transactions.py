@@ -82,11 +82,12 @@ class StoreTransactions:
         records: bytes | bytearray | memoryview,
         *,
         transaction_id: str = "",
+        key_prefix: str = "",
         immunity_s: int = 0,
     ) -> StoredHalves:
         """See ``Transactions.prepare``."""
         return self._transactions.prepare(
-            records, transaction_id=transaction_id, immunity_s=immunity_s
+            records, transaction_id=transaction_id, key_prefix=key_prefix, immunity_s=immunity_s
         )
 
     def end(

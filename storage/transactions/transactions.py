@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from storage.engine.parked import ASKS_FOR_DELAY
-from storage.errors import InvalidBatch, InvalidMessage, StoreBusy, StoreFull
+from storage.engine.repeats import body_crcs
+from storage.errors import (
+    InvalidBatch,
+    InvalidMessage,
+    StoreBusy,
+    StoreFull,
+    TransactionExists,
+)
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC
 from storage.kernels.columns import (
     COMMIT_OFFSET,
@@ -155,15 +162,17 @@ class Transactions:
         records: bytes | bytearray | memoryview,
         *,
         transaction_id: str = "",
+        key_prefix: str = "",
         immunity_s: int = 0,
     ) -> StoredHalves:
         """Store messages, as a client encodes them, where consumers do not see them; all or none.
 
         All become part of the transaction that is named; without a name each is a transaction of its own, by its
-        unique key. One that is pending already with its unique key is not stored again. ``immunity_s`` is how
+        unique key. One that is pending already with its unique key and body is not stored again. With ``key_prefix`` the
+        unique keys of all messages of a transaction begin with it, of those that are pending, too. ``immunity_s`` is how
         long the producer is not asked, where the record has no such property. Does not wait for durability.
 
-        Raises InvalidBatch, TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
+        Raises TransactionExists where pending messages have other keys, InvalidBatch, TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
         """
         if len(transaction_id.encode()) > ID_BYTES_MAX or "\x02" in transaction_id:
             raise InvalidMessage(
@@ -185,7 +194,7 @@ class Transactions:
         with self.guard:
             for key in sent.queues:  # again: while the lock was waited for, some may have gone
                 appender.check_queue(key)
-            known = self._known(ids, keys, sent)
+            known = self._known(ids, keys, sent, key_prefix)
             chosen = [row for row, place in enumerate(known) if place is None]
             if chosen:
                 self._check_room(len(chosen))
@@ -206,24 +215,37 @@ class Transactions:
             problem = f"{pending} half messages are pending, of {self._pending_max} at most"
             raise StoreBusy(problem, retry_delay_ms=FULL_RETRY_MS)
 
-    def _known(self, ids: Sequence[str], keys: Sequence[str], sent: Prepared) -> list[int | None]:
+    def _known(
+        self, ids: Sequence[str], keys: Sequence[str], sent: Prepared, key_prefix: str
+    ) -> list[int | None]:
         """Return for each message the queue offset of its half, None if it is not stored."""
-        stored: dict[str, dict[str, int]] = {}
         sizes: dict[str, int] = {}
         for transaction_id in set(ids):
             if transaction_id in self.decided.copied or self.ended.get(transaction_id) is not None:
                 raise InvalidMessage("transaction_id", f"{transaction_id!r} has ended")
-            halves = self.table.of(transaction_id) if transaction_id in self.table else []
-            stored[transaction_id] = {half.unique_key: half.queue_offset for half in halves}
-            sizes[transaction_id] = sum(half.size for half in halves)
+            # All sent with a prefix before the last one had its prefix, too, or they had been refused.
+            if transaction_id in self.table and not self.table.last_key(transaction_id).startswith(
+                key_prefix
+            ):
+                raise TransactionExists(transaction_id)
+            sizes[transaction_id] = self.table.size_of(transaction_id)
+        crcs = body_crcs(sent.data, sent.rows[: sent.record_count])
         known: list[int | None] = []
         seen = set()
         for row, (transaction_id, key) in enumerate(zip(ids, keys, strict=True)):
             if (transaction_id, key) in seen:
                 raise InvalidBatch(row, "two messages of a transaction have the same UNIQ_KEY")
             seen.add((transaction_id, key))
-            known.append(stored[transaction_id].get(key))
-            sizes[transaction_id] += int(sent.rows[row, SIZE]) + HALF_GROWTH_BYTES
+            if not key.startswith(key_prefix):
+                raise InvalidBatch(row, "its UNIQ_KEY does not begin with the key_prefix")
+            found = self.table.find(transaction_id, key)
+            if found is None:
+                sizes[transaction_id] += int(sent.rows[row, SIZE]) + HALF_GROWTH_BYTES
+            elif found[1] != int.from_bytes(crcs[row]):
+                raise InvalidBatch(
+                    row, "another message with its UNIQ_KEY is part of the transaction"
+                )
+            known.append(None if found is None else found[0])
         if max(sizes.values()) > self._bytes_max:
             raise InvalidMessage("records", f"a transaction has at most {self._bytes_max} bytes")
         return known
@@ -236,14 +258,14 @@ class Transactions:
         waits = [immunity_ms(sent, row, immunity_s) or self._immunity_ms for row in chosen]
         rows, stored_ms = self.log.append(halves, len(chosen))
         placed = rows[:, (QUEUE_OFFSET, COMMIT_OFFSET, SIZE)].tolist()
+        crcs = body_crcs(sent.data, sent.rows[list(chosen)])
         stored = [
             Half(
                 ids[row], keys[row], topic.decode(), queue_id, queue_offset, commit_offset, size,
-                stored_ms, stored_ms + wait_ms, 0,
+                stored_ms, stored_ms + wait_ms, 0, int.from_bytes(body_crc),
             )
-            for row, (topic, queue_id), wait_ms, (queue_offset, commit_offset, size) in zip(
-                chosen, queues, waits, placed, strict=True
-            )
+            for row, (topic, queue_id), wait_ms, body_crc, (queue_offset, commit_offset, size)
+            in zip(chosen, queues, waits, crcs, placed, strict=True)
         ]  # fmt: skip
         for half in stored:
             self.table.add(half)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from storage.transactions.halves import Half, HalfTable
 
 
 def half(name: str, number: int, due_ms: int, *, key: str = "") -> Half:
-    return Half(name, key or name, "orders", 0, number, number * 300, 250, 5, due_ms, 0)
+    return Half(name, key or name, "orders", 0, number, number * 300, 250, 5, due_ms, 0, 7)
 
 
 def test_those_due_first_come_first_and_stay_due_until_they_are_put_off_or_removed() -> None:
@@ -98,3 +99,23 @@ def test_many_that_are_added_at_once_are_as_if_added_one_by_one() -> None:
     for now_ms in (0, 1, 2_500, 5_000):
         assert at_once.due(now_ms, 10_000) == one_by_one.due(now_ms, 10_000)
     assert at_once.next_due_ms() == one_by_one.next_due_ms() == 0
+
+
+def test_a_key_is_found_without_a_look_at_all_keys_of_its_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transaction may have very many messages, and each send asks."""
+    table = HalfTable()
+    for number in range(100):
+        table.add(half("T", number, 10, key=f"K{number}"))
+    table.add(half("U", 500, 10))
+    assert (table.find("T", "K7"), table.size_of("T")) == ((7, 7), 25_000)
+    monkeypatch.setattr(HalfTable, "_rows_of", None)
+    table.add(half("T", 100, 10, key="K100"))
+    assert (table.find("T", "K100"), table.find("T", "K101")) == ((100, 7), None)
+    assert (table.size_of("T"), table.last_key("T")) == (25_250, "K100")
+    monkeypatch.undo()
+    table.remove("T")
+    assert (table.find("T", "K7"), table.size_of("T")) == (None, 0)
+    assert (table.find("U", "U"), table.size_of("U")) == ((500, 7), 250)
+    assert set(table._known) == {"U"}

@@ -17,6 +17,7 @@ from storage.errors import (
     StoreBusy,
     StoreFull,
     TopicNotFound,
+    TransactionExists,
 )  # fmt: skip
 from storage.format.properties import decode_properties
 from storage.transactions import copies, transactions
@@ -131,6 +132,44 @@ def test_a_half_that_is_sent_again_is_stored_once(store: TransactionStore) -> No
     assert store.bodies() == [b"one", b"two"]
     with pytest.raises(InvalidMessage, match="has ended"):
         store.prepare(message(b"three", "C"), transaction_id="T")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_another_body_under_a_pending_key_is_refused_and_nothing_is_stored(
+    store: TransactionStore, restarts: bool
+) -> None:
+    """It would be lost without a word: the transaction has the body that came first."""
+    store.prepare(message(b"first", "T-0"), message(b"second", "T-1"), transaction_id="T")
+    if restarts:
+        store.kill()
+    with pytest.raises(InvalidBatch, match="another message with its UNIQ_KEY") as refused:
+        store.prepare(message(b"new", "T-2"), message(b"other", "T-0"), transaction_id="T")
+    assert refused.value.record_index == 1
+    store.end("T", commit=True)
+    assert store.bodies() == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_second_run_of_a_producer_has_no_part_in_the_first_runs_transaction(
+    store: TransactionStore, restarts: bool
+) -> None:
+    def send(number: int, run: str) -> None:
+        key = f"T-{run}-{number}"
+        store.transactions.prepare(
+            message(b"%d" % number, key), transaction_id="T", key_prefix=f"T-{run}-"
+        )
+
+    for number in (0, 1, 0):
+        send(number, "A")
+    if restarts:
+        store.kill()
+    with pytest.raises(TransactionExists, match="'T' has pending messages of another run"):
+        send(0, "B")
+    with pytest.raises(InvalidBatch, match="key_prefix"):
+        store.transactions.prepare(message(b"2", "T-2"), transaction_id="T", key_prefix="T-A-")
+    send(2, "A")
+    assert store.end("T", commit=True) == [("committed", 3, False)]
+    assert store.bodies() == [b"0", b"1", b"2"]
 
 
 def test_what_cannot_be_a_message_of_a_transaction_is_refused(store: TransactionStore) -> None:

@@ -17,6 +17,7 @@ from penstock import (
     DeadlineExceeded,
     TopicNotFound,
     TransactionCheck,
+    TransactionExists,
     TransactionRefused,
 )
 
@@ -126,6 +127,23 @@ def test_what_was_stored_without_an_answer_ends_with_its_transaction(
     assert ended.message_count == 1
     client.produce(topic, b"zz", queue_id=0)
     assert bodies(client, topic) == ([b"one"] if commit else []) + [b"zz"]
+
+
+def test_a_producer_that_runs_again_shares_no_transaction_with_the_run_that_died(
+    client: Client, topic: str
+) -> None:
+    first = client.transaction(topic, transaction_id=topic)
+    first.send(b"one")
+    first.send(b"more")
+    with (
+        pytest.raises(TransactionExists),
+        client.transaction(topic, transaction_id=topic) as second,
+    ):
+        second.send(b"one")
+    assert second.rollback() is None  # and it has not ended the first one
+    first.commit()
+    client.produce(topic, b"zz")
+    assert bodies(client, topic) == [b"more", b"one", b"zz"]
 
 
 def test_a_checker_decides_about_what_another_producer_left(client: Client, topic: str) -> None:
