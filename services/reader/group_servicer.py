@@ -17,7 +17,7 @@ from services.reader.leases import ReaderLeases
 from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from storage.errors import GroupNotFound, QueueNotFound
-from storage.format.names import group_name_problem
+from storage.format.names import consumer_group_problem, group_name_problem
 from storage.reader import StoreReader
 from storage.tables.groups import GroupConfig
 
@@ -104,6 +104,13 @@ class GroupServicer:
             group = GroupConfig(name=name)
         return group
 
+    def _consuming(self, name: str) -> GroupConfig:
+        """As ``_existing``, of a group that is not the store's own."""
+        problem = consumer_group_problem(name)
+        if problem:
+            raise InvalidArgument("group", problem)
+        return self._existing(name)
+
     def _describe(
         self, request: groups_pb2.DescribeGroupRequest
     ) -> groups_pb2.DescribeGroupResponse:
@@ -119,13 +126,13 @@ class GroupServicer:
         return response
 
     def _delete(self, name: str) -> None:
-        self._existing(name)
+        self._consuming(name)
         if self._groups.find(name) is not None:
             self._groups.delete(name)
         self._leases.forget(name)
 
     def _reset(self, request: groups_pb2.ResetGroupRequest) -> groups_pb2.ResetGroupResponse:
-        group = self._existing(request.group)
+        group = self._consuming(request.group)
         queue_ids = self._queues.queue_ids(request.topic)
         chosen = sorted(set(request.queue_ids)) or queue_ids
         for queue_id in chosen:

@@ -11,7 +11,7 @@ from services.reader.group_commits import Commit
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreError
 from storage.files.directory_lock import LockRole
-from storage.format.names import RETRY_PREFIX, group_name_problem
+from storage.format.names import RETRY_PREFIX, consumer_group_problem, group_name_problem
 from storage.reader import StoreReader
 from storage.tables.topics import TopicConfig
 from storage.view.queues.arrived import ArrivedQueues, Queue
@@ -164,7 +164,7 @@ class Source:
         outcomes: list[Exception | None] = []
         for commit in commits:
             try:
-                self._check_range(commit)
+                self._check(commit)
                 self.reader.consumer_offsets.commit(*commit)
                 outcomes.append(None)
             except (StoreError, OSError) as error:
@@ -172,8 +172,11 @@ class Source:
         self.reader.consumer_offsets.save()
         return outcomes
 
-    def _check_range(self, commit: Commit) -> None:
-        _, topic, queue_id, queue_offset = commit
+    def _check(self, commit: Commit) -> None:
+        group, topic, queue_id, queue_offset = commit
+        problem = consumer_group_problem(group)
+        if problem:
+            raise InvalidArgument("group", problem)
         high = self.reader.max_offset(topic, queue_id)
         if queue_offset > high:
             raise InvalidArgument(

@@ -7,7 +7,7 @@ from typing import Final
 
 from services.rocketmq.statuses import CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
-from storage.format.names import group_name_problem, topic_name_problem
+from storage.format.names import consumer_group_problem, topic_name_problem
 from storage.format.properties import (
     CHECK_IMMUNITY,
     CHECK_TIMES,
@@ -56,6 +56,6 @@ def topic_of(resource: v2.Resource) -> str:
 
 def group_of(resource: v2.Resource) -> str:
     """Return the group's name. Raises CallRefused with ILLEGAL_CONSUMER_GROUP."""
-    if problem := group_name_problem(resource.name):
+    if problem := consumer_group_problem(resource.name):
         raise CallRefused(v2.ILLEGAL_CONSUMER_GROUP, problem)
     return resource.name

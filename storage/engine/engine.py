@@ -69,6 +69,7 @@ class Engine:
         pool: TransientStorePool | None,
         recovered: Recovered,
         abort_found: bool,
+        broker_ran: bool,
         clock: Clock,
         waits_for_files: bool,
         workers: Workers,
@@ -80,6 +81,7 @@ class Engine:
         self.queues = queues
         self.recovered = recovered
         self.abort_found = abort_found
+        self.broker_ran = broker_ran  # since our last writer, or may have
         self.is_unfinished = (
             False  # a stop is not marked while the next start has to look what is missing
         )

@@ -164,6 +164,7 @@ def _recover_and_wire(
         filesystem=filesystem, paths=paths, config=config, settings=settings,
         topics=topics, positions=positions, files=files, queues=queues,
         pool=pool if config.transient_pool else None, recovered=recovered, abort_found=abort_found,
+        broker_ran=not durable.trusted,
     )  # fmt: skip
 
 

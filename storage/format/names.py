@@ -22,6 +22,7 @@ LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 HALF_REMOVAL_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 _LEGAL: Final = frozenset("%|-_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
@@ -90,6 +91,13 @@ def topic_name_problem(topic: str) -> str | None:
 def group_name_problem(group: str) -> str | None:
     """Say what keeps ``group`` from being a consumer group's name, None if nothing does."""
     return _problem(group, "group", GROUP_SIZE_MAX)
+
+
+def consumer_group_problem(group: str) -> str | None:
+    """Say what keeps ``group`` from being a group that consumes; the offsets of a store's own say how far its work is."""
+    if group.startswith(SYSTEM_GROUP_PREFIX):
+        return f"the groups {SYSTEM_GROUP_PREFIX}... are the store's own"
+    return group_name_problem(group)
 
 
 def _problem(name: str, kind: str, size_max: int) -> str | None:

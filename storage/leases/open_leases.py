@@ -13,7 +13,7 @@ import numpy as np
 
 from storage.config import LeaseConfig
 from storage.errors import InvalidMessage, StoreFull
-from storage.format.names import group_name_problem
+from storage.format.names import consumer_group_problem
 from storage.kernels.leases.siphash import hash_of
 from storage.leases.broker_orders import BrokerOrders
 from storage.leases.group_topic import GroupTopic
@@ -105,7 +105,7 @@ class OpenLeases:
         """Return what of a group's settings counts here. Raises InvalidMessage for a name that cannot be one."""
         known = self._rules.get(group.name)
         if known is None or known[0] is not group:
-            problem = group_name_problem(group.name)
+            problem = consumer_group_problem(group.name)
             if problem:
                 raise InvalidMessage("group", problem)
             known = self._rules[group.name] = (group, GroupRules.of(group))

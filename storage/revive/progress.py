@@ -2,7 +2,7 @@
 
 Both only save reading: the log itself has an acknowledgement for each message that was handed out again. A
 broker keeps the last queue offset that it settled as offset of its group CID_RMQ_SYS_REVIVE_GROUP in
-``consumerOffset.json``; ours are the next ones.
+``consumerOffset.json``; ours are the next ones. A broker's count where one ran since our last writer.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ class ReviveProgressFiles:
         self._clock = clock
         self._path = config_directory / REVIVE_FILE
 
-    def load(self) -> ReviveProgress:
-        """Return for each queue the progress that is further on, ours or a broker's; each holds."""
+    def load(self, *, broker_ran: bool) -> ReviveProgress:
+        """Return for each queue our progress, or that of a broker that ran since, if it is further on; each holds."""
         found: ReviveProgress = {}
         try:
             found = load_document(self._filesystem, self._path, _parsed) or {}
         except (OSError, ValueError) as error:
             _LOG.warning("config/%s: %s; a broker's word counts", REVIVE_FILE, error)
+        if not broker_ran:
+            return found
         for topic, offsets in self._offsets().fetch_group(REVIVE_GROUP).items():
             for queue_id, settled_offset in offsets.items():
                 queue = topic, queue_id

@@ -98,7 +98,13 @@ class ReviveWorker(Worker):
         self._queues: dict[tuple[str, int], _ReviveQueue] = {}
         self._sources: dict[tuple[str, int], ParkedQueue] = {}
         self._ends: dict[tuple[str, int], int] = {}  # of the queues, when the store was opened
-        self._saved: ReviveProgress = {}
+        self._kept = self._files.load(broker_ran=engine.broker_ran)
+        self._saved: ReviveProgress = {} if engine.broker_ran else self._kept
+        if engine.broker_ran and self._kept:
+            with suppress(
+                StoreFull, OSError
+            ):  # the next start does not ask a broker; ``_save`` tries it again
+                self._files.save(self._kept)
         self._noted: tuple[ReviveProgress, int] | None = None
         self._saved_at = clock.monotonic()
         self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 8)
@@ -158,9 +164,8 @@ class ReviveWorker(Worker):
         return 0.0 if moved else None
 
     def _load(self) -> None:
-        self._saved = self._files.load()
         for name, end in self._ends.items():
-            next_offset = min(self._saved.get(name, 0), end)
+            next_offset = min(self._kept.get(name, 0), end)
             self._queues[name] = _ReviveQueue(self._parked_queue(*name), next_offset)
 
     def _parked_queue(self, topic: str, queue_id: int) -> ParkedQueue:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from storage.errors import GroupExists, GroupNotFound, InvalidMessage, StoreFull
 from storage.format.config_json import encode_config
-from storage.format.names import group_name_problem
+from storage.format.names import consumer_group_problem
 from storage.tables.backoff import Backoff, backoff_in, checked_backoff
 from storage.tables.table_copies import TableCopies
 from storage.tables.table_files import (
@@ -240,7 +240,7 @@ class GroupTable:
 
     def create(self, group: GroupConfig) -> GroupConfig:
         """Add a group; durable on return. Raises GroupExists, InvalidMessage, StoreLocked, StoreFull."""
-        problem = group_name_problem(group.name)
+        problem = consumer_group_problem(group.name)
         if problem:
             raise InvalidMessage("group", problem)
         with self._guard:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from storage.transactions.progress import TransactionProgress
+from storage.errors import StoreFull
+from storage.transactions.progress import NO_PROGRESS, TransactionProgress
 
 if TYPE_CHECKING:
     import threading
@@ -36,7 +38,7 @@ class KeptProgress:
 
     def load(self) -> TransactionProgress:
         """Return what was kept."""
-        return self._files.load()
+        return self._files.load(broker_ran=self._log.engine.broker_ran)
 
     def start(
         self, loaded: TransactionProgress, kept: TransactionProgress, unended: Sequence[int]
@@ -47,6 +49,11 @@ class KeptProgress:
         """
         if loaded != kept:
             self._files.save(loaded)  # or what is stored next would not be read again
+        elif self._log.engine.broker_ran and loaded != NO_PROGRESS:
+            with suppress(
+                StoreFull, OSError
+            ):  # the next start does not ask a broker; ``save`` tries it again
+                self._files.save(loaded)
         with self._guard:
             self._removal_offset = loaded.removal_offset
             self._unended = unended

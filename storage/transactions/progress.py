@@ -3,7 +3,8 @@
 ``half_offset`` is a queue offset of the half queue before which all halves are ended;
 ``removal_offset`` one of the queue of op records, before which none names a half at or after
 ``half_offset``. Both only save reading: without them a start reads all of both queues. A broker keeps
-the same two as offsets of its group CID_RMQ_SYS_TRANS in ``consumerOffset.json``.
+the same two as offsets of its group CID_RMQ_SYS_TRANS in ``consumerOffset.json``. They count where a broker
+ran since our last writer: whoever else wrote there knows nothing of halves.
 """
 
 from __future__ import annotations
@@ -56,24 +57,24 @@ class ProgressFiles:
         self._clock = clock
         self._path = config_directory / TRANSACTIONS_FILE
 
-    def load(self) -> TransactionProgress:
-        """Return the progress that is further on, ours or a broker's: each holds on its own."""
-        found = [NO_PROGRESS]
+    def load(self, *, broker_ran: bool) -> TransactionProgress:
+        """Return our progress, or that of a broker that ran since, if it is further on: each holds on its own."""
+        own = NO_PROGRESS
         try:
-            found.append(load_document(self._filesystem, self._path, _parsed) or NO_PROGRESS)
+            own = load_document(self._filesystem, self._path, _parsed) or NO_PROGRESS
         except (OSError, ValueError) as error:
             _LOG.warning(
                 "config/%s: %s; the half queue is read from its start", TRANSACTIONS_FILE, error
             )
+        if not broker_ran:
+            return own
         topics = ConsumerOffsets(self._filesystem, self._directory, self._clock).fetch_group(
             TRANSACTION_GROUP
         )
-        found.append(
-            TransactionProgress(
-                topics.get(HALF_TOPIC, {}).get(0, 0), topics.get(HALF_REMOVAL_TOPIC, {}).get(0, 0)
-            )
+        found = TransactionProgress(
+            topics.get(HALF_TOPIC, {}).get(0, 0), topics.get(HALF_REMOVAL_TOPIC, {}).get(0, 0)
         )
-        return max(found)
+        return max(own, found)
 
     def save(self, progress: TransactionProgress) -> None:
         """Keep the progress; durable on return. Raises StoreFull with nothing changed, OSError."""

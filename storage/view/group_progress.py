@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from storage.errors import QueueNotFound, StoreClosed, TopicNotFound
+from storage.errors import InvalidMessage, QueueNotFound, StoreClosed, TopicNotFound
+from storage.format.names import consumer_group_problem
 from storage.tables.lost_progress import OffsetBeyond
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ class GroupProgress:
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> int:
         """Set a group's progress, clamped to the queue's range; return what was set."""
+        problem = consumer_group_problem(group)
+        if problem:
+            raise InvalidMessage("group", problem)
         low = self._ranges.min_offset(topic, queue_id)
         high = self._ranges.max_offset(topic, queue_id)
         queue_offset = min(max(queue_offset, low), high)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from engine_store import records_on_disk
+from engine_store import note_as_a_broker_does, records_on_disk
 from golden import golden_copy
 from timer_store import NOW_MS, TimerStore
 
@@ -151,9 +151,17 @@ def test_what_a_broker_has_settled_is_left_alone(tmp_path: Path) -> None:
     offsets = ConsumerOffsets(OsFileSystem(), store.directory / "config", SystemClock())
     offsets.commit("CID_RMQ_SYS_REVIVE_GROUP", REVIVE, 0, 0)
     offsets.close()
-    store = PoppedStore(tmp_path / "store", now_ms=NOW_MS + LEASE_MS)
+    copy = tmp_path / "copy"
+    shutil.copytree(store.directory, copy)
+    note_as_a_broker_does(store.directory)
+    for _ in range(2):  # and it is kept: at the second start no broker ran since
+        store = PoppedStore(tmp_path / "store", now_ms=NOW_MS + LEASE_MS)
+        store.settle()
+        assert store.again() == []
+        store.close()
+    store = PoppedStore(copy, now_ms=NOW_MS + LEASE_MS)  # no broker ran: somebody else wrote it
     store.settle()
-    assert store.again() == []
+    assert store.again() == [b"0"]
     store.close()
 
 

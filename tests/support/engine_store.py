@@ -60,6 +60,14 @@ def leave_as_a_broker_does(directory: Path) -> None:
             path.unlink()
 
 
+def note_as_a_broker_does(directory: Path) -> None:
+    """Leave in a closed store's checkpoint that a broker has stored something since."""
+    path = directory / "checkpoint"
+    page = bytearray(path.read_bytes())
+    physic_timestamp_ms = int.from_bytes(page[:8]) + 1
+    path.write_bytes(physic_timestamp_ms.to_bytes(8) + page[8:])
+
+
 def change_settings(directory: Path, **fields: object) -> None:
     """Change fields of ``penstock.json``, as if they had been written so."""
     path = directory / "config" / "penstock.json"

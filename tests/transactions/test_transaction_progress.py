@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_store import note_as_a_broker_does, small_config
 from transaction_store import HALF, OP, TransactionStore, message
 
 from storage.clock import SystemClock
 from storage.errors import InvalidMessage
 from storage.files.filesystem import OsFileSystem
+from storage.leases.leases import Leases
+from storage.reader import StoreReader
 from storage.tables.consumer_offsets import ConsumerOffsets
+from storage.tables.groups import GroupConfig
 from storage.transactions import loading
 from storage.transactions.progress import ProgressFiles, TransactionProgress
 
@@ -28,7 +32,9 @@ def store(tmp_path: Path) -> Iterator[TransactionStore]:
 
 
 def kept(store: TransactionStore) -> TransactionProgress:
-    return ProgressFiles(OsFileSystem(), store.directory / "config", SystemClock()).load()
+    return ProgressFiles(OsFileSystem(), store.directory / "config", SystemClock()).load(
+        broker_ran=False
+    )
 
 
 def of_a_broker(store: TransactionStore) -> dict[str, dict[int, int]]:
@@ -92,6 +98,41 @@ def test_progress_is_kept_while_the_log_is_never_flushed_whole(
     flushed = noted_at
     store.check(500)
     assert kept(store) == TransactionProgress(half_offset=2, removal_offset=0)
+
+
+def commit_as_its_group(store: TransactionStore, queue_offset: int) -> None:
+    offsets = ConsumerOffsets(OsFileSystem(), store.directory / "config", SystemClock())
+    offsets.commit(GROUP, HALF, 0, queue_offset)
+    offsets.close()
+
+
+def test_a_brokers_word_counts_where_a_broker_ran(store: TransactionStore) -> None:
+    """It passes over halves that it gives up, without an op record. Who else writes there knows nothing of them."""
+    fill(store, "AB")
+    store.writer.close()
+    commit_as_its_group(store, 1)
+    store.open()
+    assert store.pending() == ["A", "B"]
+    store.writer.close()
+    commit_as_its_group(store, 1)
+    note_as_a_broker_does(store.directory)
+    store.open()
+    assert store.pending() == ["B"]
+    store.kill()  # at once: it is kept
+    assert store.pending() == ["B"]
+
+
+def test_nobody_commits_as_a_group_of_the_stores_own(store: TransactionStore) -> None:
+    fill(store, "A")
+    store.workers.settle()
+    with StoreReader.open(store.directory, small_config()) as reader:
+        with pytest.raises(InvalidMessage, match="store's own"):
+            reader.commit_offset(GROUP, HALF, 0, 1)
+        leases = Leases(reader)
+        with pytest.raises(InvalidMessage, match="store's own"):
+            leases.receive(GroupConfig(name=GROUP), HALF)
+        leases.close()
+    assert of_a_broker(store) == {}
 
 
 def test_without_progress_all_is_read(store: TransactionStore) -> None:

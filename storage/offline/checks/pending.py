@@ -66,7 +66,7 @@ def log_holds(store: OfflineStore) -> Iterator[Finding]:
 
 def _halves(store: OfflineStore) -> list[Place]:
     files = ProgressFiles(store.filesystem, store.paths.config, SystemClock())
-    return [(HALF_TOPIC, 0, files.load().half_offset)]
+    return [(HALF_TOPIC, 0, files.load(broker_ran=True).half_offset)]
 
 
 def _timers(store: OfflineStore) -> list[Place]:

@@ -138,6 +138,7 @@ def test_a_wait_that_is_not_given_ends_before_the_deadline(bed: GatewayBed) -> N
         ({"invisible_duration": Duration(seconds=9)}, v2.ILLEGAL_INVISIBLE_TIME),
         ({"invisible_duration": Duration(seconds=43_201)}, v2.ILLEGAL_INVISIBLE_TIME),
         ({"group": v2.Resource(name="a b")}, v2.ILLEGAL_CONSUMER_GROUP),
+        ({"group": v2.Resource(name="CID_RMQ_SYS_TRANS")}, v2.ILLEGAL_CONSUMER_GROUP),
         ({"message_queue": v2.MessageQueue(topic=v2.Resource(name="a b"))}, v2.ILLEGAL_TOPIC),
         ({"filter_expression": v2.FilterExpression(type=9)}, v2.ILLEGAL_FILTER_EXPRESSION),  # type: ignore[arg-type]
         ({"auto_renew": True, "client": ()}, v2.CLIENT_ID_REQUIRED),

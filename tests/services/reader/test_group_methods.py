@@ -200,6 +200,21 @@ def test_resets_that_cannot_be_are_refused(
     assert refused.info.reason == reason
 
 
+def test_offsets_of_the_stores_own_groups_are_not_a_callers(
+    services: ThreeServices, consumer: Consumer, refusal: Any
+) -> None:
+    """They say how far transactions and a broker's leases are."""
+    for group in ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_REVIVE_GROUP"):
+        where = {"group": group, "topic": consumer.topic}
+        for method, request in (
+            (services.reader.CommitOffset, reader_pb2.CommitOffsetRequest(**where)),
+            (services.groups.ResetGroup, groups_pb2.ResetGroupRequest(**where)),
+            (services.groups.DeleteGroup, groups_pb2.DeleteGroupRequest(group=group)),
+            (services.leases.Receive, leases_pb2.ReceiveRequest(**where)),
+        ):
+            assert refusal(method, request).info.reason.startswith("INVALID"), method
+
+
 def test_unknown_clients_are_no_error(services: ThreeServices) -> None:
     renew = leases_pb2.RenewLeasesRequest(client_ids=["nobody"])
     assert services.leases.RenewLeases(renew, timeout=20).renewed_count == 0
