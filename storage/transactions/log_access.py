@@ -37,6 +37,7 @@ class TransactionLog:
         self.engine = engine
         self.appender = appender
         self.clock = clock
+        self.topics_lock = topics.lock  # while it is held no topic comes or goes
         self._topics = topics
 
     def ensure_topics(self, *names: str) -> None:

@@ -22,7 +22,6 @@ from storage.errors import (
     InvalidMessage,
     StoreBusy,
     StoreFull,
-    TransactionExists,
 )
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC
 from storage.kernels.columns import (
@@ -36,6 +35,7 @@ from storage.transactions.decided import DecidedCommits
 from storage.transactions.ended import EndedTransactions
 from storage.transactions.halves import Half, HalfTable
 from storage.transactions.kept_progress import KeptProgress
+from storage.transactions.known import known_offsets
 from storage.transactions.loading import load_transactions
 from storage.transactions.removals import HalfEnd
 from storage.transactions.sent import immunity_ms, unique_keys
@@ -59,9 +59,6 @@ COMMIT_BYTES_MAX: Final = (
     16 << 20
 )  # of the transactions that go into one batch, but for a larger one
 ID_BYTES_MAX: Final = 255
-HALF_GROWTH_BYTES: Final = (
-    256  # about what a half is longer than its message, and its part of an op record
-)
 LISTED_MAX: Final = 10_000
 FULL_RETRY_MS: Final = 1_000
 _NO_BYTES: Final = np.empty(0, np.uint8)
@@ -191,10 +188,13 @@ class Transactions:
         keys = list(unique_keys(sent))
         ids = [transaction_id or key for key in keys]
         self.log.ensure_topics(HALF_TOPIC, HALF_REMOVAL_TOPIC)
-        with self.guard:
-            for key in sent.queues:  # again: while the lock was waited for, some may have gone
+        with self.guard, self.log.topics_lock:
+            for key in sent.queues:  # again: while the locks were waited for, some may have gone
                 appender.check_queue(key)
-            known = self._known(ids, keys, sent, key_prefix)
+            for each in set(ids):
+                if each in self.decided.copied or self.ended.get(each) is not None:
+                    raise InvalidMessage("transaction_id", f"{each!r} has ended")
+            known = known_offsets(self.table, ids, keys, sent, key_prefix, self._bytes_max)
             chosen = [row for row, place in enumerate(known) if place is None]
             if chosen:
                 self._check_room(len(chosen))
@@ -214,41 +214,6 @@ class Transactions:
         if pending + count > self._pending_max:
             problem = f"{pending} half messages are pending, of {self._pending_max} at most"
             raise StoreBusy(problem, retry_delay_ms=FULL_RETRY_MS)
-
-    def _known(
-        self, ids: Sequence[str], keys: Sequence[str], sent: Prepared, key_prefix: str
-    ) -> list[int | None]:
-        """Return for each message the queue offset of its half, None if it is not stored."""
-        sizes: dict[str, int] = {}
-        for transaction_id in set(ids):
-            if transaction_id in self.decided.copied or self.ended.get(transaction_id) is not None:
-                raise InvalidMessage("transaction_id", f"{transaction_id!r} has ended")
-            # All sent with a prefix before the last one had its prefix, too, or they had been refused.
-            if transaction_id in self.table and not self.table.last_key(transaction_id).startswith(
-                key_prefix
-            ):
-                raise TransactionExists(transaction_id)
-            sizes[transaction_id] = self.table.size_of(transaction_id)
-        crcs = body_crcs(sent.data, sent.rows[: sent.record_count])
-        known: list[int | None] = []
-        seen = set()
-        for row, (transaction_id, key) in enumerate(zip(ids, keys, strict=True)):
-            if (transaction_id, key) in seen:
-                raise InvalidBatch(row, "two messages of a transaction have the same UNIQ_KEY")
-            seen.add((transaction_id, key))
-            if not key.startswith(key_prefix):
-                raise InvalidBatch(row, "its UNIQ_KEY does not begin with the key_prefix")
-            found = self.table.find(transaction_id, key)
-            if found is None:
-                sizes[transaction_id] += int(sent.rows[row, SIZE]) + HALF_GROWTH_BYTES
-            elif found[1] != int.from_bytes(crcs[row]):
-                raise InvalidBatch(
-                    row, "another message with its UNIQ_KEY is part of the transaction"
-                )
-            known.append(None if found is None else found[0])
-        if max(sizes.values()) > self._bytes_max:
-            raise InvalidMessage("records", f"a transaction has at most {self._bytes_max} bytes")
-        return known
 
     def _store(
         self, sent: Prepared, halves: ByteArray, chosen: Sequence[int], ids: Sequence[str],
@@ -314,28 +279,44 @@ class Transactions:
     ) -> list[EndedTransaction]:
         answers = []
         endings: list[_Ending] = []
-        for transaction_id in transaction_ids:
-            found = self._ending(transaction_id, commit=commit, topic=topic)
-            if isinstance(found, EndedTransaction):
-                answers.append(found)
-            else:
-                endings.append(found)
-        if not endings:
-            return answers
+        decided = [] if commit else [each for each in transaction_ids if self._is_decided(each)]
+        for transaction_id in decided:  # they were stopped
+            (found,) = self._end([transaction_id], commit=True, topic=topic)
+            is_other = found.state is TransactionState.OTHER_TOPIC
+            answers.append(found._replace(already=not is_other))
+        if any(each in self.table for each in transaction_ids):
+            self.log.ensure_topics(HALF_REMOVAL_TOPIC)
+        # A topic that is deleted and made again in between would get what was for the one before.
+        with self.log.topics_lock:
+            for transaction_id in transaction_ids:
+                if transaction_id in decided:
+                    continue
+                ending = self._ending(transaction_id, commit=commit, topic=topic)
+                if isinstance(ending, EndedTransaction):
+                    answers.append(ending)
+                else:
+                    endings.append(ending)
+            if endings:
+                self._append(endings, commit=commit)
+        answers += [
+            self.forget(ending.transaction_id, _ENDS[commit], len(ending.halves))
+            for ending in endings
+        ]
+        return answers
+
+    def _is_decided(self, transaction_id: str) -> bool:
+        return bool(self.decided.copied.get(transaction_id))
+
+    def _append(self, endings: Sequence[_Ending], *, commit: bool) -> None:
+        """Append the copies and op records of transactions; all or none."""
         missing = [half for ending in endings for half in ending.missing]
         removed = [half.queue_offset for ending in endings for half in ending.halves]
-        self.log.ensure_topics(HALF_REMOVAL_TOPIC)
         if commit and missing:
             records = [record for ending in endings for record in ending.records]
             copies = committed_copies(records, [(half.topic, half.queue_id) for half in missing])
             self.log.append(copies, len(missing), removed, HalfEnd.COMMIT)
         else:
             self.log.append(_NO_BYTES, 0, removed, HalfEnd.COMMIT if commit else HalfEnd.ROLLBACK)
-        answers += [
-            self.forget(ending.transaction_id, _ENDS[commit], len(ending.halves))
-            for ending in endings
-        ]
-        return answers
 
     def _ending(
         self, transaction_id: str, *, commit: bool, topic: str
@@ -351,8 +332,6 @@ class Transactions:
         if topic and any(half.topic != topic for half in halves):
             return EndedTransaction(transaction_id, TransactionState.OTHER_TOPIC, count)
         copied = self.decided.copied.get(transaction_id, [])
-        if copied and not commit:  # it is decided, and was stopped
-            return self._end([transaction_id], commit=True, topic="")[0]._replace(already=True)
         missing: list[Half] = []
         records: list[ByteArray] = []
         if commit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -499,6 +500,35 @@ def test_transactions_of_a_deleted_topic_cannot_be_committed_and_go_with_the_nex
     assert store.pending() == ["C"]
     store.end("C", commit=True)
     assert store.bodies() == [b"three"]
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_topic_does_not_go_between_the_look_at_it_and_the_commit(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
+) -> None:
+    """Made again, it would get the messages of the one before; gone, it would refuse the whole batch."""
+    store.writer.create_topic("bills", 1)
+    store.prepare(message(b"one", "A"), message(b"two", "B", topic="bills"))
+    made = transactions.committed_copies
+
+    def change() -> None:
+        store.writer.delete_topic("orders")
+        if is_made_again:
+            store.writer.create_topic("orders", 4)
+
+    changing = threading.Thread(target=change)
+
+    def copies_while_it_changes(*args: Any) -> Any:
+        changing.start()
+        changing.join(0.2)
+        return made(*args)
+
+    monkeypatch.setattr(transactions, "committed_copies", copies_while_it_changes)
+    assert store.end("A", "B", commit=True) == [("committed", 1, False)] * 2
+    changing.join()
+    store.workers.settle()
+    assert store.writer._engine.queues.known("orders", 0) is None
+    assert store.bodies("bills") == [b"two"]
 
 
 def test_a_damaged_half_is_named_and_never_committed(
