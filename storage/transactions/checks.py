@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 from storage.format.names import GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC
 from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, SIZE
@@ -36,6 +38,7 @@ SAVE_INTERVAL_MS: Final = 10_000
 HALVES_AT_ONCE: Final = 1_024
 AGAIN_BYTES_MAX: Final = 4 << 20  # in one batch, but for a larger transaction
 FULL_RETRY_S: Final = 1.0
+_NO_BYTES: Final = np.empty(0, np.uint8)
 _PROGRESS: Final = ("",)  # stands for no transaction
 
 Ask = Callable[[TransactionCheck], bool | None]
@@ -76,12 +79,11 @@ class TransactionChecks(Worker):
         self._interval_ms = interval_ms
         self._check_max = check_max
         self._age_max_ms = age_max_ms
-        self._watchers: dict[int, tuple[frozenset[str], Ask]] = {}
+        self._watchers: dict[str, dict[int, Ask]] = {}  # by topic and number
+        self._watched: dict[int, frozenset[str]] = {}  # by number
         self._numbers = itertools.count()
         self._turn = itertools.count()
-        self._waiting: set[str] = set()  # were due when there was nobody to ask
-        self._late: dict[str, int] = {}  # too old; how often they were looked at since
-        self._troubles: dict[str, str] = {}  # by transaction id, or of what was to be kept
+        self._notes = transactions.notes
         self._looked_ms = self._saved_ms = clock.now_ms()
 
     # ---- who can be asked
@@ -92,23 +94,21 @@ class TransactionChecks(Worker):
         Halves of these topics that waited for somebody to ask are looked at soon.
         """
         number = next(self._numbers)
-        transactions = self._transactions
-        with transactions.guard:
+        with self._transactions.guard:
             watched = frozenset(topics)
-            self._watchers[number] = watched, ask
-            found = [
-                each
-                for each in self._waiting
-                if any(half.topic in watched for half in transactions.table.of(each))
-            ]
-            self._waiting.difference_update(found)
-            transactions.table.postpone(found, self._clock.now_ms())
+            self._watched[number] = watched
+            for topic in watched:
+                self._watchers.setdefault(topic, {})[number] = ask
+            self._notes.wake(watched)
         return number
 
     def unwatch(self, number: int) -> None:
         """Ask no more; an unknown number is no error."""
         with self._transactions.guard:
-            self._watchers.pop(number, None)
+            for topic in self._watched.pop(number, ()):
+                del self._watchers[topic][number]
+                if not self._watchers[topic]:
+                    del self._watchers[topic]
 
     def uncount(self, transaction_id: str, check_count: int) -> None:
         """Take back a question that reached nobody, unless another one was asked or it has ended since."""
@@ -116,14 +116,17 @@ class TransactionChecks(Worker):
             halves = self._transactions.table.of(transaction_id)
             if halves and max(half.check_count for half in halves) == check_count:
                 self._transactions.table.uncount(transaction_id)
-                self._waiting.add(transaction_id)
-                if transaction_id in self._late:
-                    self._late[transaction_id] -= self._check_max
+                self._notes.wait(transaction_id, (half.topic for half in halves))
+                if transaction_id in self._notes.late:
+                    self._notes.late[transaction_id] -= self._check_max
 
     def _watcher_of(self, halves: Sequence[Half]) -> Ask | None:
-        topics = {half.topic for half in halves}
-        asked = [ask for watched, ask in self._watchers.values() if watched & topics]
-        return asked[next(self._turn) % len(asked)] if asked else None
+        found: dict[int, Ask] = {}
+        for topic in {half.topic for half in halves}:
+            of_topic = self._watchers.get(topic, {})
+            found = {**found, **of_topic} if found else of_topic
+        place = next(self._turn) % len(found) if found else 0
+        return next(itertools.islice(found.values(), place, None), None)
 
     # ---- the worker
 
@@ -141,13 +144,12 @@ class TransactionChecks(Worker):
             if now_ms < self._looked_ms - self._interval_ms:  # the clock was set back
                 transactions.table.move_dues(now_ms - self._looked_ms)
             self._looked_ms = now_ms
+            woken = self._notes.woken(HALVES_AT_ONCE)
+            transactions.table.postpone(woken, now_ms)
             due = transactions.table.due(now_ms, HALVES_AT_ONCE)
             if due:
                 more = self._check(due, now_ms)
-            for each in [
-                each for each in self._troubles if each and each not in transactions.table
-            ]:
-                del self._troubles[each]
+            more |= len(woken) >= HALVES_AT_ONCE
         if abs(now_ms - self._saved_ms) >= SAVE_INTERVAL_MS:
             self._saved_ms = now_ms
             transactions.progress.note()
@@ -158,7 +160,7 @@ class TransactionChecks(Worker):
     @property
     def problem(self) -> str:
         """Why it has failed, has no room, or what keeps it from a part of its work; empty while all is well."""
-        trouble = next(iter(self._troubles.copy().values()), "")
+        trouble = next(iter(self._notes.troubles.copy().values()), "")
         return super().problem or trouble or self._transactions.decided.problem
 
     @contextmanager
@@ -173,12 +175,13 @@ class TransactionChecks(Worker):
             trouble = (
                 f"transaction {name}: {error}" if name else f"progress of transactions: {error}"
             )
-            if self._troubles.get(name) != trouble:
+            if self._notes.troubles.get(name) != trouble:
                 _LOG.error("%s", trouble)
-            self._troubles[name] = trouble
+            if not name or name in self._transactions.table:
+                self._notes.troubles[name] = trouble
             self._transactions.table.postpone(transaction_ids, now_ms + self._interval_ms)
         else:
-            self._troubles.pop(transaction_ids[0], None)
+            self._notes.troubles.pop(transaction_ids[0], None)
 
     def _check(self, transaction_ids: Sequence[str], now_ms: int) -> bool:
         """Look at transactions that are due; return whether there may be more."""
@@ -188,7 +191,6 @@ class TransactionChecks(Worker):
         given_up: list[str] = []
         gone: list[str] = []
         waiting: list[str] = []
-        self._late = {each: count for each, count in self._late.items() if each in table}
         for transaction_id in transaction_ids:
             halves = table.of(transaction_id)
             if transaction_id in transactions.decided.copied:
@@ -201,10 +203,10 @@ class TransactionChecks(Worker):
                 given_up.append(transaction_id)
             elif (ask := self._watcher_of(halves)) is None:
                 waiting.append(transaction_id)
+                self._notes.wait(transaction_id, (half.topic for half in halves))
             else:
                 asked.append((ask, transaction_id, halves))
         table.postpone(waiting, now_ms + self._interval_ms)
-        self._waiting = {each for each in self._waiting if each in table} | set(waiting)
         if gone:
             _LOG.warning("%d transactions are rolled back: their topics were deleted", len(gone))
             with self._apart(gone, now_ms):
@@ -217,27 +219,35 @@ class TransactionChecks(Worker):
 
     def _is_too_late(self, transaction_id: str, halves: Sequence[Half], now_ms: int) -> bool:
         """Whether one that is too old has had its last chance; this is one unless it had."""
-        if now_ms - min(half.born_ms for half in halves) <= self._age_max_ms:
-            self._late.pop(transaction_id, None)
+        if not self._is_too_old(halves, now_ms):
+            self._notes.late.pop(transaction_id, None)
             return False
-        count = self._late.get(transaction_id, 0)
-        self._late[transaction_id] = count + 1
+        count = self._notes.late.get(transaction_id, 0)
+        self._notes.late[transaction_id] = count + 1
         return count >= self._check_max
+
+    def _is_too_old(self, halves: Sequence[Half], now_ms: int) -> bool:
+        return now_ms - min(half.born_ms for half in halves) > self._age_max_ms
 
     def _give_up(self, transaction_ids: Sequence[str], now_ms: int) -> None:
         for transaction_id in transaction_ids:
             with self._apart([transaction_id], now_ms):
-                self._give_up_one(transaction_id)
+                self._give_up_one(transaction_id, now_ms)
 
-    def _give_up_one(self, transaction_id: str) -> None:
+    def _give_up_one(self, transaction_id: str, now_ms: int) -> None:
+        """Copy a transaction's messages; a damaged one may be mended from a backup until it is too old, and is lost then."""
         transactions = self._transactions
         transactions.log.ensure_topics(GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC)
         halves = transactions.table.of(transaction_id)
-        records = self._records(halves)
+        records, problems = self._read(halves)
+        if problems and not self._is_too_old(halves, now_ms):
+            raise UnreadableHalf(problems[0])
         removed = [half.queue_offset for half in halves]
-        copies = given_up_copies(records)
+        copies = given_up_copies(records) if records else _NO_BYTES
         transactions.log.append(copies, len(records), removed, HalfEnd.GIVEN_UP)
         transactions.forget(transaction_id, TransactionState.GIVEN_UP, len(halves))
+        for problem in problems:
+            _LOG.error("a message of transaction %s is lost: %s", transaction_id, problem)
         _LOG.warning(
             "transaction %s of %s is given up after %d checks; its messages are in %s",
             transaction_id, halves[0].topic, halves[0].check_count, GIVEN_UP_TOPIC,
@@ -259,10 +269,10 @@ class TransactionChecks(Worker):
                     tuple(record.tobytes() for record in records),
                 )
                 if ask(check) is False:
-                    self._waiting.add(transaction_id)
+                    self._notes.wait(transaction_id, check.topics)
                     continue
-                if transaction_id in self._late:
-                    self._late[transaction_id] += self._check_max
+                if transaction_id in self._notes.late:
+                    self._notes.late[transaction_id] += self._check_max
                 added = sum(half.size for half in halves)
                 if again and size + added > AGAIN_BYTES_MAX:
                     self._store_again(again, now_ms)
@@ -311,12 +321,20 @@ class TransactionChecks(Worker):
 
     def _records(self, halves: Sequence[Half]) -> list[ByteArray]:
         """Return the halves' records. Raises UnreadableHalf."""
-        found = []
+        found, problems = self._read(halves)
+        if problems:
+            raise UnreadableHalf(problems[0])
+        return found
+
+    def _read(self, halves: Sequence[Half]) -> tuple[list[ByteArray], list[str]]:
+        """Return the halves' records, and what is wrong with those that cannot be read."""
+        found, problems = [], []
         for half in halves:
             record, problem = self._transactions.log.read(half.commit_offset)
             if record is None:
-                raise UnreadableHalf(
+                problems.append(
                     f"the half message at commit offset {half.commit_offset}: {problem}"
                 )
-            found.append(record)
-        return found
+            else:
+                found.append(record)
+        return found, problems

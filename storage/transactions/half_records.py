@@ -38,7 +38,7 @@ _ALL: Final = Texts(
 
 
 def halves_in(
-    records: ParkedRecords, *, immunity_ms: int, interval_ms: int
+    records: ParkedRecords, *, immunity_ms: int, interval_ms: int, age_max_ms: int
 ) -> Iterator[tuple[Half | None, int]]:
     """Yield the half that each record is, and the queue offset of the one that it was stored again for, -1: none.
 
@@ -60,7 +60,8 @@ def halves_in(
         checked = number(checked_text, 0)
         immunity_s = number(immunity_text, -1)
         wait_ms = immunity_ms if immunity_s < 0 else immunity_s * 1_000
-        due_ms = born_ms + (interval_ms if checked else wait_ms)  # a producer's clock may be wrong
+        # A producer's clock may be wrong, and what is too old is found when it is due.
+        due_ms = born_ms + min(interval_ms if checked else wait_ms, age_max_ms)
         yield Half(
             transaction_id or unique_key, unique_key, topic, queue_id, queue_offset, commit_offset,
             size, born_ms, due_ms, checked, int.from_bytes(body_crc),

@@ -65,7 +65,12 @@ class LoadedTransactions(NamedTuple):
 
 
 def load_transactions(
-    log: TransactionLog, progress: TransactionProgress, *, immunity_ms: int, interval_ms: int
+    log: TransactionLog,
+    progress: TransactionProgress,
+    *,
+    immunity_ms: int,
+    interval_ms: int,
+    age_max_ms: int,
 ) -> LoadedTransactions:
     """Read half queue and op records from ``progress`` on."""
     queue, removal_queue = log.half_queue(), log.removal_queue()
@@ -90,7 +95,9 @@ def load_transactions(
             DamagedHalf(each.queue_offset, each.commit_offset, each.reason)
             for each in records.damaged
         ]
-        halves_found = halves_in(records, immunity_ms=immunity_ms, interval_ms=interval_ms)
+        halves_found = halves_in(
+            records, immunity_ms=immunity_ms, interval_ms=interval_ms, age_max_ms=age_max_ms
+        )
         for number, (half, first_offset) in enumerate(halves_found):
             queue_offset = int(records.queue_offsets[number]) if half is None else half.queue_offset
             if first_offset >= 0 and removals.names(first_offset):

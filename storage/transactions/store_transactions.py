@@ -44,6 +44,7 @@ class StoreTransactions:
             ProgressFiles(engine.filesystem, engine.paths.config, clock),
             immunity_ms=config.transaction_timeout_ms,
             interval_ms=config.transaction_check_interval_ms,
+            age_max_ms=config.transaction_age_max_ms,
             pending_max=config.transaction_pending_max,
         )
         self._checks = TransactionChecks(

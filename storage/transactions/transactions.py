@@ -30,6 +30,7 @@ from storage.kernels.columns import (
     QUEUE_OFFSET,
     SIZE,
 )
+from storage.transactions.check_notes import CheckNotes
 from storage.transactions.copies import committed_copies, halves_of
 from storage.transactions.decided import DecidedCommits
 from storage.transactions.ended import EndedTransactions
@@ -85,7 +86,7 @@ class Transactions:
 
     def __init__(
         self, log: TransactionLog, files: ProgressFiles, *, immunity_ms: int, interval_ms: int,
-        pending_max: int,
+        age_max_ms: int, pending_max: int,
     ) -> None:  # fmt: skip
         self.log = log
         self.guard = threading.RLock()
@@ -96,8 +97,10 @@ class Transactions:
         )
         self._immunity_ms = immunity_ms
         self._interval_ms = interval_ms
+        self._age_max_ms = age_max_ms
         self._pending_max = pending_max
         self.ended = EndedTransactions()
+        self.notes = CheckNotes()
         self.decided = DecidedCommits(log.clock, interval_ms=interval_ms)
         self.progress = KeptProgress(log, files, self.table, self.guard)
         self._is_recovered = False
@@ -112,6 +115,7 @@ class Transactions:
             kept,
             immunity_ms=self._immunity_ms,
             interval_ms=self._interval_ms,
+            age_max_ms=self._age_max_ms,
         )
         self.progress.start(loaded.progress, kept, [each.queue_offset for each in loaded.damaged])
         with self.guard:
@@ -227,7 +231,7 @@ class Transactions:
         stored = [
             Half(
                 ids[row], keys[row], topic.decode(), queue_id, queue_offset, commit_offset, size,
-                stored_ms, stored_ms + wait_ms, 0, int.from_bytes(body_crc),
+                stored_ms, stored_ms + min(wait_ms, self._age_max_ms), 0, int.from_bytes(body_crc),
             )
             for row, (topic, queue_id), wait_ms, body_crc, (queue_offset, commit_offset, size)
             in zip(chosen, queues, waits, crcs, placed, strict=True)
@@ -358,6 +362,7 @@ class Transactions:
     def forget(self, transaction_id: str, state: TransactionState, count: int) -> EndedTransaction:
         """Take an ended transaction from the table and remember how it ended; under ``guard``."""
         self.table.remove(transaction_id)
+        self.notes.forget(transaction_id)
         self.decided.forget(transaction_id)
         self.ended.add(transaction_id, state, count)
         return EndedTransaction(transaction_id, state, count)

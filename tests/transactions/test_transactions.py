@@ -21,7 +21,8 @@ from storage.errors import (
     TransactionExists,
 )  # fmt: skip
 from storage.format.properties import decode_properties
-from storage.transactions import copies, transactions
+from storage.transactions import checks, copies, transactions
+from storage.transactions.halves import HalfTable
 from storage.transactions.log_access import TransactionLog
 from storage.transactions.progress import ProgressFiles
 
@@ -562,6 +563,87 @@ def test_a_question_that_reached_nobody_does_not_count(store: TransactionStore) 
     store.watch("orders")
     store.check()
     assert [each.check_count for each in store.asked] == [1, 1, 1]
+
+
+def test_halves_that_wait_for_somebody_to_ask_are_looked_at_when_they_are_due_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Very many may wait, and all of it is done under the lock that sends and ends need."""
+    monkeypatch.setattr(checks, "HALVES_AT_ONCE", 10)
+    store = TransactionStore(tmp_path / "store")
+    store.writer.create_topic("bills", 1)
+    names = [f"K{n:02}" for n in range(40)]
+    store.prepare(*(message(b"one", name) for name in names))
+    store.prepare(message(b"two", "two"), message(b"2", "2", topic="bills"), transaction_id="two")
+    looked = []
+    of = HalfTable.of
+    with monkeypatch.context() as patch:
+        patch.setattr(HalfTable, "of", lambda self, each: looked.append(each) or of(self, each))
+        store.check(6_000)
+        assert len(looked) == 10
+        for _ in range(10):
+            store.check()
+        assert looked == [*names, "two"]
+        store.watch("others")  # nobody waits for it
+        assert len(looked) == 41
+    notes = store.transactions._transactions.notes
+    store.end(*names[:20], commit=False)
+    assert len(notes) == 21
+    store.watch("bills")
+    store.check()
+    assert [each.transaction_id for each in store.asked] == ["two"]
+    store.watch("orders")
+    for _ in range(10):
+        store.check()
+    assert sorted(each.transaction_id for each in store.asked) == [*names[20:], "two"]
+    assert len(notes) == 0
+    store.writer.close()
+
+
+def test_no_immunity_is_longer_than_a_half_may_grow_old(store: TransactionStore) -> None:
+    """It would hold the log for as long as a producer likes."""
+    store.transactions.prepare(message(b"one", "A"), immunity_s=900_000_000)
+    store.prepare(message(b"two", "B", CHECK_IMMUNITY_TIME_IN_SECONDS="900000000"))
+    store.kill()
+    store.prepare(message(b"three", "C", CHECK_IMMUNITY_TIME_IN_SECONDS="900000000"))
+    store.check(72 * 3_600_000)
+    for _ in range(16):
+        store.check(30_000)
+    assert store.pending() == []
+    assert sorted(store.bodies(GIVEN_UP)) == [b"one", b"three", b"two"]
+
+
+def test_a_damaged_half_is_given_up_when_it_is_too_old_and_its_loss_is_named(
+    store: TransactionStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until then its file may come back from a backup. It holds the log no longer than others."""
+    store.prepare(message(b"one", "A"), message(b"two", "B"), transaction_id="T")
+    store.workers.settle()
+    half = store.records(HALF)[0]
+    with (store.directory / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(half.commit_offset + 90)
+        flipped = bytes([file.read(1)[0] ^ 1])
+        file.seek(half.commit_offset + 90)
+        file.write(flipped)
+    store.watch("orders")
+    for _ in range(20):
+        store.check(30_000)
+    assert store.pending() == ["T"]
+    assert f"commit offset {half.commit_offset}" in store.transactions.problem
+    store.clock.pass_ms(72 * 3_600_000)
+    for _ in range(16):
+        store.check(30_000)
+    assert (store.pending(), store.asked, store.transactions.problem) == ([], [], "")
+    assert (
+        f"of transaction T is lost: the half message at commit offset {half.commit_offset}:"
+        in caplog.text
+    )
+    store.workers.settle()
+    queue = store.writer._engine.queues.known(GIVEN_UP, 0)
+    assert queue is not None
+    assert queue.next_offset == 1  # the other message
+    assert store.transactions._transactions.needed_offset() is None
+    assert store.end("T", commit=True) == [("given up", 2, True)]
 
 
 def test_one_that_is_too_old_is_given_up_after_a_question_that_reached_somebody(
