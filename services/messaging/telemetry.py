@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter
 from typing import Final, cast
 
 from google.protobuf.message import DecodeError
@@ -46,18 +45,20 @@ class TelemetryStreams:
         self._serving: dict[asyncio.Task[None], Context] = {}
         self._drained = asyncio.ensure_future(self._drain())
         self._producers: dict[str, ProducerStream] = {}
-        self._producer_counts: Counter[str] = Counter()  # by topic
+        self._told: dict[
+            str, dict[ProducerStream, None]
+        ] = {}  # by topic; those that take what they are told
         self._published: frozenset[str] | None = frozenset()  # None: to be made again
 
     def published_topics(self) -> frozenset[str]:
         """Return the topics of connected producers that take what they are told: the same object while they are the same."""
         if self._published is None:
-            self._published = frozenset(self._producer_counts)
+            self._published = frozenset(self._told)
         return self._published
 
     def producers_of(self, topic: str) -> list[ProducerStream]:
-        """Return the streams of connected producers that have named a topic."""
-        return [stream for stream in self._producers.values() if topic in stream.topics]
+        """Return the streams of connected producers that have named a topic and take what they are told."""
+        return list(self._told.get(topic, ()))
 
     async def serve(self, context: Context) -> None:
         """Answer each settings command until the client ends the stream. Raises Draining."""
@@ -122,16 +123,17 @@ class TelemetryStreams:
             self._watch(stream, frozenset() if stream.is_stuck else stream.topics)
 
     def _watch(self, stream: ProducerStream, topics: frozenset[str]) -> None:
-        """Count the topics of a stream, instead of those that were counted of it."""
+        """Have a stream be told of topics, instead of those before."""
         before, stream.watched = stream.watched, topics
-        counts = self._producer_counts
-        if not topics <= counts.keys():
-            self._published = None
-        counts.update(topics)
-        for topic in before:
-            counts[topic] -= 1
-            if not counts[topic]:
-                del counts[topic]
+        for topic in topics - before:
+            if topic not in self._told:
+                self._told[topic] = {}
+                self._published = None
+            self._told[topic][stream] = None
+        for topic in before - topics:
+            del self._told[topic][stream]
+            if not self._told[topic]:
+                del self._told[topic]
                 self._published = None
 
     async def _answer(self, caller: Caller, stream: ProducerStream) -> None:

@@ -149,6 +149,26 @@ async def test_a_topic_is_published_while_a_producer_names_it() -> None:
     assert telemetry.published_topics() == frozenset()
 
 
+async def test_a_check_is_for_the_producers_of_its_topic_and_looks_at_no_others() -> None:
+    class Unasked(frozenset[str]):
+        def __contains__(self, topic: object) -> bool:
+            raise AssertionError(topic)
+
+    telemetry = streams()
+    of_orders, of_bills, of_both = (ProducerStream(cast("Any", None)) for _ in range(3))
+
+    telemetry.publishes("a", of_orders, Unasked(["orders"]))
+    telemetry.publishes("b", of_bills, Unasked(["bills"]))
+    telemetry.publishes("c", of_both, Unasked(["orders", "bills"]))
+
+    assert telemetry.producers_of("orders") == [of_orders, of_both]
+    assert telemetry.producers_of("bills") == [of_bills, of_both]
+    telemetry.publishes("a", of_orders, frozenset(["bills"]))
+    telemetry.ended("b", of_bills)
+    assert telemetry.producers_of("orders") == [of_both]
+    assert telemetry.producers_of("bills") == [of_both, of_orders]
+
+
 async def test_checks_are_spread_over_the_producers_of_a_topic() -> None:
     connections = [Connection() for _ in range(3)]
     async with Watching(*connections) as watching:
