@@ -1,4 +1,4 @@
-"""What is noted of pending transactions between their checks: who waits for somebody to ask, is too old, is in trouble."""
+"""What is noted of pending transactions between checks: who waits to be asked about, is too old, is in trouble."""
 
 from __future__ import annotations
 
