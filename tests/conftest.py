@@ -1,5 +1,6 @@
 """For all tests: how long an example or a disk takes, on whatever machine, is not a property."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,12 @@ settings.register_profile(
     "penstock", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("penstock")
+
+
+def pytest_collection_finish() -> None:
+    """Have no collection walk again what thousands of collected tests are."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
