@@ -7,30 +7,16 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from run_cli import Penstock, penstock
+from run_cli import Penstock, penstock, small_services
 from typer.testing import Result
 
-from cli.local_services import NAMES, LocalServices
-
-SMALL_FILES = (
-    "--commit-log-file-size=1MiB",
-    "--consume-queue-file-size=20000",
-    "--index-slot-count=1000",
-    "--index-entry-count=4000",
-)
+from cli.local_services import LocalServices
 
 
 @pytest.fixture(scope="session")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServices]:
-    home = tmp_path_factory.mktemp("cli-services")
-    started = LocalServices.start(
-        home / "store",
-        home / "services.log",
-        options=SMALL_FILES,
-        addresses=dict.fromkeys(NAMES, "127.0.0.1:0"),
-    )
-    yield started
-    started.stop()
+    with small_services(tmp_path_factory.mktemp("cli-services")) as started:
+        yield started
 
 
 @pytest.fixture

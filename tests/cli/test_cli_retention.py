@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
-from run_cli import Penstock, json_lines
+import pytest
+from run_cli import Penstock, json_lines, small_services
 
 from cli.failures import ExitCode
+from cli.local_services import LocalServices
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServices]:
+    """Of their own: a message of another test that is still delayed would hold the log files."""
+    with small_services(tmp_path_factory.mktemp("cli-retention")) as started:
+        yield started
 
 
 def test_retention_shows_what_goes_and_deletes_it_when_asked(run: Penstock, topic: str) -> None:

@@ -1,16 +1,40 @@
-"""Runs the command line in process, as the console script would."""
+"""Runs the command line in process, as the console script would, and the services it talks to."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from cli.local_services import NAMES, LocalServices
 from cli.main import app
 
 Penstock = Callable[..., Result]
+SMALL_FILES = (
+    "--commit-log-file-size=1MiB",
+    "--consume-queue-file-size=20000",
+    "--index-slot-count=1000",
+    "--index-entry-count=4000",
+)
+
+
+@contextmanager
+def small_services(home: Path) -> Iterator[LocalServices]:
+    """Real services on free ports, with a store of small files in a directory."""
+    started = LocalServices.start(
+        home / "store",
+        home / "services.log",
+        options=SMALL_FILES,
+        addresses=dict.fromkeys(NAMES, "127.0.0.1:0"),
+    )
+    try:
+        yield started
+    finally:
+        started.stop()
 
 
 def penstock(*arguments: object, stdin: str | bytes | None = None) -> Result:
