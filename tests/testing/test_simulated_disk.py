@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +13,6 @@ import pytest
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.testing import ProcessStopped, SimulatedDisk, SteppedClock, every_stop
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def new_disk(directory: Path, seed: int = 1) -> SimulatedDisk:
@@ -176,15 +172,3 @@ def test_what_the_work_raises_by_itself_is_raised(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="mine"):
         list(every_stop(tmp_path / "machine", work))
-
-
-def test_the_example_of_the_documentation_finds_what_it_says(tmp_path: Path) -> None:
-    [example] = re.findall(
-        r"^```python\n(.*?)^```$",
-        (ROOT / "docs" / "testing.md").read_text(),
-        re.DOTALL | re.MULTILINE,
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert told.stdout == "sync: 0 async: some\n", told.stderr
