@@ -20,6 +20,11 @@ from storage.timers.hand_over import TIMER_LOG_UNIT, WHEEL_SLOT
 DAY_MS = 86_400_000
 
 
+@pytest.fixture(autouse=True)
+def small_wheel() -> None:
+    """None here: the wheel is a broker's."""
+
+
 def chains(directory: Path) -> dict[int, list[tuple[int, int]]]:
     """Follow every slot of the wheel: commit offsets and magics by the second of the slot."""
     wheel = np.frombuffer((directory / "timerwheel").read_bytes(), WHEEL_SLOT)

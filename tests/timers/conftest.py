@@ -1,0 +1,13 @@
+"""Stores whose timers a broker would not take over, but for tests of that."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.timers import hand_over
+
+
+@pytest.fixture(autouse=True)
+def small_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker's wheel has 39 MB, which each close writes; nobody but a broker reads it."""
+    monkeypatch.setattr(hand_over, "WHEEL_SLOTS", 3_600)
