@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from flip_bed import FlipBed
+from flip_bed import FlipBed, Tally
 
 PAGE = 512  # as small as the files are
 Changes = dict[Path, bytes | None]
@@ -17,10 +17,10 @@ Damage = Callable[[FlipBed, Path], Changes]
 
 
 @pytest.fixture
-def bed(memory_path: Path, fault_report: list[str]) -> Iterator[FlipBed]:
-    bed = FlipBed(memory_path)
-    yield bed
-    fault_report += [f"files: {line}" for line in bed.tally.lines()]
+def bed(whole_bed: FlipBed, fault_report: list[str]) -> Iterator[FlipBed]:
+    whole_bed.tally = Tally()
+    yield whole_bed
+    fault_report += [f"files: {line}" for line in whole_bed.tally.lines()]
 
 
 def cut_short(bed: FlipBed, path: Path) -> Changes:
