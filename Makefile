@@ -15,6 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 KERNEL_SOURCES := $(wildcard storage/kernels/*.py storage/kernels/*/*.py storage/format/*.py storage/format/*/*.py services/varint_kernels.py services/writer/produce_kernels.py services/rocketmq/plain_*/*.py)
 PROTO_SOURCES  := $(wildcard protos/penstock/v1/*.proto protos/services/rocketmq/v2/*.proto)
+# They try a share of their steps in `make test`, and all of them with ALL_STEPS=1.
+STEP_TESTS = $(shell grep -rl "^from steps_to_try" tests --include "test_*.py" | grep -v tests/faults/ | sort)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I protos $(PROTO_SOURCES)
 
 ##@ Start here
@@ -93,18 +95,18 @@ bench-peers: setup ## Compare with RocketMQ, Kafka, NATS and Redis on the same c
 	@$(BIN)/python -m bench.peers $(BENCH_ARGS)
 
 kill-test: setup ## Kill writers and drivers of staged commits, readers that lease, and the gateway, 500 times (KILLS=n for another number)
-	@KILLS=$(if $(KILLS),$(KILLS),500) $(BIN)/python -m pytest -q --timeout 7200 \
+	@ALL_STEPS=1 KILLS=$(if $(KILLS),$(KILLS),500) $(BIN)/python -m pytest -q --timeout 7200 \
 	  tests/e2e/test_killed_staged_commits.py tests/staged/test_staged_commit_kills.py \
 	  tests/e2e/test_killed_leases.py tests/e2e/test_killed_messaging.py $(PYTEST_ARGS)
 
 power-cuts: setup ## Cut the power of simulated machines 20,000 times (CUTS=n for another number; 60 a second)
-	@CUTS=$(or $(CUTS),20000) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 \
-	  tests/engine/test_power_cuts.py $(PYTEST_ARGS)
+	@ALL_STEPS=1 CUTS=$(or $(CUTS),20000) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 \
+	  tests/engine/test_power_cuts.py tests/retention/test_retention_cuts.py $(PYTEST_ARGS)
 
 faults: setup ## Damage stores, kill services, fail calls, fill disks, cut power in every way there is (FLIPS=10000, KILLS_TOGETHER=500, ...); hours
-	@FLIPS=$(or $(FLIPS),10000) FILESYSTEM_CUTS=$(or $(FILESYSTEM_CUTS),100) KILLS_TOGETHER=$(or $(KILLS_TOGETHER),500) \
+	@ALL_STEPS=1 FLIPS=$(or $(FLIPS),10000) FILESYSTEM_CUTS=$(or $(FILESYSTEM_CUTS),100) KILLS_TOGETHER=$(or $(KILLS_TOGETHER),500) \
 	  FAILING_CALLS=$(or $(FAILING_CALLS),300) FILL_UPS=$(or $(FILL_UPS),30) MALFORMED=$(or $(MALFORMED),20000) \
-	  $(BIN)/python -m pytest -q --timeout 14400 tests/faults $(PYTEST_ARGS)
+	  $(BIN)/python -m pytest -q --timeout 14400 tests/faults $(STEP_TESTS) $(PYTEST_ARGS)
 
 clients-test: setup ## Run RocketMQ's official clients against it (CLIENTS="python node", SCENARIOS="...", REFERENCE=1 beside a real broker, SPLIT=1 with split routes, SLOW=1)
 	@$(BIN)/python tests/clients --clients "$(CLIENTS)" --scenarios "$(SCENARIOS)" \

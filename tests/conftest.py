@@ -1,6 +1,7 @@
 """For all tests: how long an example or a disk takes, on whatever machine, is not a property."""
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -26,3 +27,10 @@ def _patient_with_disks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocator, "TAKE_WAIT_S", 60.0)
         yield
+
+
+@pytest.fixture
+def instant_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Syncs that take no time, for tests in which no real disk loses its power: a kill takes nothing from the page cache."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _: None)

@@ -1,7 +1,7 @@
 """One flipped bit anywhere in a stopped store: nothing is lost in silence and no other byte is served.
 
 ``FLIPS=10000`` flips so many at random in each of log, queues and index, and every bit of the
-checkpoint and the tables (``make faults``). ``FLIPS_SEED`` chooses others, so that many can be flipped in parts.
+checkpoint and the tables (``make faults``, which sets ``ALL_STEPS`` too). ``FLIPS_SEED`` chooses others, so that many can be flipped in parts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from flip_bed import FlipBed
+from flip_bed import FlipBed, Tally
+from steps_to_try import steps_to_try
 
 FLIPS = int(os.environ.get("FLIPS", "40"))
 SEED = int(os.environ.get("FLIPS_SEED", "1"))
@@ -20,10 +21,10 @@ LIVE_SECTORS = range(512, 1536)  # of the checkpoint, the writer's and the index
 
 
 @pytest.fixture
-def bed(memory_path: Path, fault_report: list[str]) -> Iterator[FlipBed]:
-    bed = FlipBed(memory_path)
-    yield bed
-    fault_report += [f"flips: {line}" for line in bed.tally.lines()]
+def bed(whole_bed: FlipBed, fault_report: list[str]) -> Iterator[FlipBed]:
+    whole_bed.tally = Tally()
+    yield whole_bed
+    fault_report += [f"flips: {line}" for line in whole_bed.tally.lines()]
 
 
 @pytest.mark.timeout(7200)
@@ -39,9 +40,10 @@ def test_a_random_bit_of_what_is_stored(bed: FlipBed, kind: str) -> None:
 @pytest.mark.parametrize("start", [False, True], ids=["a reader", "a start"])
 def test_any_bit_of_the_last_unit_of_a_queue(bed: FlipBed, start: bool) -> None:
     for path in bed.of_kind("queues"):
-        for bit in range(0, 8 * len(bed.files[path]), 3):
-            if bed.in_last_unit(path, bit) and bit // 8 < len(bed.files[path].rstrip(b"\0")):
-                bed.flip(path, bit, start=start)
+        used = len(bed.files[path].rstrip(b"\0"))
+        bits = [bit for bit in range(0, 8 * used, 3) if bed.in_last_unit(path, bit)]
+        for bit in steps_to_try(bits, 3, start=int(start)):
+            bed.flip(path, bit, start=start)
     assert not bed.tally.failures, bed.tally.failures[:5]
 
 

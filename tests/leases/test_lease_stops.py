@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from contextlib import suppress
@@ -10,14 +9,15 @@ from pathlib import Path
 
 import pytest
 from lease_store import ORDERLY, TOPIC, LeaseStore, bodies, put_messages
+from steps_to_try import steps_to_try, stops_to_try
 
 from storage import Message
-from storage.testing import SimulatedDisk, every_stop
+from storage.testing import SimulatedDisk
 from storage.testing.disk import ProcessStopped, free_stopped_stores
 
 MESSAGES = 48
 HANDLE = 40
-SEEDS = int(os.environ.get("LEASE_SEEDS", "30"))
+SEEDS = 30
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +120,8 @@ def story(disk: SimulatedDisk, consumer: Consumer) -> None:
     consumer.store.leases.close()
 
 
-@pytest.mark.parametrize("kills", [True, False], ids=["killed", "cut"])
-def test_a_stop_at_every_step(tmp_path: Path, template: Path, kills: bool) -> None:
+@pytest.mark.parametrize(("kills", "share"), [(True, 0), (False, 1)], ids=["killed", "cut"])
+def test_a_stop_at_every_step(tmp_path: Path, template: Path, kills: bool, share: int) -> None:
     consumers = []
 
     def work(disk: SimulatedDisk) -> None:
@@ -130,7 +130,7 @@ def test_a_stop_at_every_step(tmp_path: Path, template: Path, kills: bool) -> No
         story(disk, consumers[-1])
 
     steps = 0
-    for run in every_stop(tmp_path / "runs", work, kills=kills):
+    for run in stops_to_try(tmp_path / "runs", work, 3, start=share, kills=kills):
         consumer = consumers[-1]
         consumer.stopped(was_killed=kills)
         consumer.start(run.disk, 1_700_000_000_000)
@@ -163,7 +163,7 @@ def live(consumer: Consumer, disk: SimulatedDisk, dice: random.Random, clock_ms:
 
 
 def test_stops_one_after_the_other(tmp_path: Path, template: Path) -> None:
-    for seed in range(SEEDS):
+    for seed in steps_to_try(range(SEEDS), 3):
         dice = random.Random(seed)
         free_stopped_stores()
         root = tmp_path / str(seed)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from golden import golden_copy
+from steps_to_try import steps_to_try, stops_to_try
 
 from storage import MessageStore, StoreConfig, offline
 from storage.clock import SystemClock
@@ -21,8 +22,9 @@ from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
 from storage.offline.repair import plan_repair, repair
 from storage.tables.consumer_offsets import ConsumerOffsets
-from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers, every_stop
+from storage.testing import SimulatedDisk, SteppedClock, SteppedWorkers
 
+pytestmark = pytest.mark.usefixtures("instant_syncs")
 CONFIG = StoreConfig(
     commit_log_file_size=1 << 16, consume_queue_file_size=400, index_slot_count=7,
     index_entry_count=500,
@@ -245,9 +247,9 @@ def test_a_broker_s_store_is_repaired_too(tmp_path: Path, variant: str) -> None:
     assert [line for line in offline.dump(store) if line["type"] == "message"] == served
 
 
-@pytest.mark.parametrize("kills", [True, False])
+@pytest.mark.parametrize(("kills", "share"), [(True, 0), (False, 19)])
 def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
-    tmp_path: Path, kills: bool
+    tmp_path: Path, kills: bool, share: int
 ) -> None:
     """Killed, or the power cut: what was kept aside is whole or has no name, and no record is lost."""
     config = replace(CONFIG, flush_mode="sync")
@@ -276,9 +278,8 @@ def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
         reached.append((before, disk.step_count))
         return repair(disk.root, filesystem=disk, clock=clock, workers=SteppedWorkers)
 
-    stride = 19
     checked = 0
-    for run in every_stop(tmp_path / "runs", work, kills=kills, step_stride=stride):
+    for run in stops_to_try(tmp_path / "runs", work, 38, start=share, kills=kills):
         if not run.was_stopped:
             assert wrong(run.disk.root) == []
             break
@@ -298,7 +299,7 @@ def test_a_repair_stopped_at_any_step_loses_nothing_and_is_done_by_the_next(
                 assert body(number) in bytes(pulled.slices[0])
                 assert store.query_by_key("t", f"k{number}").record_count == 1
         checked += 1
-    assert checked > 5
+    assert checked > 4
 
 
 def any_damage(directory: Path, dice: random.Random) -> str:
@@ -321,7 +322,7 @@ def any_damage(directory: Path, dice: random.Random) -> str:
     return f"{how} {path.name}"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", steps_to_try(range(10), 3))
 def test_what_can_be_made_again_is_named_and_repaired_whatever_it_is(
     directory: Path, seed: int
 ) -> None:
@@ -340,7 +341,7 @@ def test_what_can_be_made_again_is_named_and_repaired_whatever_it_is(
 
 
 @pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json", "penstock.json"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", steps_to_try(range(3), 3))
 def test_a_table_that_is_damaged_is_what_it_was(directory: Path, name: str, seed: int) -> None:
     """Whichever of its files is damaged."""
     dice = random.Random(f"{name} {seed}")

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dying_writer import run_dying
+from dying_writer import count_steps, run_dying
 from engine_store import check_queues_match_log, small_config
 from staged_records import bodies_on_disk, stage
+from steps_to_try import steps_to_try
 
 from storage.writer import StoreWriter
 
 VERSIONS = 2
+pytestmark = pytest.mark.usefixtures("instant_syncs")
 SIZE = 24  # records of a part; all parts together need a second log file
-
-
-@pytest.fixture(autouse=True)
-def _instant_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The death of a process takes nothing that is not synced: syncs are steps to die at, no more."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _: None)
 
 
 def bodies_of(version: int, part: int) -> list[bytes]:
@@ -89,24 +83,23 @@ def check_end(directory: Path) -> None:
     assert sorted(left) == ["ledger.json", "ledger.json.bak"]
 
 
-@pytest.mark.parametrize(("flush_mode", "torn"), [("async", False), ("sync", True)])
-def test_a_death_at_every_step(tmp_path: Path, flush_mode: str, torn: bool) -> None:
-    fatal, deaths, ended = 0, 0, False
-    while not ended:
-        fatal += 1
+@pytest.mark.parametrize(("flush_mode", "torn", "share"), [("async", False, 0), ("sync", True, 2)])
+def test_a_death_at_every_step(tmp_path: Path, flush_mode: str, torn: bool, share: int) -> None:
+    count = count_steps(tmp_path / "whole", Driver().work, flush_mode=flush_mode)
+    assert count > 60
+    for fatal in steps_to_try(range(1, count + 1), 4, start=share):
         directory = tmp_path / f"{fatal}"
         driver = Driver()
         ended, told = run_dying(directory, driver.work, fatal, torn=torn, flush_mode=flush_mode)
-        deaths += not ended
+        assert not ended
         driver.hear(told)
         driver.next_round()
         with StoreWriter.open(directory, small_config(flush_mode=flush_mode)) as writer:
             driver.work(writer, lambda _: None)
         check_end(directory)
-    assert deaths > 60
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", steps_to_try(range(12), 3))
 def test_deaths_one_after_the_other_also_while_recovering(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     pool = tmp_path / "pool"

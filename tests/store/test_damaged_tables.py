@@ -10,6 +10,7 @@ import pytest
 from engine_store import small_config
 from flips import flipped
 from golden import golden_copy
+from steps_to_try import steps_to_try
 
 from storage import Message, MessageStore, offline
 from storage.clock import SystemClock
@@ -134,9 +135,9 @@ def test_a_topic_that_has_records_and_no_entry_has_one_again(
 
 
 @pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json"])
-@pytest.mark.parametrize("ending", ["", ".bak", ".checked"])
+@pytest.mark.parametrize(("ending", "share"), [("", 0), (".bak", 2), (".checked", 4)])
 def test_no_flipped_bit_of_a_table_changes_what_is_read(
-    directory: Path, name: str, ending: str
+    directory: Path, name: str, ending: str, share: int
 ) -> None:
     config = directory / "config"
     read: dict[str, Callable[[], Any]] = {
@@ -146,7 +147,8 @@ def test_no_flipped_bit_of_a_table_changes_what_is_read(
     expected = read[name]()
     assert expected
     path = config / (name + ending)
-    for data in flipped(path.read_bytes()):
+    whole = path.read_bytes()
+    for data in flipped(whole, steps_to_try(range(8 * len(whole)), 5, start=share)):
         path.write_bytes(data)
         assert read[name]() == expected
 

@@ -19,12 +19,14 @@ from storage.log.commit_log import CommitLog
 from storage.writer import StoreWriter
 
 DIED, FAILED = 77, 78
+Tell = Callable[[str], None]
+Work = Callable[[StoreWriter, Tell], None]
 
 
 class Steps:
     """Counts the steps of this process and ends it at one of them; ``torn``: in the middle of it."""
 
-    def __init__(self, fatal: int, *, torn: bool) -> None:
+    def __init__(self, fatal: int, *, torn: bool = False) -> None:
         self.fatal = fatal
         self.torn = torn
         self.count = 0
@@ -72,23 +74,43 @@ class Steps:
 
 
 def run_dying(
-    directory: Path, work: Callable[[StoreWriter, Callable[[str], None]], None], fatal: int,
-    *, torn: bool = False, **config: Any,
-) -> tuple[bool, list[str]]:  # fmt: skip
+    directory: Path, work: Work, fatal: int, *, torn: bool = False, **config: Any
+) -> tuple[bool, list[str]]:
     """Open the store in a process of its own and ``work`` on it; dies at step ``fatal``.
 
     ``work`` is given the writer and a function that reports to the parent, at once, what was acknowledged.
     Returns whether it came to its end, and what it reported.
     """
+
+    def run(tell: Tell) -> None:
+        Steps(fatal, torn=torn).install()
+        with StoreWriter.open(directory, small_config(**config)) as writer:
+            work(writer, tell)
+
+    return _run_in_child(run)
+
+
+def count_steps(directory: Path, work: Work, **config: Any) -> int:
+    """Return how many steps ``run_dying`` takes where it does not die."""
+
+    def run(tell: Tell) -> None:
+        steps = Steps(0)
+        steps.install()
+        with StoreWriter.open(directory, small_config(**config)) as writer:
+            work(writer, lambda _: None)
+        tell(str(steps.count))
+
+    _, (count,) = _run_in_child(run)
+    return int(count)
+
+
+def _run_in_child(run: Callable[[Tell], None]) -> tuple[bool, list[str]]:
     read_end, write_end = os.pipe()
     process_id = os.fork()
     if process_id == 0:
         os.close(read_end)
         try:
-            steps = Steps(fatal, torn=torn)
-            steps.install()
-            with StoreWriter.open(directory, small_config(**config)) as writer:
-                work(writer, lambda text: os.write(write_end, f"{text}\n".encode()) and None)
+            run(lambda text: os.write(write_end, f"{text}\n".encode()) and None)
             os._exit(0)
         except BaseException:  # noqa: BLE001  nothing of this process goes on
             traceback.print_exc()

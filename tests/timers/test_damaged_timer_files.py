@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from steps_to_try import steps_to_try
 from timer_store import NOW_MS, TimerStore
 
+pytestmark = pytest.mark.usefixtures("instant_syncs")
 STOPPED_MS = NOW_MS + 5_000
-FLIPS = 6  # of each file
+FLIPS = steps_to_try(range(6), 6)  # of each file
 NAMES = ("timercheck", "delayOffset.json")
 BODIES = [*(b"%d" % number for number in range(20)), *(b"level %d" % number for number in range(3))]
 Damage = Callable[[bytes], bytes | None]
@@ -33,7 +35,7 @@ DAMAGES: dict[str, Damage] = {
     "emptied": lambda _: b"",
     "zeroed": lambda data: bytes(len(data)),
     "removed": lambda _: None,
-    **{f"flip {seed}": flip(seed) for seed in range(FLIPS)},
+    **{f"flip {seed}": flip(seed) for seed in FLIPS},
 }
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_store import records_on_disk
+from steps_to_try import stops_to_try
 from timer_store import NOW_MS, SetClock, TimerStore
 
-from storage.testing import SimulatedDisk, every_stop
+from storage.testing import SimulatedDisk
 from storage.timers import worker as timers
 
-STRIDE = int(os.environ.get("TIMER_STRIDE", "97"))
 DUE_AFTER_MS = {b"first": 400, b"second": 1_300, b"third": 2_200, b"kept": 2_600, b"last": 9_000}
 RECALLED_MS = {b"recalled": 2_600, b"recalled-late": 9_000}
 LEVEL_MS = 1_000
@@ -88,9 +87,9 @@ def check(life: Life, disk: SimulatedDisk, step: int) -> None:
     assert not life.recalled & found.keys(), f"step {step}: {life.recalled & found.keys()} came"
 
 
-@pytest.mark.parametrize("kills", [True, False])
+@pytest.mark.parametrize(("kills", "share"), [(True, 0), (False, 48)])
 def test_each_comes_once_and_never_early_wherever_it_is_stopped(
-    tmp_path: Path, kills: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kills: bool, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timers, "SAVE_INTERVAL_S", 0.5)
     lives: list[Life] = []
@@ -100,7 +99,7 @@ def test_each_comes_once_and_never_early_wherever_it_is_stopped(
         lives[-1].work(disk)
 
     runs = 0
-    for run in every_stop(tmp_path / "runs", work, kills=kills, step_stride=STRIDE):
+    for run in stops_to_try(tmp_path / "runs", work, 97, start=share, kills=kills):
         check(lives[-1], run.disk, run.step)
         runs += 1
     assert runs > 3
