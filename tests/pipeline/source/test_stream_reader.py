@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+from steps_to_try import steps_to_try
 from stream_query import Query, Row, through_json
 
 from pipeline.errors import DataLost, InvalidOption, NotAStore, WrongCheckpoint
@@ -229,9 +231,15 @@ def test_a_stream_of_a_url_is_refused_by_name() -> None:
 # ---- equal to a batch
 
 
-@pytest.mark.parametrize("name", CLEAN + KILLED)
-@pytest.mark.parametrize("chosen", [{}, {"subscribePattern": ".*"}])
-@pytest.mark.parametrize("cap", [{"maxOffsetsPerTrigger": 150}, {"maxBytesPerTrigger": "30k"}])
+CHOSEN: list[dict[str, str]] = [{}, {"subscribePattern": ".*"}]
+CAPS: list[dict[str, Any]] = [{"maxOffsetsPerTrigger": 150}, {"maxBytesPerTrigger": "30k"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "cap"),
+    steps_to_try([*itertools.product(CLEAN + KILLED, CHOSEN, CAPS)], 3),
+    ids=str,
+)
 def test_a_stream_gives_what_a_batch_gives_of_every_brokers_store(
     name: str, chosen: dict[str, str], cap: dict[str, Any]
 ) -> None:
