@@ -108,7 +108,7 @@ def uses_spark(page: str) -> bool:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.spark] if uses_spark(page) else [])
+        pytest.param(page, marks=[pytest.mark.spark, pytest.mark.slow] if uses_spark(page) else [])
         for page in PAGES
         if runs(page)
     ],

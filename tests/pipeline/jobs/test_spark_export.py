@@ -22,6 +22,7 @@ from broken_stores import break_a_body
 from engine_store import small_config
 from golden import CLEAN, golden_copy, golden_dump, golden_store
 from local_spark import LocalSpark
+from steps_to_try import steps_to_try
 from typer.testing import CliRunner
 
 from pipeline import export
@@ -329,7 +330,7 @@ print("ends", flush=True)
 def test_runs_killed_at_any_moment_lose_and_double_nothing(tmp_path: Path) -> None:
     support = str(Path(__file__).parents[2] / "support" / "spark_support")
     store = golden_store("basic")
-    for attempt in range(8):
+    for attempt in steps_to_try(range(8), 4):
         command = [sys.executable, "-c", RUN, str(store), str(tmp_path / "out"), support]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
             assert job.stdout is not None

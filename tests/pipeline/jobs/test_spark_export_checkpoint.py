@@ -83,6 +83,7 @@ def test_the_file_sink_doubles_rows_for_all_readers_but_spark(spark: Any, tmp_pa
     assert rows_for_anybody(out) == 2 * COUNT  # an export has each once: test_spark_export.py
 
 
+@pytest.mark.slow
 def test_a_checkpoint_has_one_offset_a_queue(spark: Any, tmp_path: Path) -> None:
     """So what lies before the first run's choice never comes; an export writes it when it is chosen."""
     store, since = make_store(tmp_path / "store")

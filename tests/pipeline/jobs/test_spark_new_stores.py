@@ -44,7 +44,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return stores
 
 
-@pytest.mark.parametrize("name", ["basic", "defaults", "propcrc", "lmq", "syncflushkilled"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "basic", pytest.param("defaults", marks=pytest.mark.slow), "propcrc", "lmq", "syncflushkilled",
+    ],
+)  # fmt: skip
 def test_a_merge_of_one_store_is_that_store(spark: Any, tmp_path: Path, name: str) -> None:
     """With nothing to leave out, log and queues are the same bytes, rolls and blanks included."""
     store = golden_store(name)

@@ -88,7 +88,7 @@ def write_stream(spark: Any, writer: WriterProcess, directory: Path) -> None:
     assert query.awaitTermination(100)
 
 
-@pytest.mark.parametrize("write", [write_batch, write_stream])
+@pytest.mark.parametrize("write", [write_batch, pytest.param(write_stream, marks=pytest.mark.slow)])
 def test_nothing_stays_of_a_task_that_ended_before_another_failed(
     spark: Any, writer: WriterProcess, tmp_path: Path, write: Callable[..., None]
 ) -> None:

@@ -200,6 +200,7 @@ def test_a_damaged_record_by_mode(spark: Any, tmp_path: Path, mode: str) -> None
     assert len(reasons) == (mode == "PERMISSIVE")
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_in_the_querys_error(
     spark: Any, live: MessageStore, tmp_path: Path
 ) -> None:
