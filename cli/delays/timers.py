@@ -37,7 +37,8 @@ def timers(context: typer.Context) -> None:
     session.say(
         f"[cyan]{counts.pending_count}[/] wait, {next_due}; with a time: {within}\n"
         f"since the writer's start: {counts.delivered_count} delivered, {counts.recalled_count} recalled,"
-        f" {counts.topic_deleted_count} of deleted topics, {counts.damaged_count} damaged",
+        f" {counts.topic_deleted_count} of deleted topics, {counts.damaged_count} damaged,"
+        f" {counts.repeated_count} found delivered already",
         {
             "pending": counts.pending_count,
             "next_due_ms": counts.next_due_ms,
@@ -46,6 +47,7 @@ def timers(context: typer.Context) -> None:
             "recalled": counts.recalled_count,
             "topic_deleted": counts.topic_deleted_count,
             "damaged": counts.damaged_count,
+            "repeated": counts.repeated_count,
         },
     )
 

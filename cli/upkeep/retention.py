@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MS_PER_HOUR: Final = 3_600_000
 BYTES_PER_MIB: Final = 1 << 20
+KEEPS_ALL: Final = "nothing is deleted: --retention-ms of the writer is 0"
 
 
 def register(app: typer.Typer) -> None:
@@ -44,6 +45,8 @@ def retention(
                 None if older_than_hours is None else round(older_than_hours * MS_PER_HOUR)
             )
             age_ms = report.retention_ms if older_than_ms is None else older_than_ms
+            if older_than_ms is None and not age_ms:
+                raise CommandFailed(f"{KEEPS_ALL}; give --older-than-hours", ExitCode.USAGE)
             session.confirm(
                 f"Delete the log's files that are older than {age_ms / MS_PER_HOUR:g} hours?",
                 yes=yes,
@@ -77,7 +80,7 @@ def _title(report: RetentionReport) -> str:
         f" {', '.join(f'{hour:02d}' for hour in report.delete_hours)}"
         f" (disk above {report.clean_percent} %: at any hour; above {report.force_percent} %: at any age)"
         if report.retention_ms
-        else "nothing is deleted: --retention-ms of the writer is 0"
+        else KEEPS_ALL
     )
     problem = f"\n{report.problem}" if report.problem else ""
     return f"{state}\ndisk {report.used_percent} % used{problem}"

@@ -24,7 +24,9 @@ def test_messages_come_at_their_time_and_one_is_taken_back(run: Penstock, topic:
     assert bodies(run, topic) == []
     counts = json_lines(run("timers", "--json"))[0]
     assert counts["pending"] == before["pending"] + 3
-    assert "wait, the next is due at" in run("timers").stdout
+    shown = run("timers").stdout
+    assert "wait, the next is due at" in shown and " 0 found delivered already" in shown
+    assert counts["repeated"] == 0
 
     done = run("recall", recalled["recall_handle"], "--topic", topic)
     assert done.exit_code == ExitCode.DONE and "recalled" in done.stdout

@@ -29,8 +29,10 @@ def test_retention_shows_what_goes_and_deletes_it_when_asked(run: Penstock, topi
     assert [file["expires_ms"] for file in shown["files"]] == [0] * len(shown["files"])
     assert {"flush", "dispatch", "checkpoint"} <= shown["holds"].keys()
     assert "nothing is deleted" in run("retention").stdout
-    refused = run("retention", "--now", "--yes")
-    assert refused.exit_code == ExitCode.USAGE and "older_than_ms" in refused.stderr
+    for answer in ([], ["--yes"]):
+        refused = run("retention", "--now", *answer)  # nobody is asked what is refused anyway
+        assert refused.exit_code == ExitCode.USAGE and "--older-than-hours" in refused.stderr
+        assert "older than 0 hours?" not in refused.stdout
 
     asked = run("retention", "--now", "--older-than-hours", 0, stdin="n\n")
     assert asked.exit_code == ExitCode.FAILED and "older than 0 hours?" in asked.stdout
