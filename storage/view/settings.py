@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from storage.errors import UnsupportedFormat
 from storage.files.kept_reads import KeptReads
-from storage.tables.checked_json import encode_checked
 from storage.tables.own_document import damaged_files, load_document, save_document, settle_document
 from storage.view.layout import StorePaths
 
@@ -90,11 +89,6 @@ def _settings_in(document: Mapping[str, Any], *, place: str) -> StoreSettings:
         deleted_topics=_deleted_topics(document),
         deleting_topic=str(document.get("deletingTopic", "")),
     )
-
-
-def encode_settings(settings: StoreSettings, *, flush_mode: str) -> bytes:
-    """Return the file's bytes. Raises KeyError where a size is missing."""
-    return encode_checked(_document(settings, flush_mode=flush_mode), indent=1)
 
 
 def _document(settings: StoreSettings, *, flush_mode: str) -> dict[str, object]:
