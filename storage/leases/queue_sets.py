@@ -117,7 +117,7 @@ class QueueSets:
             ends = [(queue, self._lost_from(queue)) for queue in unchecked]
             new = self._missing(held, shape, rules, kept, gone)
             added = [queue for queue, _ in new] + [each for each in kept if each.is_handed_back]
-            orders = [self._order(queue, rules, now_ms) for queue in added]
+            orders = [self._order(queue, rules) for queue in added]
 
             events, names = Events(), []  # from here on nothing is read of the store
             for queue in gone:
@@ -145,13 +145,16 @@ class QueueSets:
             self._known[held] = (shape, rules.is_orderly)
             return True
 
-    def _order(self, queue: LeasedQueue, rules: GroupRules, now_ms: int) -> _TakenOver | None:
-        """Return what a broker had handed out of a queue that is still somebody's; None if nothing is."""
+    def _order(self, queue: LeasedQueue, rules: GroupRules) -> _TakenOver | None:
+        """Return what a broker had handed out of a queue, and is not all acknowledged; None if nothing is.
+
+        Also when the lease is over: what was acknowledged of it is done.
+        """
         name, begin = queue.name, queue.rows.next_offset
         if not rules.is_orderly or queue.rows.live_count:
             return None
         order = self._orders.find(name.group, name.source, name.queue_id)
-        if order is None or order.end_ms <= now_ms or begin not in order.repeats:
+        if order is None or begin not in order.repeats:
             return None
         result = self._queues.pull(
             name.source, name.queue_id, begin, max_messages=order.last_offset + 1 - begin,
@@ -159,6 +162,9 @@ class QueueSets:
         )  # fmt: skip
         records = records_of(result, is_orderly=True)
         last = last_place(result, records, len(records), queue, self._queues)
+        # What was stored later is another message: the topic was made again, or the log lost its end.
+        if last.store_timestamp_ms > order.popped_ms:
+            return None
         return _TakenOver(order, result, records, last)
 
     def _missing(

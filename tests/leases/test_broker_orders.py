@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from lease_store import FIRST_MS, GROUP, ORDERLY, TOPIC, HandClock, LeaseStore, bodies, put
+from lease_store import FIRST_MS, GROUP, ORDERLY, TOPIC, HandClock, LeaseStore, bodies
+from lease_store import put as put_by_clock
 
+from storage.clock import SystemClock
 from storage.files.filesystem import OsFileSystem
 from storage.tables.consumer_offsets import ConsumerOffsets
 
@@ -15,6 +18,17 @@ ORDER = (
     '{"table":{"orders@billing":{0:{"a":"attempt","cm":%d,"i":10000,"l":1,"o":[2,1,2,3],'
     '"popTime":%d%s},"1":{}},"other@billing":{}}}'
 )
+
+
+class StoredClock(SystemClock):
+    """When a broker stored the messages: before it handed them out."""
+
+    def now_ms(self) -> int:
+        return FIRST_MS - 60_000
+
+
+def put(directory: Path, count: int, **fields: Any) -> None:
+    put_by_clock(directory, count, clock=StoredClock(), **fields)
 
 
 def leave(directory: Path, *, done_bits: int = 0, offset: int = 2, more: str = "") -> LeaseStore:
@@ -52,6 +66,31 @@ def test_a_brokers_lease_is_kept_until_its_end(tmp_path: Path) -> None:
         assert batch.attempts == ([2] if received[-1] in (2, 5) else [1])
         store.acknowledge(batch.receipt_handles)
     assert received == [2, 5, 6, 7, 8, 9]
+    end_of(store)
+
+
+def test_what_was_acknowledged_is_done_when_the_lease_is_over_by_then(tmp_path: Path) -> None:
+    store = leave(tmp_path / "store", done_bits=0b0110)
+    store.clock.pass_ms(60_000)
+    received = []
+    while (batch := store.receive(1, group=ORDERLY)).record_count:
+        received += bodies(batch)
+        assert batch.attempts == ([2] if received[-1] in (2, 5) else [1])
+        store.acknowledge(batch.receipt_handles)
+    assert received == [2, 5, 6, 7, 8, 9]
+    end_of(store)
+
+
+def test_what_was_stored_after_it_was_handed_out_is_another_message(tmp_path: Path) -> None:
+    """The topic was made again, or the log has lost its end: the file tells of other messages at those queue offsets."""
+    store = leave(tmp_path / "store", done_bits=0b0110)
+    order = ORDER % (0b0110, FIRST_MS - 60_001, "")
+    (store.directory / "config" / "consumerOrderInfo.json").write_text(order)
+    received = []
+    while (batch := store.receive(1, group=ORDERLY)).record_count:
+        received += bodies(batch)
+        store.acknowledge(batch.receipt_handles)
+    assert received == [2, 3, 4, 5, 6, 7, 8, 9]
     end_of(store)
 
 

@@ -44,18 +44,23 @@ class HandClock(Clock):
         self.set_ms += ms
 
 
-def put(directory: Path, count: int, *, queues: int = 1, topic: str = TOPIC, **fields) -> None:
+def put(
+    directory: Path, count: int, *, queues: int = 1, topic: str = TOPIC, clock: Clock | None = None,
+    **fields,
+) -> None:  # fmt: skip
     """Add messages to a topic of so many queues, one queue after the other; bodies are numbers."""
     messages = [
         Message(topic=topic, body=b"%d" % number, queue_id=number % queues, **fields)
         for number in range(count)
     ]
-    put_messages(directory, messages, queues=queues)
+    put_messages(directory, messages, queues=queues, clock=clock)
 
 
-def put_messages(directory: Path, messages: list[Message], *, queues: int = 1) -> None:
+def put_messages(
+    directory: Path, messages: list[Message], *, queues: int = 1, clock: Clock | None = None
+) -> None:
     """Add messages of one topic, which is made if need be."""
-    with MessageStore.open(directory, small_config()) as store:
+    with MessageStore.open(directory, small_config(), clock=clock) as store:
         with suppress(TopicExists):
             store.create_topic(messages[0].topic, queues)
         store.put_all(messages)
