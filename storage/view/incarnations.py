@@ -2,10 +2,11 @@
 
 A topic's incarnation is the commit offset at which the last topic of its name was deleted, 0 if none was.
 Offsets of its queues begin again at 0, and records before that commit offset are in none of them.
-Whoever remembers a queue offset remembers the incarnation with it: leases, progress of groups, checkpoints of
-streams, exports. They may do so for longer than the log has records from before the deletion, so it stays noted
-for good, also of a topic that is not there: made again, it would seem to be the first one. Only a writer of ours notes deletions
-(``deletedTopics`` in ``penstock.json``): of a broker's store, incarnations are not known.
+Whoever remembers a queue offset remembers the incarnation with it: leases, progress of groups, checkpoints
+of streams, exports. They may do so for longer than the log has records from before the deletion, so it stays
+noted for good, also of a topic that is not there: made again, it would seem to be the first one. Only a
+writer of ours notes deletions (``deletedTopics`` in ``penstock.json``): of a broker's store, incarnations are
+not known.
 """
 
 from __future__ import annotations
