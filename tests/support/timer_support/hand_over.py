@@ -24,7 +24,7 @@ from storage.format.timers.seconds import out_ms
 from storage.writer import StoreWriter
 
 FAR_MS = 3_600_000
-PATIENCE_S = 120.0
+PATIENCE_S = 120.0  # beyond the time of a lease
 HELD_S = 300  # by who goes on, until the directory changes hands again
 HALVES_AT_ONCE = 64  # a proxy knows the id of a transaction for 30 s
 
@@ -72,6 +72,7 @@ class HandOver:
     def __init__(self, folder: Path, count: int, lease_s: int) -> None:
         self.folder = folder
         self.lease_s = lease_s
+        self.patience_s = PATIENCE_S + lease_s
         self.count = count
         self.open: set[str] = set()
         self.given_back: set[str] = set()
@@ -82,7 +83,7 @@ class HandOver:
         self.dues_ms: dict[str, int] = {}
         self.committed: list[str] = []
         self.halves: list[SendResultEntry] = []
-        self.parcels = Parcels(count)
+        self.parcels = Parcels(count, self.patience_s)
 
     # ---- what is left pending
 
@@ -139,7 +140,7 @@ class HandOver:
         """Have "billing" receive a part of what it did not acknowledge, and settle that; return what it was."""
         got: dict[str, v2.Message] = {}
         with WireClient(server.address, "billing", ["orders"], "billing") as client:
-            end = time.monotonic() + PATIENCE_S
+            end = time.monotonic() + self.patience_s
             while len(got) < int(len(self.open) * part) and time.monotonic() < end:
                 ends_ms = now_ms() + self.lease_s * 1_000
                 for each in client.receive("orders", lease_s=self.lease_s):
@@ -186,7 +187,7 @@ class HandOver:
         with WireClient(server.address, "billing", ["orders"], "billing") as client:
             assert client.ack("orders", [self.held]) != [v2.OK]  # by a handle of the server before
             last = time.monotonic()
-            while not self.open <= set(came) and time.monotonic() - last < PATIENCE_S:
+            while not self.open <= set(came) and time.monotonic() - last < self.patience_s:
                 asked_ms = now_ms()
                 more = client.receive("orders", lease_s=HELD_S)
                 arrived_ms = now_ms()
@@ -222,7 +223,7 @@ class HandOver:
         wanted = {name for name in self.dues_ms if name.startswith(kind)}
         came: list[str] = []
         with WireClient(server.address, "reminders", ["later"], "reminders") as client:
-            end = time.monotonic() + PATIENCE_S
+            end = time.monotonic() + self.patience_s
             while not wanted <= set(came) and time.monotonic() < end:
                 more = client.receive("later", lease_s=300)
                 arrived_ms = now_ms()

@@ -12,7 +12,6 @@ from services.rocketmq.v2 import definition_pb2 as v2
 
 LINES = 3  # of a parcel
 PARCELS_OF_A_QUEUE = 8  # on average: of a broker one receive takes all of a queue
-PATIENCE_S = 120.0
 
 
 def now_ms() -> int:
@@ -25,7 +24,8 @@ class Parcels:
     ``acked`` it has acknowledged at the server before, also out of turn; these may come again where ``repeats`` says so.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, patience_s: float) -> None:
+        self._patience_s = patience_s
         self._parcel_count = (
             count + count // 8 + 2
         )  # some are done, and one line of each of the others is leased
@@ -47,7 +47,7 @@ class Parcels:
         """Have the group receive what it can get, and acknowledge every third line of it."""
         self.acked, self.lease_ends_ms = set(), {}
         with WireClient(server.address, "packing", ["lines"], "packing") as client:
-            end = time.monotonic() + PATIENCE_S
+            end = time.monotonic() + self._patience_s
             is_quiet = False
             while not is_quiet and time.monotonic() < end:
                 ends_ms = now_ms() + lease_s * 1_000  # not after the lease's end
@@ -67,7 +67,7 @@ class Parcels:
     def go_on(self, server: Server, *, is_at_once: bool, repeats: bool) -> None:
         """Have the group receive the rest, each parcel in order; not before a lease ends, unless they come at once."""
         with WireClient(server.address, "packing", ["lines"], "packing") as client:
-            end = time.monotonic() + PATIENCE_S
+            end = time.monotonic() + self._patience_s
             while any(self.open.values()) and time.monotonic() < end:
                 more = client.receive("lines", lease_s=60)
                 arrived_ms = now_ms()
