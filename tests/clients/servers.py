@@ -165,14 +165,14 @@ class ReferenceServer:
     name = "rocketmq"
     services = ("broker",)
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: object) -> None:
         self._folder = folder
         ports = [free_port() for _ in range(8)]
         while ports[-1] - ports[0] != 7:  # the broker also takes a port that it counts from its own
             ports = [*ports[1:], free_port()]
         self._port = ports[0]
         self.address = self.tls_address = f"127.0.0.1:{self._port + 6}"
-        settings = {
+        settings |= {
             "brokerClusterName": "reference", "brokerName": "reference-a", "brokerId": 0, "brokerIP1": "127.0.0.1",
             "namesrvAddr": f"127.0.0.1:{self._port}", "listenPort": self._port + 4, "haListenPort": self._port + 5,
             "storePathRootDir": folder / "store", "storePathCommitLog": folder / "store" / "commitlog",

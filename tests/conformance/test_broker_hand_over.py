@@ -19,6 +19,19 @@ REVIVED_S = 8  # until a broker has stored again what was given back for two sec
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600 + COUNT)]
 
 
+CHECKS_MAX = (
+    1_000  # of a transaction: with thousands of each kind fifteen questions are over before the end
+)
+
+
+def broker_on(folder: Path) -> ReferenceServer:
+    return ReferenceServer(folder, transactionCheckMax=CHECKS_MAX)
+
+
+def penstock_on(folder: Path) -> PenstockServer:
+    return PenstockServer(folder, *certificate(), {"transaction-check-max": str(CHECKS_MAX)})
+
+
 def leave_pending(story: HandOver, server: ReferenceServer, *, orderly: bool) -> None:
     """Have a broker store and hand out messages of all kinds."""
     story.begin(server)
@@ -52,7 +65,7 @@ def leave_as_much(story: HandOver, ours: PenstockServer) -> None:
 def broker_goes_on(story: HandOver, folder: Path, *, again: str = "") -> None:
     """Have all come of that at a broker, which goes on at each group's offset, at once."""
     story.repeats, story.lease_ends_ms = story.acked, {}
-    with running(ReferenceServer(folder)) as broker:
+    with running(broker_on(folder)) as broker:
         story.parcels.go_on(broker, is_at_once=True, repeats=True)
         story.orders_go_on(broker)
         story.audit_gets(broker, named("second", 2 * COUNT))
@@ -75,10 +88,10 @@ def test_a_broker_is_taken_over_and_given_back(tmp_path: Path) -> None:
     """A broker leaves all pending, we go on with all of it and leave as much, and a broker goes on."""
     ReferenceServer.install()
     story = HandOver(tmp_path, COUNT, LEASE_S)
-    with running(ReferenceServer(tmp_path)) as broker:
+    with running(broker_on(tmp_path)) as broker:
         leave_pending(story, broker, orderly=True)
     story.is_pending("soon")
-    with running(PenstockServer(tmp_path, *certificate(), {})) as ours:
+    with running(penstock_on(tmp_path)) as ours:
         go_on(story, ours)
         leave_as_much(story, ours)
     story.is_pending("next")
@@ -94,10 +107,10 @@ def test_a_broker_goes_on_after_a_kill(tmp_path: Path) -> None:
     """
     ReferenceServer.install()
     story = HandOver(tmp_path, COUNT, LEASE_S)
-    with running(ReferenceServer(tmp_path)) as broker:
+    with running(broker_on(tmp_path)) as broker:
         leave_pending(story, broker, orderly=False)
     leased = story.lease_ends_ms.keys() & story.open
-    with PenstockServer(tmp_path, *certificate(), {}) as ours:
+    with penstock_on(tmp_path) as ours:
         go_on(story, ours)
         leave_as_much(story, ours)
         is_saved(tmp_path, "consumerOffset.json")
@@ -115,7 +128,7 @@ def test_a_killed_broker_is_taken_over(tmp_path: Path) -> None:
     """
     ReferenceServer.install()
     story = HandOver(tmp_path, COUNT, LEASE_S)
-    with ReferenceServer(tmp_path) as broker:
+    with broker_on(tmp_path) as broker:
         leave_pending(story, broker, orderly=True)
         story.delay(broker, "early", COUNT, 1_000)
         story.reminders_come(broker, "early")
@@ -127,7 +140,7 @@ def test_a_killed_broker_is_taken_over(tmp_path: Path) -> None:
     story.is_pending("soon")
     story.repeats, story.twice = story.acked, late - story.acked
     story.lease_ends_ms = {name: leases[name] for name in leases.keys() - late}
-    with running(PenstockServer(tmp_path, *certificate(), {})) as ours:
+    with running(penstock_on(tmp_path)) as ours:
         go_on(story, ours)
     with StoreWriter.open(tmp_path / "store") as writer:
         until(lambda: far_count(writer) == COUNT)

@@ -25,7 +25,7 @@ from storage.writer import StoreWriter
 
 FAR_MS = 3_600_000
 PATIENCE_S = 120.0  # beyond the time of a lease
-HELD_S = 300  # by who goes on, until the directory changes hands again
+HELD_S = 600  # by who goes on, until the directory changes hands again
 HALVES_AT_ONCE = 64  # a proxy knows the id of a transaction for 30 s
 
 
@@ -49,9 +49,9 @@ def running(server: Server) -> Iterator[Server]:
         server.end(killed=False)
 
 
-def slices(results: list, size: int) -> Iterator[list]:
-    for begin in range(0, len(results), size):
-        yield results[begin : begin + size]
+def slices(keys: list[str], size: int) -> Iterator[list[str]]:
+    for begin in range(0, len(keys), size):
+        yield keys[begin : begin + size]
 
 
 def far_count(writer: StoreWriter) -> int:
