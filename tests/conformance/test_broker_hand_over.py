@@ -16,12 +16,8 @@ from storage.writer import StoreWriter
 COUNT = int(os.environ.get("HAND_OVER_COUNT", "50"))  # of each kind that is pending
 LEASE_S = 30 + COUNT // 16  # what is received has to be acknowledged before it ends
 REVIVED_S = 8  # until a broker has stored again what was given back for two seconds
+CHECKS_MAX = 1_000  # of a transaction: a test of thousands lasts longer than fifteen of them
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600 + COUNT)]
-
-
-CHECKS_MAX = (
-    1_000  # of a transaction: with thousands of each kind fifteen questions are over before the end
-)
 
 
 def broker_on(folder: Path) -> ReferenceServer:
