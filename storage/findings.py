@@ -113,8 +113,10 @@ LEASE_JOURNAL: Final = FindingKind(
     "lease-journal", "", "messages that were acknowledged with what is lost of it come again", START
 )
 TIMER_FILE: Final = FindingKind(
-    "timer-file", "", "nothing: the next start reads the records of delayed messages again", START
-)
+    "timer-file", "",
+    "nothing: the next start goes by what is whole, or reads the records of delayed messages again",
+    START,
+)  # fmt: skip
 TRANSACTION_FILE: Final = FindingKind(
     "transaction-file", "", "nothing: where both are damaged, the next start reads all half messages",
     START,

@@ -14,8 +14,9 @@ from storage.format.store_time import HEAD_SIZE, store_time_in
 from storage.format.timers.seconds import out_ms
 from storage.kernels.columns import FEATURES, HAS_DELAY, HAS_TIMER
 from storage.kernels.timers.delivery import delivered_identities
+from storage.timers.broker_check import BrokerProgress
 from storage.timers.pending import TimerBlock
-from storage.timers.progress import BrokerProgress, FoundProgress, TimerProgress
+from storage.timers.progress import FoundProgress, TimerProgress
 from storage.view.log.follower import LogFollower
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ import numpy as np
 from storage.format.config_json import encode_config
 from storage.format.timers.files import (
     TIMER_LOG_FILE_SIZE,
-    decode_check,
     decode_rows,
     encode_check,
     encode_rows,
@@ -32,6 +31,12 @@ from storage.tables.table_files import (
     delays_in,
     read_table,
 )
+from storage.timers.broker_check import (
+    TIMER_CHECK_FILE,
+    BrokerProgress,
+    OwnChecks,
+    broker_progress,
+)
 from storage.timers.hand_over import timer_log_file_size
 from storage.timers.pending import TimerBlock
 
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
     from storage.view.layout import StorePaths
 
 PROGRESS_FILE: Final = "progress.json"
-TIMER_CHECK_FILE: Final = "timercheck"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +63,16 @@ class TimerProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerProgress:
-    """What a broker's file says: slots before ``read_ms`` are delivered, but of records from ``queue_offset`` on."""
-
-    read_ms: int
-    queue_offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class FoundProgress:
-    """What a start finds. ``broker`` is None unless somebody else than we wrote its file last."""
+    """What a start finds. ``broker`` is None unless a broker wrote its file last.
+
+    ``problem``: why nobody's word in that file counts.
+    """
 
     own: TimerProgress | None
     levels: dict[int, int]
     broker: BrokerProgress | None
+    problem: str
 
 
 class HandedOverTimers(NamedTuple):
@@ -100,33 +100,29 @@ class TimerProgressFiles:
         self._saved_levels: dict[int, int] | None = None
         self.log_file_size = TIMER_LOG_FILE_SIZE
 
-    def load(self) -> FoundProgress:
+    def load(self, now_ms: int) -> FoundProgress:
         """Return what the files say, None where nothing is whole. Raises OSError, StoreFull."""
-        own, check, file_size = None, b"", self.log_file_size
+        own, checks, file_size = None, None, self.log_file_size
         if self._filesystem.exists(self._directory):
             settle_document(self._filesystem, self._path, dict)
             names = [entry.name for entry in self._filesystem.list_directory(self._directory)]
             self._next_file = 1 + max((int(name) for name in names if name.isdigit()), default=0)
             with suppress(ValueError):
                 found = load_document(self._filesystem, self._path, self._parsed)
-                own, check, file_size = found or (None, b"", file_size)
+                own, checks, file_size = found or (None, None, file_size)
         levels = read_table(self._filesystem, self._config, DELAYS_FILE, delays_in) or {}
-        held = self._held_check()
-        broker = None
-        if held is not None and held.rstrip(b"\0") != check:
-            broker = BrokerProgress(*decode_check(held))
-        self.log_file_size = timer_log_file_size(self._filesystem, self._root) or file_size
-        return FoundProgress(own, levels, broker)
-
-    def _held_check(self) -> bytes | None:
+        broker, problem = None, ""
         try:
-            data = self._filesystem.read_bytes(self._check_path)
-            decode_check(data)
-        except (FileNotFoundError, ValueError):
-            return None
-        return data
+            held = self._filesystem.read_bytes(self._check_path)
+            broker = broker_progress(held, checks, now_ms=now_ms)
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
+            problem = str(error)
+        self.log_file_size = timer_log_file_size(self._filesystem, self._root) or file_size
+        return FoundProgress(own, levels, broker, problem)
 
-    def _parsed(self, document: dict[str, Any]) -> tuple[TimerProgress, bytes, int]:
+    def _parsed(self, document: dict[str, Any]) -> tuple[TimerProgress, OwnChecks, int]:
         blocks = [self._block(str(name), int(head)) for name, head in document["blocks"]]
         progress = TimerProgress(
             commit_offset=int(document["commit_offset"]),
@@ -136,7 +132,7 @@ class TimerProgressFiles:
             recalled={int(key): int(until) for key, until in document["recalled"]},
         )
         file_size = int(document.get("timer_log_file_size", TIMER_LOG_FILE_SIZE))
-        return progress, bytes.fromhex(document["timercheck"]), file_size
+        return progress, OwnChecks.parsed(document), file_size
 
     def _block(self, name: str, head: int) -> TimerBlock:
         data = self._filesystem.read_bytes(self._directory / name)
@@ -171,6 +167,9 @@ class TimerProgressFiles:
             read_ms, first,
             timestamp_ms=now_ms, counter=progress.commit_offset, log_position=log_position,
         )  # fmt: skip
+        before = b""
+        with suppress(FileNotFoundError):
+            before = filesystem.read_bytes(self._check_path)
         document = {
             "blocks": [
                 [block.file, head] for block, head in zip(progress.blocks, heads, strict=True)
@@ -181,6 +180,7 @@ class TimerProgressFiles:
             "recalled": sorted(progress.recalled.items()),
             "timer_log_file_size": self.log_file_size,
             "timercheck": check.rstrip(b"\0").hex(),
+            "timercheck_before": before.rstrip(b"\0").hex(),
         }
         save_document(filesystem, self._path, document)
         filesystem.write_atomically(self._check_path, check, backup=True)

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from storage.engine.parked_queue import ParkedQueue
+from storage.engine.table_agreement import report
 from storage.errors import StoreBusy, StoreFull
 from storage.format.consume_entry import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from storage.format.names import TIMER_TOPIC
 from storage.format.properties import TIMER_DEL_UNIQKEY
 from storage.format.timers.seconds import SECOND_MS, out_ms
 from storage.kernels.timers.delivery import DELIVERY_PAIRS_MAX, DUE_MS, IS_LOST, RECALLS
+from storage.timers.broker_check import TIMER_CHECK_FILE, BrokerProgress
 from storage.timers.delivery import Delivery, DeliveryCounts, Longs, TimerStatus
 from storage.timers.found import delivered_since, resumed
 from storage.timers.hand_over import (
@@ -34,7 +36,6 @@ from storage.timers.hand_over import (
 )
 from storage.timers.pending import PendingTimers
 from storage.timers.progress import (
-    BrokerProgress,
     HandedOverTimers,
     TimerProgress,
     TimerProgressFiles,
@@ -216,7 +217,9 @@ class TimerWorker(Worker):
 
     def _load(self) -> None:
         """Find what was pending when the store was last written to, by us or by a broker."""
-        progress, self._broker = resumed(self._files.load(), self._engine, self._log)
+        found = self._files.load(self._clock.now_ms())
+        report(TIMER_CHECK_FILE, found.problem)
+        progress, self._broker = resumed(found, self._engine, self._log)
         self._pending.blocks = list(progress.blocks)
         self._next_offset = progress.queue_offset
         self._level_offsets = dict(progress.levels)

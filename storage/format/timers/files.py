@@ -9,15 +9,15 @@ A file of pending rows::
     16      8      i64   base_offset
     24      8 n    u64   rows          (due time - base_ms) << 32 | (queue offset - base_offset), ascending
 
-A broker's check, 4,096 bytes, the rest zeros::
+A broker's check, 4,096 bytes, the rest zeros; it has no checksum::
 
-    0       8      i64   read_ms       slots before it were delivered
+    0       8      i64   read_ms       slots before it were delivered: a whole second
     8       8      i64   log_position  of its timer log
     16      8      i64   queue_offset  of the timer topic: what a broker reads next
-    24      8      i64   master_offset the same, of its master
+    24      8      i64   master_offset the same, of its master; a master's own
     32      8      i64   state_version
     40      8      i64   timestamp_ms
-    48      8      i64   counter
+    48      8      i64   counter       a broker raises it, with the time before, whenever read_ms moves
 
 A broker's ``timerwheel`` has ``WHEEL_SLOTS`` slots of 32 bytes, a second's at its number modulo the slots::
 
@@ -49,6 +49,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from storage.format.timers.seconds import SECOND_MS
+
 ROWS_HEAD: Final = Struct(">IIqq")
 CHECK: Final = Struct(">qqqqqqq")
 CHECK_FILE_SIZE: Final = 4096
@@ -60,6 +62,18 @@ MAGIC_TIMER: Final = 1
 MAGIC_ROLLED: Final = 2
 MAGIC_RECALL: Final = 4
 ROW_SIZE: Final = 8
+
+
+class TimerCheck(NamedTuple):
+    """What a broker's check holds."""
+
+    read_ms: int
+    log_position: int
+    queue_offset: int
+    master_offset: int
+    state_version: int
+    timestamp_ms: int
+    counter: int
 
 
 class TimerRows(NamedTuple):
@@ -91,13 +105,20 @@ def encode_check(
     read_ms: int, queue_offset: int, *, timestamp_ms: int, counter: int, log_position: int = 0
 ) -> bytes:
     """Encode a broker's check; ``log_position`` is the end of its timer log, 0 without one."""
-    fields = (read_ms, log_position, queue_offset, queue_offset, 0, timestamp_ms, counter)
+    fields = TimerCheck(read_ms, log_position, queue_offset, queue_offset, 0, timestamp_ms, counter)
     return CHECK.pack(*fields).ljust(CHECK_FILE_SIZE, b"\0")
 
 
-def decode_check(data: bytes) -> tuple[int, int]:
-    """Return read_ms and queue_offset of a broker's check. Raises ValueError if it is too short."""
+def decode_check(data: bytes) -> TimerCheck:
+    """Decode a broker's check. Raises ValueError if no broker writes it so."""
     if len(data) < CHECK.size:
         raise ValueError(f"{len(data)} bytes; {CHECK.size} are needed")
-    read_ms, _, queue_offset, *_ = CHECK.unpack_from(data)
-    return read_ms, queue_offset
+    check = TimerCheck(*CHECK.unpack_from(data))
+    if any(data[CHECK.size :]):
+        raise ValueError(f"there is something after its {CHECK.size} bytes")
+    if check.read_ms <= 0 or check.read_ms % SECOND_MS:
+        raise ValueError(f"its time is {check.read_ms} ms, which is no second of the clock")
+    if not 0 <= check.queue_offset <= check.master_offset:
+        offsets = check.queue_offset, check.master_offset
+        raise ValueError(f"its queue offsets, {offsets}, do not fit each other")
+    return check

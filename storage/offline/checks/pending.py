@@ -16,7 +16,7 @@ from storage.findings import NOTE, WARNING, Finding
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import HALF_TOPIC, TIMER_TOPIC
 from storage.producers.loading import damaged_window_files
-from storage.timers.file_damage import damaged_timer_files
+from storage.timers.file_damage import damaged_check, damaged_timer_files
 from storage.timers.progress import TimerProgressFiles
 from storage.transactions.progress import ProgressFiles, damaged_progress_files
 
@@ -32,12 +32,15 @@ READ_TRIES: Final = 3  # of files that a running store writes
 
 def pending_files(disk: ReadFileSystem, paths: StorePaths) -> Iterator[Finding]:
     """Yield which of them are not whole, of a running store too."""
+    timers, config = paths.timers, paths.config
+    now_ms = SystemClock().now_ms()
     for folder, kind, look in (
-        (paths.timers, kinds.TIMER_FILE, damaged_timer_files),
-        (paths.config, kinds.TRANSACTION_FILE, damaged_progress_files),
-        (paths.config, kinds.PRODUCER_FILE, damaged_window_files),
+        (timers, kinds.TIMER_FILE, partial(damaged_timer_files, disk, timers)),
+        (config, kinds.TIMER_FILE, partial(damaged_check, disk, paths, now_ms=now_ms)),
+        (config, kinds.TRANSACTION_FILE, partial(damaged_progress_files, disk, config)),
+        (config, kinds.PRODUCER_FILE, partial(damaged_window_files, disk, config)),
     ):
-        for name, problem in _lasting(partial(look, disk, folder)):
+        for name, problem in _lasting(look):
             file = str((folder / name).relative_to(paths.root))
             yield Finding(severity=WARNING, kind=kind, file=file, message=problem)
 
@@ -70,7 +73,8 @@ def _halves(store: OfflineStore) -> list[Place]:
 
 
 def _timers(store: OfflineStore) -> list[Place]:
-    progress = TimerProgressFiles(store.filesystem, store.paths).load().own
+    files = TimerProgressFiles(store.filesystem, store.paths)
+    progress = files.load(SystemClock().now_ms()).own
     if progress is None:
         return []
     first = min((block.base_offset for block in progress.blocks), default=None)

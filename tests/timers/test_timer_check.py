@@ -1,0 +1,144 @@
+"""What a start and the doctor make of ``config/timercheck``, in which a broker says how far it is, and nothing proves it."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from timer_store import NOW_MS, TimerStore
+
+from storage import offline
+from storage.files.filesystem import OsFileSystem
+from storage.format.timers.files import CHECK
+from storage.offline.checks.pending import pending_files
+from storage.timers.progress import TimerProgressFiles
+from storage.view.layout import StorePaths
+
+NAME = "config/timercheck"
+STOPPED_MS = NOW_MS + 5_000
+BODIES = [b"%d" % number for number in range(6)]
+
+
+@pytest.fixture(name="stopped", scope="module")
+def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that was stopped in order, with two messages delivered and four pending."""
+    directory = tmp_path_factory.mktemp("check") / "store"
+    store = TimerStore(directory)
+    for number, body in enumerate(BODIES):
+        store.put(body, delay_ms=2_000 * (number + 1), queue_id=0)
+    store.pass_to(STOPPED_MS)
+    assert store.bodies() == BODIES[:2]
+    store.close()
+    assert named(directory) == []
+    return directory
+
+
+def named(directory: Path) -> list[str]:
+    return [
+        line["file"]
+        for line in offline.doctor(directory)
+        if line["severity"] in ("warning", "damage")
+    ]
+
+
+def delivered(directory: Path, now_ms: int = STOPPED_MS) -> Counter[bytes]:
+    """Start it, and let the time of all messages pass."""
+    store = TimerStore(directory, now_ms=now_ms)
+    store.settle()
+    store.pass_to(NOW_MS + 30_000)
+    bodies = Counter(store.bodies())
+    store.close()
+    return bodies
+
+
+def changed(stopped: Path, directory: Path, check: bytes) -> Path:
+    shutil.copytree(stopped, directory)
+    (directory / NAME).write_bytes(check)
+    return directory
+
+
+def flipped(check: bytes, bit: int) -> bytes:
+    content = bytearray(check)
+    content[bit // 8] ^= 0x80 >> bit % 8
+    return bytes(content)
+
+
+def test_each_bit_that_flips_is_named_and_ignored(stopped: Path, tmp_path: Path) -> None:
+    """By the doctor and by a start alike."""
+    check = (stopped / NAME).read_bytes()
+    directory = changed(stopped, tmp_path / "copy", check)
+    disk, paths = OsFileSystem(), StorePaths(directory)
+    files = TimerProgressFiles(disk, paths)
+    sound = files.load(STOPPED_MS)
+    assert sound.own is not None and (sound.broker, sound.problem) == (None, "")
+    wrong = []
+    for bit in range(8 * CHECK.size):
+        (directory / NAME).write_bytes(flipped(check, bit))
+        found = files.load(STOPPED_MS)
+        doctor = [finding.file for finding in pending_files(disk, paths)]
+        if found.broker is not None or not found.problem or doctor != [NAME]:
+            wrong.append((bit, found.broker, found.problem, doctor))
+    assert not wrong
+
+
+@pytest.mark.parametrize("bit", [20, 48, 130, 440])  # of time, offset, counter
+def test_a_flipped_bit_costs_nothing(
+    stopped: Path, tmp_path: Path, bit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    check = flipped((stopped / NAME).read_bytes(), bit)
+    directory = changed(stopped, tmp_path / "copy", check)
+    assert named(directory) == [NAME]
+    assert delivered(directory) == Counter(BODIES)
+    assert sum(NAME in message for message in caplog.messages) == 1
+    assert named(directory) == []
+
+
+@pytest.mark.parametrize("bit", [12, 20, 48])
+def test_without_our_own_progress_neither(stopped: Path, tmp_path: Path, bit: int) -> None:
+    """All of the log is read for what it has delivered."""
+    check = flipped((stopped / NAME).read_bytes(), bit)
+    directory = changed(stopped, tmp_path / "copy", check)
+    shutil.rmtree(directory / "timers")
+    assert delivered(directory) == Counter(BODIES)
+
+
+def test_what_a_broker_wrote_counts(stopped: Path, tmp_path: Path) -> None:
+    """It delivered, or dropped, what was due before the second that it says."""
+    read_ms, position, offset, _, state, _, counter = CHECK.unpack_from(
+        (stopped / NAME).read_bytes()
+    )
+    read_ms += 4_000
+    fields = read_ms, position, offset, offset, state, read_ms + 7, counter + 4
+    check = CHECK.pack(*fields).ljust(4_096, b"\0")
+    directory = changed(stopped, tmp_path / "copy", check)
+    assert named(directory) == []
+    bodies = delivered(directory, read_ms + 500)
+    assert sum(bodies.values()) == 4  # without the two of the seconds that it has read
+
+
+@pytest.mark.parametrize("kept", ["own", "lost"])
+def test_a_time_that_has_not_come_is_no_brokers(stopped: Path, tmp_path: Path, kept: str) -> None:
+    fields = list(CHECK.unpack_from((stopped / NAME).read_bytes()))
+    fields[0] += 86_400_000
+    fields[5] += 1
+    fields[6] += 1
+    directory = changed(stopped, tmp_path / "copy", CHECK.pack(*fields).ljust(4_096, b"\0"))
+    if kept == "lost":
+        shutil.rmtree(directory / "timers")
+    assert delivered(directory) == Counter(BODIES)
+
+
+def test_a_stop_between_both_files_names_nothing(stopped: Path, tmp_path: Path) -> None:
+    """The check is then the one before, which is ours as well."""
+    before = (stopped / NAME).read_bytes()
+    directory = tmp_path / "copy"
+    shutil.copytree(stopped, directory)
+    store = TimerStore(directory, now_ms=STOPPED_MS + 2_000)
+    store.settle()
+    store.close()
+    assert (directory / NAME).read_bytes() != before
+    (directory / NAME).write_bytes(before)
+    assert named(directory) == []
+    assert delivered(directory, STOPPED_MS + 2_000) == Counter(BODIES)
