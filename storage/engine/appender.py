@@ -18,6 +18,7 @@ from storage.errors import (
     InvalidMessage,
     StoreBusy,
     StoreClosed,
+    StoreError,
     StoreFailed,
     StoreFull,
 )
@@ -296,9 +297,9 @@ class Appender:
             commit_offset, end_commit_offset, prepared.record_count, store_timestamp_ms, tuple(ranges)
         )  # fmt: skip
 
-    def append_parked(self, parked: Prepared) -> int:
-        """Append records of the system topics of delayed messages; return their end."""
-        commit_offset, _, _ = self.append(parked, decided=True)
+    def append_parked(self, parked: Prepared, late: tuple[int, StoreError] | None = None) -> int:
+        """Append records of the system topics of delayed messages; return their end. ``late`` is as in ``append``."""
+        commit_offset, _, _ = self.append(parked, decided=True, late=late)
         end_commit_offset = commit_offset + parked.placed_size
         self._expect_parked(end_commit_offset)
         return end_commit_offset
@@ -306,11 +307,12 @@ class Appender:
     def append(
         self, prepared: Prepared, *, decided: bool = False, fills_rows: bool = False,
         wanted: Sequence[QueueKey] = (), producer: ProducerSequence | None = None, torn: Parts = (),
+        late: tuple[int, StoreError] | None = None,
     ) -> tuple[int, int, list[int]]:  # fmt: skip
         """Append a checked batch; return its commit offset, store time, and each queue's first offset.
 
         With ``decided`` topics need only exist, but for the queues ``wanted``; with ``fills_rows``
-        ``placed_rows`` are filled. Of a request of a ``producer`` the parts ``torn`` are in the log; StoredAlready says
+        ``placed_rows`` are filled. From a time ``late`` on its error is raised. Of a request of a ``producer`` the parts ``torn`` are in the log; StoredAlready says
         that more is. Raises OutcomeForgotten, TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull,
         StoreFailed.
         """
@@ -335,6 +337,8 @@ class Appender:
             firsts = self._ends.of_all(keys, held)
             next_queue_offsets = np.array(firsts, np.int64)
             store_timestamp_ms = self._clock.now_ms()
+            if late is not None and store_timestamp_ms >= late[0]:
+                raise late[1]
             filled_rows = prepared.placed_rows if fills_rows else _NO_ROWS
             commit_offset = log.append(
                 prepared, next_queue_offsets, filled_rows, store_timestamp_ms,

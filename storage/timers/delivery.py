@@ -21,6 +21,7 @@ from storage.kernels.copies.records import dropped_names, new_targets
 from storage.kernels.timers import delivery as kernels
 from storage.timers.found import DeliveredBefore
 from storage.timers.pending import without
+from storage.timers.recalled import Recalled, recall_ids
 
 if TYPE_CHECKING:
     from storage.engine.appender import Appender
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 Longs = npt.NDArray[np.int64]
 ROWS_MAX: Final = 4_096  # looked at at once
 LATEST_BATCHES: Final = 8
-RECALL_REACH_MS: Final = 2_000  # what it takes back is due less than this after a recall
 _IDENTITY: Final = 0  # columns of what is remembered of the latest batches
 _DUE_MS: Final = 1
 NO_TOPIC: Final = (1 << 63) - 1  # after every record
@@ -70,7 +70,7 @@ class TimerStatus:
 class Delivery:
     """Delivers records of one store. Used by one thread.
 
-    ``seen`` has the copies that the log had already, ``recalled`` until when each recall counts.
+    ``seen`` has the copies that the log had already, ``recalled`` the recalls that count.
     """
 
     def __init__(self, engine: Engine, appender: Appender, topics: TopicChanges) -> None:
@@ -79,7 +79,7 @@ class Delivery:
         self._topics = topics
         self.counts = DeliveryCounts()
         self.seen = DeliveredBefore(np.empty(0, np.int64))
-        self.recalled: dict[int, int] = {}
+        self.recalled = Recalled()
         self._latest: deque[Longs] = deque()
 
     def plan(
@@ -103,14 +103,17 @@ class Delivery:
         ``order`` has rows of ``records`` in the order in which they are due. Raises StoreBusy, StoreFull,
         StoreFailed, and then nothing was done.
         """
-        records = records._replace(rows=np.ascontiguousarray(records.rows[order]))
+        records = records._replace(
+            rows=np.ascontiguousarray(records.rows[order]),
+            queue_offsets=records.queue_offsets[order],
+        )
         targets, said = self.plan(records, now_ms=now_ms, is_timer=is_timer)
         recalls = said[:, kernels.RECALLS] != 0
         early = (said[:, kernels.DUE_MS] > now_ms) & ~recalls
-        for key, due_ms in said[recalls][:, (kernels.RECALLS, kernels.DUE_MS)].tolist():
-            self.recalled[key] = due_ms
+        keys, dues_ms = said[recalls][:, (kernels.RECALLS, kernels.DUE_MS)].T
+        self.recalled.add(recall_ids(keys, dues_ms), records.queue_offsets[recalls], dues_ms)
         lost = said[:, kernels.IS_LOST] != 0
-        recalled = self._recalled(said) & is_timer
+        recalled = self._recalled(records, said) & is_timer
         chosen = ~(early | recalls | lost | recalled)
         met = np.zeros(len(said), np.bool_)
         met[chosen] = self.seen.has(said[chosen, kernels.IDENTITY])
@@ -141,11 +144,11 @@ class Delivery:
             while len(latest) > LATEST_BATCHES and latest[0][:, _DUE_MS].max() < first_ms:
                 latest.popleft()
 
-    def _recalled(self, said: Longs) -> npt.NDArray[np.bool_]:
+    def _recalled(self, records: ParkedRecords, said: Longs) -> npt.NDArray[np.bool_]:
         """Return which records of the timer topic a recall that was met takes back."""
-        keys = np.fromiter(self.recalled, np.int64, len(self.recalled))
-        recalls = said[:, kernels.RECALLS] != 0
-        taken_back: npt.NDArray[np.bool_] = np.isin(said[:, kernels.RECALL_KEY], keys) & ~recalls
+        ids = recall_ids(said[:, kernels.RECALL_KEY], said[:, kernels.DUE_MS])
+        taken_back = self.recalled.takes_back(ids, records.queue_offsets)
+        taken_back &= said[:, kernels.RECALLS] == 0
         return taken_back
 
     def without_recalled(
@@ -154,7 +157,7 @@ class Delivery:
         """Return pending rows of the timer topic, but those of messages whose recall was met."""
         if not self.recalled:
             return blocks
-        until_ms = max(self.recalled.values()) + RECALL_REACH_MS
+        until_ms = self.recalled.until_ms
         left = np.sort(
             np.concatenate(
                 [np.empty(0, np.int64)]
@@ -167,7 +170,7 @@ class Delivery:
                 left[:ROWS_MAX], bytes_max=bytes_max, room=kernels.DELIVERY_PAIRS_MAX
             )
             _, said = self.plan(records, now_ms=now_ms, is_timer=True)
-            found.append(records.queue_offsets[self._recalled(said)])
+            found.append(records.queue_offsets[self._recalled(records, said)])
             left = left[max(records.looked_at, 1) :]
         return without(blocks, np.concatenate(found))
 
@@ -221,12 +224,3 @@ class Delivery:
     def _deleted_at(self, topic: str) -> int:
         """Return the commit offset before which no record belongs to a topic."""
         return self._topics.deleted_at(topic) if topic in self._engine.topics else NO_TOPIC
-
-    def forget_recalls(self, next_due_ms: int | None) -> None:
-        """Forget the recalls whose messages are gone; the next pending row is due at ``next_due_ms``."""
-        if self.recalled:
-            self.recalled = {
-                key: due_ms
-                for key, due_ms in self.recalled.items()
-                if next_due_ms is not None and due_ms + RECALL_REACH_MS >= next_due_ms
-            }

@@ -52,14 +52,14 @@ class TimerProgress:
     """What was pending when the log ended at ``commit_offset``.
 
     ``queue_offset``: the next record of the timer topic that is not among ``blocks`` yet; ``levels``: the next queue
-    offset of each delay level; ``recalled``: recalls that count, and until when.
+    offset of each delay level; ``recalled``: the rows of the recalls that count.
     """
 
     commit_offset: int
     queue_offset: int
     levels: dict[int, int]
     blocks: list[TimerBlock]
-    recalled: dict[int, int] = field(default_factory=dict)
+    recalled: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class TimerProgressFiles:
             queue_offset=int(document["queue_offset"]),
             levels={int(level): int(offset) for level, offset in document["levels"].items()},
             blocks=blocks,
-            recalled={int(key): int(until) for key, until in document["recalled"]},
+            recalled=[(int(a), int(b), int(c)) for a, b, c in document["recalled"]],
         )
         file_size = int(document.get("timer_log_file_size", TIMER_LOG_FILE_SIZE))
         return progress, OwnChecks.parsed(document), file_size
@@ -177,7 +177,7 @@ class TimerProgressFiles:
             "commit_offset": progress.commit_offset,
             "levels": {str(level): offset for level, offset in sorted(progress.levels.items())},
             "queue_offset": progress.queue_offset,
-            "recalled": sorted(progress.recalled.items()),
+            "recalled": progress.recalled,
             "timer_log_file_size": self.log_file_size,
             "timercheck": check.rstrip(b"\0").hex(),
             "timercheck_before": before.rstrip(b"\0").hex(),

@@ -72,7 +72,8 @@ class Recalls:
             store_host_size=len(self._engine.store_host),
             append_crc=self._engine.config.append_property_crc,
         )  # fmt: skip
+        too_late = TooLateToRecall(unique_key)
         parked = self._parking.park(prepared)
         if parked is None:
-            raise TooLateToRecall(unique_key)
-        return self._appender.append_parked(parked)
+            raise too_late
+        return self._appender.append_parked(parked, (recall_ms, too_late))

@@ -13,6 +13,7 @@ from storage.engine.parked_queue import ParkedQueue
 from storage.format.names import TIMER_TOPIC
 from storage.kernels.copies.records import TARGET_QUEUE, TOPIC_AT, TOPIC_SIZE, new_targets
 from storage.kernels.timers import delivery as kernels
+from storage.timers.recalled import NONE, Recalled, recall_ids
 from storage.view.log.commit_log import CommitLogView
 
 if TYPE_CHECKING:
@@ -71,15 +72,16 @@ def upcoming_in(
 class UpcomingMessages:
     """Counts messages for some queues of a topic; used by one thread.
 
-    A message that a record recalls does not count if both were looked at.
+    A message that a later record recalls does not count if both were looked at.
     """
 
     def __init__(self, topic: str, queue_ids: range) -> None:
         self._topic = np.frombuffer(topic.encode(), np.uint8)
         self._queue_ids = queue_ids
         self._queues: list[Longs] = [_NONE]  # of each message
-        self._keys: list[Longs] = [_NONE]  # that a recall of it would have; 0: none
-        self._recalled: list[Longs] = [_NONE]
+        self._ids: list[Longs] = [_NONE]  # that a recall of it would have
+        self._offsets: list[Longs] = [_NONE]
+        self._recalled = Recalled()
 
     def look_at(self, queue: ParkedQueue, queue_offsets: Longs) -> None:
         """Take in the records at ascending offsets of a system topic's queue. Raises OSError."""
@@ -93,13 +95,11 @@ class UpcomingMessages:
 
     def counts(self) -> dict[int, int]:
         """Return how many messages are to come, by queue id."""
-        recalled = np.unique(np.concatenate(self._recalled))
-        queues, keys = np.concatenate(self._queues), np.concatenate(self._keys)
-        if len(recalled):
-            places = np.minimum(np.searchsorted(recalled, keys), len(recalled) - 1)
-            stays = (keys == 0) | (recalled[places] != keys)
-            queues, keys = queues[stays], keys[stays]
-        self._queues, self._keys, self._recalled = [queues], [keys], [recalled]
+        queues, ids = np.concatenate(self._queues), np.concatenate(self._ids)
+        offsets = np.concatenate(self._offsets)
+        stays = ~self._recalled.takes_back(ids, offsets)
+        queues, ids, offsets = queues[stays], ids[stays], offsets[stays]
+        self._queues, self._ids, self._offsets = [queues], [ids], [offsets]
         counts = np.bincount(queues - self._queue_ids.start, minlength=1)
         found = np.flatnonzero(counts)
         return dict(
@@ -115,7 +115,12 @@ class UpcomingMessages:
         )
         assert end >= 0
         recalls = said[:, kernels.RECALLS] != 0
-        self._recalled.append(said[recalls, kernels.RECALLS])
+        dues_ms = said[:, kernels.DUE_MS]
+        self._recalled.add(
+            recall_ids(said[recalls, kernels.RECALLS], dues_ms[recalls]),
+            records.queue_offsets[recalls],
+            dues_ms[recalls],
+        )
         queues = targets[:, TARGET_QUEUE]
         chosen = (queues >= self._queue_ids.start) & (queues < self._queue_ids.stop) & ~recalls
         chosen &= (said[:, kernels.IS_LOST] == 0) & (targets[:, TOPIC_SIZE] == len(self._topic))
@@ -123,4 +128,6 @@ class UpcomingMessages:
         text = targets[places, TOPIC_AT][:, None] + np.arange(len(self._topic))
         places = places[(records.data[text] == self._topic).all(axis=1)]
         self._queues.append(queues[places])
-        self._keys.append(said[places, kernels.RECALL_KEY])
+        ids = recall_ids(said[places, kernels.RECALL_KEY], dues_ms[places])
+        self._ids.append(ids if is_timer else np.full(len(ids), NONE))
+        self._offsets.append(records.queue_offsets[places])

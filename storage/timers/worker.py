@@ -3,6 +3,8 @@
 Steps, and what a stop after each leaves:
 
 1. Records of the timer topic that were dispatched become pending rows. Stopped: they are read again.
+   Before anything that is due at a time is delivered, all that was appended before that time has: a recall
+   among it counts, and what is due together comes in the order of its times.
 2. Due records are appended to their topics, as one batch. Stopped within or after it: the start finds the
    copies in the log after the saved progress, and delivers those records no more.
 3. Progress is saved once the log is synced as far as it was when it was noted. Stopped before: the former one
@@ -34,12 +36,14 @@ from storage.timers.hand_over import (
     remove_broker_timers,
     write_broker_timers,
 )
+from storage.timers.levels import DelayLevels
 from storage.timers.pending import PendingTimers
 from storage.timers.progress import (
     HandedOverTimers,
     TimerProgress,
     TimerProgressFiles,
 )
+from storage.timers.recalled import Recalled
 from storage.view.log.commit_log import CommitLogView
 from storage.workers import Worker
 
@@ -47,7 +51,9 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.engine.appender import Appender
     from storage.engine.engine import Engine
+    from storage.engine.parked_queue import ParkedRecords
     from storage.engine.topic_changes import TopicChanges
+    from storage.timers.pending import Due
     from storage.workers import Workers
 
 ROWS_MAX: Final = 4_096  # taken up or delivered at once
@@ -58,6 +64,8 @@ HANDED_OVER_MAX: Final = (
     1 << 21
 )  # rows that a close writes for a broker; of more it reads the topic again
 FULL_RETRY_S: Final = 0.1
+DISPATCH_WAIT_S: Final = 0.1
+NEVER_MS: Final = -1
 
 
 class _Noted(NamedTuple):
@@ -77,16 +85,17 @@ class TimerWorker(Worker):
     ) -> None:  # fmt: skip
         super().__init__("timers", workers=workers)
         self._engine = engine
+        self._appender = appender
         self._clock = clock
         self._log = CommitLogView(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
-        self._timers = self._queue(TIMER_TOPIC, 0)
-        self._levels: dict[int, ParkedQueue] = {}
+        self._timers = ParkedQueue(
+            engine.filesystem, engine.paths.consume_queue, self._log, TIMER_TOPIC, 0
+        )
         self._delivery = Delivery(engine, appender, topics)
         self._files = TimerProgressFiles(engine.filesystem, engine.paths)
         self._pending = PendingTimers()
         self._next_offset = 0  # of the timer topic: what was not taken up yet
-        self._level_offsets: dict[int, int] = {}
-        self._level_dues: dict[int, int] = {}  # when the next of a level is due, as far as known
+        self._cleared_ms = NEVER_MS  # what was appended before is taken up
         self._expecting = threading.Lock()
         self._expected_offset = 0  # end of the last append of parked records
         self._seen_offset = -1  # how far the log was dispatched at the last look
@@ -98,10 +107,8 @@ class TimerWorker(Worker):
         self._is_loaded = self.is_moving = False
         self._broker: BrokerProgress | None = None
         self._bytes_max = min(BYTES_MAX, engine.log.files.file_size // 4)
-
-    def _queue(self, topic: str, queue_id: int) -> ParkedQueue:
-        paths = self._engine.paths
-        return ParkedQueue(self._engine.filesystem, paths.consume_queue, self._log, topic, queue_id)
+        self._due_max = ROWS_MAX  # fewer where so many are too long
+        self._levels = DelayLevels(engine, self._log, self._delivery, clock, self._bytes_max)
 
     # ---- what others ask
 
@@ -130,14 +137,8 @@ class TimerWorker(Worker):
         now_ms, due_ms = self._clock.now_ms(), self._next_due_ms()
         due_counts = self._pending.counts(now_ms + 1 + np.array(within_ms, np.int64)).tolist()
         late_ms = max(now_ms - (due_ms or now_ms), 0)
-        return TimerStatus(self._pending_count(), due_ms, late_ms, due_counts, self.counts)
-
-    def _pending_count(self) -> int:
-        levels = sum(
-            max(self._engine.queues.next_offset(SCHEDULE_TOPIC, level - 1) - offset, 0)
-            for level, offset in dict(self._level_offsets).items()
-        )
-        return len(self._pending) + levels
+        count = len(self._pending) + self._levels.pending_count()
+        return TimerStatus(count, due_ms, late_ms, due_counts, self.counts)
 
     def needed_offset(self) -> int | None:
         """Return from which commit offset on pending records need the log; None: nothing is pending.
@@ -153,10 +154,8 @@ class TimerWorker(Worker):
     def _pending_from(self) -> int | None:
         queues = self._engine.queues
         first = self._pending.first_queue_offset()
-        places = [(TIMER_TOPIC, 0, self._next_offset if first is None else first)]
-        places += [
-            (SCHEDULE_TOPIC, level - 1, offset) for level, offset in self._level_offsets.items()
-        ]
+        first = self._next_offset if first is None else first
+        places = [(TIMER_TOPIC, 0, first), *self._levels.places()]
         offsets = [
             queue.unit(offset).commit_offset
             for topic, queue_id, offset in places
@@ -170,7 +169,7 @@ class TimerWorker(Worker):
             self._log.set_bounds(self._engine.log.min_offset, self._engine.dispatch.position)
             self._load()
         levels = range(1, len(DELAY_LEVELS_MS) + 1)
-        ends = {(SCHEDULE_TOPIC, each - 1): self._level_offsets.get(each, 0) for each in levels}
+        ends = {(SCHEDULE_TOPIC, each - 1): self._levels.offsets.get(each, 0) for each in levels}
         return self._pending.queue_offsets(), {(TIMER_TOPIC, 0): self._next_offset, **ends}
 
     # ---- steps
@@ -193,7 +192,7 @@ class TimerWorker(Worker):
         return left_s
 
     def _next_due_ms(self) -> int | None:
-        dues = (self._pending.next_due_ms(), *dict(self._level_dues).values())
+        dues = self._pending.next_due_ms(), self._levels.next_due_ms()
         return min((each for each in dues if each is not None), default=None)
 
     def work(self) -> float | None:
@@ -205,7 +204,7 @@ class TimerWorker(Worker):
             self._load()
         moved = self._take_up()
         moved |= self._deliver_timers()
-        moved |= self._deliver_levels()
+        moved |= self._levels.deliver()
         if not moved:
             self._seen_offset = seen
         self._changed |= moved
@@ -222,8 +221,8 @@ class TimerWorker(Worker):
         progress, self._broker = resumed(found, self._engine, self._log)
         self._pending.blocks = list(progress.blocks)
         self._next_offset = progress.queue_offset
-        self._level_offsets = dict(progress.levels)
-        self._delivery.recalled = dict(progress.recalled)
+        self._levels.resume(progress.levels)
+        self._delivery.recalled = Recalled(progress.recalled)
         self._delivery.seen = delivered_since(progress.commit_offset, self._engine)
         if has_broker_timers(self._engine.filesystem, self._engine.paths.root):
             # They would be wrong as soon as anything is delivered; without them our progress counts.
@@ -257,58 +256,56 @@ class TimerWorker(Worker):
         return True
 
     def _deliver_timers(self) -> bool:
-        now_ms = self._clock.now_ms()
-        due = self._pending.due(now_ms, ROWS_MAX)
-        if not len(due.queue_offsets):
+        due_ms, now_ms = self._pending.next_due_ms(), self._clock.now_ms()
+        if due_ms is None or due_ms > now_ms:
+            return False
+        if not due_ms <= self._cleared_ms <= now_ms and not self._clear():
+            return False
+        now_ms = self._cleared_ms
+        due, records = self._due(now_ms)
+        if not records.looked_at:
             return False
         by_offset = np.argsort(due.queue_offsets, kind="stable")
-        wanted = due.queue_offsets[by_offset]
-        records = self._timers.records(wanted, bytes_max=self._bytes_max, room=DELIVERY_PAIRS_MAX)
-        places = by_offset[np.searchsorted(wanted, records.queue_offsets)]
+        places = by_offset[np.searchsorted(due.queue_offsets[by_offset], records.queue_offsets)]
         order = np.argsort(places, kind="stable")
         early, dues_ms = self._delivery.deliver(records, order, now_ms=now_ms, is_timer=True)
         self._pending.take(due)
-        rest = by_offset[records.looked_at :]
-        self._pending.add(due.dues_ms[rest], due.queue_offsets[rest])
         self._pending.add(dues_ms, records.queue_offsets[order[early]])
         self.counts.damaged += len(records.damaged)
-        self._delivery.forget_recalls(self._pending.next_due_ms())
+        self._delivery.recalled.forget(self._pending.next_due_ms())
         return True
 
-    def _deliver_levels(self) -> bool:
-        moved = False
-        for level in range(1, len(DELAY_LEVELS_MS) + 1):
-            end = self._engine.queues.next_offset(SCHEDULE_TOPIC, level - 1)
-            if self._level_offsets.get(level, 0) < end:
-                moved |= self._deliver_level(level)
-        return moved
+    def _clear(self) -> bool:
+        """Take up all that was appended before now, so that what is due by now may be delivered.
 
-    def _deliver_level(self, level: int) -> bool:
-        """Deliver what is due of a level, whose units say when each record is, in that order."""
-        queue = self._levels.get(level)
-        if queue is None:
-            queue = self._levels[level] = self._queue(SCHEDULE_TOPIC, level - 1)
-        self._level_dues.pop(level, None)
-        begin, end = queue.bounds()
-        begin = max(self._level_offsets.get(level, 0), begin)
-        if begin >= end:
+        False where it is not dispatched yet.
+        """
+        with (
+            self._appender.lock
+        ):  # whatever has a store time before this one has its place in the log
+            now_ms, end_offset = self._clock.now_ms(), self._engine.log.appended_offset
+        if not self._engine.dispatch.wait(end_offset, DISPATCH_WAIT_S):
+            self._appender.check_open()  # else it never will be
             return False
-        now_ms = self._clock.now_ms()
-        dues_ms = queue.tag_codes(begin, min(end, begin + ROWS_MAX))
-        late = np.flatnonzero(dues_ms > now_ms)
-        count = int(late[0]) if len(late) else len(dues_ms)
-        if not count:
-            self._level_offsets[level] = begin
-            self._level_dues[level] = int(dues_ms[0])
-            return False
-        records = queue.records(
-            np.arange(begin, begin + count), bytes_max=self._bytes_max, room=DELIVERY_PAIRS_MAX
-        )
-        order = np.arange(len(records.rows))
-        self._delivery.deliver(records, order, now_ms=now_ms, is_timer=False)
-        self._level_offsets[level] = begin + records.looked_at
-        self.counts.damaged += len(records.damaged)
+        self._log.set_bounds(self._engine.log.min_offset, self._engine.dispatch.position)
+        while self._take_up():
+            pass
+        self._cleared_ms = now_ms
         return True
+
+    def _due(self, now_ms: int) -> tuple[Due, ParkedRecords]:
+        """Return the first rows by time of those that are due, as many as there is room for, with their records."""
+        count = self._due_max
+        while True:
+            due = self._pending.due(now_ms, count)
+            wanted = np.sort(due.queue_offsets)
+            records = self._timers.records(
+                wanted, bytes_max=self._bytes_max, room=DELIVERY_PAIRS_MAX
+            )
+            if records.looked_at == len(wanted) or len(wanted) == 1:
+                self._due_max = min(2 * count, ROWS_MAX)
+                return due, records
+            count = max(min(records.looked_at, len(wanted) // 2), 1)
 
     # ---- progress
 
@@ -341,9 +338,9 @@ class TimerWorker(Worker):
             if commit_offset is None
             else commit_offset,
             queue_offset=self._next_offset,
-            levels=dict(self._level_offsets),
+            levels=dict(self._levels.offsets),
             blocks=blocks,
-            recalled=dict(self._delivery.recalled),
+            recalled=self._delivery.recalled.rows(),
         )
         return _Noted(
             progress, [block.head for block in blocks], before_ms // SECOND_MS * SECOND_MS
@@ -396,6 +393,6 @@ class TimerWorker(Worker):
 
     def close(self) -> None:
         """Let go of files."""
-        for queue in (self._timers, *self._levels.values()):
-            queue.close()
+        self._timers.close()
+        self._levels.close()
         self._log.close()
