@@ -62,13 +62,13 @@ class DelayLevels:
     def deliver(self) -> bool:
         """Deliver what is due; return whether there was anything."""
         moved = False
-        for level in range(1, len(DELAY_LEVELS_MS) + 1):
+        for level, delay_ms in enumerate(DELAY_LEVELS_MS, 1):
             end = self._engine.queues.next_offset(SCHEDULE_TOPIC, level - 1)
             if self.offsets.get(level, 0) < end:
-                moved |= self._deliver(level)
+                moved |= self._deliver(level, delay_ms)
         return moved
 
-    def _deliver(self, level: int) -> bool:
+    def _deliver(self, level: int, delay_ms: int) -> bool:
         queue = self._queues.get(level)
         if queue is None:
             paths = self._engine.paths
@@ -82,7 +82,8 @@ class DelayLevels:
             return False
         now_ms = self._clock.now_ms()
         dues_ms = queue.tag_codes(begin, min(end, begin + ROWS_MAX))
-        late = np.flatnonzero(dues_ms > now_ms)
+        # What waits longer than its level was stored before the clock was set back: due now, as with a broker.
+        late = np.flatnonzero((dues_ms > now_ms) & (dues_ms <= now_ms + delay_ms))
         count = int(late[0]) if len(late) else len(dues_ms)
         if not count:
             self.offsets[level] = begin

@@ -222,11 +222,29 @@ def test_a_clock_that_goes_back_or_far_ahead_loses_nothing(tmp_path: Path) -> No
     store.pass_to(NOW_MS - 86_400_000)
     store.put(b"three", delay_ms=1_000)
     store.settle()
-    assert store.bodies() == []
+    assert store.bodies() == [b"two"]  # of a level, and stored at a time that is to come
     store.pass_to(NOW_MS - 86_400_000 + 1_000)
-    assert store.bodies() == [b"three"]
+    assert store.bodies() == [b"two", b"three"]
     store.pass_to(NOW_MS + 365 * 86_400_000)
     assert sorted(store.bodies()) == [b"one", b"three", b"two"]
+    store.close()
+
+
+def test_a_clock_that_goes_back_holds_up_no_message_of_a_level(tmp_path: Path) -> None:
+    """What was stored after the time that it is now is due, as with a broker; the rest has its delay."""
+    store = TimerStore(tmp_path)
+    store.put(b"before", delay_level=2, queue_id=0)
+    store.settle()
+    back_ms = NOW_MS - 86_400_000
+    store.clock.ms = back_ms
+    store.put(b"after", delay_level=2, queue_id=0)
+    store.pass_to(back_ms + 4_999)
+    assert store.bodies() == [b"before"]
+    store.pass_to(back_ms + 5_000)
+    assert store.bodies() == [b"before", b"after"]
+    store.put(b"honest", delay_level=2, queue_id=0)
+    store.pass_to(back_ms + 9_999)
+    assert store.bodies() == [b"before", b"after"]
     store.close()
 
 
