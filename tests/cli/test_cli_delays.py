@@ -35,6 +35,24 @@ def test_messages_come_at_their_time_and_one_is_taken_back(run: Penstock, topic:
     assert after["delivered"] == before["delivered"] + 2
 
 
+def test_a_recalled_message_does_not_come_when_its_time_has_passed(
+    run: Penstock, topic: str
+) -> None:
+    for delay_s in (3, 10, 30):  # more for a slow machine
+        due_s = time.time() + delay_s
+        sent = run("pub", topic, "recalled", "--delay", f"{delay_s}s", "--json")
+        done = run("recall", json_lines(sent)[0]["recall_handle"], "--topic", topic)
+        if done.exit_code == ExitCode.DONE:
+            break
+        until(lambda: "recalled" in bodies(run, topic))
+    assert done.exit_code == ExitCode.DONE
+    before = bodies(run, topic)
+    at = datetime.fromtimestamp(due_s + 3, UTC).isoformat()
+    assert run("pub", topic, "kept", "--at", at).exit_code == ExitCode.DONE
+    until(lambda: "kept" in bodies(run, topic))
+    assert bodies(run, topic) == sorted([*before, "kept"])
+
+
 def test_what_cannot_be_is_one_line(run: Penstock, topic: str) -> None:
     refused = run("pub", topic, "x", "--delay", "41d")
     assert refused.exit_code == ExitCode.USAGE and refused.stderr.count("\n") == 1

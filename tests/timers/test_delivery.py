@@ -277,19 +277,6 @@ def test_a_recalled_message_is_not_delivered_and_others_are(tmp_path: Path) -> N
     store.close()
 
 
-def test_a_recall_counts_after_a_restart_and_a_pause(tmp_path: Path) -> None:
-    store = TimerStore(tmp_path)
-    result = store.put(b"recalled", deliver_at_ms=NOW_MS + 5_499, unique_key="KEY")
-    store.put(b"kept", deliver_at_ms=NOW_MS + 5_499, unique_key="OTHER")
-    store.writer.timers.recall("later", "KEY", result.recall_ms)
-    store.pass_to(NOW_MS + 4_600)  # the recall has been met, the message is not due
-    store.close()
-    store = TimerStore(tmp_path, now_ms=NOW_MS + 900_000)
-    store.settle()
-    assert store.bodies() == [b"kept"]
-    store.close()
-
-
 def test_a_staged_record_cannot_be_delayed(tmp_path: Path) -> None:
     store = TimerStore(tmp_path)
     staging = store.writer.staged.stage("app", 0, "a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -88,6 +89,31 @@ def test_one_whose_append_comes_too_late_is_refused_and_does_not_count(
         recall(store, "KEY", result.recall_ms)
     store.pass_to(DUE_MS)
     assert store.bodies() == [b"kept"]
+    store.close()
+
+
+@pytest.mark.parametrize("stopped_ms", [NOW_MS + 4_600, NOW_MS], ids=["met", "not taken up"])
+def test_a_recall_counts_after_a_restart_and_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_ms: int
+) -> None:
+    """Also where it lies behind more than a step takes up or reads."""
+    monkeypatch.setattr(worker, "ROWS_MAX", 2)
+    store = TimerStore(tmp_path / "store")
+    store.settle()
+    result = store.put(b"recalled", deliver_at_ms=NOW_MS + 5_499, unique_key="KEY")
+    kept = [b"%d" % number + b"." * 6_000 for number in range(6)]
+    for body in kept:
+        store.put(body, deliver_at_ms=NOW_MS + 5_499, queue_id=0)
+    store.writer.timers.recall("later", "KEY", result.recall_ms)
+    if stopped_ms > NOW_MS:
+        store.pass_to(stopped_ms)  # the messages are not due
+        store.close()
+    store = TimerStore(
+        shutil.copytree(tmp_path / "store", tmp_path / "stopped"), now_ms=NOW_MS + 900_000
+    )
+    for _ in kept:
+        store.settle()
+    assert store.bodies() == kept
     store.close()
 
 

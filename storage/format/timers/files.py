@@ -17,7 +17,7 @@ A broker's check, 4,096 bytes, the rest zeros; it has no checksum::
     24      8      i64   master_offset the same, of its master; a master's own
     32      8      i64   state_version
     40      8      i64   timestamp_ms
-    48      8      i64   counter       a broker raises it, with the time before, whenever read_ms moves
+    48      8      i64   counter       new, as the time before, with each read_ms
 
 A broker's ``timerwheel`` has ``WHEEL_SLOTS`` slots of 32 bytes, a second's at its number modulo the slots::
 

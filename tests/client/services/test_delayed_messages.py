@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -92,6 +93,22 @@ def test_a_handle_recalls_its_message_of_its_topic_and_not_too_late(
     with pytest.raises(FailedPrecondition, match=kept.unique_key) as late:
         client.recall(kept.recall_handle)
     assert late.value.reason == "TOO_LATE_TO_RECALL"
+
+
+def test_a_recalled_message_does_not_come_when_its_time_has_passed(
+    client: Client, topic: str
+) -> None:
+    for delay_s in (3.0, 10.0, 30.0):  # more for a slow machine
+        stored = client.produce(topic, b"recalled", delay=delay_s, queue_id=0)
+        due_s = time.time() + delay_s
+        with suppress(FailedPrecondition):
+            client.recall(stored.recall_handle, topic=topic)
+            break
+        wait_for(lambda: bool(bodies(client, topic)))
+    before = len(bodies(client, topic))
+    client.produce(topic, b"kept", deliver_at=int(due_s * 1_000) + 1_000, queue_id=0)
+    wait_for(lambda: b"kept" in bodies(client, topic))
+    assert bodies(client, topic)[before:] == [b"kept"]
 
 
 @pytest.mark.parametrize("handle", ["", "no handle", "djEg", "x" * 5_000])
