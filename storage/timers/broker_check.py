@@ -1,7 +1,8 @@
 """Whose words ``config/timercheck`` has: ours, a broker's that ran since, or nobody's.
 
-It has no checksum, and a broker's word drops what it says was delivered. So it counts only if a broker can have
-written it, and wrote it after ours: with each second that it reads a broker makes time and counter new.
+It has no checksum, and a broker's word drops what it says was delivered. So it counts only if a
+broker can have written it, and wrote it after ours: with each second that it reads a broker makes
+time and counter new.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages with a delay level: queues of the schedule topic, whose units say when each record is due, in that order."""
+"""Messages with a delay level: queues of the schedule topic, whose units say when each is due."""
 
 from __future__ import annotations
 
