@@ -17,7 +17,7 @@ from services.rocketmq import names
 from services.rocketmq.statuses import OK, CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
-from services.rpc.servicer import Context, raw
+from services.rpc.servicer import Context, brief, raw
 
 
 class MessagingServicer:
@@ -105,6 +105,7 @@ class MessagingServicer:
         """Answer settings for as long as the client lives."""
         await self._telemetry.serve(context)
 
+    @brief
     @raw
     async def send_message(self, request: bytes, context: Context) -> bytes:
         """Store messages of one topic, all or none; as durable as the writer's flush mode says."""
@@ -116,6 +117,7 @@ class MessagingServicer:
         """Lease messages to a consumer, after a wait if there are none."""
         return await self._receiving.receive(request, context)
 
+    @brief
     @in_band(service_pb2.AckMessageResponse)
     async def ack_message(
         self, request: service_pb2.AckMessageRequest, _context: Context

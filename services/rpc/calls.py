@@ -27,7 +27,7 @@ from google.protobuf.message_factory import GetMessageClass
 from services import logs
 from services.rpc import status
 from services.rpc.core.served_call import CallAborted, CallEnded, Handler, requests_of
-from services.rpc.servicer import Context, is_raw, method_of
+from services.rpc.servicer import Context, is_brief, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
 
 PARSED_BYTES_MAX: Final = 3 << 20  # in one go, which takes 40 ms if all its elements are empty
@@ -77,6 +77,7 @@ class CallHandlers:
     def _handler(
         self, method: MethodDescriptor, behaviour: Behaviour, parsed_bytes_max: int
     ) -> Handler:
+        brief = is_brief(behaviour) and not method.client_streaming
         if not is_raw(behaviour) and not method.client_streaming:
             parse = GetMessageClass(method.input_type).FromString
             behaviour = _parsing(parse, behaviour, parsed_bytes_max)
@@ -90,7 +91,7 @@ class CallHandlers:
             (True, True): self._both_stream,
         }
         wrap = wraps[method.client_streaming, method.server_streaming]
-        return Handler(method.client_streaming, wrap(method.name, behaviour))
+        return Handler(method.client_streaming, wrap(method.name, behaviour), brief)
 
     def _unary(
         self, method: str, behaviour: Behaviour

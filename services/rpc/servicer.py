@@ -22,6 +22,7 @@ from storage.errors import StoreClosed
 Context = ServedCall
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RAW: Final = "_takes_raw_bytes"
+_IS_BRIEF: Final = "_is_brief"
 
 
 def raw(method: _F) -> _F:
@@ -33,6 +34,20 @@ def raw(method: _F) -> _F:
 def is_raw(method: Callable[..., Any]) -> bool:
     """Return whether a method takes the request's bytes."""
     return getattr(method, _RAW, False)
+
+
+def brief(method: _F) -> _F:
+    """Mark a method that takes one request and ends soon, and whose work counts also when its caller has gone.
+
+    Its call costs less: that the caller has gone is noticed some 20 to 40 ms later.
+    """
+    setattr(method, _IS_BRIEF, True)
+    return method
+
+
+def is_brief(method: Callable[..., Any]) -> bool:
+    """Return whether a method is marked ``brief``."""
+    return getattr(method, _IS_BRIEF, False)
 
 
 def method_of(servicer: Any, name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Calls that take long are watched for their callers going away; most are answered before that."""
+"""Brief calls are watched for their callers going away only once they take long: most are answered before that."""
 
 from __future__ import annotations
 

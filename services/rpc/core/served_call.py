@@ -49,6 +49,7 @@ class Handler(NamedTuple):
 
     takes_stream: bool
     run: Callable[..., Coroutine[Any, Any, bytes | None]]
+    is_brief: bool = False  # it takes one request, and goes on to its end when its caller has gone
 
 
 class ServedCall:
@@ -231,7 +232,7 @@ class ServedCall:
             if data is None:
                 self._end(cygrpc.StatusCode.invalid_argument, "the call has no request")
             else:
-                self._run(handler.run(data, self))
+                self._run(handler.run(data, self), is_brief=handler.is_brief)
             return
         message: _Read = EOF if data is None else data
         if not completion.success:
@@ -241,10 +242,14 @@ class ServedCall:
         else:
             self._unread = message
 
-    def _run(self, serving: Coroutine[Any, Any, bytes | None]) -> None:
+    def _run(self, serving: Coroutine[Any, Any, bytes | None], *, is_brief: bool = False) -> None:
         self._handler = None
         self._task = self._loop.create_task(self._serve(serving))
-        self._late_watch.add(self)
+        if is_brief:
+            self._late_watch.add(self)
+        else:
+            # Of a stream that was cut off the core reads an end: only this tells it from its end.
+            self._loop.call_soon(self.watch)  # after the task's first step, which ends most calls
 
     async def _serve(self, serving: Coroutine[Any, Any, bytes | None]) -> None:
         try:

@@ -22,10 +22,14 @@ METADATA = (("x-name", "value"), ("x-name-bin", b"\0\xff"))
 
 @asynccontextmanager
 async def serving(
-    run: Callable[..., Any], *, takes_stream: bool = False, calls_max: int = 100
+    run: Callable[..., Any],
+    *,
+    takes_stream: bool = False,
+    is_brief: bool = False,
+    calls_max: int = 100,
 ) -> AsyncIterator[tuple[CoreServer, Any]]:
     """Serve one method; give the server and a channel to it."""
-    server = CoreServer({"/a.B/C": Handler(takes_stream, run)}, (), calls_max=calls_max)
+    server = CoreServer({"/a.B/C": Handler(takes_stream, run, is_brief)}, (), calls_max=calls_max)
     port = server.add_port("127.0.0.1:0")
     server.start()
     try:
@@ -88,7 +92,8 @@ async def test_a_deadline_is_known_and_ends_the_handler() -> None:
     assert 0 < remaining[0] <= 0.3
 
 
-async def test_a_caller_who_goes_cancels_the_handler() -> None:
+@pytest.mark.parametrize("is_brief", [False, True])
+async def test_a_caller_who_goes_cancels_the_handler(is_brief: bool) -> None:
     entered, ended = asyncio.Event(), asyncio.Event()
 
     async def run(_request: bytes, _call: ServedCall) -> bytes:
@@ -99,12 +104,39 @@ async def test_a_caller_who_goes_cancels_the_handler() -> None:
             ended.set()
         return b""
 
-    async with serving(run) as (_, channel):
+    async with serving(run, is_brief=is_brief) as (_, channel):
         call = unary(channel)(b"")
         await entered.wait()
         call.cancel()
         async with asyncio.timeout(10):
             await ended.wait()
+
+
+async def test_a_stream_that_was_cut_off_is_not_taken_for_one_that_ended() -> None:
+    """Though the core reads an end of both."""
+    first, ended = asyncio.Event(), asyncio.Event()
+    read: list[object] = []
+
+    async def run(call: ServedCall) -> bytes:
+        try:
+            read.append(await call.read())
+            first.set()
+            read.append(await call.read())
+            await asyncio.sleep(0.01)  # what a handler does before it takes an end for the end
+            read.append("taken for the end")
+        finally:
+            ended.set()
+        return b""
+
+    async with serving(run, takes_stream=True) as (_, channel):
+        call = channel.stream_unary("/a.B/C", None, None)()
+        await call.write(b"first")
+        await first.wait()
+        call.cancel()
+        async with asyncio.timeout(10):
+            await ended.wait()
+    assert read[0] == b"first"
+    assert "taken for the end" not in read
 
 
 async def test_a_method_that_is_not_served_and_too_many_calls_are_refused() -> None:
