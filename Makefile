@@ -130,18 +130,18 @@ $(BIN)/python:
 	  || { rm -rf $(VENV); echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 $(STAMPS)/installed: requirements.lock pyproject.toml | $(BIN)/python
-	@echo "installing the pinned dependencies"
+	@echo "installing the pinned dependencies (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/kernels: $(STAMPS)/installed $(KERNEL_SOURCES)
-	@echo "compiling the kernels"
+	@echo "compiling the kernels (once: a minute or two on two idle cores)"
 	@$(BIN)/python -m storage.kernels services.writer.produce_kernels services.rocketmq.plain_deliveries.reading services.rocketmq.plain_deliveries.writing services.rocketmq.plain_sends.reading services.rocketmq.plain_sends.writing
 	@touch $@
 
 $(STAMPS)/spark: $(STAMPS)/kernels requirements-spark.lock
-	@echo "installing Spark"
+	@echo "installing Spark (once: 0.8 GB)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.lock
 	@touch $@
 

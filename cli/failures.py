@@ -6,6 +6,7 @@ import re
 from enum import IntEnum
 from typing import Final
 
+_TOO_LATE: Final = "TOO_LATE_TO_RECALL"  # a message that waits no more
 _REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused$")
 
 
@@ -71,7 +72,7 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
         | client.OffsetOutOfRange,
     ):
         return line, ExitCode.USAGE
-    if isinstance(error, client.NotFound):
+    if isinstance(error, client.NotFound) or error.reason == _TOO_LATE:
         return line, ExitCode.NOT_FOUND
     if isinstance(error, client.Unavailable) and (refused := _REFUSED.search(line)):
         return nobody_answers(refused[1]), ExitCode.UNREACHABLE

@@ -101,7 +101,7 @@ def options(
         typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version),
     ] = False,
 ) -> None:
-    """A message store with RocketMQ's files: writer, reader and indexer over one directory."""
+    """A message store with RocketMQ's files: writer, reader, indexer and a gateway over one directory."""
     for flag, address in (("--writer", writer), ("--reader", reader), ("--indexer", indexer)):
         check_address(flag, address)
     context.obj = Session(

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def timers(context: typer.Context) -> None:
-    """Count the messages that are to be delivered later, by when they are due."""
+    """Count what waits for its time, by when it is due: messages, and recalls until the second of their message is over."""
     session = session_of(context)
     with session.client() as client:
         counts = client.timers(within_s=list(EDGES_S.values()))

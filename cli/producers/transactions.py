@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from cli.failures import CommandFailed, ExitCode
 from cli.session import session_of
 
+_NAMED_MAX: Final = 3
+_GONE: Final = ("not found", "committed", "rolled back", "given up")  # before, or never there
 app = typer.Typer(no_args_is_help=True, help="Transactions that nobody has ended.")
 Ids = Annotated[list[str], typer.Argument(help="Transaction ids, as list shows them.")]
 
@@ -70,8 +72,9 @@ def _end(context: typer.Context, transaction_ids: list[str], *, commit: bool) ->
     wanted = "committed" if commit else "rolled back"
     others = [each for each in ended if each.state != wanted]
     if others:
-        unknown = all(each.state == "not found" for each in others)
+        states = ", ".join(f"{each.transaction_id}: {each.state}" for each in others[:_NAMED_MAX])
+        are_gone = all(each.state in _GONE for each in others)
         raise CommandFailed(
-            f"{len(others)} of {len(ended)} are not {wanted}",
-            ExitCode.NOT_FOUND if unknown else ExitCode.FAILED,
+            f"{len(others)} of {len(ended)} are not {wanted} ({states})",
+            ExitCode.NOT_FOUND if are_gone else ExitCode.FAILED,
         )

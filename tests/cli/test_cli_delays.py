@@ -35,6 +35,13 @@ def test_messages_come_at_their_time_and_one_is_taken_back(run: Penstock, topic:
     assert after["delivered"] == before["delivered"] + 2
 
 
+def test_a_recall_that_comes_too_late_is_none_to_try_again(run: Penstock, topic: str) -> None:
+    sent = json_lines(run("pub", topic, "came", "--delay", "1s", "--json"))[0]
+    until(lambda: bodies(run, topic) == ["came"])
+    late = run("recall", sent["recall_handle"], "--topic", topic)
+    assert late.exit_code == ExitCode.NOT_FOUND and "delivered already" in late.stderr
+
+
 def test_a_recalled_message_does_not_come_when_its_time_has_passed(
     run: Penstock, topic: str
 ) -> None:

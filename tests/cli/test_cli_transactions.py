@@ -29,3 +29,14 @@ def test_a_list_of_transactions_says_that_there_are_more(
             assert f"{count} of {count + 1} pending transactions are listed" in listed.stderr
             assert topic in listed.stdout
         client.end_transactions([topic], commit=False)
+
+
+def test_an_end_after_another_one_says_which_it_was(
+    run: Penstock, topic: str, services: LocalServices
+) -> None:
+    with Client(writer=services.addresses["writer"]) as client:
+        client.transaction(topic, transaction_id=topic).send(b"one")
+    assert run("transactions", "rollback", topic).exit_code == ExitCode.DONE
+    late = run("transactions", "commit", topic)
+    assert late.exit_code == ExitCode.NOT_FOUND
+    assert f"1 of 1 are not committed ({topic}: rolled back)" in late.stderr
