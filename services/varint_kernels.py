@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from storage.kernels.primitives.big_endian import read_u8
 from storage.kernels.primitives.jit import i64, inner, u8, uintp
 
 VARINT: Final = 0
 FIXED64: Final = 1
 DELIMITED: Final = 2
+FIELDS_MAX: Final = (
+    32  # field numbers that are looked up: those of a tag of one byte, and as many more
+)
+NOT_KNOWN: Final = -1
+
+
+def by_field_number(places: dict[int, int]) -> Any:
+    """Return a table for kernels: the place of each field number, NOT_KNOWN of those without one."""
+    table = np.full(FIELDS_MAX, NOT_KNOWN, np.int64)
+    for number, place in places.items():
+        table[number] = place
+    return table
 
 
 @inner
@@ -41,16 +55,18 @@ def write_varint(dst: Any, at: int, value: int) -> int:
 
 
 @inner
+def write_given_number(dst: Any, at: int, field: int, value: int) -> int:
+    """Write a number's field, also where it is 0; return the position after it."""
+    return write_varint(dst, write_varint(dst, at, i64(field << 3 | VARINT)), value)
+
+
+@inner
 def write_number(dst: Any, at: int, field: int, value: int) -> int:
     """Write a number's field, left out where it is 0; return the position after it."""
-    if value == 0:
-        return i64(at)
-    dst[uintp(at)] = u8(field << 3 | VARINT)
-    return write_varint(dst, at + 1, value)
+    return i64(at) if value == 0 else write_given_number(dst, at, field, value)
 
 
 @inner
 def write_delimited(dst: Any, at: int, field: int, size: int) -> int:
     """Write what goes before a field of ``size`` bytes; return the position after it."""
-    dst[uintp(at)] = u8(field << 3 | DELIMITED)
-    return write_varint(dst, at + 1, size)
+    return write_varint(dst, write_varint(dst, at, i64(field << 3 | DELIMITED)), size)

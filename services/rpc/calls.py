@@ -196,13 +196,18 @@ class CallHandlers:
         )
 
 
+def parsed(parse: Callable[[bytes], Any], data: bytes, bytes_max: int) -> Any:
+    """Return a request parsed on the event loop. Raises InvalidArgument above ``bytes_max``, DecodeError."""
+    if len(data) > bytes_max:
+        raise status.InvalidArgument(
+            "request", f"has {len(data)} bytes; the most of this method is {bytes_max}"
+        )
+    return parse(data)
+
+
 def _parsing(parse: Callable[[bytes], Any], behaviour: Behaviour, bytes_max: int) -> Behaviour:
     async def call(data: bytes, context: Context) -> Any:
-        if len(data) > bytes_max:
-            raise status.InvalidArgument(
-                "request", f"has {len(data)} bytes; the most of this method is {bytes_max}"
-            )
-        return await behaviour(parse(data), context)
+        return await behaviour(parsed(parse, data, bytes_max), context)
 
     return call
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from services.varint_kernels import (
     DELIMITED,
     FIXED64,
+    NOT_KNOWN,
     VARINT,
+    by_field_number,
     read_varint,
     write_delimited,
     write_number,
@@ -47,7 +47,7 @@ from storage.kernels.message_slices import (
     TAG,
     TOPIC,
     UNIQUE_KEY,
-    is_plain_text,
+    join_key,
     slices_fit,
 )
 from storage.kernels.primitives.big_endian import read_i64, read_u8
@@ -62,7 +62,6 @@ from storage.kernels.primitives.jit import (
     int64,
     kernel,
     results,
-    u8,
     uintp,
 )
 
@@ -105,35 +104,10 @@ _TEXT_OF: Final = {
 _NUMBER_OF: Final = {
     MESSAGE_QUEUE_ID: QUEUE_ID, MESSAGE_FLAG: FLAG, MESSAGE_BORN_TIMESTAMP: BORN_TIMESTAMP,
 }  # fmt: skip
-_TAG_COUNT: Final = 32  # field numbers of a tag of one byte, and as many of longer ones
-_NOT_KNOWN: Final = -1
 
 
-def _by_field_number(places: dict[int, int]) -> Any:
-    table = np.full(_TAG_COUNT, _NOT_KNOWN, np.int64)
-    for number, place in places.items():
-        table[number] = place
-    return table
-
-
-TEXT_BY_NUMBER: Final = _by_field_number(_TEXT_OF)
-NUMBER_BY_NUMBER: Final = _by_field_number(_NUMBER_OF)
-
-
-@inner
-def add_key(data: Any, keys_end: int, key: int, size: int) -> int:
-    """Join one more key to those that end at ``keys_end``; return the new end, -1 if it cannot be."""
-    if (
-        size == 0
-        or keys_end + 1 + size > KEYS_AT + PROPERTIES_MAX
-        or not is_plain_text(data, key, key + size, i64(0))
-    ):
-        return i64(-1)
-    if keys_end > KEYS_AT:
-        data[uintp(keys_end)] = u8(_SPACE)
-        keys_end += 1
-    copy_bytes(data, keys_end, data, key, size)
-    return i64(keys_end + size)
+TEXT_BY_NUMBER: Final = by_field_number(_TEXT_OF)
+NUMBER_BY_NUMBER: Final = by_field_number(_NUMBER_OF)
 
 
 @inner
@@ -155,7 +129,7 @@ def read_message(data: Any, at: int, end: int, fields: Any) -> bool:
         if tag & 7 == DELIMITED and text == KEYS:
             if value > end - at:
                 return False
-            keys_end = add_key(data, keys_end, at, value)
+            keys_end = join_key(data, i64(KEYS_AT), keys_end, i64(PROPERTIES_MAX), at, value)
             if keys_end < 0:
                 return False
             at += value
@@ -163,13 +137,13 @@ def read_message(data: Any, at: int, end: int, fields: Any) -> bool:
         if seen & i64(1) << number:
             return False
         seen |= i64(1) << number
-        if tag & 7 == DELIMITED and text != _NOT_KNOWN:
+        if tag & 7 == DELIMITED and text != NOT_KNOWN:
             if value > end - at:
                 return False
             fields[text] = at
             fields[SIZES + text] = value
             at += value
-        elif tag & 7 == VARINT and place != _NOT_KNOWN:
+        elif tag & 7 == VARINT and place != NOT_KNOWN:
             fields[place] = value
         else:
             return False

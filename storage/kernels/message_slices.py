@@ -55,6 +55,8 @@ from storage.kernels.primitives.jit import (
     int64,
     kernel,
     results,
+    u8,
+    uintp,
 )
 from storage.kernels.primitives.text import text_bytes
 from storage.kernels.producers.sequences import write_sequence
@@ -109,6 +111,22 @@ def is_plain_text(data: Any, begin: int, end: int, barred: int) -> bool:
         if byte <= _SPACE or byte >= _DELETE or byte == barred:
             return False
     return True
+
+
+@inner
+def join_key(data: Any, keys_at: int, keys_end: int, size_max: int, key: int, size: int) -> int:
+    """Join one more key to those from ``keys_at`` to ``keys_end``; return the new end, -1 if it cannot be."""
+    if (
+        size == 0
+        or keys_end + 1 + size > keys_at + size_max
+        or not is_plain_text(data, key, key + size, i64(0))
+    ):
+        return i64(-1)
+    if keys_end > keys_at:
+        data[uintp(keys_end)] = u8(_SPACE)
+        keys_end += 1
+    copy_bytes(data, keys_end, data, key, size)
+    return i64(keys_end + size)
 
 
 @inner

@@ -27,7 +27,7 @@ from services.rocketmq.plain_deliveries.fields import (
 )
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
-from services.varint_kernels import DELIMITED, VARINT, write_varint
+from services.varint_kernels import DELIMITED, write_delimited, write_given_number, write_varint
 from storage.format import properties
 from storage.kernels.primitives.big_endian import read_i32, read_u8
 from storage.kernels.primitives.crc import copy_bytes
@@ -83,15 +83,9 @@ is_undelivered: Final = reserved_names(names.UNDELIVERED)
 
 
 @inner
-def write_number(dst: Any, at: int, field: int, value: int) -> int:
-    """Write a number's field, also where it is 0; return the position after it."""
-    return write_varint(dst, write_varint(dst, at, i64(field << 3 | VARINT)), value)
-
-
-@inner
 def write_bytes(dst: Any, at: int, field: int, src: Any, begin: int, size: int) -> int:
     """Write a field of bytes; return the position after it."""
-    at = write_varint(dst, write_varint(dst, at, i64(field << 3 | DELIMITED)), size)
+    at = write_delimited(dst, at, field, size)
     copy_bytes(dst, at, src, begin, size)
     return i64(at + size)
 
@@ -124,8 +118,8 @@ def write_keys(dst: Any, at: int, data: Any, fields: Any) -> int:
 def write_time(dst: Any, at: int, field: int, time_ms: int) -> int:
     """Write a timestamp; return the position after it."""
     length_at = write_varint(dst, at, i64(field << 3 | DELIMITED))
-    at = write_number(dst, i64(length_at + 1), i64(1), time_ms // 1_000)
-    at = write_number(dst, at, i64(2), time_ms % 1_000 * 1_000_000)
+    at = write_given_number(dst, i64(length_at + 1), i64(1), time_ms // 1_000)
+    at = write_given_number(dst, at, i64(2), time_ms % 1_000 * 1_000_000)
     dst[uintp(length_at)] = u8(at - length_at - 1)
     return i64(at)
 
@@ -148,7 +142,7 @@ def write_host(dst: Any, at: int, field: int, data: Any, host_at: int) -> int:
 def write_digest(dst: Any, at: int, digest: Any) -> int:
     """Write the MD5 of the body; return the position after it."""
     length_at = write_varint(dst, at, i64(SYSTEM_DIGEST << 3 | DELIMITED))
-    at = write_number(dst, i64(length_at + 1), i64(DIGEST_TYPE), i64(MD5))
+    at = write_given_number(dst, i64(length_at + 1), i64(DIGEST_TYPE), i64(MD5))
     at = write_bytes(dst, at, i64(DIGEST_CHECKSUM), digest, i64(0), i64(digest.size))
     dst[uintp(length_at)] = u8(at - length_at - 1)
     return i64(at)
@@ -164,9 +158,9 @@ def write_system(
     at = write_keys(dst, at, data, fields)
     at = write_text(dst, at, i64(SYSTEM_MESSAGE_ID), data, fields, i64(MESSAGE_ID))
     at = write_digest(dst, at, digest)
-    at = write_number(dst, at, i64(SYSTEM_ENCODING), i64(IDENTITY))
+    at = write_given_number(dst, at, i64(SYSTEM_ENCODING), i64(IDENTITY))
     kind = i64(FIFO if fields[SIZES + MESSAGE_GROUP] > 0 else NORMAL)
-    at = write_number(dst, at, i64(SYSTEM_TYPE), kind)
+    at = write_given_number(dst, at, i64(SYSTEM_TYPE), kind)
     at = write_time(dst, at, i64(SYSTEM_BORN), i64(fields[BORN_MS]))
     if fields[SIZES + BORN_HOST_TEXT] > 0:
         at = write_text(dst, at, i64(SYSTEM_BORN_HOST), data, fields, i64(BORN_HOST_TEXT))
@@ -175,9 +169,9 @@ def write_system(
     at = write_time(dst, at, i64(SYSTEM_STORED), i64(fields[STORE_MS]))
     at = write_host(dst, at, i64(SYSTEM_STORE_HOST), data, i64(fields[STORE_HOST_AT]))
     at = write_bytes(dst, at, i64(SYSTEM_HANDLE), handles, handle_at, handle_size)
-    at = write_number(dst, at, i64(SYSTEM_QUEUE_ID), i64(fields[QUEUE_ID]))
-    at = write_number(dst, at, i64(SYSTEM_QUEUE_OFFSET), i64(fields[QUEUE_OFFSET]))
-    at = write_number(dst, at, i64(SYSTEM_ATTEMPT), attempt)
+    at = write_given_number(dst, at, i64(SYSTEM_QUEUE_ID), i64(fields[QUEUE_ID]))
+    at = write_given_number(dst, at, i64(SYSTEM_QUEUE_OFFSET), i64(fields[QUEUE_OFFSET]))
+    at = write_given_number(dst, at, i64(SYSTEM_ATTEMPT), attempt)
     at = write_text(dst, at, i64(SYSTEM_GROUP), data, fields, i64(MESSAGE_GROUP))
     return write_text(dst, at, i64(SYSTEM_TRACE), data, fields, i64(TRACE_CONTEXT))
 
@@ -208,8 +202,7 @@ def write_user(dst: Any, at: int, data: Any, fields: Any) -> int:
         value_size = i64(value_end - name_end - 1)
         if not is_undelivered(data, name, name_size):
             size = 2 + varint_size(name_size) + name_size + varint_size(value_size) + value_size
-            at = write_varint(dst, at, i64(MESSAGE_USER << 3 | DELIMITED))
-            at = write_varint(dst, at, size)
+            at = write_delimited(dst, at, i64(MESSAGE_USER), size)
             at = write_bytes(dst, at, i64(1), data, name, name_size)
             at = write_bytes(dst, at, i64(2), data, i64(name_end + 1), value_size)
         name = i64(value_end + 1)
@@ -252,5 +245,5 @@ def write_delivery(
     at = write_text(dst, at, i64(MESSAGE_BODY), data, fields, i64(BODY))
     size = i64(at - _HEAD_MAX)
     begin = i64(_HEAD_MAX - 1 - varint_size(size))
-    write_varint(dst, write_varint(dst, begin, i64(ANSWER_MESSAGE << 3 | DELIMITED)), size)
+    write_delimited(dst, begin, i64(ANSWER_MESSAGE), size)
     return begin, i64(at)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from services.rocketmq.plain_sends.fields import KEYS_AT, TEXTS_MAX, USER_AT
+from services.rocketmq.plain_sends.fields import TEXTS_MAX, USER_AT
 from services.rocketmq.times import TIME_MS_MAX
 from services.rocketmq.v2 import definition_pb2 as v2
-from services.varint_kernels import DELIMITED, VARINT, read_varint
+from services.varint_kernels import DELIMITED, FIELDS_MAX, VARINT, read_varint
 from storage.format import properties
 from storage.kernels.encode import write_pair
 from storage.kernels.message_slices import is_plain_text
 from storage.kernels.primitives.big_endian import read_u8
-from storage.kernels.primitives.crc import copy_bytes
-from storage.kernels.primitives.jit import i64, inner, u8, uintp
+from storage.kernels.primitives.jit import i64, inner
 from storage.kernels.reserved import reserved_names
 
-FIELDS_MAX: Final = 32  # field numbers that are looked up
 DIGEST_TYPE: Final = v2.Digest.TYPE_FIELD_NUMBER
 DIGEST_CHECKSUM: Final = v2.Digest.CHECKSUM_FIELD_NUMBER
 _SPACE: Final = 0x20
@@ -89,22 +87,6 @@ def read_time(data: Any, at: int, end: int) -> int:
     if seconds > TIME_MS_MAX // 1_000 or nanos > 999_999_999:
         return i64(-1)
     return i64(seconds * 1_000 + nanos // 1_000_000)
-
-
-@inner
-def add_key(data: Any, keys_end: int, key: int, size: int) -> int:
-    """Join one more key to those that end at ``keys_end``; return the new end, -1 if it cannot be."""
-    if (
-        size == 0
-        or keys_end + 1 + size > KEYS_AT + TEXTS_MAX
-        or not is_plain_text(data, key, key + size, i64(0))
-    ):
-        return i64(-1)
-    if keys_end > KEYS_AT:
-        data[uintp(keys_end)] = u8(_SPACE)
-        keys_end += 1
-    copy_bytes(data, keys_end, data, key, size)
-    return i64(keys_end + size)
 
 
 @inner

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from services.rocketmq.plain_sends.fields import (
     BODY,
     BORN_HOST,
@@ -34,8 +32,6 @@ from services.rocketmq.plain_sends.fields import (
     USER_COUNT_MAX,
 )
 from services.rocketmq.plain_sends.parts import (
-    FIELDS_MAX,
-    add_key,
     add_user_property,
     is_digest,
     is_printable,
@@ -44,11 +40,11 @@ from services.rocketmq.plain_sends.parts import (
 )
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
-from services.varint_kernels import DELIMITED, VARINT
+from services.varint_kernels import DELIMITED, NOT_KNOWN, VARINT, by_field_number
 from storage.format.record_layout import (
     TOPIC_SIZE_MAX_V1,
 )
-from storage.kernels.message_slices import is_plain_text
+from storage.kernels.message_slices import is_plain_text, join_key
 from storage.kernels.primitives.jit import (
     WRITABLE_BYTES,
     WRITABLE_INT64S,
@@ -61,7 +57,6 @@ from storage.kernels.primitives.jit import (
 )
 
 _BAR: Final = 0x7C
-_NOT_KNOWN: Final = -1
 
 _REQUEST: Final = service_pb2.SendMessageRequest
 _MESSAGE: Final = v2.Message
@@ -79,14 +74,7 @@ NORMAL: Final = int(v2.NORMAL)
 GZIP: Final = int(v2.GZIP)
 
 
-def _by_field_number(places: dict[int, int]) -> Any:
-    table = np.full(FIELDS_MAX, _NOT_KNOWN, np.int64)
-    for number, place in places.items():
-        table[number] = place
-    return table
-
-
-SYSTEM_TEXTS: Final = _by_field_number(
+SYSTEM_TEXTS: Final = by_field_number(
     {
         _SYSTEM.TAG_FIELD_NUMBER: TAG,
         _SYSTEM.MESSAGE_ID_FIELD_NUMBER: MESSAGE_ID,
@@ -94,7 +82,7 @@ SYSTEM_TEXTS: Final = _by_field_number(
         _SYSTEM.TRACE_CONTEXT_FIELD_NUMBER: TRACE_CONTEXT,
     }
 )
-SYSTEM_NUMBERS: Final = _by_field_number(
+SYSTEM_NUMBERS: Final = by_field_number(
     {
         _SYSTEM.BODY_ENCODING_FIELD_NUMBER: ENCODING,
         _SYSTEM.MESSAGE_TYPE_FIELD_NUMBER: TYPE,
@@ -124,7 +112,7 @@ def read_system(data: Any, at: int, end: int, fields: Any) -> bool:
         if at < 0:
             return False
         if number == SYSTEM_KEYS and kind == DELIMITED:
-            keys_end = add_key(data, keys_end, at, value)
+            keys_end = join_key(data, i64(KEYS_AT), keys_end, i64(TEXTS_MAX), at, value)
             if keys_end < 0:
                 return False
             at += value
@@ -135,11 +123,11 @@ def read_system(data: Any, at: int, end: int, fields: Any) -> bool:
         text = SYSTEM_TEXTS[uintp(number)]
         place = SYSTEM_NUMBERS[uintp(number)]
         if kind == VARINT:
-            if place == _NOT_KNOWN:
+            if place == NOT_KNOWN:
                 return False
             fields[place] = value
             continue
-        if text != _NOT_KNOWN:
+        if text != NOT_KNOWN:
             if value > TEXTS_MAX:
                 return False
             fields[text] = at
