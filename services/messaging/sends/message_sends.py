@@ -26,9 +26,9 @@ from services.rocketmq.sent_messages import (
 from services.rocketmq.statuses import OK, CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
+from services.rpc.calls import parsed
 from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context
-from services.rpc.status import InvalidArgument
 
 _TURNS_MAX: Final = 10_000
 _TOPIC_CHANGED: Final = (v2.TOPIC_NOT_FOUND, v2.BAD_REQUEST)  # since it was asked for, perhaps
@@ -62,26 +62,18 @@ class MessageSends:
         answer = await self._send_plain(request, context)
         if answer is not None:
             return answer
-        if len(request) > self._request_bytes_max:
-            raise InvalidArgument(
-                "request", f"has {len(request)} bytes; the most is {self._request_bytes_max}"
-            )
-        sent = await self._send(service_pb2.SendMessageRequest.FromString(request), context)
+        parse = service_pb2.SendMessageRequest.FromString
+        sent = await self._send(parsed(parse, request, self._request_bytes_max), context)
         return sent.SerializeToString()
 
     async def _send_plain(self, request: bytes, context: Context) -> bytes | None:
         """Store the message of a plain request; None, and nothing stored, if ``_send`` has to decide."""
-        name = self._plain.read(request)
+        name = self._plain.read(request, born_host=host_of_peer(context.peer()))
         topic = None if name is None else self._topics.fresh(name)
         if topic is None or v2.NORMAL not in topic.accepts or not topic.write_queue_count:
             return None
         queue_id = next(self._turn_of(topic.name)) % topic.write_queue_count
-        record = self._plain.record(
-            topic.name,
-            queue_id,
-            born_host=host_of_peer(context.peer()),
-            now_ms=time.time_ns() // 1_000_000,
-        )
+        record = self._plain.record(topic.name, queue_id, now_ms=time.time_ns() // 1_000_000)
         if record is None:
             return None
         message_id = self._plain.message_id()

@@ -46,13 +46,18 @@ class PlainSends:
         self._data = np.zeros(BUFFER_SIZE, np.uint8)
         self._view = memoryview(self._data.data)
         self._fields = np.zeros(FIELD_COUNT, np.int64)
+        self._host: Any = None
         self._record = np.zeros(RECORD_SIZE_MAX, np.uint8)
         self._record_view = memoryview(self._record.data)
 
-    def read(self, request: bytes) -> str | None:
-        """Read a serialized SendMessageRequest; return its topic, None if it is not plain."""
+    def read(self, request: bytes, *, born_host: str) -> str | None:
+        """Read a serialized SendMessageRequest; return its topic, None if it is not plain.
+
+        That of a caller with an IPv6 address is not.
+        """
         size = len(request)
-        if size > REQUEST_SIZE_MAX:
+        self._host = _host_bytes(born_host)
+        if size > REQUEST_SIZE_MAX or self._host.size != IPV4_HOST_SIZE:
             return None
         self._view[REQUEST_AT : REQUEST_AT + size] = request
         if not read_send(self._data, size, self._fields):
@@ -65,13 +70,12 @@ class PlainSends:
         """Return the id of the message that was read."""
         return self._text(MESSAGE_ID)
 
-    def record(self, topic: str, queue_id: int, *, born_host: str, now_ms: int) -> bytes | None:
-        """Return the record of the message that was read; None of a caller with an IPv6 address."""
-        host = _host_bytes(born_host)
-        if host.size != IPV4_HOST_SIZE:
-            return None
+    def record(self, topic: str, queue_id: int, *, now_ms: int) -> bytes | None:
+        """Return the record of the message that was read; None if it does not fit, for its topic's name."""
         tail = _tail_of(topic, self._stamp)
-        size = write_sent(self._record, self._data, self._fields, queue_id, now_ms, host, tail)
+        size = write_sent(
+            self._record, self._data, self._fields, queue_id, now_ms, self._host, tail
+        )
         return None if size < 0 else self._record_view[:size].tobytes()
 
     def _text(self, text: int) -> bytes:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from services.messaging.recalls import MessageRecalls
+from services.messaging.sends.message_sends import MessageSends
+from services.messaging.topics import KnownTopic
 from services.rocketmq.plain_sends.fields import REQUEST_SIZE_MAX, TEXTS_MAX, USER_COUNT_MAX
 from services.rocketmq.plain_sends.sends import PlainSends, answer_of
 from services.rocketmq.sent_messages import (
@@ -107,10 +111,10 @@ def long_way(request: bytes) -> bytes:
 
 def short_way(request: bytes, plain: PlainSends | None = None) -> bytes | None:
     plain = plain or PlainSends(STAMP)
-    topic = plain.read(request)
+    topic = plain.read(request, born_host=BORN_HOST)
     if topic is None:
         return None
-    return plain.record(topic, 3, born_host=BORN_HOST, now_ms=NOW_MS)
+    return plain.record(topic, 3, now_ms=NOW_MS)
 
 
 def in_parts(record: bytes) -> tuple[Any, ...]:
@@ -141,9 +145,9 @@ def test_bytes_that_are_changed_anywhere_are_never_read_as_another_message(
     request[at] = data.draw(st.integers(0, 255))
     for changed in (bytes(request), bytes(request[:at])):
         plain = PlainSends(STAMP)
-        topic = plain.read(changed)
+        topic = plain.read(changed, born_host=BORN_HOST)
         if topic is not None and not topic_name_problem(topic):  # else there is no such topic
-            record = plain.record(topic, 3, born_host=BORN_HOST, now_ms=NOW_MS)
+            record = plain.record(topic, 3, now_ms=NOW_MS)
             assert record is not None
             assert in_parts(record) == in_parts(long_way(changed))
 
@@ -230,8 +234,33 @@ def test_nothing_is_left_of_the_request_before() -> None:
 
 def test_a_caller_with_an_ipv6_address_goes_the_long_way() -> None:
     plain = PlainSends(STAMP)
-    assert plain.read(request_of(sent(v2.Message()))) == "t"
-    assert plain.record("t", 0, born_host="[2001:db8::7]:9", now_ms=NOW_MS) is None
+    assert plain.read(request_of(sent(v2.Message())), born_host=BORN_HOST) == "t"
+    assert plain.read(request_of(sent(v2.Message())), born_host="[2001:db8::7]:9") is None
+
+
+class OneTopic:
+    """A topic of four queues, and a writer that notes which are sent to."""
+
+    def __init__(self) -> None:
+        self.queue_ids: list[int] = []
+
+    def fresh(self, name: str) -> KnownTopic:
+        return KnownTopic(name, 4, 4, 6, (v2.NORMAL,))
+
+    async def store(self, queues: Any, _records: Any, _until: float) -> list[int]:
+        self.queue_ids += [queue_id for _, queue_id in queues]
+        return [0] * len(queues)
+
+
+@pytest.mark.parametrize("peer", ["ipv4:10.0.0.7:51234", "ipv6:%5B2001:db8::7%5D:9"])
+async def test_callers_of_any_address_send_to_each_queue_in_turn(peer: str) -> None:
+    each: Any = OneTopic()
+    context: Any = SimpleNamespace(peer=lambda: peer, time_remaining=lambda: None)
+    recalls = MessageRecalls(each, "broker")
+    sends = MessageSends(each, each, each, recalls, STAMP, request_bytes_max=1 << 20)
+    for _ in range(8):
+        await sends.send(request_of(sent(v2.Message())), context)
+    assert each.queue_ids == [0, 1, 2, 3] * 2
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 1, 127, 128, 1 << 40])
