@@ -45,6 +45,11 @@ def cpu_us(frames: list[bytes], step: Callable[[bytes], object]) -> float:
     return (time.thread_time_ns() - begin) / len(frames) / 1_000
 
 
+def own_bytes(*parts: bytes) -> bytes:
+    """Return the parts joined, in memory that no other request shares."""
+    return bytes(bytearray().join(parts))
+
+
 def paired(numbered: Steps, bare: Steps, frames: int, rounds: int) -> list[tuple[float, float]]:
     """Return each round's medians of both, who take turns; who is first changes with each turn."""
     pairs = []
@@ -82,7 +87,7 @@ def warmed_store() -> Iterator[StoreWriter]:
 def of_writer(rounds: int) -> list[tuple[float, float]]:
     """Time what a writer does between a frame and its answer."""
     numbers, producer_id = count(1), secrets.randbelow(1 << 62) + 1
-    frames = cycle(produce.batches())
+    frames = cycle(produce.batches(produce.BODY_BYTES))
     with warmed_store() as writer:
 
         def store(frame: bytes) -> None:
@@ -92,7 +97,7 @@ def of_writer(rounds: int) -> list[tuple[float, float]]:
             batch_frames.stream_stored(result)
 
         def bare(so_many: int) -> float:
-            used = cpu_us(list(islice(frames, so_many)), store)
+            used = cpu_us([own_bytes(frame) for frame in islice(frames, so_many)], store)
             writer.dispatch_few(0)
             assert writer.wait_dispatched(writer.appended_offset, 60)
             return used
@@ -100,7 +105,8 @@ def of_writer(rounds: int) -> list[tuple[float, float]]:
         def numbered(so_many: int) -> float:
             fields = (RequestToken(producer_id, number).field(0) for number in numbers)
             sent = [
-                field + frame for frame, field in zip(islice(frames, so_many), fields, strict=False)
+                own_bytes(field, frame)
+                for frame, field in zip(islice(frames, so_many), fields, strict=False)
             ]
             used = cpu_us(sent, store)
             writer.dispatch_few(0)

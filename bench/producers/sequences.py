@@ -26,7 +26,16 @@ import grpc
 
 from bench import drivers, produce
 from bench.figures import Figure, beside, show
-from bench.produce import BURSTS, IN_FLIGHT, LOG_FILE_BYTES, STREAM, UNARY, batches, message
+from bench.produce import (
+    BODY_BYTES,
+    BURSTS,
+    IN_FLIGHT,
+    LOG_FILE_BYTES,
+    STREAM,
+    UNARY,
+    batches,
+    message,
+)
 from bench.producers import request_cost
 from bench.resident import cpu_ns, wait_until_warmed
 from penstock.sequences import RequestToken
@@ -111,14 +120,14 @@ async def measure(
     async with grpc.aio.insecure_channel(writer, drivers.CLIENT_OPTIONS) as channel:
         stub = drivers.stub(writer_pb2_grpc.WriterStub, channel)
         await stub.CreateTopic(writer_pb2.CreateTopicRequest(name=produce.TOPIC, queue_count=8))
-        frames, calls = batches(), [message()]
+        frames, calls = batches(BODY_BYTES), [message()]
         await drivers.time_sink(channel, STREAM, frames[:1], in_flight=1)
         await asyncio.to_thread(wait_until_warmed, log, LOG_FILE_BYTES)
 
         async def stream(*, with_numbers: bool) -> Side:
             fields = numbers if with_numbers else cycle([b""])
             sent = [
-                field + frame
+                request_cost.own_bytes(field, frame)
                 for frame, field in zip(islice(cycle(frames), FRAMES), fields, strict=False)
             ]
             work = partial(drivers.time_sink, channel, STREAM, sent, in_flight=IN_FLIGHT)
@@ -127,7 +136,7 @@ async def measure(
         async def unary(*, with_numbers: bool) -> Side:
             fields = numbers if with_numbers else cycle([b""])
             sent = [
-                call + field
+                request_cost.own_bytes(call, field)
                 for call, field in zip(islice(cycle(calls), CALLS), fields, strict=False)
             ]
             work = partial(drivers.time_unary, channel, UNARY, sent, in_flight=IN_FLIGHT)

@@ -38,7 +38,7 @@ from storage.log.commit_log import NO_PRODUCER
 from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
 from storage.message import BatchResult, Message, ProducerSequence, PutResult, QueueRange
-from storage.producers.requests import StoredAlready, check_untold
+from storage.producers.requests import StoredAlready, check_not_busy, check_untold, is_first
 from storage.producers.windows import ProducerWindows
 
 if TYPE_CHECKING:
@@ -79,31 +79,23 @@ class Appender:
         self._expect_parked: Callable[[int], None] = lambda _: None
         self.is_closed = False
         preparer = BatchPreparer(
-            body_size_max=config.body_size_max,
-            store_host_size=len(self._store_host),
+            body_size_max=config.body_size_max, store_host_size=len(self._store_host),
             append_crc=self._property_crc,
-        )
+        )  # fmt: skip
         self.prepare = preparer.prepare
         self._prepare_few = preparer.prepare_few
         self.encoder = MessageEncoder(
-            engine.topics,
-            clock,
-            store_host=config.store_host,
-            body_size_max=config.body_size_max,
-            property_crc=self._property_crc,
-        )
+            engine.topics, clock, store_host=config.store_host,
+            body_size_max=config.body_size_max, property_crc=self._property_crc,
+        )  # fmt: skip
         self.repeats = Repeats(self, engine)
-        self._plain = (
-            PlainMessages(
-                engine.topics,
-                self.encoder,
-                body_size_max=config.body_size_max,
+        self._plain: PlainMessages | None = None
+        if len(self._store_host) == IPV4_HOST_SIZE:
+            self._plain = PlainMessages(
+                engine.topics, self.encoder, body_size_max=config.body_size_max,
                 record_size_max=engine.log.files.file_size - BLANK_SIZE,
                 property_crc=self._property_crc,
-            )
-            if len(self._store_host) == IPV4_HOST_SIZE
-            else None
-        )
+            )  # fmt: skip
 
     def park_by(
         self, park: Callable[[Prepared], Prepared | None], expect: Callable[[int], None]
@@ -228,7 +220,8 @@ class Appender:
         if producer_id and message.fields.item(AGE):
             return None
         with self.lock:
-            if producer_id and not self.windows.is_new(producer_id, sequence):
+            is_next = self.windows.is_next(producer_id, sequence)
+            if producer_id and not is_next and not self.windows.is_new(producer_id, sequence):
                 return None
             found = plain.find(message, born_host)
             if found is None:
@@ -236,7 +229,9 @@ class Appender:
             key, size = found
             self._admit(size)
             end = self._append_one(key, size, partial(plain.write, message))[1]
-            if producer_id:
+            if is_next:
+                self.windows.note_next(sequence, end - size, end)
+            elif producer_id:
                 self.windows.note(producer_id, sequence, (end - size, end))
             return end
 
@@ -266,9 +261,14 @@ class Appender:
 
         With ``queues_max`` None if they are for more queues, or of a request that is stored.
         """
-        if producer is not None:
-            return self.repeats.append_batch(records, producer, queues_max)
-        return self.append_records(records, queues_max=queues_max)
+        if producer is None:
+            return self.append_records(records, queues_max=queues_max)
+        if is_first(producer):
+            try:
+                return self.append_records(records, producer, queues_max=queues_max)
+            except (StoredAlready, StoreError) as against:
+                check_not_busy(against)
+        return self.repeats.append_batch(records, producer, queues_max)
 
     def append_records(
         self, records: bytes | bytearray | memoryview, producer: ProducerSequence | None = None,
@@ -323,9 +323,11 @@ class Appender:
         if len(keys) > QUEUES_UNDER_LOCK_MAX:
             checked, held = highest_of_topics(keys), self._ends.look_at(keys)
         with self.lock:
+            is_next = False
             if producer is not None:
-                parts = self.windows.find(producer)
-                if parts is not None and parts != torn:
+                producer_id, sequence, age_ms = producer
+                is_next = not age_ms and not torn and self.windows.is_next(producer_id, sequence)
+                if not is_next and (parts := self.windows.find(producer)) not in (None, torn):
                     raise StoredAlready(parts)
                 if not prepared.tells:
                     check_untold(producer, torn)
@@ -345,8 +347,11 @@ class Appender:
                 producer or NO_PRODUCER,
             )  # fmt: skip
             if producer is not None:
-                parts = (commit_offset, commit_offset + prepared.placed_size)
-                self.windows.note(producer[0], producer[1], (*torn[:-1], *parts) if torn else parts)
+                end = commit_offset + prepared.placed_size
+                if is_next:
+                    self.windows.note_next(sequence, commit_offset, end)
+                else:
+                    self.windows.note(producer_id, sequence, (*torn[:-1], commit_offset, end))
             self._ends.move_all(keys, firsts, prepared.sizes)
             self._engine.appended(store_timestamp_ms)
         return commit_offset, store_timestamp_ms, firsts

@@ -54,7 +54,7 @@ from storage.kernels.producers.sequences import (
 from storage.kernels.scan import scan_records
 from storage.log.batches import UNLIMITED
 from storage.message import BatchResult, ProducerSequence, PutResult, QueueRange
-from storage.producers.requests import StoredAlready, is_sequence
+from storage.producers.requests import StoredAlready, check_not_busy, is_first, is_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,11 +158,11 @@ class Repeats:
         """Do what ``Appender.put`` does."""
         if not messages:
             return []
-        if _is_first(producer):
+        if is_first(producer):
             try:
                 return self._appender.put_all(messages, born_host, producer)
             except (StoredAlready, StoreError) as against:
-                _check_not_busy(against)
+                check_not_busy(against)
         bodies = [message.body for message in messages]
 
         def append(torn: Parts, stored_count: int) -> list[PutResult]:
@@ -181,13 +181,8 @@ class Repeats:
     def append_batch(
         self, records: bytes | bytearray | memoryview, producer: ProducerSequence, queues_max: int
     ) -> BatchResult | None:
-        """Do what ``Appender.append_batch`` does."""
+        """Do what ``Appender.append_batch`` does with records that may be stored."""
         appender = self._appender
-        if _is_first(producer):
-            try:
-                return appender.append_records(records, producer, queues_max=queues_max)
-            except (StoredAlready, StoreError) as against:
-                _check_not_busy(against)
 
         def append(torn: Parts, stored_count: int) -> BatchResult | None:
             if not stored_count:
@@ -291,17 +286,6 @@ class Repeats:
             array, begin - start_offset, end - start_offset, begin, CHECK_ALL, rows
         )
         return _StoredPart(array, rows[:count], end) if stop == STOP_END and count else None
-
-
-def _is_first(producer: ProducerSequence) -> bool:
-    """Whether it is a request's first attempt, by numbers that a producer may send."""
-    return not producer[2] and is_sequence(producer)
-
-
-def _check_not_busy(against: Exception) -> None:
-    """Raise what is against a first attempt if it says that nothing is, but for the moment."""
-    if isinstance(against, StoreBusy):
-        raise against
 
 
 def _put_result(record: Record, store_host: bytes) -> PutResult:

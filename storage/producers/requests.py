@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.errors import OutcomeForgotten
+from storage.errors import OutcomeForgotten, StoreBusy
 from storage.format.producers.sequence import PRODUCER_ID_MAX, SEQUENCE_MAX
 
 if TYPE_CHECKING:
@@ -24,6 +24,18 @@ def is_sequence(producer: ProducerSequence) -> bool:
     """Whether the numbers are those that a producer may send."""
     producer_id, sequence, age_ms = producer
     return 0 < producer_id <= PRODUCER_ID_MAX and 0 < sequence <= SEQUENCE_MAX and age_ms >= 0
+
+
+def is_first(producer: ProducerSequence) -> bool:
+    """Whether it is a request's first attempt, by numbers that a producer may send."""
+    producer_id, sequence, age_ms = producer
+    return not age_ms and 0 < producer_id <= PRODUCER_ID_MAX and 0 < sequence <= SEQUENCE_MAX
+
+
+def check_not_busy(against: Exception) -> None:
+    """Raise what is against a first attempt if it says that nothing is, but for the moment."""
+    if isinstance(against, StoreBusy):
+        raise against
 
 
 def check_untold(producer: ProducerSequence, torn: Parts) -> None:

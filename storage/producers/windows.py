@@ -14,6 +14,8 @@ A producer is an id that a client has drawn, and counts its requests; a repeat h
    them. What was first sent before ``doubtful_ms`` and is not known could have been stored in part.
 
 5. A request of which nobody knows where all of its records are has no parts: NOWHERE.
+6. Of the producer that was heard of last, requests that follow in order are written down in ``_following``
+   alone, which is cheap; they are taken in together, before anything but the next of them is looked at.
 
 So a repeat that is not known is stored if its age says that it cannot be one of those, and is
 refused otherwise: never is it stored twice. The age is told by the client when it sends; WAY_MS is
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import OutcomeForgotten
@@ -48,17 +51,18 @@ REQUESTS_MAX: Final = 1 << 17  # of all producers
 WAY_MS: Final = 60_000
 NEVER: Final = -1 << 62
 NOWHERE: Final[Parts] = ()
+FOLLOWING_MAX: Final = 256
 _AGE_MAX_MS: Final = 1 << 61
 
 
 class _KnownProducer:
-    """What is known of one producer."""
+    """What is known of one producer. No sequence of it is above ``highest``."""
 
-    __slots__ = ("forgotten", "last_ms", "requests", "unknown_ms")
+    __slots__ = ("forgotten", "highest", "last_ms", "requests", "unknown_ms")
 
     def __init__(self, unknown_ms: int) -> None:
         self.requests: dict[int, Parts] = {}
-        self.forgotten = 0
+        self.forgotten = self.highest = 0
         self.last_ms = NEVER
         self.unknown_ms = unknown_ms
 
@@ -80,6 +84,8 @@ class ProducerWindows:
         self._unsaved: set[int] = set()  # producers that have changed since they were copied
         self._last_id = 0  # the producer heard of last, since the copy; then it is ``_last``
         self._last = _KnownProducer(NEVER)
+        self._highest = 0  # of ``_last``, those that follow included
+        self._following: list[tuple[int, int, int]] = []  # sequence, begin, end
         self._encoded: dict[int, bytes] = {}  # as they were when they were copied
         self.forgotten_ms = NEVER
         self.doubtful_ms = NEVER
@@ -90,6 +96,7 @@ class ProducerWindows:
 
         Raises OutcomeForgotten if nobody knows.
         """
+        self._take_following()
         held = self._producers.get(producer.producer_id)
         sequence = producer.sequence
         if held is not None:
@@ -112,6 +119,7 @@ class ProducerWindows:
 
     def is_new(self, producer_id: int, sequence: int) -> bool:
         """Whether ``find`` has nothing against a request that is sent for the first time."""
+        self._take_following()
         held = self._producers.get(producer_id)
         return held is None or (sequence > held.forgotten and sequence not in held.requests)
 
@@ -119,17 +127,45 @@ class ProducerWindows:
         self, producer_id: int, sequence: int, parts: Parts, heard_ms: int | None = None
     ) -> None:
         """Take in that a request is stored, or more of it; ``heard_ms`` is when that was, None: now."""
+        self._take_following()
         held = self._last if producer_id == self._last_id else self._heard_of(producer_id)
-        requests = held.requests
-        before = len(requests)
-        requests[sequence] = parts
-        count = len(requests)
-        self._request_count += count - before
-        held.last_ms = (
-            self._shift_ms + int(self._monotonic() * 1_000) if heard_ms is None else heard_ms
-        )
-        if count > SEQUENCES_MAX:
-            self._forget_oldest(held)
+        self._add(held, {sequence: parts}, self._now_ms() if heard_ms is None else heard_ms)
+        self._highest = held.highest
+
+    def is_next(self, producer_id: int, sequence: int) -> bool:
+        """Whether a request follows all that are known of the producer heard of last, and so is new."""
+        return sequence > self._highest and producer_id == self._last_id
+
+    def note_next(self, sequence: int, begin: int, end: int) -> None:
+        """Take in that a request is stored which ``is_next``."""
+        self._highest = sequence
+        following = self._following
+        following.append((sequence, begin, end))
+        if len(following) >= FOLLOWING_MAX:
+            self._take_following()
+
+    def _take_following(self) -> None:
+        """Take in what was written down. Its producer was heard of now at the latest."""
+        if self._following:
+            requests: dict[int, Parts] = {
+                sequence: (begin, end) for sequence, begin, end in self._following
+            }
+            self._following.clear()
+            self._add(self._last, requests, self._now_ms())
+
+    def _add(self, held: _KnownProducer, requests: dict[int, Parts], heard_ms: int) -> None:
+        """Add requests to those of a producer, and forget what is too much."""
+        before = len(held.requests)
+        held.requests.update(requests)
+        held.highest = max(held.highest, *requests)
+        held.last_ms = heard_ms
+        too_many = len(held.requests) - SEQUENCES_MAX
+        if too_many > 0:
+            oldest = list(islice(held.requests, too_many))
+            for sequence in oldest:
+                del held.requests[sequence]
+            held.forgotten = max(held.forgotten, *oldest)
+        self._request_count += len(held.requests) - before
         if self._request_count > REQUESTS_MAX or len(self._producers) > PRODUCERS_MAX:
             self._forget_producer()
 
@@ -149,12 +185,6 @@ class ProducerWindows:
     def _now_ms(self) -> int:
         return self._shift_ms + int(self._monotonic() * 1_000)
 
-    def _forget_oldest(self, held: _KnownProducer) -> None:
-        sequence = next(iter(held.requests))
-        del held.requests[sequence]
-        held.forgotten = max(held.forgotten, sequence)
-        self._request_count -= 1
-
     def _forget_producer(self) -> None:
         self._last_id = 0
         _, held = self._producers.popitem(last=False)
@@ -169,6 +199,7 @@ class ProducerWindows:
         ``commit_offset`` is the end of the log that this has. Of producers that have not changed since the
         copy before nothing is copied.
         """
+        self._take_following()
         clock = self._clock
         set_ms = clock.now_ms() - int(clock.monotonic() * 1_000) - self._shift_ms
         head = WindowsHead(commit_offset, set_ms, self.forgotten_ms, self.doubtful_ms)
@@ -208,6 +239,7 @@ class ProducerWindows:
                 for sequence, parts in block.requests.items()
                 if max(parts, default=0) <= end_offset
             }
+            held.highest = max(held.requests, default=held.forgotten)
             self._request_count += len(held.requests)
         self._unsaved = set(self._producers)
         self._last_id = 0
@@ -219,5 +251,6 @@ class ProducerWindows:
 
     def parts_of(self, producer_id: int, sequence: int) -> Parts | None:
         """Return where records of a request are, None if it is not known."""
+        self._take_following()
         held = self._producers.get(producer_id)
         return None if held is None else held.requests.get(sequence)

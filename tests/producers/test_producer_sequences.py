@@ -369,18 +369,23 @@ def test_who_is_heard_of_again_right_after_a_copy_is_in_the_next_one(clock: Step
 def test_windows_forget_who_was_not_heard_of_for_longest(
     heard: list[tuple[int, int]], copies: set[int]
 ) -> None:
-    """Held against lists in which the last heard of are last."""
+    """Held against lists in which the last heard of are last; requests that are next are told as such."""
     clock = SteppedClock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "PRODUCERS_MAX", 3)
         patch.setattr(windows, "SEQUENCES_MAX", 2)
+        patch.setattr(windows, "FOLLOWING_MAX", 3)
         known = windows.ProducerWindows(clock)
         expected: dict[int, dict[int, tuple[int, int]]] = {}
         for place, (producer_id, sequence) in enumerate(heard):
             if place in copies:
                 known.copied(place)()
             clock.advance(1)
-            known.note(producer_id, sequence, (place, place + 1))
+            if known.is_next(producer_id, sequence):
+                assert sequence not in expected[producer_id]
+                known.note_next(sequence, place, place + 1)
+            else:
+                known.note(producer_id, sequence, (place, place + 1))
             requests = expected.pop(producer_id, {})
             requests[sequence] = place, place + 1
             if len(requests) > 2:
