@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_examples import as_array
+from steps_to_try import examples_to_try
 
 from storage.format.properties import DELAYING, STORE_ONLY, decode_properties
 from storage.format.property_crc import has_property_crc
@@ -96,7 +97,7 @@ def stop_of(data: bytes) -> Stop:
 
 
 @given(BLOCKS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples_to_try(500, 3), deadline=None)
 def test_a_row_has_what_a_block_of_any_shape_holds(block: bytes) -> None:
     data = encode_record(topic="t", queue_id=0, body=b"b", properties_block=block)
     rows = new_rows(1)
@@ -107,7 +108,7 @@ def test_a_row_has_what_a_block_of_any_shape_holds(block: bytes) -> None:
 
 
 @given(st.one_of(BLOCKS, TAMES, st.tuples(TAMES, BLOCKS).map(b"".join)), st.booleans())
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=examples_to_try(1_000, 4), deadline=None)
 def test_a_clients_block_of_any_shape_is_judged_and_read(block: bytes, reserve: bool) -> None:
     data = encode_for_batch("t", 0, b"b", block, 0, 0, 1_700_000_000_000, "1.2.3.4:5", reserve)
     whole = decode_record(data).properties_block

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from lease_store import GROUP, ORDERLY, TOPIC, LeaseStore, bodies, put_messages
+from steps_to_try import examples_to_try
 
 from storage import Message
 from storage.leases.values import HandleProblem
@@ -30,7 +31,7 @@ QUEUES = 2
 MESSAGES = 60
 KEYS = 4  # message groups, and messages without one
 LEASE_MS = 60_000
-EXAMPLES = int(os.environ.get("LEASE_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("LEASE_EXAMPLES", examples_to_try(40, 2)))
 ATTEMPTS_MAX = 4
 HANDLE = 40
 

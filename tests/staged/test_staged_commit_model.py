@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from staged_records import bodies_on_disk, stage
+from steps_to_try import examples_to_try
 
 from storage.errors import CommitDecided, StageExists, StageNotFound
 from storage.writer import StoreWriter
@@ -134,4 +135,6 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestModel.settings = settings(
+    max_examples=examples_to_try(25, 2), stateful_step_count=30, deadline=None
+)

@@ -9,6 +9,7 @@ from engine_store import check_queues_match_log, record, small_config
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from steps_to_try import examples_to_try
 
 from storage import Message, MessageStore, PullStatus
 from storage.errors import InvalidBatch, QueueNotFound, TopicExists, TopicNotFound
@@ -173,7 +174,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 StoreMachine.TestCase.settings = settings(
-    max_examples=15,
+    max_examples=examples_to_try(15, 2),
     stateful_step_count=15,
     deadline=None,
     suppress_health_check=list(HealthCheck),

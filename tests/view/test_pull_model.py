@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from steps_to_try import examples_to_try
 
 from storage import MessageStore, StoreConfig
 from storage.format.record import decode_record
@@ -94,7 +95,7 @@ def bodies(result: PullResult) -> list[bytes]:
     size=st.integers(1, 30_000),
     wanted=st.frozensets(st.sampled_from(TAGS[1:])),
 )
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples_to_try(300, 3))
 def test_a_pull_is_what_the_model_says(
     case: Case, at: int, most: int, size: int, wanted: frozenset[str]
 ) -> None:

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from real_processes import until
+from steps_to_try import examples_to_try
 from three_services import three_services
 
 from penstock.v1 import common_pb2, writer_pb2
@@ -232,7 +233,7 @@ def damaged_requests(draw: Any) -> bytes:
 @example(serialized(message(body=b"a")) + numbered(5), PEERS[0])
 @example(serialized(message(body=b"b")) + numbered(5), PEERS[0])
 @example(serialized(message(body=b"a")) + numbered(5, age_ms=7), PEERS[0])
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples_to_try(600, 3), deadline=None)
 def test_both_ways_store_and_answer_the_same(two: Two, request: bytes, peer: str) -> None:
     short, long = two.both(request, peer)
     assert short == long
@@ -461,7 +462,7 @@ def buffer_of(request: bytes, fill: int = 0) -> Any:
 
 
 @given(requests | damaged_requests() | st.binary(max_size=40), st.booleans(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples_to_try(150, 2), deadline=None)
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 def test_kernels_do_what_their_twins_do(request: bytes, property_crc: bool, data: Any) -> None:
     if len(request) > 2000:
@@ -490,7 +491,7 @@ def test_kernels_do_what_their_twins_do(request: bytes, property_crc: bool, data
 
 
 @given(damaged_requests() | st.binary(max_size=60))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples_to_try(600, 3), deadline=None)
 def test_nothing_that_protobuf_refuses_is_plain(request: bytes) -> None:
     buffer = buffer_of(request, fill=0x0A)  # what lies after the request is not read
     fields = np.zeros(message_slices.FIELD_COUNT, np.int64)

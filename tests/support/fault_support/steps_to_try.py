@@ -1,4 +1,4 @@
-"""The share of many like steps, bits or seeds that a test tries: all of them with ``ALL_STEPS=1``.
+"""The share of many like steps, bits, seeds or examples that a test tries: all of them with ``ALL_STEPS=1``.
 
 ``make faults``, ``make kill-test`` and ``make power-cuts`` set it. The share is the same in every run; the first and
 the last are always of it. Tests that differ in a parameter count from another ``start``, so that neighbours differ.
@@ -24,6 +24,11 @@ def steps_to_try(steps: Sequence[T], every: int, *, start: int = 0) -> list[T]:
         return list(steps)
     last = len(steps) - 1
     return [step for n, step in enumerate(steps) if n in (0, last) or n % every == start % every]
+
+
+def examples_to_try(count: int, share: int) -> int:
+    """Return how many random examples a test tries: the ``share``-th part of ``count``."""
+    return count if ALL_STEPS else max(1, count // share)
 
 
 def stops_to_try(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from steps_to_try import examples_to_try
 
 from penstock.v1 import leases_pb2
 from services.rocketmq.delivered_messages import message_of
@@ -103,7 +104,7 @@ records_of_any_kind = st.builds(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples_to_try(500, 3))
 @given(st.lists(records_of_any_kind, max_size=4))
 @example([record()])
 def test_what_is_delivered_is_what_the_long_way_delivers(records: list[bytes]) -> None:

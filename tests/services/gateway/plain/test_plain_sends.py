@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from steps_to_try import examples_to_try
 
 from services.messaging.recalls import MessageRecalls
 from services.messaging.sends.message_sends import MessageSends
@@ -124,7 +125,7 @@ def in_parts(record: bytes) -> tuple[Any, ...]:
     return record[12:properties_at], sorted(record[properties_at:].split(b"\x02")), decoded.body
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples_to_try(600, 3))
 @given(messages())
 @example(sent(v2.Message()))
 def test_a_plain_send_becomes_the_record_of_the_long_way(message: v2.Message) -> None:
@@ -134,7 +135,7 @@ def test_a_plain_send_becomes_the_record_of_the_long_way(message: v2.Message) ->
         assert in_parts(record) == in_parts(long_way(request))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples_to_try(300, 2))
 @given(messages(), st.data())
 def test_bytes_that_are_changed_anywhere_are_never_read_as_another_message(
     message: v2.Message, data: st.DataObject
