@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Final
 
 _TOO_LATE: Final = "TOO_LATE_TO_RECALL"  # a message that waits no more
+_TOKEN: Final = re.compile(r"; the same call with token='[^']*' finds out")  # no command has one
 _REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused$")
 
 
@@ -24,7 +25,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 8  # no such topic, message or file
     UNREACHABLE = 9  # a service cannot be reached, or did not answer in time
     REFUSED = 10  # full, busy, read-only or not serving: may work later
-    INTERRUPTED = 130
+    INTERRUPTED = 130  # or not confirmed at a prompt
 
 
 class CommandFailed(Exception):
@@ -62,7 +63,7 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
 
     if not isinstance(error, client.PenstockError):
         return None
-    line = _one_line(error)
+    line = _TOKEN.sub("; look in the topic before you send again", _one_line(error))
     if isinstance(
         error,
         client.InvalidArgument

@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -16,7 +17,7 @@ from cli.failures import CommandFailed, ExitCode
 from cli.line_ranges import LineRanges
 from cli.pub_lines import ALL_LINES, Outgoing, send_lines
 from cli.session import Session, read_lines, session_of
-from cli.times import parse_duration_s, parse_time_ms
+from cli.times import local_time_text, parse_delivery_ms, parse_duration_s
 from cli.topics import name_values
 
 if TYPE_CHECKING:
@@ -76,14 +77,16 @@ def pub(
     ] = "",
     file: Annotated[Path | None, typer.Option(help="File that is the body of one message.")] = None,
     delay: Annotated[
-        str, typer.Option(metavar="10s|15m|2h|3d", help="Deliver one message so much later.")
-    ] = "",
+        str | None,
+        typer.Option(metavar="10s|15m|2h|3d", help="Deliver one message so much later."),
+    ] = None,
     at: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="TIME", help="Deliver one message at 2013-11-01T10:00:00Z, or Unix ms."
+            metavar="TIME",
+            help="Deliver one message at 2013-11-01T10:00:00Z (without a zone: local time), or Unix ms.",
         ),
-    ] = "",
+    ] = None,
 ) -> None:
     """Store one message, or one a line; --key, --tag and so on apply to all that name none."""
     session = session_of(context)
@@ -121,12 +124,12 @@ def _ranges(text: str) -> LineRanges:
         raise CommandFailed(f"--only: {error}", ExitCode.USAGE) from None
 
 
-def _later(delay: str, at: str) -> Later:
-    if delay and at:
+def _later(delay: str | None, at: str | None) -> Later:
+    if delay is not None and at is not None:
         raise CommandFailed("give one of --delay and --at", ExitCode.USAGE)
-    if delay:
+    if delay is not None:
         return Later(None, parse_duration_s(delay))
-    return Later(parse_time_ms(at), None) if at else NOW
+    return NOW if at is None else Later(parse_delivery_ms(at), None)
 
 
 def _one(
@@ -142,10 +145,14 @@ def _one(
         deliver_at=later.deliver_at_ms,
         delay=later.delay_s,
     )
+    due_ms = later.deliver_at_ms or stored.store_timestamp_ms + round((later.delay_s or 0) * 1_000)
+    waits = stored.queue_offset < 0
     place = f"at offset [cyan]{stored.queue_offset}[/]"
-    if stored.queue_offset < 0:
-        place = "when its time comes"
-    recall = f"; to take it back: penstock recall {stored.recall_handle}"
+    if waits:
+        place = f"when it is due, at {local_time_text(due_ms)}"
+    elif later.deliver_at_ms is not None:
+        print("penstock: --at has passed: delivered at once", file=sys.stderr)  # noqa: T201
+    recall = f"; to take it back: penstock recall with this handle:\n{stored.recall_handle}"
     session.say(
         f"stored in queue [cyan]{stored.queue_id}[/] {place}, id {stored.message_id}"
         + (recall if stored.recall_handle else ""),
@@ -157,6 +164,7 @@ def _one(
             "message_id": stored.message_id,
             "unique_key": stored.unique_key,
             "store_timestamp_ms": stored.store_timestamp_ms,
+            **({"due_ms": due_ms} if waits else {}),
             **({"recall_handle": stored.recall_handle} if stored.recall_handle else {}),
         },
     )

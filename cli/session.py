@@ -86,9 +86,9 @@ class Session:
         from rich import box
         from rich.table import Table
 
-        table = Table(
-            title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False
-        )
+        if title:  # a table would fold it to its own width
+            console.print(title, style="italic", markup=False, soft_wrap=True)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for name in rows[0]:
             right = name in numbers or all(isinstance(r[name], int | float) for r in rows)
             table.add_column(name.replace("_", " "), justify="right" if right else "left")
@@ -101,7 +101,7 @@ class Session:
         if self.as_json:
             print_json(value)
         else:
-            self.console().print(line)
+            self.console().print(line, soft_wrap=True)  # ids and handles are copied: no hard breaks
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Return once somebody has agreed; ``yes`` is who has already. A program is not asked: it fails."""
@@ -109,7 +109,13 @@ class Session:
             return
         if self.as_json:
             raise CommandFailed("with --json nobody is asked: give --yes", ExitCode.USAGE)
-        typer.confirm(question, abort=True)
+        try:
+            agreed = typer.confirm(question)
+        except typer.Abort:  # Ctrl-C, or there is nobody to answer
+            agreed = False
+            typer.echo()
+        if not agreed:
+            raise CommandFailed("not confirmed: nothing was done", ExitCode.INTERRUPTED)
 
     @contextlib.contextmanager
     def progress(self, description: str, total: int | None) -> Iterator[Any]:

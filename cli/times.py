@@ -1,4 +1,7 @@
-"""Times, and places in a queue, as people type them: Unix milliseconds, ISO 8601, or so long ago."""
+"""Times, and places in a queue, as people type them: Unix milliseconds, ISO 8601, or so long ago.
+
+A time in ISO 8601 without a zone is local.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,19 @@ def parse_time_ms(text: str, *, others: str = "") -> int:
         ) from None
 
 
+def parse_delivery_ms(text: str) -> int:
+    """Return Unix milliseconds of a time of delivery. A duration is refused: it would be so long ago."""
+    if re.fullmatch(r"(\d+)([smhd])", text):
+        raise CommandFailed(f"--at is a time: use --delay {text}", ExitCode.USAGE)
+    try:
+        return parse_time_ms(text)
+    except CommandFailed:
+        raise CommandFailed(
+            f"--at {text!r} is not a time: give 2013-11-01T10:00:00Z, or Unix milliseconds",
+            ExitCode.USAGE,
+        ) from None
+
+
 def parse_duration_s(text: str) -> float:
     """Return seconds for ``10s``, ``15m``, ``2h`` or ``3d``."""
     given = re.fullmatch(r"(\d+)([smhd])", text)
@@ -58,3 +74,9 @@ def parse_place(text: str) -> Literal["earliest", "latest"] | int | datetime:
     if text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX:
         return int(text)
     return parse_time(text, others="earliest, latest, a queue offset, ")
+
+
+def local_time_text(timestamp_ms: int) -> str:
+    """Return Unix milliseconds as a local time with its zone."""
+    moment = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
+    return moment.isoformat(timespec="milliseconds")

@@ -150,10 +150,10 @@ class InvalidMessage(StoreError):
 
 
 class TooLateToRecall(StoreError):
-    """A delayed message is delivered already, or is just about to be."""
+    """The time of a delayed message has come: it is delivered, or just about to be, or was recalled in time."""
 
     def __init__(self, unique_key: str) -> None:
-        super().__init__(f"message {unique_key!r} is delivered already, or just now")
+        super().__init__(f"the time of message {unique_key!r} has come: it can be recalled no more")
         self.unique_key = unique_key
 
 

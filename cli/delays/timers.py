@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Final
 
 import typer
 
 from cli.session import session_of
+from cli.times import local_time_text
 
 PANEL: Final = "Topics and messages"
 MINUTE: Final = 60
@@ -30,8 +30,7 @@ def timers(context: typer.Context) -> None:
         counts = client.timers(within_s=list(EDGES_S.values()))
     next_due = "nothing waits"
     if counts.next_due_ms:
-        due = datetime.fromtimestamp(counts.next_due_ms / 1000).astimezone()
-        next_due = f"the next is due at {due.isoformat(timespec='milliseconds')}"
+        next_due = f"the next is due at {local_time_text(counts.next_due_ms)}"
     due_counts = {label: counts.due_within_s[edge] for label, edge in EDGES_S.items()}
     within = ", ".join(f"{count} within {label}" for label, count in due_counts.items())
     session.say(
@@ -54,7 +53,7 @@ def timers(context: typer.Context) -> None:
 
 def recall(
     context: typer.Context,
-    handle: Annotated[str, typer.Argument(help="What pub printed of the message.")],
+    handle: Annotated[str, typer.Argument(help="What pub printed of the message, whole.")],
     topic: Annotated[str, typer.Option(help="Refuse a handle of another topic.")] = "",
 ) -> None:
     """Have a message not delivered whose time has not come."""

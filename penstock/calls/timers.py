@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from numbers import Integral, Real
 
 from penstock import wire
 from penstock.calls.call import Call
@@ -51,9 +53,13 @@ def deliver_at_ms(deliver_at: DeliverAt | None) -> int:
         return 0
     if isinstance(deliver_at, datetime):
         deliver_at = round(deliver_at.timestamp() * 1000)
+    if not isinstance(deliver_at, Integral):
+        raise InvalidArgument(
+            "deliver_at: must be a datetime, or Unix milliseconds", field="deliver_at"
+        )
     if deliver_at < 1:
         raise InvalidArgument("deliver_at: must be after 1970", field="deliver_at")
-    return deliver_at
+    return int(deliver_at)
 
 
 def delay_ms(delay: Delay | None) -> int:
@@ -61,4 +67,6 @@ def delay_ms(delay: Delay | None) -> int:
     if delay is None:
         return 0
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if not isinstance(seconds, Real) or not math.isfinite(seconds):
+        raise InvalidArgument("delay: must be a timedelta, or seconds", field="delay")
     return max(round(seconds * 1000), 0)

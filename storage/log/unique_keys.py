@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from storage.clock import Clock
 
 PORT_SIZE: Final = 4
+_DIGITS: Final = "0123456789ABCDEF"
+_AFTER_ADDRESS: Final = 24  # digits: process, discriminator, moment, counter
 
 
 class UniqueKeys:
@@ -47,3 +49,17 @@ class UniqueKeys:
         # More than 65,536 in one millisecond run over into the discriminator.
         discriminator = self._discriminator + (counter >> 16) & 0xFFFF_FFFF
         return discriminator, now_ms - month_ms[0], counter & 0xFFFF
+
+
+def is_cut_short(unique_key: str, store_host: bytes) -> bool:
+    """Tell whether a key is the beginning of one that is made here.
+
+    A key that a caller chose is not looked at, however short it is, unless it begins with the address of the store in
+    hexadecimal digits and has no other characters.
+    """
+    head = store_host[:-PORT_SIZE].hex().upper()
+    return (
+        unique_key.startswith(head)
+        and len(unique_key) < len(head) + _AFTER_ADDRESS
+        and not unique_key.strip(_DIGITS)
+    )

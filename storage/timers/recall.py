@@ -18,6 +18,7 @@ from storage.format.properties import (
     encode_properties,
 )
 from storage.format.record import encode_for_batch
+from storage.log.unique_keys import is_cut_short
 from storage.timers.parking import DELAY_MS_MAX
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Recalls:
         now_ms = self._clock.now_ms()
         if not unique_key:
             raise InvalidMessage("recall_handle", "names no message")
+        if is_cut_short(unique_key, self._engine.store_host):
+            raise InvalidMessage("recall_handle", "is cut short: give it as it was printed")
         if recall_ms <= now_ms:
             raise TooLateToRecall(unique_key)
         if recall_ms - now_ms > DELAY_MS_MAX:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 
+import pytest
 from real_processes import until
 from run_cli import Penstock, json_lines
 
@@ -39,7 +41,7 @@ def test_a_recall_that_comes_too_late_is_none_to_try_again(run: Penstock, topic:
     sent = json_lines(run("pub", topic, "came", "--delay", "1s", "--json"))[0]
     until(lambda: bodies(run, topic) == ["came"])
     late = run("recall", sent["recall_handle"], "--topic", topic)
-    assert late.exit_code == ExitCode.NOT_FOUND and "delivered already" in late.stderr
+    assert late.exit_code == ExitCode.NOT_FOUND and "recalled no more" in late.stderr
 
 
 def test_a_recalled_message_does_not_come_when_its_time_has_passed(
@@ -67,5 +69,50 @@ def test_what_cannot_be_is_one_line(run: Penstock, topic: str) -> None:
     assert refused.exit_code == ExitCode.USAGE and "one of --delay and --at" in refused.stderr
     refused = run("recall", "bm9uc2Vuc2U=")
     assert refused.exit_code == ExitCode.USAGE and "recall_handle" in refused.stderr
-    assert run("pub", topic, "now", "--at", "2020-01-01").exit_code == ExitCode.DONE
+    past = run("pub", topic, "now", "--at", "2020-01-01")
+    assert past.exit_code == ExitCode.DONE and "delivered at once" in past.stderr
     assert bodies(run, topic) == ["now"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--at", "15m", "use --delay 15m"),
+        ("--at", "", "is not a time"),
+        ("--at", "soon", "is not a time"),
+        ("--delay", "", "is not a duration"),
+    ],
+)
+def test_what_is_no_time_or_no_duration_stores_nothing(
+    run: Penstock, topic: str, option: str, value: str, says: str
+) -> None:
+    refused = run("pub", topic, "x", option, value)
+    assert refused.exit_code == ExitCode.USAGE and says in refused.stderr
+    assert "ago" not in refused.stderr
+    assert bodies(run, topic) == []
+
+
+def test_a_handle_that_was_cut_recalls_nothing(run: Penstock, topic: str) -> None:
+    """Its line, which a terminal does not break, is the last of what pub prints; due is the one before."""
+    shown = run("pub", topic, "kept", "--delay", "1h").stdout.splitlines()
+    handle = shown[-1]
+    for cut in (handle[:-1], handle[:-4], handle[:-12], handle[:40] + "\n" + handle[40:]):
+        refused = run("recall", cut, "--topic", topic)
+        assert refused.exit_code == ExitCode.USAGE and "recall_handle" in refused.stderr, cut
+    assert run("recall", handle, "--topic", topic).exit_code == ExitCode.DONE
+    due = re.search(r"due, at (\S+),", shown[0])
+    assert due is not None
+    assert 3_590 < datetime.fromisoformat(due[1]).timestamp() - time.time() <= 3_601
+
+
+def test_pub_says_when_a_message_is_due(run: Penstock, topic: str) -> None:
+    at = datetime.fromtimestamp(time.time() // 1 + 3_600, UTC)
+    for options, due_s in (
+        (("--at", at.isoformat()), at.timestamp()),
+        (("--at", at.astimezone().replace(tzinfo=None).isoformat()), at.timestamp()),  # is local
+        (("--delay", "2h"), time.time() + 7_200),
+    ):
+        [sent] = json_lines(run("pub", topic, "later", *options, "--json"))
+        assert abs(sent["due_ms"] / 1_000 - due_s) < (10 if "2h" in options else 0.001)
+        run("recall", sent["recall_handle"])
+    assert "due_ms" not in json_lines(run("pub", topic, "now", "--json"))[0]

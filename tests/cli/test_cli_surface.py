@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import socket
@@ -17,8 +18,10 @@ from typer.testing import CliRunner
 from cli import settings_table
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.main import PenstockGroup, hoisted, options
+from cli.session import Session
 from cli.times import parse_time_ms
 from penstock import errors as client_errors
+from penstock.calls.call import produce_error
 from storage import errors as store_errors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,6 +148,14 @@ def test_every_error_has_one_line_and_a_code(error: Exception, code: ExitCode) -
     assert "\n" not in line
 
 
+def test_an_unknown_outcome_advises_nothing_that_a_command_has_not() -> None:
+    error = produce_error(client_errors.Unavailable("Socket closed"), token="7-8-9")
+    assert "token='7-8-9'" in str(error)
+    line, code = describe(error)
+    assert code is ExitCode.UNREACHABLE
+    assert line.endswith("Socket closed; look in the topic before you send again")
+
+
 def test_a_bug_is_one_line_unless_debug_is_asked_for() -> None:
     """An unexpected error is one line that names --debug; with --debug it is raised."""
 
@@ -242,6 +253,19 @@ def test_a_taken_address_is_exit_code_6(tmp_path: Path) -> None:
 def test_times_are_milliseconds_or_iso(text: str, expected: int) -> None:
     """Unix milliseconds and ISO 8601 are both taken."""
     assert parse_time_ms(text) == expected
+
+
+def test_what_is_printed_to_be_copied_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns wraps a long handle itself; a line break in it would be copied too."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    Session().say("the handle:\n" + "h" * 84, {})
+    assert "h" * 84 in terminal.getvalue()
 
 
 def test_a_time_ago_is_before_now() -> None:

@@ -31,13 +31,16 @@ class RecallHandle(NamedTuple):
 
 
 def decode_recall_handle(text: str) -> RecallHandle:
-    """Read a handle. Raises InvalidMessage for what is not one."""
+    """Read a handle. Raises InvalidMessage for what is not one, byte for byte as it was given out."""
     try:
-        fields = urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)).decode().split(" ")
+        decoded = urlsafe_b64decode(text.encode())
+        # Decoding passes over foreign characters, and over bits that the end leaves.
+        is_as_encoded = urlsafe_b64encode(decoded) == text.encode()
+        fields = decoded.decode().split(" ") if is_as_encoded else []
     except ValueError:
         fields = []
     if len(fields) == FIELD_COUNT and fields[0] == VERSION and all(fields):
         _, topic, broker, recall_ms, unique_key = fields
         if recall_ms.isascii() and recall_ms.isdigit() and len(recall_ms) <= _NUMBER_DIGITS_MAX:
             return RecallHandle(topic, broker, int(recall_ms), unique_key)
-    raise InvalidMessage("recall_handle", "is not a recall handle")
+    raise InvalidMessage("recall_handle", "is not a whole recall handle: give it as it was printed")

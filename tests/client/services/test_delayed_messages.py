@@ -64,6 +64,10 @@ def test_a_time_that_is_over_delivers_at_once(client: Client, topic: str) -> Non
         ({"delay_level": 2, "delay": 5.0}, ""),
         ({"delay": 5.0, "deliver_at": datetime.now(UTC) + timedelta(seconds=5)}, ""),
         ({"deliver_at": 0}, "deliver_at"),
+        ({"deliver_at": "2030-01-01"}, "deliver_at"),
+        ({"deliver_at": 1e12}, "deliver_at"),
+        ({"delay": "10s"}, "delay"),
+        ({"delay": float("inf")}, "delay"),
     ],
 )
 def test_a_delay_that_cannot_be_is_refused_and_nothing_is_stored(
@@ -115,6 +119,13 @@ def test_a_recalled_message_does_not_come_when_its_time_has_passed(
 def test_what_is_no_handle_recalls_nothing(client: Client, handle: str) -> None:
     with pytest.raises(InvalidArgument):
         client.recall(handle)
+
+
+def test_a_handle_that_was_cut_recalls_nothing(client: Client, topic: str) -> None:
+    stored = client.produce(topic, b"kept", delay=60.0)
+    for left_out in (1, 2, 3, 4, 8, 12):
+        with pytest.raises(InvalidArgument, match="recall_handle"):
+            client.recall(stored.recall_handle[:-left_out])
 
 
 def test_a_recall_of_a_topic_that_was_deleted_is_refused(client: Client, topic: str) -> None:
