@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.failures import ExitCode
+from cli.failures import CommandFailed, ExitCode
 from cli.records import body_text, damage_json, record_json, time_text
 from cli.session import Session, print_json, session_of
 from cli.times import parse_place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
-    from penstock import Record
+    from penstock import Client, Record
     from storage.message import Damage
 
 PANEL: Final = "Topics and messages"
@@ -34,7 +37,7 @@ def sub(
         str,
         typer.Option(
             "--from",
-            help="earliest, latest, a queue offset, or a time: 15m (ago), ISO 8601, Unix ms."
+            help="earliest, latest, a queue offset, or a time: 15m (ago), ISO 8601 (without a zone: local), Unix ms."
             " What a group has committed goes before this.",
         ),
     ] = "earliest",
@@ -72,18 +75,20 @@ def sub(
                 f"[red]damaged[/] queue {queue_id} offset {damage.queue_offset}: {damage.reason}"
             )
 
-    with (
-        session.client() as client,
-        client.consume(
-            topic,
-            group=group,
-            queues=queue,
-            start=parse_place(start),
-            tag=tag,
-            follow=follow,
-            on_damaged=on_damaged,
-        ) as records,
-    ):
+    with session.client() as client, contextlib.ExitStack() as opened:
+        if queue:
+            _check_queues(client, topic, queue)
+        records = opened.enter_context(
+            client.consume(
+                topic,
+                group=group,
+                queues=queue,
+                start=parse_place(start),
+                tag=tag,
+                follow=follow,
+                on_damaged=on_damaged,
+            )
+        )
         console = session.console()
         for record in itertools.islice(records, most or None):
             _print(session, console, record, bodies=bodies)
@@ -94,6 +99,19 @@ def sub(
             records.commit()  # what was printed is consumed, the last one too
     if damaged:
         raise typer.Exit(ExitCode.DAMAGED)
+
+
+def _check_queues(client: Client, topic: str, queue_ids: Sequence[int]) -> None:
+    """Raise CommandFailed for a queue that consumers do not read; a client reads nothing there, and says nothing."""
+    from penstock.calls.topics import queues_to_read
+
+    known = client.run(queues_to_read(topic))
+    missing = [queue_id for queue_id in queue_ids if queue_id not in known]
+    if missing:
+        raise CommandFailed(
+            f"queue {missing[0]} is not among the {len(known)} read queues of topic {topic!r}",
+            ExitCode.USAGE,
+        )
 
 
 def _print(session: Session, console: Console, record: Record, *, bodies: bool) -> None:

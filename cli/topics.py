@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from penstock import Client, Topic
 
 PERMISSIONS: Final = {0: "none", 2: "write", 4: "read", 6: "read, write"}
+
+_ADVICE: Final = re.compile(r", to be stored there|; (let them|lower the) [a-z ]+")  # of a refusal
 
 app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the topic.")]
@@ -78,9 +81,8 @@ def describe(context: typer.Context, name: Name) -> None:
     if session.as_json:
         print_json(_json(found.topic) | {"queues": queues})
         return
-    permission = PERMISSIONS.get(found.topic.perm, str(found.topic.perm))
     total = sum(queue["messages"] for queue in queues)
-    title = f"{name}: {permission}; {counted(total, 'message')}"
+    title = f"{name}: {_settings_text(found.topic)}; {counted(total, 'message')}"
     session.show(queues, title=title, empty="no queues")
 
 
@@ -103,10 +105,15 @@ def update(
     attribute: Attributes = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Take read queues away that are in use; says what is lost."),
+        typer.Option(
+            "--force", help="Take read queues away that are in use; says what is not read then."
+        ),
     ] = False,
 ) -> None:
-    """Change a topic's queues, permission or attributes."""
+    """Change a topic's queues, permission or attributes.
+
+    What --force leaves unread stays on the disk, and is read when the read queues are back.
+    """
     session = session_of(context)
     if queues is read_queues is write_queues is perm is None and not attribute:
         raise CommandFailed(
@@ -121,24 +128,44 @@ def update(
         "attributes": name_values(attribute, "--attribute"),
     }
     with session.client() as client:
-        topic = _update(client, name, changes, force=force)
-    counts = f"{counted(topic.write_queue_count, 'queue')}"
-    if topic.read_queue_count != topic.write_queue_count:
-        counts = f"{counts} to write and {topic.read_queue_count} to read"
-    session.say(f"topic [bold]{topic.name}[/] with {counts}", _json(topic))
+        topic, unread = _update(client, name, changes, force=force)
+    if unread:
+        print(f"penstock: not read until the read queues are back: {unread}", file=sys.stderr)  # noqa: T201
+    session.say(
+        f"topic [bold]{topic.name}[/] with {_settings_text(topic)}",
+        _json(topic) | ({"not_read": unread} if unread else {}),
+    )
 
 
-def _update(client: Client, name: str, changes: dict[str, Any], *, force: bool) -> Topic:
-    """Change a topic; with ``force`` also where it is refused, whose reasons are printed first."""
+def _update(
+    client: Client, name: str, changes: dict[str, Any], *, force: bool
+) -> tuple[Topic, str]:
+    """Change a topic; with ``force`` also where it is refused. Also returns what is not read any more."""
     from penstock.errors import FailedPrecondition
 
     try:
-        return client.update_topic(name, **changes)
+        return client.update_topic(name, **changes), ""
     except FailedPrecondition as refused:
-        if not force or refused.reason != "QUEUES_IN_USE":
+        if refused.reason != "QUEUES_IN_USE":
             raise
-        print(f"lost until the read queues are back: {refused.message}", file=sys.stderr)  # noqa: T201
-    return client.update_topic(name, **changes, force=True)
+        if not force:
+            raise CommandFailed(
+                f"{refused.message}. --force takes the queues away all the same: what is in them stays"
+                " on the disk, and is not read until they are back",
+                ExitCode.REFUSED,
+            ) from None
+        unread = _ADVICE.sub("", refused.message).removeprefix(f"topic {name!r}: ")
+    return client.update_topic(name, **changes, force=True), unread
+
+
+def _settings_text(topic: Topic) -> str:
+    """Return a topic's queues, permission and attributes in words."""
+    counts = counted(topic.write_queue_count, "queue")
+    if topic.read_queue_count != topic.write_queue_count:
+        counts = f"{counts} to write and {topic.read_queue_count} to read"
+    permission = PERMISSIONS.get(topic.perm, str(topic.perm))
+    attributes = "".join(f"; {name}={value}" for name, value in topic.attributes.items())
+    return f"{counts}; {permission}{attributes}"
 
 
 @app.command()

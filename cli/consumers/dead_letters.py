@@ -12,7 +12,7 @@ from cli.records import body_text, record_json, time_text
 from cli.session import counted, print_json, session_of
 from storage.format.names import DLQ_PREFIX, RETRY_PREFIX
 from storage.format.properties import RESERVED, RETRY_TOPIC
-from storage.tables.groups import RETRY_MAX_TIMES_MAX
+from storage.tables.groups import RETRY_MAX_TIMES, RETRY_MAX_TIMES_MAX
 
 if TYPE_CHECKING:
     from penstock import Client, Message, Record
@@ -66,20 +66,25 @@ def show(
     group: Group,
     most: Annotated[int, typer.Option("--max", "-n", min=1, help="Show so many.")] = 20,
 ) -> None:
-    """Show a group's dead letters, the oldest first, with the topic each comes from."""
+    """Show a group's dead letters, the oldest first, with the topic each comes from and its attempts.
+
+    The attempts may be one too many or too few if --retries of the group was changed since.
+    """
     session = session_of(context)
     with (
         session.client() as client,
         client.consume(_topic_of(client, group), follow=False) as records,
     ):
+        attempts_max = _attempts_max(client, group)
         for record in itertools.islice(records, most):
             origin = _origin(record, group)
+            # A broker's count: of what had its last attempt it has one more, of what a handler gave up it has not.
+            attempts = record.reconsume_times - (record.reconsume_times > attempts_max)
             if session.as_json:
-                print_json(record_json(record) | {"origin_topic": origin})
+                print_json(record_json(record) | {"origin_topic": origin, "attempts": attempts})
             else:
-                attempts = counted(record.reconsume_times, "attempt")
                 session.console().print(
-                    f"{time_text(record.store_timestamp_ms)} {origin} after {attempts}:"
+                    f"{time_text(record.store_timestamp_ms)} {origin} after {counted(attempts, 'attempt')}:"
                     f" {body_text(record.body)}",
                     markup=False,
                     soft_wrap=True,
@@ -101,6 +106,9 @@ def resend(
     ] = False,
 ) -> None:
     """Send a group's dead letters again, with their keys, tag and properties, each once.
+
+    They are new messages of the topic: every group that reads it gets them, those that had handled them too.
+    With --topic they go to another topic, such as one that this group alone reads.
 
     Where it is interrupted, or fails, it goes on after the last that was stored when it is called again.
     """
@@ -191,6 +199,12 @@ def _origin(record: Record, group: str) -> str:
     for between in "_+":  # a broker has two ways to name it
         origin = origin.removeprefix(f"{RETRY_PREFIX}{group}{between}")
     return origin
+
+
+def _attempts_max(client: Client, group: str) -> int:
+    """Return how often the group hands a message out; the default where the group is gone."""
+    retries = {each.name: each.retry_max_times for each in client.group_settings()}
+    return retries.get(group, RETRY_MAX_TIMES) + 1
 
 
 def _topic_of(client: Client, group: str) -> str:

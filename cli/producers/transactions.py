@@ -12,7 +12,7 @@ from cli.failures import CommandFailed, ExitCode
 from cli.session import session_of
 
 _NAMED_MAX: Final = 3
-_GONE: Final = ("not found", "committed", "rolled back", "given up")  # before, or never there
+_GONE: Final = ("not found", "committed", "rolled back", "given up", "topic gone")
 app = typer.Typer(no_args_is_help=True, help="Transactions that nobody has ended.")
 Ids = Annotated[list[str], typer.Argument(help="Transaction ids, as list shows them.")]
 
@@ -73,8 +73,14 @@ def _end(context: typer.Context, transaction_ids: list[str], *, commit: bool) ->
     others = [each for each in ended if each.state != wanted]
     if others:
         states = ", ".join(f"{each.transaction_id}: {each.state}" for each in others[:_NAMED_MAX])
-        are_gone = all(each.state in _GONE for each in others)
+        code = ExitCode.NOT_FOUND
+        if not all(each.state in _GONE for each in others):
+            code = (
+                ExitCode.DAMAGED
+                if any(each.state == "damaged" for each in others)
+                else ExitCode.REFUSED
+            )
         raise CommandFailed(
             f"{len(others)} of {len(ended)} are not {wanted} ({states})",
-            ExitCode.NOT_FOUND if are_gone else ExitCode.FAILED,
+            code,
         )

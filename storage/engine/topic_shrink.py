@@ -66,7 +66,7 @@ def check_shrink(
     if lags:
         problems.append(f"{_named(list(map(str, lags)))}; let them be read first")
     coming = [
-        f"{messages} {kind} for queue {queue_id}"
+        f"{messages} {kind if messages > 1 else kind.replace('messages', 'message', 1)} for queue {queue_id}"
         for kind, counts in upcoming.items()
         for queue_id, messages in sorted(counts().items())
     ]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 
 import pytest
+from real_processes import until
 from run_cli import json_lines, penstock
 from three_services import three_services
 
@@ -99,6 +100,36 @@ def test_dead_letters_are_listed_shown_and_sent_again_once(at: list[str], client
         nothing = penstock(*at, "dlq", command, "nobody")
         assert nothing.exit_code == ExitCode.NOT_FOUND
         assert nothing.stderr == "penstock: group nobody has no dead letters\n"
+
+
+@pytest.mark.parametrize("given_up_at", [1, 2, 3, None])
+def test_a_dead_letter_says_how_often_it_was_handed_out(
+    at: list[str], client: Client, given_up_at: int | None
+) -> None:
+    """Both where the last attempt failed and where a handler gives it up at an earlier one, or the last."""
+    topic = f"tried-{given_up_at}"
+    group = f"of-{topic}"
+    client.create_topic(topic, queues=1)
+    client.create_group(group, retry_max_times=2, backoff=(10, 10))
+    client.produce(topic, b"broken")
+    handled = 0
+    while handled < (given_up_at or 3):
+        received = client.receive(topic, group=group, wait_ms=25_000)
+        handled += 1
+        if handled == given_up_at:
+            assert client.dead_letter(received) == []
+        else:
+            assert client.change_leases(received, 0) == []
+    until(lambda: not client.receive(topic, group=group).records and _has_letters(at, group))
+
+    [shown] = json_lines(penstock(*at, "--json", "dlq", "show", group))
+    noun = "1 attempt" if handled == 1 else f"{handled} attempts"
+    assert shown["attempts"] == handled
+    assert f"after {noun}: broken" in penstock(*at, "dlq", "show", group).stdout
+
+
+def _has_letters(at: list[str], group: str) -> bool:
+    return penstock(*at, "dlq", "show", group).stdout != ""
 
 
 def test_a_resend_goes_on_after_the_last_that_was_stored(at: list[str], client: Client) -> None:

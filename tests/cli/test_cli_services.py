@@ -41,7 +41,7 @@ def test_a_topic_is_changed_and_deleted(run: Penstock, topic: str) -> None:
 
 def test_deleting_asks_first_and_no_means_no(run: Penstock, topic: str) -> None:
     """Without --yes an answer other than y leaves the topic alone."""
-    assert run("topic", "delete", topic, stdin="n\n").exit_code == ExitCode.FAILED
+    assert run("topic", "delete", topic, stdin="n\n").exit_code == ExitCode.INTERRUPTED
     program = run("topic", "delete", topic, "--json", stdin="y\n")
     assert program.exit_code == ExitCode.USAGE and "--yes" in program.stderr
     assert run("topic", "describe", topic).exit_code == ExitCode.DONE

@@ -31,6 +31,17 @@ def test_a_list_of_transactions_says_that_there_are_more(
         client.end_transactions([topic], commit=False)
 
 
+def test_a_commit_into_a_topic_that_was_deleted_is_not_found(
+    run: Penstock, topic: str, services: LocalServices
+) -> None:
+    with Client(writer=services.addresses["writer"]) as client:
+        client.transaction(topic, transaction_id=topic).send(b"one")
+        client.delete_topic(topic)
+    refused = run("transactions", "commit", topic)
+    assert refused.exit_code == ExitCode.NOT_FOUND and f"{topic}: topic gone" in refused.stderr
+    assert run("transactions", "rollback", topic).exit_code == ExitCode.DONE
+
+
 def test_an_end_after_another_one_says_which_it_was(
     run: Penstock, topic: str, services: LocalServices
 ) -> None:

@@ -96,7 +96,7 @@ def test_delayed_messages_keep_their_queues_until_they_were_delivered(
         store.workers.settle()
         store.reopen()
     with pytest.raises(
-        QueuesInUse, match="1 delayed messages for queue 2, 3 delayed messages for queue 3, to be"
+        QueuesInUse, match="1 delayed message for queue 2, 3 delayed messages for queue 3, to be"
     ):
         shrink(store)
     store.clock.pass_ms(1_000)
@@ -115,7 +115,7 @@ def test_a_recalled_message_does_not_count(store: TransactionStore) -> None:
     stored = put(store, 3, delay_ms=60_000)
     kept = put(store, 3, delay_ms=60_000)
     store.writer.timers.recall("orders", stored.unique_key, store.clock.now_ms() + 60_000)
-    with pytest.raises(QueuesInUse, match="1 delayed messages for queue 3"):
+    with pytest.raises(QueuesInUse, match="1 delayed message for queue 3"):
         shrink(store)
     store.writer.timers.recall("orders", kept.unique_key, store.clock.now_ms() + 60_000)
     shrink(store)
@@ -177,5 +177,5 @@ def test_what_was_parked_while_records_were_looked_at_counts(
         return settle(engine)
 
     monkeypatch.setattr(type(store.writer._engine), "settle", settled)
-    with pytest.raises(QueuesInUse, match="1 delayed messages for queue 3"):
+    with pytest.raises(QueuesInUse, match="1 delayed message for queue 3"):
         store.writer.update_topic("orders", queue_count=2)
