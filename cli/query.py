@@ -34,7 +34,11 @@ def query(
     key: Annotated[str, typer.Argument(help="Business key, or unique id with --unique.")],
     unique: Annotated[bool, typer.Option("--unique", help="KEY is a unique id.")] = False,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="Stored since: 15m, ISO 8601 or Unix ms.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Stored since: 15m (ago), ISO 8601 (without a zone: local), or Unix ms.",
+        ),
     ] = "0",
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Stored until.")] = None,
     most: Annotated[int, typer.Option("--max", "-n", min=0, help="At most so many; 0: all.")] = 64,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from cli.consumers.dead_letters import dead_letter_counts
 from cli.failures import ExitCode, describe
+from cli.records import time_text
 from cli.session import Session, print_json, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock import Client
+
+
+_TIMES: Final = ("scrub_completed_ms", "next_timer_due_ms", "oldest_half_ms")
 
 
 def register(app: typer.Typer) -> None:
@@ -71,9 +75,17 @@ def _leases(client: Client) -> dict[str, Any]:
     return {"journal_bytes": leases.journal_bytes, "problem": leases.problem, "groups": groups}
 
 
+def _row(service: str, field: str, value: Any) -> dict[str, Any]:
+    """Return a value for people: of Unix milliseconds the time, of 0 that there is none."""
+    name = field.replace("_", " ")
+    if field in _TIMES:
+        name, value = name.removesuffix(" ms"), time_text(value) if value else "none"
+    return {"service": service, "field": name, "value": value}
+
+
 def _show(session: Session, found: dict[str, Any], groups: list[dict[str, Any]]) -> None:
     rows = [
-        {"service": name, "field": field.replace("_", " "), "value": value}
+        _row(name, field, value)
         for name, fields in found.items()
         for field, value in fields.items()
         if value != ""

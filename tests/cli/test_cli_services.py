@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
 import pytest
+from real_processes import until
 from run_cli import Penstock, json_lines, penstock
 from typer.testing import Result
 
@@ -255,6 +257,16 @@ def test_status_shows_all_three_services(run: Penstock) -> None:
     assert status["reader"]["writer_alive"] is True
     assert "indexed_offset" in status["indexer"]
     assert "indexer" in run("status").stdout
+
+
+def test_status_shows_times_as_times(run: Penstock, topic: str) -> None:
+    handle = json_lines(run("pub", topic, "x", "--delay", "1h", "--json"))[0]["recall_handle"]
+    time_or_none = r"(none|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z)"
+    until(lambda: "due none" not in re.sub(" +", " ", run("status").stdout))
+    shown = run("status").stdout
+    for name in ("next timer due", "oldest half", "scrub completed"):
+        assert re.search(rf"{name} +{time_or_none}", shown), shown
+    run("recall", handle)
 
 
 def test_health_of_a_serving_service_is_exit_code_0(run: Penstock, services: object) -> None:
