@@ -1,9 +1,10 @@
 """Hands out again what a broker had handed out: by copies in the retry topic, at the end of a lease.
 
 Each step reads what is new in the revive topics; of a checkpoint whose time is over it appends, in one batch,
-a copy of each message that nobody acknowledged, and the acknowledgement of it. So a stop at any moment leaves
-both or neither, and whoever reads the revive topics again, we or a broker, finds nothing to do for it. A
-checkpoint is settled only when all delayed records that were due before its end are delivered: its
+a copy of each message that nobody acknowledged, and behind the copies the acknowledgements. Whoever reads the
+revive topics again, we or a broker, finds nothing to do for what is acknowledged. What a stop leaves of a batch is
+its beginning: of a message that has a copy in the log behind its checkpoint a start appends the acknowledgement
+alone. A checkpoint is settled only when all delayed records that were due before its end are delivered: its
 acknowledgements are among them.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,13 @@ from storage.engine.copies import prepared_copies
 from storage.engine.parked_queue import ParkedQueue
 from storage.errors import StoreBusy, StoreError, StoreFull, TopicExists, TopicNotFound
 from storage.format.names import topic_name_problem
-from storage.kernels.columns import BODY_LENGTH, BODY_POSITION, STORE_TIMESTAMP, TAG_CODE
+from storage.kernels.columns import (
+    BODY_LENGTH,
+    BODY_POSITION,
+    COMMIT_OFFSET,
+    STORE_TIMESTAMP,
+    TAG_CODE,
+)
 from storage.revive.checkpoints import (
     ACK_CODES,
     CHECKPOINT_CODE,
@@ -31,6 +38,7 @@ from storage.revive.checkpoints import (
     decode_ack,
     decode_checkpoint,
 )
+from storage.revive.copied_before import CopiesBefore
 from storage.revive.copies import retry_copies
 from storage.revive.progress import REVIVE_FILE, ReviveProgress, ReviveProgressFiles
 from storage.tables.topics import NewTopic
@@ -97,6 +105,7 @@ class ReviveWorker(Worker):
         self._files = ReviveProgressFiles(engine.filesystem, engine.paths.config, clock)
         self._queues: dict[tuple[str, int], _ReviveQueue] = {}
         self._sources: dict[tuple[str, int], ParkedQueue] = {}
+        self._before: dict[str, CopiesBefore] = {}  # by retry topic
         self._ends: dict[tuple[str, int], int] = {}  # of the queues, when the store was opened
         self._kept = self._files.load(broker_ran=engine.broker_ran)
         self._saved: ReviveProgress = {} if engine.broker_ran else self._kept
@@ -194,7 +203,7 @@ class ReviveWorker(Worker):
             body = records.data[begin : begin + row[BODY_LENGTH]].tobytes()
             if row[TAG_CODE] == CHECKPOINT_CODE:
                 name = queue.queue.topic, queue.queue.queue_id
-                checkpoint = decode_checkpoint(body, *name, place)
+                checkpoint = decode_checkpoint(body, *name, place, row[COMMIT_OFFSET])
                 if checkpoint is not None:
                     queue.open.pop(checkpoint.key, None)
                     queue.open[checkpoint.key] = checkpoint
@@ -257,7 +266,7 @@ class ReviveWorker(Worker):
             if offset in places and not (was_deleted and times_ms[places[offset]] > each.key.pop_ms)
         ]
         if copied:
-            self._append(records, places, copied)
+            self._append(source, records, places, copied)
         for each, offset in ended:
             each.open_offsets.discard(offset)
         for damage in records.damaged:
@@ -281,13 +290,34 @@ class ReviveWorker(Worker):
                 raise created
         return True
 
+    def _copies_before(self, retry_topic: str) -> CopiesBefore:
+        """Return the copies that a topic had before the first of ours of this start; to be called before it."""
+        found = self._before.get(retry_topic)
+        if found is None:
+            begin = min(
+                each.commit_offset
+                for queue in self._queues.values()
+                for each in queue.open.values()
+                if each.retry_topic == retry_topic
+            )
+            with closing(self._parked_queue(retry_topic, 0)) as queue:
+                found = CopiesBefore(queue, begin, bytes_max=BYTES_MAX)
+            self._before[retry_topic] = found
+        return found
+
     def _append(
-        self, records: ParkedRecords, places: dict[int, int], copied: list[tuple[Checkpoint, int]]
-    ) -> None:
-        """Append copies and acknowledgements, all or none. Raises StoreBusy, StoreFull."""
+        self, source: tuple[str, int], records: ParkedRecords, places: dict[int, int],
+        ended: list[tuple[Checkpoint, int]],
+    ) -> None:  # fmt: skip
+        """Append copies of what has none yet, and acknowledgements, all or none. Raises StoreBusy, StoreFull."""
         config = self._engine.config
+        before = self._copies_before(ended[0][0].retry_topic)
         # A message that a group was handed twice comes again once.
-        once = {(offset, each.retry_topic): each.key.pop_ms for each, offset in copied}
+        once = {
+            (offset, each.retry_topic): each.key.pop_ms
+            for each, offset in ended
+            if before.copy_of(*source, records, places[offset]) < each.commit_offset
+        }
         copies = retry_copies(
             records, [places[offset] for offset, _ in once], [topic for _, topic in once],
             list(once.values()),
@@ -298,7 +328,7 @@ class ReviveWorker(Worker):
                 offset, now_ms=now_ms, host=config.store_host,
                 append_crc=config.append_property_crc,
             )
-            for each, offset in copied
+            for each, offset in ended
         ]  # fmt: skip
         prepared = prepared_copies(
             np.concatenate((copies, np.frombuffer(b"".join(acks), np.uint8))),

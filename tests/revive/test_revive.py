@@ -106,6 +106,75 @@ def test_what_came_again_comes_once_more_from_its_retry_topic(tmp_path: Path) ->
     store.close()
 
 
+def test_what_a_broker_has_copied_before_a_kill_does_not_come_twice(tmp_path: Path) -> None:
+    """It moves its offset on some time after it made the copies, which it does not acknowledge."""
+    directory = golden_copy("features", tmp_path)
+    offsets = ConsumerOffsets(OsFileSystem(), directory / "config", SystemClock())
+    offsets.forget("CID_RMQ_SYS_REVIVE_GROUP")
+    offsets.close()
+    workers = SteppedWorkers()
+    with StoreWriter.open(directory, workers=workers) as writer:
+        for _ in range(4):
+            workers.settle()
+        assert writer.revive.counts.gone == 0
+    found = [each for each in records_on_disk(directory) if each.topic == "%RETRY%poppers_popped"]
+    assert len(found) == len({each.body for each in found}) == 3
+
+
+@pytest.mark.parametrize("left_count", range(1, 9))
+def test_of_a_batch_that_a_stop_cut_short_nothing_comes_twice(
+    tmp_path: Path, left_count: int
+) -> None:
+    """A batch has copies first, and then their acknowledgements: here 3 and 5."""
+    store = PoppedStore(tmp_path / "store")
+    store.pop(0, 3)
+    store.pop(1, 2, pt=NOW_MS - 500, queue_id=1)  # handed out twice to the same group
+    store.pass_to(NOW_MS + LEASE_MS - 600)
+    before = len(records_on_disk(store.directory))
+    store.pass_to(NOW_MS + LEASE_MS)
+    batch = records_on_disk(store.directory)[before:]
+    assert [each.topic for each in batch] == [RETRY] * 3 + [REVIVE] * 5
+    left = shutil.copytree(store.directory, tmp_path / "left")
+    store.close()
+    cut_log(left, batch[left_count - 1])
+    store = PoppedStore(left, now_ms=NOW_MS + LEASE_MS)
+    store.put(b"since", queue_id=1)
+    left = shutil.copytree(left, tmp_path / "killed again")  # before anything is done about it
+    store.close()
+    for _ in range(2):
+        store = PoppedStore(left, now_ms=NOW_MS + 2 * LEASE_MS)
+        store.settle()
+        assert Counter(store.again()) == Counter([b"0", b"1", b"2"])
+        assert store.writer.revive.counts.gone == 0
+        store.close()
+
+
+def cut_log(directory: Path, last: Record) -> None:
+    """Have the log end behind a record, as a stop leaves it."""
+    log = directory / "commitlog" / f"{0:020d}"
+    data = log.read_bytes()
+    log.write_bytes(data[: last.commit_offset + last.total_size].ljust(len(data), b"\0"))
+    (directory / "checkpoint").unlink(missing_ok=True)
+
+
+def test_twins_that_a_stop_left_one_copy_of_get_the_other_one(tmp_path: Path) -> None:
+    """A producer of a broker may have stored a message twice; one copy stands for one of them."""
+    store = PoppedStore(tmp_path / "store")
+    for _ in range(2):
+        store.put(b"twin", unique_key="TWIN", queue_id=0)
+    store.pop(10, 2)
+    store.pass_to(NOW_MS + LEASE_MS)
+    copies = [each for each in records_on_disk(store.directory) if each.topic == RETRY]
+    assert len(copies) == 2
+    left = shutil.copytree(store.directory, tmp_path / "left")
+    store.close()
+    cut_log(left, copies[0])
+    store = PoppedStore(left, now_ms=NOW_MS + LEASE_MS)
+    store.settle()
+    assert store.again() == [b"twin", b"twin"]
+    store.close()
+
+
 @pytest.mark.parametrize("stop", ["killed", "closed"])
 def test_a_start_does_nothing_twice(tmp_path: Path, stop: str) -> None:
     store = PoppedStore(tmp_path / "store")
@@ -266,7 +335,7 @@ def test_groups_get_their_own_copies_and_each_message_once(tmp_path: Path) -> No
 
 
 def test_a_copy_is_what_a_broker_makes(tmp_path: Path) -> None:
-    """The golden store has a broker's own copies; with its progress taken away we make the same ones."""
+    """The golden store has a broker's own copies; without them and its progress we make the same ones."""
     directory = golden_copy("features", tmp_path)
     popped_retries = "%RETRY%poppers_popped"
     before = [each for each in records_on_disk(directory) if each.topic == popped_retries]
@@ -277,6 +346,7 @@ def test_a_copy_is_what_a_broker_makes(tmp_path: Path) -> None:
     with StoreWriter.open(
         directory, StoreConfig(append_property_crc=False), workers=workers
     ) as writer:
+        writer.delete_topic(popped_retries)
         for _ in range(4):
             workers.settle()
         assert writer.revive.counts.handed_out_again == 3
