@@ -1,7 +1,8 @@
 """Keeping what is known of producers' requests: loaded at a start, saved now and then and at the stop.
 
 1. What is saved is noted under the append lock, with the end of the log at that time: some seconds
-   after a change, and where the log has grown so much that a start would read long.
+   after a change, where the log has grown so much that a start would read long, and where the wall
+   clock was set, by which a start tells how long ago all of it was.
 2. It is written once the log is synced that far, so it never has a request that a power cut takes.
 3. A start reads what the log has got since, and saves it at once where the next append would change
    what it reads: of a request whose last records a stop has cut off.
@@ -67,8 +68,9 @@ class ProducerWorker(Worker):
         if self._noted is not None:
             return self._engine.log.flushed_offset >= self._noted[0]
         since_s = self._clock.monotonic() - self._saved_at
-        is_due = self._appender.windows.is_changed and since_s >= SAVE_INTERVAL_S
-        return is_due or self._grown_bytes >= SAVE_BYTES
+        windows = self._appender.windows
+        is_due = windows.is_changed and since_s >= SAVE_INTERVAL_S
+        return is_due or self._grown_bytes >= SAVE_BYTES or windows.is_clock_set
 
     @property
     def _grown_bytes(self) -> int:
@@ -112,7 +114,8 @@ class ProducerWorker(Worker):
 
     def finish(self) -> None:
         """Write all of it, once the log is synced."""
-        is_changed = self._noted is not None or self._appender.windows.is_changed
+        windows = self._appender.windows
+        is_changed = self._noted is not None or windows.is_changed or windows.is_clock_set
         if not is_changed and self._grown_bytes < STOP_BYTES:
             return
         self._note()

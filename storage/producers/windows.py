@@ -51,6 +51,7 @@ REQUESTS_MAX: Final = 1 << 17  # of all producers
 WAY_MS: Final = 60_000
 NEVER: Final = -1 << 62
 NOWHERE: Final[Parts] = ()
+SET_MS_MIN: Final = 5_000  # by which the clock was set; of less WAY_MS takes care
 FOLLOWING_MAX: Final = 256
 _AGE_MAX_MS: Final = 1 << 61
 
@@ -90,6 +91,7 @@ class ProducerWindows:
         self.forgotten_ms = NEVER
         self.doubtful_ms = NEVER
         self.is_changed = False  # since it was copied
+        self._copied_set_ms = 0  # ``set_ms`` of what was copied
 
     def find(self, producer: ProducerSequence) -> Parts | None:
         """Return where the records of a request are, None if it is not stored.
@@ -193,6 +195,15 @@ class ProducerWindows:
 
     # ---- to and from the disk
 
+    @property
+    def is_clock_set(self) -> bool:
+        """Whether the wall clock was set since it was copied: what was copied tells its times by the former one."""
+        return abs(self._set_ms() - self._copied_set_ms) >= SET_MS_MIN
+
+    def _set_ms(self) -> int:
+        clock = self._clock
+        return clock.now_ms() - int(clock.monotonic() * 1_000) - self._shift_ms
+
     def copied(self, commit_offset: int) -> Callable[[], bytes]:
         """Return what encodes all of it as it is now; called once, after the lock is released.
 
@@ -200,8 +211,7 @@ class ProducerWindows:
         copy before nothing is copied.
         """
         self._take_following()
-        clock = self._clock
-        set_ms = clock.now_ms() - int(clock.monotonic() * 1_000) - self._shift_ms
+        set_ms = self._copied_set_ms = self._set_ms()
         head = WindowsHead(commit_offset, set_ms, self.forgotten_ms, self.doubtful_ms)
         ids = list(self._producers)
         changed = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from storage.kernels.message_slices import (
 )
 from storage.message import Message, ProducerSequence
 from storage.producers import windows
-from storage.testing import SteppedClock
+from storage.testing import SteppedClock, SteppedWorkers
 from storage.writer import StoreWriter
 
 ID = 0x7ABC_DEF0_1234_5678
@@ -328,6 +329,43 @@ def test_a_clock_that_is_set_has_nothing_stored_twice(
     with pytest.raises(OutcomeForgotten):
         writer.put([Message("t", b"m")], producer=again(1, 1))
     writer.close()
+
+
+@pytest.mark.parametrize("stop", ["closed", "killed"])
+@pytest.mark.parametrize("set_ms", [3_600_000, -3_600_000])
+def test_a_clock_that_is_set_when_all_is_saved_has_nothing_stored_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str, set_ms: int
+) -> None:
+    monkeypatch.setattr(windows, "PRODUCERS_MAX", 2)
+    clock = _SetClock()
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        writer.create_topic("t", 4)
+        for producer_id in (1, 2, 3):
+            writer.put([Message("t", b"m")], producer=first(1, producer_id))
+    workers = SteppedWorkers()
+    left = tmp_path / "s"
+    with StoreWriter.open(left, small_config(), clock=clock, workers=workers) as writer:
+        clock.set_ms = set_ms
+        if stop == "killed":
+            workers.settle()
+            left = shutil.copytree(left, tmp_path / "left")
+    with StoreWriter.open(left, small_config(), clock=clock) as writer:
+        with pytest.raises(OutcomeForgotten):
+            writer.put([Message("t", b"m")], producer=again(1, 1))
+        writer.put([Message("t", b"m")], producer=first(1, 4))
+
+
+def test_a_clock_that_is_set_is_saved_once(tmp_path: Path) -> None:
+    clock = _SetClock()
+    with StoreWriter.open(
+        tmp_path / "s", small_config(), clock=clock, workers=SteppedWorkers()
+    ) as writer:
+        known = writer._appender.windows
+        assert not known.is_clock_set
+        clock.set_ms = windows.SET_MS_MIN + 1_000
+        assert known.is_clock_set
+        known.copied(0)()
+        assert not known.is_clock_set
 
 
 def test_only_what_has_changed_is_copied_and_all_is_encoded(clock: SteppedClock) -> None:
