@@ -143,7 +143,7 @@ class _Loading:
 
     def take(self, run: RecordRun) -> None:
         if not self._is_all:
-            self._windows.doubt(int(run.rows[0, STORE_TIMESTAMP]))
+            self._windows.doubt(min(int(run.rows[0, STORE_TIMESTAMP]), self._now_ms))
             self._is_all = True
         self._close(run.begin_offset)
         count = int(find_sequences(run.data, run.rows, self._found))

@@ -56,6 +56,17 @@ FOLLOWING_MAX: Final = 256
 _AGE_MAX_MS: Final = 1 << 61
 
 
+def _left_of(parts: Parts, end_offset: int) -> Parts | None:
+    """Return the parts of a request that a log has which ends there; None if it has nothing of it."""
+    if max(parts, default=0) <= end_offset:
+        return parts
+    left: list[int] = []
+    for begin, end in zip(parts[::2], parts[1::2], strict=False):
+        if begin < end_offset:
+            left += begin, min(end, end_offset)
+    return (*left, 0) if left else None
+
+
 class _KnownProducer:
     """What is known of one producer. No sequence of it is above ``highest``."""
 
@@ -232,7 +243,7 @@ class ProducerWindows:
         return encode
 
     def restore(self, head: WindowsHead, blocks: list[ProducerBlock], end_offset: int) -> None:
-        """Take in what was saved, but for what lies beyond the end of the log."""
+        """Take in what was saved, but for what lies beyond the end of the log: a request that it ends in is torn."""
         now_ms = self._now_ms()
 
         def time_of(saved_ms: int) -> int:
@@ -245,11 +256,11 @@ class ProducerWindows:
             held = self._producers[block.producer_id] = _KnownProducer(time_of(block.unknown_ms))
             held.last_ms, held.forgotten = time_of(block.last_ms), block.forgotten
             held.requests = {
-                sequence: parts
+                sequence: left
                 for sequence, parts in block.requests.items()
-                if max(parts, default=0) <= end_offset
+                if (left := _left_of(parts, end_offset)) is not None
             }
-            held.highest = max(held.requests, default=held.forgotten)
+            held.highest = max((held.forgotten, *held.requests))
             self._request_count += len(held.requests)
         self._unsaved = set(self._producers)
         self._last_id = 0

@@ -368,6 +368,22 @@ def test_a_clock_that_is_set_is_saved_once(tmp_path: Path) -> None:
         assert not known.is_clock_set
 
 
+def test_of_what_is_restored_nothing_below_the_forgotten_is_next(clock: SteppedClock) -> None:
+    """Sequences came in no order: the highest one is forgotten, and lower ones are known."""
+    known = windows.ProducerWindows(clock)
+    known.note(1, 1_000, (0, 1))
+    for sequence in range(1, windows.SEQUENCES_MAX + 1):
+        known.note(1, sequence, (sequence, sequence + 1))
+    restored = windows.ProducerWindows(clock)
+    restored.restore(*decode_windows(known.copied(1_000)()), 1_000)
+    restored.note(1, 1, (1, 2))
+    assert not restored.is_new(1, 600)
+    assert not restored.is_next(1, 600)
+    empty = windows.ProducerWindows(clock)
+    empty.restore(*decode_windows(known.copied(1_000)()), 0)  # the log has nothing of it
+    assert not empty.is_new(1, 600)
+
+
 def test_only_what_has_changed_is_copied_and_all_is_encoded(clock: SteppedClock) -> None:
     known = windows.ProducerWindows(clock)
     for producer_id in (1, 2, 3):

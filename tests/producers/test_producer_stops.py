@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cut_machine import Machine
-from engine_store import append, record, small_config
+from engine_store import append, record, records_on_disk, small_config
 
 from storage.engine import producers
 from storage.errors import OutcomeForgotten, StoreBusy
@@ -258,6 +258,56 @@ def test_without_what_was_saved_the_log_is_read(tmp_path: Path, damage: str) -> 
     with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
         [answered] = writer.put([Message("t", b"a")], producer=ProducerSequence(ID, 1, 5_000))
         assert answered == stored._replace(repeated=True)
+
+
+@pytest.mark.parametrize("left_count", [0, 1, 2, 3])
+@pytest.mark.parametrize("is_repeated_at_once", [True, False])
+def test_a_request_that_was_saved_whole_and_lost_its_end_is_completed(
+    tmp_path: Path, left_count: int, is_repeated_at_once: bool
+) -> None:
+    """The log was cut short after the windows had been saved, as a copy of the directory can be."""
+    store = tmp_path / "s"
+    messages = [Message("t", b"%d" % number) for number in range(3)]
+    with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
+        writer.create_topic("t", 1)
+        writer.put([Message("t", b"before")], producer=ProducerSequence(ID, 1))
+        writer.put(messages, producer=ProducerSequence(ID, 2))
+    records = records_on_disk(store)
+    log = store / "commitlog" / f"{0:020d}"
+    data = log.read_bytes()
+    end = records[left_count].commit_offset + records[left_count].total_size
+    log.write_bytes(data[:end].ljust(len(data), b"\0"))
+    (store / "checkpoint").unlink()
+    if not is_repeated_at_once:
+        with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
+            writer.put([Message("t", b"between")], producer=ProducerSequence(ID, 3))
+    with StoreWriter.open(store, small_config(), clock=SteppedClock()) as writer:
+        writer.put(messages, producer=ProducerSequence(ID, 2, 1_000))
+        again = writer.put(messages, producer=ProducerSequence(ID, 2, 1_000))
+        assert all(each.repeated for each in again)
+    found = sorted(each.body for each in records_on_disk(store))
+    between = [] if is_repeated_at_once else [b"between"]
+    assert found == sorted([b"before", b"0", b"1", b"2", *between])
+
+
+def test_a_tail_that_was_stored_in_the_future_casts_doubt_up_to_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "TAIL_BYTES", 600)
+    clock = SteppedClock()
+    clock.advance(86_400)
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        writer.create_topic("t", 1)
+        for sequence in range(1, 9):
+            writer.put([Message("t", bytes(100))], producer=ProducerSequence(ID, sequence))
+    for path in (tmp_path / "s" / "config").glob("producers.sequences*"):
+        path.unlink()
+    clock = SteppedClock()  # the day is taken back
+    with StoreWriter.open(tmp_path / "s", small_config(), clock=clock) as writer:
+        with pytest.raises(OutcomeForgotten):
+            writer.put([Message("t", b"m")], producer=ProducerSequence(ID + 1, 1, 1_000))
+        clock.advance(7_200)
+        writer.put([Message("t", b"m")], producer=ProducerSequence(ID + 1, 1, 1_000))
 
 
 @pytest.mark.parametrize("saved", ["nothing", "too long ago"])
