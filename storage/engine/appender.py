@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 
 from storage.engine.parked import ASKS_FOR_DELAY, as_parked, recall_times_ms
+from storage.engine.put_results import OneRecord, put_results
 from storage.engine.queue_checks import check_queues, check_topics
 from storage.engine.queue_ends import NOTHING_HELD, QueueEnds
 from storage.engine.repeats import Repeats
@@ -23,10 +24,8 @@ from storage.errors import (
     StoreFull,
 )
 from storage.format.hosts import IPV4_HOST_SIZE
-from storage.format.message_id import encode_message_id
-from storage.format.record import complete_record
 from storage.format.record_layout import BLANK_SIZE
-from storage.kernels.columns import COMMIT_OFFSET, QUEUE_OFFSET, new_rows
+from storage.kernels.columns import new_rows
 from storage.kernels.message_slices import (
     AGE,
     PRODUCER_ID,
@@ -38,7 +37,7 @@ from storage.log.commit_log import NO_PRODUCER
 from storage.log.message_encoder import MessageEncoder
 from storage.log.message_slices import MessageSlices, PlainMessages
 from storage.message import BatchResult, Message, ProducerSequence, PutResult, QueueRange
-from storage.producers.requests import StoredAlready, check_not_busy, check_untold, is_first
+from storage.producers.requests import StoredAlready, check_not_busy, check_untold, is_sequence
 from storage.producers.windows import ProducerWindows
 
 if TYPE_CHECKING:
@@ -140,24 +139,10 @@ class Appender:
             prepared, decided=parked is not None, fills_rows=True, wanted=wanted,
             producer=producer, torn=torn,
         )  # fmt: skip
-        placed = prepared.placed_rows[
-            : prepared.record_count, (QUEUE_OFFSET, COMMIT_OFFSET)
-        ].tolist()
-        host = self._store_host
-        results = [
-            PutResult(
-                topic=message.topic,
-                queue_id=queue_id,
-                queue_offset=queue_offset,
-                commit_offset=commit_offset,
-                message_id=encode_message_id(host, commit_offset),
-                unique_key=unique_key,
-                store_timestamp_ms=store_timestamp_ms,
-            )
-            for message, (_, unique_key, queue_id), (queue_offset, commit_offset) in zip(
-                messages, encoded, placed, strict=True
-            )
-        ]
+        results = put_results(
+            messages, encoded, prepared.placed_rows[: prepared.record_count],
+            store_host=self._store_host, store_timestamp_ms=store_timestamp_ms,
+        )  # fmt: skip
         if parked is None:
             return results
         self._expect_parked(commit_offset + prepared.placed_size)
@@ -178,32 +163,17 @@ class Appender:
     def _put_one(self, message: Message, born_host: str) -> PutResult:
         """Append one message; what its encoder made needs no check by a kernel."""
         encoded, unique_key, queue_id = self.encoder.encode(message, born_host)
-        record = bytearray(encoded)
-        size = len(record)
-        host = self._store_host
-
-        def write(
-            file: MappedFile, queue_id: int, queue_offset: int, store_timestamp_ms: int
-        ) -> PutResult:
-            position = file.appended_position
-            commit_offset = file.start_offset + position
-            complete_record(
-                record, queue_offset=queue_offset, commit_offset=commit_offset,
-                store_timestamp_ms=store_timestamp_ms, store_host=host,
-                property_crc=self._property_crc,
-            )  # fmt: skip
-            file.write_array.data[position : position + size] = record
-            return PutResult(
-                message.topic, queue_id, queue_offset, commit_offset,
-                encode_message_id(host, commit_offset), unique_key, store_timestamp_ms,
-            )  # fmt: skip
-
+        size = len(encoded)
+        record = OneRecord(
+            message.topic, encoded, unique_key, store_host=self._store_host,
+            property_crc=self._property_crc,
+        )  # fmt: skip
         key = (message.topic.encode(), queue_id)
         self._log.check_size(size)
         with self.lock:
             self._admit(size)
             self.check_queue(key)
-            return self._append_one(key, size, write)[0]
+            return self._append_one(key, size, record.write)[0]
 
     def message_slices(self, size_bytes: int) -> MessageSlices:
         """Return a buffer for messages to be appended by ``put_slices``."""
@@ -263,7 +233,7 @@ class Appender:
         """
         if producer is None:
             return self.append_records(records, queues_max=queues_max)
-        if is_first(producer):
+        if not producer.age_ms and is_sequence(producer):
             try:
                 return self.append_records(records, producer, queues_max=queues_max)
             except (StoredAlready, StoreError) as against:
@@ -312,9 +282,9 @@ class Appender:
         """Append a checked batch; return its commit offset, store time, and each queue's first offset.
 
         With ``decided`` topics need only exist, but for the queues ``wanted``; with ``fills_rows``
-        ``placed_rows`` are filled. From a time ``late`` on its error is raised. Of a request of a ``producer`` the parts ``torn`` are in the log; StoredAlready says
-        that more is. Raises OutcomeForgotten, TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull,
-        StoreFailed.
+        ``placed_rows`` are filled. From a time ``late`` on its error is raised. Of a request of a
+        ``producer`` the parts ``torn`` are in the log; StoredAlready says that more is. Raises
+        OutcomeForgotten, TopicNotFound, QueueNotFound, InvalidMessage, StoreBusy, StoreFull, StoreFailed.
         """
         log, topics = self._log, self._engine.topics
         log.check_size(prepared.placed_size)

@@ -54,7 +54,7 @@ from storage.kernels.producers.sequences import (
 from storage.kernels.scan import scan_records
 from storage.log.batches import UNLIMITED
 from storage.message import BatchResult, ProducerSequence, PutResult, QueueRange
-from storage.producers.requests import StoredAlready, check_not_busy, is_first, is_sequence
+from storage.producers.requests import StoredAlready, check_not_busy, is_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,7 +158,7 @@ class Repeats:
         """Do what ``Appender.put`` does."""
         if not messages:
             return []
-        if is_first(producer):
+        if not producer.age_ms and is_sequence(producer):
             try:
                 return self._appender.put_all(messages, born_host, producer)
             except (StoredAlready, StoreError) as against:

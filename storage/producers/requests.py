@@ -26,12 +26,6 @@ def is_sequence(producer: ProducerSequence) -> bool:
     return 0 < producer_id <= PRODUCER_ID_MAX and 0 < sequence <= SEQUENCE_MAX and age_ms >= 0
 
 
-def is_first(producer: ProducerSequence) -> bool:
-    """Whether it is a request's first attempt, by numbers that a producer may send."""
-    producer_id, sequence, age_ms = producer
-    return not age_ms and 0 < producer_id <= PRODUCER_ID_MAX and 0 < sequence <= SEQUENCE_MAX
-
-
 def check_not_busy(against: Exception) -> None:
     """Raise what is against a first attempt if it says that nothing is, but for the moment."""
     if isinstance(against, StoreBusy):

@@ -2,10 +2,10 @@
 
 Each step reads what is new in the revive topics; of a checkpoint whose time is over it appends, in one batch,
 a copy of each message that nobody acknowledged, and behind the copies the acknowledgements. Whoever reads the
-revive topics again, we or a broker, finds nothing to do for what is acknowledged. What a stop leaves of a batch is
-its beginning: of a message that has a copy in the log behind its checkpoint a start appends the acknowledgement
-alone. A checkpoint is settled only when all delayed records that were due before its end are delivered: its
-acknowledgements are among them.
+revive topics again, we or a broker, finds nothing to do for what is acknowledged. What a stop leaves of a
+batch is its beginning: of a message that has a copy in the log behind its checkpoint a start appends the
+acknowledgement alone. A checkpoint is settled only when all delayed records that were due before its end are
+delivered: its acknowledgements are among them.
 """
 
 from __future__ import annotations
