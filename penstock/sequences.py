@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from penstock.errors import InvalidArgument
 from penstock.v1 import writer_pb2
 from penstock.wire import varint
-from storage.clock import Clock
+from storage.clock import Clock, suspended_ms
 
 SPAN_MAX: Final = 256  # between two sequences that are not answered; a writer knows twice as many
 _ID_BITS: Final = 63
@@ -23,15 +23,19 @@ _AGE_TAG: Final = bytes([writer_pb2.ProducerSequence.AGE_MS_FIELD_NUMBER << 3])
 
 
 class RequestToken(NamedTuple):
-    """One request of one producer, first sent at ``first_ms``: Unix milliseconds, 0 until somebody else needs to know."""
+    """One request of one producer, first sent at ``first_ms``: Unix milliseconds, 0 until somebody else needs to know.
+
+    ``suspended_ms`` is for how long the machine had slept when the token was made here.
+    """
 
     producer_id: int
     sequence: int
     first_ms: int = 0
+    suspended_ms: int = 0
 
     def field(self, age_ms: int) -> bytes:
         """Return the field of a serialized request by which it is sent, ``age_ms`` after the first time; 0 is that time."""
-        producer_id, sequence, _ = self
+        producer_id, sequence = self[:2]
         numbers = varint(sequence)
         if age_ms:
             numbers = b"".join((numbers, _AGE_TAG, varint(age_ms)))
@@ -58,7 +62,7 @@ class RequestToken(NamedTuple):
             raise InvalidArgument(
                 f"{text!r} is no token of an UnknownOutcome", field="token", reason="INVALID_TOKEN"
             )
-        return cls(producer_id, sequence, first_ms)
+        return cls(producer_id, sequence, first_ms, suspended_ms())
 
     def age_s(self, clock: Clock) -> float:
         """Return how long ago it was first sent, 0 at least."""
@@ -66,12 +70,14 @@ class RequestToken(NamedTuple):
 
     def dated(self, age_s: float, clock: Clock) -> RequestToken:
         """Return what to tell somebody who is to send it again: it was first sent so long ago."""
-        return self._replace(first_ms=clock.now_ms() - age_ms(age_s))
+        return self._replace(first_ms=clock.now_ms() - self.age_ms(age_s))
 
+    def age_ms(self, age_s: float) -> int:
+        """Return the age of the request if the monotonic clock went on for so long since it was first sent; 1 at least.
 
-def age_ms(age_s: float) -> int:
-    """Return the age of a request that was first sent so long ago, 1 at least."""
-    return int(age_s * 1_000) + 1
+        All that the machine has slept since the token was made is added.
+        """
+        return int(age_s * 1_000) + 1 + max(0, suspended_ms() - self.suspended_ms)
 
 
 class Sequences:
@@ -106,7 +112,7 @@ class Sequences:
                     self._begin_anew()
             sequence = self._last = self._last + 1
             self._open[sequence] = None
-            return RequestToken(self._producer_id, sequence)
+            return RequestToken(self._producer_id, sequence, 0, suspended_ms())
 
     def _begin_anew(self) -> None:
         """Go on as a producer that nobody has heard of."""

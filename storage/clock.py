@@ -6,6 +6,14 @@ import time
 from typing import Protocol
 
 
+def suspended_ms() -> int:
+    """Return for how long the machine has slept since its boot, where the system tells; the monotonic clock stops then."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0
+    monotonic_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - monotonic_ns) // 1_000_000
+
+
 class Clock(Protocol):
     """Where the engine gets its times; a simulator is another implementation."""
 

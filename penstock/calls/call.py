@@ -22,7 +22,7 @@ from penstock.errors import (
     from_rpc_error,
 )
 from penstock.retry import Repeat, RetryPolicy
-from penstock.sequences import RequestToken, Sequences, age_ms
+from penstock.sequences import RequestToken, Sequences
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -118,11 +118,11 @@ class Attempts:
         if token is None or self._call.with_producer is None:
             return self._call.request
         self._sent_at = self._clock.monotonic()
-        return self._call.with_producer(token.field(self._age_ms(self._sent_at)))
+        return self._call.with_producer(token.field(self._age_ms(token, self._sent_at)))
 
-    def _age_ms(self, now: float) -> int:
+    def _age_ms(self, token: RequestToken, now: float) -> int:
         """Return how long ago the writer may have taken it first, 0 if it certainly has not."""
-        return 0 if self._taken_at is None else age_ms(now - self._taken_at)
+        return 0 if self._taken_at is None else token.age_ms(now - self._taken_at)
 
     def remaining_s(self) -> float:
         """Return how much of the deadline is left for all attempts to come."""

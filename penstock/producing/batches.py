@@ -7,7 +7,7 @@ from itertools import accumulate, count
 from typing import Any, Final
 
 from penstock.errors import PenstockError, ServiceFailed
-from penstock.sequences import RequestToken, age_ms
+from penstock.sequences import RequestToken
 from penstock.values import Stored, StoredBatch
 from penstock.wire import frame_batch_parts
 from storage.format.producers.sequence import SEQUENCE_PROPERTY_SIZE
@@ -76,7 +76,7 @@ class ProducerBatch:
         """Return the serialized request."""
         parts = [self.records[i] for i in self.live()] if self.dropped else self.records
         assert self.token is not None
-        age = 0 if self.taken_at is None else age_ms(self.sent_at - self.taken_at)
+        age = 0 if self.taken_at is None else self.token.age_ms(self.sent_at - self.taken_at)
         return frame_batch_parts(parts, self.size, self.token.field(age))
 
     def failure(self, index: int) -> PenstockError | None:

@@ -156,6 +156,16 @@ def test_the_age_counts_from_the_first_time_that_no_answer_came() -> None:
     assert RequestToken.parse(error.token).first_ms == clock.wall_ms - 35_001
 
 
+def test_a_batch_counts_the_sleep_of_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept_ms = [7_000]
+    monkeypatch.setattr("penstock.sequences.suspended_ms", lambda: slept_ms[0])
+    state, _ = with_batch([b"a"])
+    assert sent(state, 1.0).producer.age_ms == 0
+    slept_ms[0] += 600_000
+    assert state.settle(AWAY, 6.0) == []
+    assert sent(state, 8.0).producer.age_ms == 607_001
+
+
 @pytest.mark.parametrize("sent_again", [False, True])
 def test_what_is_left_of_a_batch_without_its_bad_record_was_never_sent(sent_again: bool) -> None:
     """Though the whole batch was, and had no answer: it is stored only as a request of its own."""

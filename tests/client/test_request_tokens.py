@@ -17,7 +17,7 @@ from penstock.calls import produce
 from penstock.calls.call import Attempts
 from penstock.sequences import SPAN_MAX, RequestToken, Sequences
 from penstock.v1 import writer_pb2
-from storage.clock import SystemClock
+from storage.clock import SystemClock, suspended_ms
 
 LOST = (grpc.StatusCode.UNAVAILABLE, "the connection broke")
 NOT_SENT = (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses")
@@ -125,6 +125,34 @@ def test_a_clock_that_is_set_changes_no_age(set_by_ms: int) -> None:
     assert sent(again).age_ms == 79_002
 
 
+def test_a_machine_that_sleeps_between_attempts_counts_its_sleep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The monotonic clock stops, and what the wall clock does is not looked at."""
+    slept_ms = [7_000]  # before the request
+    monkeypatch.setattr("penstock.sequences.suspended_ms", lambda: slept_ms[0])
+    clock = TwoClocks()
+    attempts = attempts_of(clock)
+    sent(attempts)
+    slept_ms[0] += 600_000
+    attempts.after(Failed(*LOST))
+    clock.passes(2)
+    slept_ms[0] += 60_000
+    assert sent(attempts).age_ms == 662_001
+
+    clock.passes(70)
+    with pytest.raises(UnknownOutcome) as caught:
+        attempts.after(Failed(*LOST))
+    clock.passes(0, wall_is_set_by_ms=3_000)
+    again = attempts_of(clock, token=caught.value.token)
+    slept_ms[0] += 1_000
+    assert sent(again).age_ms == 662_001 + 70_000 + 3_000 + 1_000 + 1
+
+
+def test_what_the_system_says_of_sleep_is_no_less_than_nothing() -> None:
+    assert suspended_ms() >= 0
+
+
 def test_a_token_of_a_clock_that_is_ahead_is_old_all_the_same() -> None:
     clock = TwoClocks()
     token = RequestToken(7, 1, clock.now_ms() + 5_000)
@@ -173,7 +201,7 @@ def test_a_producer_begins_anew_only_when_a_request_is_left_behind() -> None:
     for _ in range(3 * SPAN_MAX):
         sequences.end(anew)
         following = sequences.begin()
-        assert following == (anew.producer_id, anew.sequence + 1, 0)
+        assert following[:3] == (anew.producer_id, anew.sequence + 1, 0)
         anew = following
 
 

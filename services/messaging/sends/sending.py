@@ -20,6 +20,7 @@ from services import logs
 from services.messaging.sends.batch_stream import Batches, NotNow, Unanswered
 from services.rocketmq.statuses import CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
+from storage.clock import suspended_ms
 from storage.format.names import TIMER_TOPIC
 from storage.format.producers.sequence import PRODUCER_ID_MAX, SEQUENCE_MAX
 from storage.message import ProducerSequence
@@ -144,7 +145,7 @@ class Sender:
         while any(not sending.stored.done() for sending in batch):
             if taken_at is None:
                 batch = [sending for sending in batch if not sending.stored.done()]
-            sent_at = self._loop.time()
+            sent_at = self._loop.time() + suspended_ms() / 1_000
             age_ms = 0 if taken_at is None else int((sent_at - taken_at) * 1_000) + 1
             try:
                 stored = await self._batches.store(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from penstock.v1 import writer_pb2
+from services.messaging.sends import sending
 from services.messaging.sends.batch_stream import NotNow, Unanswered
 from services.messaging.sends.sending import Sender, WaitingRoom
 from services.rocketmq.statuses import CallRefused
@@ -123,6 +125,19 @@ async def test_a_batch_whose_answer_is_lost_is_sent_again_as_it_was(stream: Fake
     ages_ms = [producer.age_ms for _, producer in attempts]
     assert ages_ms[0] == 0
     assert ages_ms[3] > ages_ms[2] > ages_ms[1] > 0
+
+
+async def test_a_batch_that_is_sent_again_counts_the_sleep_of_its_machine(
+    stream: FakeStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept_ms = itertools.count(0, 600_000)
+    monkeypatch.setattr(sending, "suspended_ms", lambda: next(slept_ms))
+    stream.errors[b"a"] = [Unanswered()]
+    await send(sender_of(stream), b"a")
+
+    first_ms, again_ms = (producer.age_ms for _, producer in stream.asked)
+    assert first_ms == 0
+    assert 600_000 < again_ms < 700_000
 
 
 async def test_what_was_not_taken_is_sent_again_without_those_who_gave_up(
