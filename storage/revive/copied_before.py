@@ -58,6 +58,8 @@ class CopiesBefore:
 
         Asked again it says the same; no other message has that copy.
         """
+        if not self._copies:
+            return NOT_COPIED
         message = topic, queue_id, int(records.queue_offsets[place])
         if message not in self._taken:
             record = decode_record(records.data.data, int(records.rows[place, POSITION]))
