@@ -19,7 +19,13 @@ import numpy as np
 
 from storage.kernels.columns import COMMIT_OFFSET
 from storage.transactions.half_records import halves_in, ids_in
-from storage.transactions.reading import NO_REMOVALS, copied_halves, read_halves, read_removals
+from storage.transactions.reading import (
+    NO_REMOVALS,
+    copied_halves,
+    read_halves,
+    read_removals,
+    with_bad_bodies,
+)
 from storage.transactions.removals import HalfEnd, end_of, removed_offsets
 from storage.transactions.values import TransactionState
 
@@ -48,6 +54,7 @@ class DamagedHalf(NamedTuple):
     queue_offset: int
     commit_offset: int
     problem: str
+    transaction_id: str  # empty if nothing says whose it is; else it is pending
 
 
 class LoadedTransactions(NamedTuple):
@@ -91,30 +98,33 @@ def load_transactions(
     damaged: list[DamagedHalf] = []
     found = () if queue is None else read_halves(log.engine, half_offset, but=removals.removed)
     for records in found:
-        damaged += [
-            DamagedHalf(each.queue_offset, each.commit_offset, each.reason)
-            for each in records.damaged
-        ]
-        halves_found = halves_in(
-            records, immunity_ms=immunity_ms, interval_ms=interval_ms, age_max_ms=age_max_ms
-        )
-        for number, (half, first_offset) in enumerate(halves_found):
-            queue_offset = int(records.queue_offsets[number]) if half is None else half.queue_offset
-            if first_offset >= 0 and removals.names(first_offset):
-                superseded.append(queue_offset)
-                continue
-            if half is None:
-                commit_offset = int(records.rows[number, COMMIT_OFFSET])
-                damaged.append(DamagedHalf(queue_offset, commit_offset, _LACKS))
-                continue
-            key = half.transaction_id, half.unique_key
-            if ended_keys.get(key, -1) > queue_offset:
-                superseded.append(queue_offset)
-                continue
-            former = pending.get(key)
-            if former is not None:
-                superseded.append(former.queue_offset)
-            pending[key] = half
+        problems = {each.queue_offset: each for each in records.damaged}
+        for part in (records, with_bad_bodies(log, records.damaged)):
+            halves_found = halves_in(
+                part, immunity_ms=immunity_ms, interval_ms=interval_ms, age_max_ms=age_max_ms
+            )
+            for number, (half, first_offset) in enumerate(halves_found):
+                queue_offset = int(part.queue_offsets[number])
+                problem = problems.pop(queue_offset, None)
+                if first_offset >= 0 and removals.names(first_offset):
+                    superseded.append(queue_offset)
+                    continue
+                if half is None:
+                    commit_offset = int(part.rows[number, COMMIT_OFFSET])
+                    damaged.append(DamagedHalf(queue_offset, commit_offset, _LACKS, ""))
+                    continue
+                key = half.transaction_id, half.unique_key
+                former = pending.get(key)
+                # A damaged one is no reason to forget a whole one.
+                if ended_keys.get(key, -1) > queue_offset or (problem and former):
+                    superseded.append(queue_offset)
+                    continue
+                if former is not None:
+                    superseded.append(former.queue_offset)
+                pending[key] = half
+                if problem:
+                    damaged.append(_damaged(problem, half.transaction_id))
+        damaged += [_damaged(each, "") for each in problems.values()]
     halves = list(pending.values())
     copies: set[int] = set()
     if removals.damaged:
@@ -134,6 +144,10 @@ def load_transactions(
         ended=remembered,
         progress=progress._replace(half_offset=half_offset, removal_offset=removal_offset),
     )
+
+
+def _damaged(found: Damage, transaction_id: str) -> DamagedHalf:
+    return DamagedHalf(found.queue_offset, found.commit_offset, found.reason, transaction_id)
 
 
 def _remembered(

@@ -64,6 +64,13 @@ class TransactionLog:
 
     def read(self, commit_offset: int) -> tuple[ByteArray | None, str]:
         """Return the bytes of the record at a commit offset, or None and what is wrong with it."""
+        record, stop = self.read_any(commit_offset)
+        if record is None or stop != STOP_END:
+            return None, _NO_RECORD if record is None else stop_text(stop)
+        return record, ""
+
+    def read_any(self, commit_offset: int) -> tuple[ByteArray | None, int]:
+        """Return what stands at a commit offset, None if it is no record of that place, and what its check stopped at."""
         log = self.engine.log
         if commit_offset >= log.committed_offset and self.engine.committer is not None:
             self.engine.committer.step()
@@ -71,12 +78,10 @@ class TransactionLog:
         if 0 <= commit_offset < log.committed_offset:
             file = log.files.find(commit_offset)
         if file is None:
-            return None, _NO_RECORD
+            return None, STOP_END
         position = commit_offset - file.start_offset
         size, stop = check_one(file.array, position, file.size, commit_offset)
-        if size == 0 or stop != STOP_END:
-            return None, stop_text(stop) if size else _NO_RECORD
-        return file.array[position : position + size], ""
+        return file.array[position : position + size] if size else None, stop
 
     def read_decoded(self, commit_offset: int) -> Record | None:
         """Return the record at a commit offset; None if it is not whole."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.engine.parked_queue import ParkedQueue
+from storage.engine.parked_queue import ParkedQueue, ParkedRecords
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE
 from storage.format.names import HALF_REMOVAL_TOPIC, HALF_TOPIC
 from storage.format.record_layout import (
@@ -20,16 +20,20 @@ from storage.format.record_layout import (
 from storage.kernels.columns import (
     BODY_LENGTH,
     BODY_POSITION,
+    STOP_BODY_CRC,
+    STOP_END,
     STORE_TIMESTAMP_POSITION,
     SYS_FLAG,
+    new_rows,
 )
+from storage.kernels.scan import scan_records
 from storage.view.log.commit_log import CommitLogView
 
 if TYPE_CHECKING:
     from storage.engine.engine import Engine
-    from storage.engine.parked_queue import ParkedRecords
     from storage.kernels.columns import ByteArray, Rows
     from storage.message import Damage
+    from storage.transactions.log_access import TransactionLog
 
 Longs = npt.NDArray[np.int64]
 ROWS_MAX: Final = 65_536
@@ -75,6 +79,23 @@ def read_halves(
         wanted = np.arange(max(begin, first), end) if only is None else only
         wanted = wanted[(wanted >= max(begin, first)) & (wanted < end)]
         yield from _at(queue, np.setdiff1d(wanted, but, assume_unique=True))
+
+
+def with_bad_bodies(log: TransactionLog, damaged: Sequence[Damage]) -> ParkedRecords:
+    """Return the damaged half messages of which the body is bad: their properties still say what each is."""
+    found: list[tuple[int, ByteArray]] = []
+    for each in damaged:
+        record, stop = log.read_any(each.commit_offset)
+        if record is None or stop != STOP_BODY_CRC:
+            continue
+        if scan_records(record, 0, record.size, 0, 0, new_rows(1))[2] == STOP_END:
+            found.append((each.queue_offset, record))
+    data = np.concatenate([np.empty(0, np.uint8), *(record for _, record in found)])
+    rows = new_rows(len(found))
+    scanned, _, stop = scan_records(data, 0, data.size, 0, 0, rows)
+    assert (scanned, stop) == (len(found), STOP_END)
+    queue_offsets = np.array([queue_offset for queue_offset, _ in found], np.int64)
+    return ParkedRecords(len(found), queue_offsets, data, data.size, rows, ())
 
 
 def copied_halves(engine: Engine, topic: str, queue_id: int, since: int) -> Longs:

@@ -117,7 +117,8 @@ class Transactions:
             interval_ms=self._interval_ms,
             age_max_ms=self._age_max_ms,
         )
-        self.progress.start(loaded.progress, kept, [each.queue_offset for each in loaded.damaged])
+        unknown = [each.queue_offset for each in loaded.damaged if not each.transaction_id]
+        self.progress.start(loaded.progress, kept, unknown)
         with self.guard:
             now_ms = self.log.clock.now_ms()
             self.table.add_all([_not_ahead(half, now_ms) for half in loaded.pending])
@@ -125,8 +126,11 @@ class Transactions:
             self.decided.copied = loaded.copied
             for each in loaded.damaged:
                 _LOG.error(
-                    "the half message at queue offset %d, commit offset %d, cannot be read: %s",
+                    "the half message at queue offset %d, commit offset %d, cannot be read: %s; %s",
                     each.queue_offset, each.commit_offset, each.problem,
+                    f"transaction {each.transaction_id} cannot be committed"
+                    if each.transaction_id
+                    else "nothing says whose it is",
                 )  # fmt: skip
             for removal in loaded.damaged_removals:
                 _LOG.error(
