@@ -129,7 +129,7 @@ def load_transactions(
     copies: set[int] = set()
     if removals.damaged:
         copies = _copies(log, halves, 0)
-    elif log.engine.abort_found:
+    elif log.engine.abort_found or log.engine.broker_ran:
         copies = _copies(log, halves, log.engine.log.appended_offset - TAIL_BYTES)
     copied: dict[str, list[Half]] = {}
     for half in halves:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from engine_store import leave_as_a_broker_does, note_as_a_broker_does
 from transaction_store import HALF, TransactionStore, message
 
 from storage.errors import StoreFull
+from storage.transactions.copies import committed_copies
 from storage.transactions.log_access import TransactionLog
 
 
@@ -29,6 +31,30 @@ def cut(tmp_path: Path) -> Iterator[TransactionStore]:
     (_, second) = store.records("orders")
     store.cut_off(second.commit_offset)
     yield store
+    store.writer.close()
+
+
+@pytest.mark.parametrize("leave", [leave_as_a_broker_does, note_as_a_broker_does])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_copy_whose_op_record_a_broker_has_not_written_does_not_come_again(
+    tmp_path: Path, leave: Callable[[Path], None], killed: bool
+) -> None:
+    """It gathers op records for 3 s, and an orderly stop drops those that it has."""
+    store = TransactionStore(tmp_path / "store")
+    store.prepare(message(b"pay", "K"), message(b"other", "O"))
+    transactions = store.transactions._transactions
+    (half,) = transactions.table.of("K")
+    record, _ = transactions.log.read(half.commit_offset)
+    assert record is not None
+    transactions.log.append(committed_copies([record], [(half.topic, half.queue_id)]), 1)
+    store.writer.close()
+    leave(store.directory)
+    if killed:
+        (store.directory / "abort").touch()
+    store.open()
+    assert store.pending() == ["O"]
+    assert store.end("K", commit=False) == [("committed", 1, True)]
+    assert store.bodies() == [b"pay"]
     store.writer.close()
 
 
