@@ -70,8 +70,9 @@ class StoreTransactions:
         """End checks, and keep for the next start, ours or a broker's, how far transactions are."""
         with suppress(StoreError, OSError):
             self._checks.stop()
-            if self._is_recovered:
-                self._engine.is_unfinished = bool(self._transactions.decided.copied)
+            if not self._is_recovered:  # the table has none of what is pending
+                return
+            self._engine.is_unfinished = bool(self._transactions.decided.copied)
             self._engine.settle()
             progress = self._transactions.progress
             progress.note()

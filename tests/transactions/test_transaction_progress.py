@@ -16,10 +16,12 @@ from storage.errors import InvalidMessage
 from storage.files.filesystem import OsFileSystem
 from storage.leases.leases import Leases
 from storage.reader import StoreReader
+from storage.staged.staged_commits import StagedCommits
 from storage.tables.consumer_offsets import ConsumerOffsets
 from storage.tables.groups import GroupConfig
 from storage.transactions import loading
 from storage.transactions.progress import ProgressFiles, TransactionProgress
+from storage.transactions.transactions import Transactions
 
 GROUP = "CID_RMQ_SYS_TRANS"
 
@@ -177,3 +179,22 @@ def test_the_topics_of_half_messages_cannot_be_deleted(store: TransactionStore) 
         with pytest.raises(InvalidMessage, match="pending"):
             store.writer.delete_topic(topic)
     assert store.end("A", commit=True) == [("committed", 1, False)]
+
+
+@pytest.mark.parametrize("part", [StagedCommits, Transactions])
+def test_a_start_that_fails_keeps_no_progress_of_what_it_has_not_read(
+    store: TransactionStore, monkeypatch: pytest.MonkeyPatch, part: type
+) -> None:
+    fill(store, "AB")
+    store.end("A", commit=True)
+    store.writer.close()
+
+    def fail(*_: object) -> None:
+        raise OSError("read error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(part, "recover", fail)
+        with pytest.raises(OSError, match="read error"):
+            store.open()
+    store.open()
+    assert store.pending() == ["B"]
