@@ -82,9 +82,6 @@ class Engine:
         self.recovered = recovered
         self.abort_found = abort_found
         self.broker_ran = broker_ran  # since our last writer, or may have
-        self.is_unfinished = (
-            False  # a stop is not marked while the next start has to look what is missing
-        )
         self.store_host = encode_host(config.store_host)
         self.last_timestamp_ms = recovered.last_timestamp_ms
         self.filesystem = filesystem
@@ -385,7 +382,6 @@ class Engine:
         log = self.log
         if (
             not self._stop_workers()
-            or self.is_unfinished
             or not log.flushed_offset == log.appended_offset == self.dispatch.position
         ):
             return False

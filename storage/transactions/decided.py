@@ -25,6 +25,11 @@ class DecidedCommits:
         self._interval_ms = interval_ms
         self._stuck: dict[str, tuple[str, int]] = {}  # by id; why, and when that was found
 
+    def first_commit_offset(self) -> int | None:
+        """Return the lowest commit offset of a half that has a copy; None if there is none."""
+        halves = (half for halves in self.copied.values() for half in halves)
+        return min((half.commit_offset for half in halves), default=None)
+
     def complete(self, end: Callable[[str], EndedTransaction]) -> None:
         """Have ``end`` called with each that is not known to be stuck, or was found so an interval ago.
 

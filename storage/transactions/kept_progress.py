@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
+    from storage.transactions.decided import DecidedCommits
     from storage.transactions.halves import HalfTable
     from storage.transactions.log_access import TransactionLog
     from storage.transactions.progress import ProgressFiles
@@ -22,18 +23,21 @@ class KeptProgress:
     """The progress of one store. Methods are safe to call from several threads."""
 
     def __init__(
-        self, log: TransactionLog, files: ProgressFiles, table: HalfTable, guard: threading.RLock
-    ) -> None:
-        """``guard`` is the lock of the table."""
+        self, log: TransactionLog, files: ProgressFiles, table: HalfTable, decided: DecidedCommits,
+        guard: threading.RLock,
+    ) -> None:  # fmt: skip
+        """``guard`` is the lock of both tables."""
         self._log = log
         self._files = files
         self._table = table
+        self._decided = decided
         self._guard = guard
         self._unended: Sequence[int] = ()  # queue offsets of halves that are in no table
         # Op records before a removal offset name halves before the half offset beside it.
-        self._removals: deque[TransactionProgress] = deque()
+        self._removals: deque[tuple[int, int]] = deque()  # half offset, removal offset
         self._removal_offset = 0
-        self._saved = TransactionProgress(-1, -1)
+        self._copies_offset = 0
+        self._saved: TransactionProgress | None = None
         self._noted: tuple[TransactionProgress, int] | None = None  # and the end to be flushed
 
     def load(self) -> TransactionProgress:
@@ -56,6 +60,7 @@ class KeptProgress:
                 self._files.save(loaded)
         with self._guard:
             self._removal_offset = loaded.removal_offset
+            self._copies_offset = loaded.copies_offset
             self._unended = unended
 
     def now(self) -> TransactionProgress:
@@ -63,18 +68,23 @@ class KeptProgress:
         with self._guard:
             queue, removal_queue = self._log.half_queue(), self._log.removal_queue()
             if queue is None:
-                return TransactionProgress(0, 0)
+                return NO_PROGRESS
             # Dispatch may be behind: what it has not seen is read again. Op records come after their halves.
             removal_end = 0 if removal_queue is None else removal_queue.next_offset
             half_end = queue.next_offset
-            ends = TransactionProgress(half_end, removal_end)
+            ends = half_end, removal_end
             if not self._removals or self._removals[-1] != ends:
                 self._removals.append(ends)
             first = self._table.first_queue_offset()
             half_offset = min([half_end if first is None else first, *self._unended])
-            while self._removals and self._removals[0].half_offset <= half_offset:
-                self._removal_offset = self._removals.popleft().removal_offset
-            return TransactionProgress(half_offset, self._removal_offset)
+            while self._removals and self._removals[0][0] <= half_offset:
+                _, self._removal_offset = self._removals.popleft()
+            decided = self._decided.first_commit_offset()
+            if decided is not None:
+                self._copies_offset = decided
+            elif first is not None and not self._unended:  # later halves have later copies
+                self._copies_offset = self._log.engine.log.appended_offset
+            return TransactionProgress(half_offset, self._removal_offset, self._copies_offset)
 
     def note(self) -> None:
         """Have the progress as of now kept by the next ``save`` that finds flushed what it rests on."""

@@ -2,9 +2,8 @@
 
 A commit stands in the log as one batch: first the copies, then the op records. So a commit that was
 stopped has left its first copies as the last records of the log, without an op record: it is decided,
-and is completed. A broker writes op records up to 3 s later; its copies are found alike.
-
-Where an op record is damaged, such copies are looked for wherever they may stand.
+and is completed. A broker writes op records up to 3 s later; its copies are found alike. Copies that stand
+before ``copies_offset`` have an op record; where one is damaged, they are looked for, too.
 
 A half that was stored again for a check is followed by the op record of the one before in the same
 way. Of two halves with one unique key in one transaction the later one counts.
@@ -19,6 +18,7 @@ import numpy as np
 
 from storage.kernels.columns import COMMIT_OFFSET
 from storage.transactions.half_records import halves_in, ids_in
+from storage.transactions.progress import NO_PROGRESS, TransactionProgress
 from storage.transactions.reading import (
     NO_REMOVALS,
     copied_halves,
@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     from storage.queues.consume_queue import ConsumeQueue
     from storage.transactions.halves import Half
     from storage.transactions.log_access import TransactionLog
-    from storage.transactions.progress import TransactionProgress
     from storage.transactions.reading import Longs, Removals
 
-TAIL_BYTES: Final = 256 << 20  # of the log, which copies without an op record are looked for in
 REMEMBERED_MAX: Final = 10_000  # halves that ended last
 _REMOVALS_MAX: Final = 2 * REMEMBERED_MAX  # op records that are read for them
 _LACKS: Final = "it lacks what each half message has"
@@ -84,19 +82,22 @@ def load_transactions(
     half_end = 0 if queue is None else queue.next_offset
     removal_end = 0 if removal_queue is None else removal_queue.next_offset
     # The end of the log may be lost; what is stored there next has not been ended.
-    half_offset = min(progress.half_offset, half_end)
-    removal_offset = min(progress.removal_offset, removal_end)
-    if progress != (half_offset, removal_offset):
-        half_offset = removal_offset = 0
+    end = log.engine.log.appended_offset
+    if any(
+        kept > there for kept, there in zip(progress, (half_end, removal_end, end), strict=True)
+    ):
+        progress = NO_PROGRESS
     removals, remembered = NO_REMOVALS, {}
     if removal_queue is not None:
-        removals = read_removals(log.engine, removal_offset)
+        removals = read_removals(log.engine, progress.removal_offset)
         remembered = _remembered(log, queue, removal_queue)
     ended_keys = _ended_keys(log, queue, removals) if removals.damaged else {}
     pending: dict[tuple[str, str], Half] = {}
     superseded: list[int] = []
     damaged: list[DamagedHalf] = []
-    found = () if queue is None else read_halves(log.engine, half_offset, but=removals.removed)
+    found = (
+        () if queue is None else read_halves(log.engine, progress.half_offset, but=removals.removed)
+    )
     for records in found:
         problems = {each.queue_offset: each for each in records.damaged}
         for part in (records, with_bad_bodies(log, records.damaged)):
@@ -126,11 +127,8 @@ def load_transactions(
                     damaged.append(_damaged(problem, half.transaction_id))
         damaged += [_damaged(each, "") for each in problems.values()]
     halves = list(pending.values())
-    copies: set[int] = set()
-    if removals.damaged:
-        copies = _copies(log, halves, 0)
-    elif log.engine.abort_found or log.engine.broker_ran:
-        copies = _copies(log, halves, log.engine.log.appended_offset - TAIL_BYTES)
+    since = 0 if removals.damaged else progress.copies_offset
+    copies = _copies(log, halves, since) if since < end else set()
     copied: dict[str, list[Half]] = {}
     for half in halves:
         if half.commit_offset in copies:
@@ -142,7 +140,7 @@ def load_transactions(
         damaged=damaged,
         damaged_removals=removals.damaged,
         ended=remembered,
-        progress=progress._replace(half_offset=half_offset, removal_offset=removal_offset),
+        progress=progress,
     )
 
 

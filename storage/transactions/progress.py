@@ -2,9 +2,10 @@
 
 ``half_offset`` is a queue offset of the half queue before which all halves are ended;
 ``removal_offset`` one of the queue of op records, before which none names a half at or after
-``half_offset``. Both only save reading: without them a start reads all of both queues. A broker keeps
-the same two as offsets of its group CID_RMQ_SYS_TRANS in ``consumerOffset.json``. They count where a broker
-ran since our last writer: whoever else wrote there knows nothing of halves.
+``half_offset``. ``copies_offset`` is a commit offset before which no half that is pending has a copy. All
+only save reading: without them a start reads all of both queues, and looks for copies since the oldest
+pending half. A broker keeps the first two as offsets of its group CID_RMQ_SYS_TRANS in ``consumerOffset.json``.
+They count where a broker ran since our last writer: whoever else wrote there knows nothing of halves.
 """
 
 from __future__ import annotations
@@ -29,17 +30,22 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class TransactionProgress(NamedTuple):
-    """Queue offsets up to which halves and op records need not be read again."""
+    """Offsets up to which halves, op records and copies need not be read again."""
 
     half_offset: int
     removal_offset: int
+    copies_offset: int
 
 
-NO_PROGRESS: Final = TransactionProgress(0, 0)
+NO_PROGRESS: Final = TransactionProgress(0, 0, 0)
 
 
 def _parsed(document: dict[str, Any]) -> TransactionProgress:
-    return TransactionProgress(int(document["half_offset"]), int(document["removal_offset"]))
+    return TransactionProgress(
+        int(document["half_offset"]),
+        int(document["removal_offset"]),
+        int(document.get("copies_offset", 0)),  # older writers have none
+    )
 
 
 def damaged_progress_files(filesystem: ReadFileSystem, directory: Path) -> dict[str, str]:
@@ -58,7 +64,10 @@ class ProgressFiles:
         self._path = config_directory / TRANSACTIONS_FILE
 
     def load(self, *, broker_ran: bool) -> TransactionProgress:
-        """Return our progress, or that of a broker that ran since, if it is further on: each holds on its own."""
+        """Return our progress, or that of a broker that ran since, if it is further on: each holds on its own.
+
+        Whoever else ran may have left copies without op records.
+        """
         own = NO_PROGRESS
         try:
             own = load_document(self._filesystem, self._path, _parsed) or NO_PROGRESS
@@ -72,9 +81,11 @@ class ProgressFiles:
             TRANSACTION_GROUP
         )
         found = TransactionProgress(
-            topics.get(HALF_TOPIC, {}).get(0, 0), topics.get(HALF_REMOVAL_TOPIC, {}).get(0, 0)
+            topics.get(HALF_TOPIC, {}).get(0, 0),
+            topics.get(HALF_REMOVAL_TOPIC, {}).get(0, 0),
+            0,
         )
-        return max(own, found)
+        return max(own, found)._replace(copies_offset=0)
 
     def save(self, progress: TransactionProgress) -> None:
         """Keep the progress; durable on return. Raises StoreFull with nothing changed, OSError."""
@@ -85,7 +96,7 @@ class ProgressFiles:
 
         A broker that finds it older, or none, reads more of both queues, and comes to the same.
         """
-        if progress == NO_PROGRESS:
+        if not progress.half_offset and not progress.removal_offset:
             return
         offsets = ConsumerOffsets(self._filesystem, self._directory, self._clock)
         with suppress(StoreLocked, StoreFull):

@@ -61,7 +61,6 @@ class StoreTransactions:
 
     def start(self) -> None:
         """Find what is pending, complete commits that were stopped, and begin to check."""
-        self._engine.is_unfinished = self._engine.abort_found  # if the start fails here
         self._transactions.recover()
         self._is_recovered = True
         self._checks.start()
@@ -72,7 +71,6 @@ class StoreTransactions:
             self._checks.stop()
             if not self._is_recovered:  # the table has none of what is pending
                 return
-            self._engine.is_unfinished = bool(self._transactions.decided.copied)
             self._engine.settle()
             progress = self._transactions.progress
             progress.note()

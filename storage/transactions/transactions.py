@@ -102,7 +102,7 @@ class Transactions:
         self.ended = EndedTransactions()
         self.notes = CheckNotes()
         self.decided = DecidedCommits(log.clock, interval_ms=interval_ms)
-        self.progress = KeptProgress(log, files, self.table, self.guard)
+        self.progress = KeptProgress(log, files, self.table, self.decided, self.guard)
         self._is_recovered = False
 
     # ---- start and end

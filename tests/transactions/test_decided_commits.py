@@ -14,6 +14,15 @@ from storage.transactions.copies import committed_copies
 from storage.transactions.log_access import TransactionLog
 
 
+def flip(store: TransactionStore, commit_offset: int) -> None:
+    """Flip a bit of the log; again, and it is mended."""
+    with (store.directory / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(commit_offset)
+        flipped = bytes([file.read(1)[0] ^ 1])
+        file.seek(commit_offset)
+        file.write(flipped)
+
+
 def full(*_: object, **__: object) -> None:
     raise StoreFull("no space left")
 
@@ -76,6 +85,32 @@ def test_it_is_not_forgotten_by_an_orderly_stop_on_a_full_disk(
     assert not (cut.directory / "abort").exists()
 
 
+@pytest.mark.parametrize("orderly", [True, False])
+def test_one_that_is_stuck_is_not_forgotten_while_others_are_ended(
+    cut: TransactionStore, orderly: bool
+) -> None:
+    """A start looks for copies from where the writer last knew of none, but for those of this one."""
+    half = cut.records(HALF)[1]
+    flip(cut, half.commit_offset + 90)
+    cut.open()
+    for number in range(20):
+        cut.prepare(message(b"later" * 100, f"K{number}"), message(b"open", f"O{number}"))
+        cut.end(f"K{number}", commit=True)
+        cut.check(10_000)
+    if orderly:
+        cut.writer.close()
+    else:
+        cut.kill()
+        cut.writer.close()
+    flip(cut, half.commit_offset + 90)
+    cut.open()
+    assert "T" not in cut.pending()
+    assert len(cut.pending()) == 20
+    assert cut.end("T", commit=False) == [("committed", 3, True)]
+    assert [each for each in cut.bodies() if b"later" not in each] == [b"one", b"two"]
+    assert cut.bodies("bills") == [b"three"]
+
+
 def test_it_ends_without_the_messages_of_a_topic_that_is_deleted(
     cut: TransactionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,12 +133,7 @@ def test_one_with_a_damaged_half_is_said_once_and_tried_again_later(
         patch.setattr(TransactionLog, "append", full)
         cut.open()
     half = cut.records(HALF)[1]
-    path = cut.directory / "commitlog" / f"{0:020d}"
-    with path.open("r+b") as file:
-        file.seek(half.commit_offset + 90)
-        byte = file.read(1)
-        file.seek(half.commit_offset + 90)
-        file.write(bytes([byte[0] ^ 1]))
+    flip(cut, half.commit_offset + 90)
     cut.watch("orders")
     for _ in range(20):
         cut.check(500)
