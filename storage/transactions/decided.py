@@ -10,7 +10,6 @@ from storage.errors import StoreBusy, StoreError, StoreFailed, StoreFull
 
 if TYPE_CHECKING:
     from storage.clock import Clock
-    from storage.transactions.halves import Half
     from storage.transactions.values import EndedTransaction
 
 _LOG: Final = logging.getLogger(__name__)
@@ -20,15 +19,14 @@ class DecidedCommits:
     """Such commits of one store. Whoever uses it holds the lock of ``Transactions``."""
 
     def __init__(self, clock: Clock, *, interval_ms: int) -> None:
-        self.copied: dict[str, list[Half]] = {}  # by id; what has a copy of each
+        self.copied: dict[str, set[int]] = {}  # by id; commit offsets of halves that have a copy
         self._clock = clock
         self._interval_ms = interval_ms
         self._stuck: dict[str, tuple[str, int]] = {}  # by id; why, and when that was found
 
     def first_commit_offset(self) -> int | None:
         """Return the lowest commit offset of a half that has a copy; None if there is none."""
-        halves = (half for halves in self.copied.values() for half in halves)
-        return min((half.commit_offset for half in halves), default=None)
+        return min(map(min, self.copied.values()), default=None)
 
     def complete(self, end: Callable[[str], EndedTransaction]) -> None:
         """Have ``end`` called with each that is not known to be stuck, or was found so an interval ago.

@@ -60,9 +60,7 @@ class LoadedTransactions(NamedTuple):
 
     pending: list[Half]
     superseded: list[int]  # queue offsets of halves that are pending no more and have no op record
-    copied: dict[
-        str, list[Half]
-    ]  # halves of which a copy is stored; their transactions are decided
+    copied: dict[str, set[int]]  # commit offsets of halves that have a copy, by transaction
     damaged: list[DamagedHalf]
     damaged_removals: tuple[Damage, ...]
     ended: dict[str, tuple[TransactionState, int]]  # by id: state, number of messages
@@ -129,10 +127,10 @@ def load_transactions(
     halves = list(pending.values())
     since = 0 if removals.damaged else progress.copies_offset
     copies = _copies(log, halves, since) if since < end else set()
-    copied: dict[str, list[Half]] = {}
+    copied: dict[str, set[int]] = {}
     for half in halves:
         if half.commit_offset in copies:
-            copied.setdefault(half.transaction_id, []).append(half)
+            copied.setdefault(half.transaction_id, set()).add(half.commit_offset)
     return LoadedTransactions(
         pending=halves,
         superseded=superseded,

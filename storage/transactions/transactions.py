@@ -339,12 +339,12 @@ class Transactions:
         count = len(halves)
         if topic and any(half.topic != topic for half in halves):
             return EndedTransaction(transaction_id, TransactionState.OTHER_TOPIC, count)
-        copied = self.decided.copied.get(transaction_id, [])
+        copied = self.decided.copied.get(transaction_id, set())
         missing: list[Half] = []
         records: list[ByteArray] = []
         if commit:
             for half in halves:
-                if half in copied:
+                if half.commit_offset in copied:
                     continue
                 if not self.log.has_topic(half.topic, half.commit_offset):
                     if copied:  # it ends with what can be stored of it

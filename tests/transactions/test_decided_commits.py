@@ -145,3 +145,20 @@ def test_one_with_a_damaged_half_is_said_once_and_tried_again_later(
     assert cut.writer.status().problem == said[0]
     assert cut.pending() == ["T"]
     assert cut.asked == []
+
+
+def test_one_that_is_mended_while_the_writer_runs_has_one_copy_of_each(
+    cut: TransactionStore,
+) -> None:
+    """It was due for a check before, and was put off."""
+    half = cut.records(HALF)[1]
+    flip(cut, half.commit_offset + 90)
+    cut.open()
+    for _ in range(3):
+        cut.check(30_000)
+    assert cut.pending() == ["T"]
+    flip(cut, half.commit_offset + 90)
+    cut.check(30_000)
+    assert cut.pending() == []
+    assert cut.bodies() == [b"one", b"two"]
+    assert cut.bodies("bills") == [b"three"]
