@@ -195,6 +195,8 @@ class TransactionChecks(Worker):
             halves = table.of(transaction_id)
             if transaction_id in transactions.decided.copied:
                 table.postpone([transaction_id], now_ms + self._interval_ms)
+            elif transaction_id in transactions.decided.given_up:
+                given_up.append(transaction_id)
             elif not all(log.has_topic(half.topic, half.commit_offset) for half in halves):
                 gone.append(transaction_id)
             elif max(half.check_count for half in halves) >= self._check_max or self._is_too_late(
@@ -239,7 +241,10 @@ class TransactionChecks(Worker):
         transactions = self._transactions
         transactions.log.ensure_topics(GIVEN_UP_TOPIC, HALF_REMOVAL_TOPIC)
         halves = transactions.table.of(transaction_id)
-        records, problems = self._read(halves)
+        stored = transactions.decided.given_up.get(transaction_id, set())
+        records, problems = self._read(
+            [each for each in halves if each.commit_offset not in stored]
+        )
         if problems and not self._is_too_old(halves, now_ms):
             raise UnreadableHalf(problems[0])
         removed = [half.queue_offset for half in halves]

@@ -64,7 +64,6 @@ _LIGHT: Final = (INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET)
 _DROPPED: Final = dropped_names(_LIGHT)
 _DROPPED_AGAIN: Final = dropped_names((*_LIGHT, CHECK_TIMES))
 _HALF_TOPIC: Final = HALF_TOPIC.encode()
-_GIVEN_UP_TOPIC: Final = GIVEN_UP_TOPIC.encode()
 
 
 def halves_of(
@@ -128,11 +127,8 @@ def halves_again(halves: Sequence[ByteArray], check_counts: Sequence[int]) -> By
 
 
 def given_up_copies(halves: Sequence[ByteArray]) -> ByteArray:
-    """Return copies of half messages that nobody ended, to be placed."""
-    source, rows = _scanned(halves)
-    targets = _targets(source, rows)
-    text = _text([_GIVEN_UP_TOPIC] * len(halves), [b""] * len(halves), targets)
-    return copied(source, rows, text, targets, _DROPPED)
+    """Return copies of half messages that nobody ended, to be placed; each names its half, unlike a broker's."""
+    return committed_copies(halves, [(GIVEN_UP_TOPIC, 0)] * len(halves))
 
 
 def _scanned(records: Sequence[ByteArray]) -> tuple[ByteArray, Rows]:

@@ -1,4 +1,7 @@
-"""Commits that are decided and not complete: some of their copies are stored, and their op records are not."""
+"""Commits that are decided and not complete: some of their copies are stored, and their op records are not.
+
+Give-ups, too: the worker completes those, as it gives up others.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,18 @@ class DecidedCommits:
 
     def __init__(self, clock: Clock, *, interval_ms: int) -> None:
         self.copied: dict[str, set[int]] = {}  # by id; commit offsets of halves that have a copy
+        self.given_up: dict[str, set[int]] = {}  # the same of those that nobody ended
         self._clock = clock
         self._interval_ms = interval_ms
         self._stuck: dict[str, tuple[str, int]] = {}  # by id; why, and when that was found
 
+    def __contains__(self, transaction_id: str) -> bool:
+        return transaction_id in self.copied or transaction_id in self.given_up
+
     def first_commit_offset(self) -> int | None:
         """Return the lowest commit offset of a half that has a copy; None if there is none."""
-        return min(map(min, self.copied.values()), default=None)
+        found = *self.copied.values(), *self.given_up.values()
+        return min(map(min, found), default=None)
 
     def complete(self, end: Callable[[str], EndedTransaction]) -> None:
         """Have ``end`` called with each that is not known to be stuck, or was found so an interval ago.
@@ -52,6 +60,7 @@ class DecidedCommits:
     def forget(self, transaction_id: str) -> None:
         """Drop one that is complete; others are no error."""
         self.copied.pop(transaction_id, None)
+        self.given_up.pop(transaction_id, None)
         self._stuck.pop(transaction_id, None)
 
     @property

@@ -3,7 +3,8 @@
 A commit stands in the log as one batch: first the copies, then the op records. So a commit that was
 stopped has left its first copies as the last records of the log, without an op record: it is decided,
 and is completed. A broker writes op records up to 3 s later; its copies are found alike. Copies that stand
-before ``copies_offset`` have an op record; where one is damaged, they are looked for, too.
+before ``copies_offset`` have an op record; where one is damaged, they are looked for, too. What was
+given up is found in the same way, in the topic of those.
 
 A half that was stored again for a check is followed by the op record of the one before in the same
 way. Of two halves with one unique key in one transaction the later one counts.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from storage.format.names import GIVEN_UP_TOPIC
 from storage.kernels.columns import COMMIT_OFFSET
 from storage.transactions.half_records import halves_in, ids_in
 from storage.transactions.progress import NO_PROGRESS, TransactionProgress
@@ -61,6 +63,7 @@ class LoadedTransactions(NamedTuple):
     pending: list[Half]
     superseded: list[int]  # queue offsets of halves that are pending no more and have no op record
     copied: dict[str, set[int]]  # commit offsets of halves that have a copy, by transaction
+    given_up: dict[str, set[int]]  # the same of those that nobody ended
     damaged: list[DamagedHalf]
     damaged_removals: tuple[Damage, ...]
     ended: dict[str, tuple[TransactionState, int]]  # by id: state, number of messages
@@ -126,15 +129,12 @@ def load_transactions(
         damaged += [_damaged(each, "") for each in problems.values()]
     halves = list(pending.values())
     since = 0 if removals.damaged else progress.copies_offset
-    copies = _copies(log, halves, since) if since < end else set()
-    copied: dict[str, set[int]] = {}
-    for half in halves:
-        if half.commit_offset in copies:
-            copied.setdefault(half.transaction_id, set()).add(half.commit_offset)
+    copies, given_up = _copies(log, halves, since) if since < end else (set(), set())
     return LoadedTransactions(
         pending=halves,
         superseded=superseded,
-        copied=copied,
+        copied=_by_transaction(halves, copies),
+        given_up=_by_transaction(halves, given_up),
         damaged=damaged,
         damaged_removals=removals.damaged,
         ended=remembered,
@@ -187,8 +187,11 @@ def _ids(log: TransactionLog, queue_offsets: Longs) -> dict[int, tuple[str, str]
     }
 
 
-def _copies(log: TransactionLog, halves: Iterable[Half], since: int) -> set[int]:
-    """Return the commit offsets of halves of which a copy stands in its queue, from a commit offset on."""
+def _copies(log: TransactionLog, halves: Iterable[Half], since: int) -> tuple[set[int], set[int]]:
+    """Return the commit offsets of halves of which a copy stands in its queue, and where those are that were given up.
+
+    Copies before the commit offset ``since`` are not looked at.
+    """
     found: set[int] = set()
     oldest: dict[tuple[str, int], int] = {}
     for half in halves:
@@ -196,6 +199,17 @@ def _copies(log: TransactionLog, halves: Iterable[Half], since: int) -> set[int]
         oldest[key] = min(oldest.get(key, half.commit_offset), half.commit_offset)
     for (topic, queue_id), first in oldest.items():
         found.update(copied_halves(log.engine, topic, queue_id, max(first, since)).tolist())
+    first = min(oldest.values(), default=since)
+    given_up = copied_halves(log.engine, GIVEN_UP_TOPIC, 0, max(first, since))
+    return found, set(given_up.tolist())
+
+
+def _by_transaction(halves: Iterable[Half], commit_offsets: set[int]) -> dict[str, set[int]]:
+    """Return which halves are at commit offsets, by transaction id."""
+    found: dict[str, set[int]] = {}
+    for half in halves:
+        if half.commit_offset in commit_offsets:
+            found.setdefault(half.transaction_id, set()).add(half.commit_offset)
     return found
 
 

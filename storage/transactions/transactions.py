@@ -123,7 +123,8 @@ class Transactions:
             now_ms = self.log.clock.now_ms()
             self.table.add_all([_not_ahead(half, now_ms) for half in loaded.pending])
             self.ended.remember(loaded.ended)
-            self.decided.copied = loaded.copied
+            self.decided.copied, self.decided.given_up = loaded.copied, loaded.given_up
+            self.table.postpone(list(loaded.given_up), now_ms)
             for each in loaded.damaged:
                 _LOG.error(
                     "the half message at queue offset %d, commit offset %d, cannot be read: %s; %s",
@@ -200,7 +201,7 @@ class Transactions:
             for key in sent.queues:  # again: while the locks were waited for, some may have gone
                 appender.check_queue(key)
             for each in set(ids):
-                if each in self.decided.copied or self.ended.get(each) is not None:
+                if each in self.decided or self.ended.get(each) is not None:
                     raise InvalidMessage("transaction_id", f"{each!r} has ended")
             known = known_offsets(self.table, ids, keys, sent, key_prefix, self._bytes_max)
             chosen = [row for row, place in enumerate(known) if place is None]
@@ -337,6 +338,8 @@ class Transactions:
                 return EndedTransaction(transaction_id, TransactionState.NOT_FOUND, 0)
             return EndedTransaction(transaction_id, ended[0], ended[1], already=True)
         count = len(halves)
+        if transaction_id in self.decided.given_up:
+            return EndedTransaction(transaction_id, TransactionState.GIVEN_UP, count, already=True)
         if topic and any(half.topic != topic for half in halves):
             return EndedTransaction(transaction_id, TransactionState.OTHER_TOPIC, count)
         copied = self.decided.copied.get(transaction_id, set())

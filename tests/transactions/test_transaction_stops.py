@@ -11,7 +11,9 @@ from engine_store import records_on_disk, small_config
 from lease_store import HandClock
 from transaction_store import OP, TransactionStore, message
 
+from storage.errors import InvalidMessage
 from storage.files.filesystem import FileSystem
+from storage.format.names import GIVEN_UP_TOPIC as GIVEN_UP
 from storage.testing import SteppedWorkers, every_stop
 from storage.transactions.values import TransactionState
 from storage.writer import StoreWriter
@@ -109,6 +111,37 @@ def test_a_transaction_is_whole_or_not_there_and_has_one_copy(
                 assert name not in life.stored, f"step {run.step}: {name} {answer}"
         assert not any(body.startswith((b"B", b"D")) for body in copies)
     assert stops > 10
+
+
+@pytest.mark.parametrize("copies", range(4))
+def test_a_give_up_that_was_cut_short_is_completed(tmp_path: Path, copies: int) -> None:
+    """So many of its three copies have survived, and nothing after them: none decides nothing."""
+    store = TransactionStore(tmp_path / "store")
+    names = ("one", "two", "three")
+    store.prepare(*(message(name.encode(), name) for name in names), transaction_id="T")
+    store.prepare(message(b"other", "O"), message(b"last", "L"))
+    store.watch("orders")
+    for _ in range(16):
+        store.check(30_000)
+        store.end("O", commit=False)
+    assert store.pending() == []
+    given_up = store.records(GIVEN_UP)
+    assert [each.body for each in given_up] == [b"one", b"two", b"three", b"last"]
+    stored = [*given_up[:3], store.records(OP)[-2]]
+    store.cut_off(stored[copies].commit_offset + 40 if copies else stored[0].commit_offset)
+    store.open()
+
+    assert store.pending() == ["T", "L"]
+    if copies:
+        assert store.end("T", commit=True) == [("given up", 3, True)]
+        with pytest.raises(InvalidMessage, match="has ended"):
+            store.prepare(message(b"four", "four"), transaction_id="T")
+        store.reopen()
+    store.check(30_000)
+    assert store.pending() == []
+    assert store.bodies(GIVEN_UP) == [b"one", b"two", b"three", b"last"]
+    assert store.bodies() == []
+    store.writer.close()
 
 
 @pytest.mark.parametrize("copies", range(4))
