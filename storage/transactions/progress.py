@@ -4,8 +4,9 @@
 ``removal_offset`` one of the queue of op records, before which none names a half at or after
 ``half_offset``. ``copies_offset`` is a commit offset before which no half that is pending has a copy. All
 only save reading: without them a start reads all of both queues, and looks for copies since the oldest
-pending half. A broker keeps the first two as offsets of its group CID_RMQ_SYS_TRANS in ``consumerOffset.json``.
-They count where a broker ran since our last writer: whoever else wrote there knows nothing of halves.
+pending half. A broker keeps the first two as offsets of its group CID_RMQ_SYS_TRANS in
+``consumerOffset.json``. They count where a broker ran since our last writer: whoever else wrote there
+knows nothing of halves.
 """
 
 from __future__ import annotations

@@ -288,7 +288,8 @@ class Transactions:
     ) -> list[EndedTransaction]:
         answers = []
         endings: list[_Ending] = []
-        decided = [] if commit else [each for each in transaction_ids if self._is_decided(each)]
+        copied = self.decided.copied
+        decided = [] if commit else [each for each in transaction_ids if each in copied]
         for transaction_id in decided:  # they were stopped
             (found,) = self._end([transaction_id], commit=True, topic=topic)
             is_other = found.state is TransactionState.OTHER_TOPIC
@@ -312,9 +313,6 @@ class Transactions:
             for ending in endings
         ]
         return answers
-
-    def _is_decided(self, transaction_id: str) -> bool:
-        return bool(self.decided.copied.get(transaction_id))
 
     def _append(self, endings: Sequence[_Ending], *, commit: bool) -> None:
         """Append the copies and op records of transactions; all or none."""

@@ -1,4 +1,4 @@
-"""A transaction is committed whole or not at all, and once, wherever kills and power cuts stop the writer."""
+"""A transaction is committed or given up whole or not at all, and once, wherever kills and power cuts stop the writer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Life:
     def work(self, disk: FileSystem) -> None:
         writer, clock = opened(disk, disk.root)  # type: ignore[attr-defined]
         writer.create_topic("orders", 2)
-        for name, count in (("A", 3), ("B", 1), ("C", 2), ("D", 1)):
+        for name, count in (("A", 3), ("B", 1), ("C", 2), ("E", 3), ("D", 1)):
             records = b"".join(
                 message(b"%s%d" % (name.encode(), n) + BIG, f"{name}{n}", queue_id=n % 2)
                 for n in range(count)
@@ -44,9 +44,11 @@ class Life:
         writer.transactions.watch(["orders"], lambda _: None)
         self.end(writer, "A", commit=True)
         clock.pass_ms(6_000)
-        writer.transactions._checks.step()  # stores B, C and D again
+        writer.transactions._checks.step()  # stores B, C, E and D again
         self.end(writer, "B", commit=False)
         self.end(writer, "C", commit=True)
+        clock.pass_ms(30_000)
+        writer.transactions._checks.step()  # gives E and D up
         writer.close()
 
     def end(self, writer: StoreWriter, name: str, *, commit: bool) -> None:
@@ -58,18 +60,26 @@ class Life:
 
 def opened(filesystem: FileSystem, root: Path) -> tuple[StoreWriter, HandClock]:
     clock = HandClock()
-    config = small_config(flush_mode="sync", commit_log_file_size=1 << 17)
+    config = small_config(flush_mode="sync", commit_log_file_size=1 << 17, transaction_check_max=1)
     writer = StoreWriter.open(
         root, config, filesystem=filesystem, clock=clock, workers=SteppedWorkers()
     )
     return writer, clock
 
 
-def bodies(root: Path) -> Counter[bytes]:
-    return Counter(each.body[:2] for each in records_on_disk(root) if each.topic == "orders")
+def give_all_up(writer: StoreWriter, clock: HandClock) -> None:
+    writer.transactions.watch(["orders"], lambda _: None)
+    for _ in range(3):
+        clock.pass_ms(40_000)
+        writer.transactions._checks.step()
+    assert writer.transactions.pending() == []
 
 
-SIZES = {"A": 3, "B": 1, "C": 2, "D": 1}
+def bodies(root: Path, topic: str = "orders") -> Counter[bytes]:
+    return Counter(each.body[:2] for each in records_on_disk(root) if each.topic == topic)
+
+
+SIZES = {"A": 3, "B": 1, "C": 2, "D": 1, "E": 3}
 
 
 @pytest.mark.parametrize("kills", [False, True])
@@ -87,20 +97,29 @@ def test_a_transaction_is_whole_or_not_there_and_has_one_copy(
     for run in every_stop(tmp_path / "disk", work, kills=kills, seed=seed, step_stride=7):
         stops += 1
         life = lives[-1]
-        writer, _ = opened(run.disk, run.disk.root)
+        writer, clock = opened(run.disk, run.disk.root)
         if "orders" not in {topic.name for topic in writer.list_topics()}:
             assert not life.stored
             continue
         pending = {each.transaction_id: each for each in writer.transactions.pending()}
         for name in life.stored:
-            assert name in pending or name in life.asked, f"step {run.step}: {name} is lost"
+            assert name in pending or name in life.asked or name in "DE", (
+                f"step {run.step}: {name} is lost"
+            )
         for name, found in pending.items():
             assert found.message_count == SIZES[name] or name not in life.stored
             assert name not in life.ended, f"step {run.step}: {name} is pending again"
         answers, end = writer.transactions.end(["A", "C"], commit=True)
         writer.wait_dispatched(end, 10)
+        give_all_up(writer, clock)
         writer.close()
         copies = bodies(run.disk.root)
+        given_up = bodies(run.disk.root, GIVEN_UP)
+        assert not given_up or max(given_up.values()) == 1, f"step {run.step}: {given_up}"
+        for name in {"D", "E"} & set(life.stored):
+            count = sum(1 for body in given_up if body.startswith(name.encode()))
+            assert count == SIZES[name], f"step {run.step}: {given_up}"
+        assert not any(body.startswith((b"A", b"C")) for body in given_up)
         assert not copies or max(copies.values()) == 1, f"step {run.step}: {copies}"
         for answer in answers:
             name = answer.transaction_id
@@ -109,7 +128,7 @@ def test_a_transaction_is_whole_or_not_there_and_has_one_copy(
                 assert count == SIZES[name] or name not in life.stored, f"step {run.step}: {copies}"
             else:
                 assert name not in life.stored, f"step {run.step}: {name} {answer}"
-        assert not any(body.startswith((b"B", b"D")) for body in copies)
+        assert not any(body.startswith((b"B", b"D", b"E")) for body in copies)
     assert stops > 10
 
 
