@@ -49,6 +49,8 @@ class Life:
         self.end(writer, "C", commit=True)
         clock.pass_ms(30_000)
         writer.transactions._checks.step()  # gives E and D up
+        for name in ("later", "last"):  # steps in which that is not on the device
+            writer.create_topic(name, 1)
         writer.close()
 
     def end(self, writer: StoreWriter, name: str, *, commit: bool) -> None:
