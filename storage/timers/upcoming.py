@@ -11,19 +11,18 @@ import numpy.typing as npt
 
 from storage.engine.parked_queue import ParkedQueue
 from storage.format.names import TIMER_TOPIC
-from storage.kernels.copies.records import TARGET_QUEUE, TOPIC_AT, TOPIC_SIZE, new_targets
+from storage.kernels.copies.records import TARGET_QUEUE, TOPIC_AT, TOPIC_SIZE
 from storage.kernels.timers import delivery as kernels
-from storage.timers.recalled import NONE, Recalled, recall_ids
+from storage.timers.reading import read_through
+from storage.timers.recalled import NONE, Recalled, recallable
 from storage.view.log.commit_log import CommitLogView
 
 if TYPE_CHECKING:
     from storage.engine.engine import Engine
-    from storage.engine.parked_queue import ParkedRecords
     from storage.engine.topic_shrink import Count
+    from storage.timers.reading import Read
 
 Longs = npt.NDArray[np.int64]
-ROWS_MAX: Final = 4_096  # looked at at once
-BYTES_MAX: Final = 4 << 20
 _NONE: Final = np.empty(0, np.int64)
 
 
@@ -80,54 +79,38 @@ class UpcomingMessages:
         self._queue_ids = queue_ids
         self._queues: list[Longs] = [_NONE]  # of each message
         self._ids: list[Longs] = [_NONE]  # that a recall of it would have
-        self._offsets: list[Longs] = [_NONE]
+        self._stored_at: list[Longs] = [_NONE]
         self._recalled = Recalled()
 
     def look_at(self, queue: ParkedQueue, queue_offsets: Longs) -> None:
         """Take in the records at ascending offsets of a system topic's queue. Raises OSError."""
-        left = queue_offsets
-        while len(left):
-            records = queue.records(
-                left[:ROWS_MAX], bytes_max=BYTES_MAX, room=kernels.DELIVERY_PAIRS_MAX
-            )
-            self._take(records, is_timer=queue.topic == TIMER_TOPIC)
-            left = left[max(records.looked_at, 1) :]
+        for read in read_through(queue, queue_offsets):
+            self._take(read, is_timer=queue.topic == TIMER_TOPIC)
 
     def counts(self) -> dict[int, int]:
         """Return how many messages are to come, by queue id."""
         queues, ids = np.concatenate(self._queues), np.concatenate(self._ids)
-        offsets = np.concatenate(self._offsets)
-        stays = ~self._recalled.takes_back(ids, offsets)
-        queues, ids, offsets = queues[stays], ids[stays], offsets[stays]
-        self._queues, self._ids, self._offsets = [queues], [ids], [offsets]
+        stored_at = np.concatenate(self._stored_at)
+        stays = ~self._recalled.takes_back(ids, stored_at)
+        queues, ids, stored_at = queues[stays], ids[stays], stored_at[stays]
+        self._queues, self._ids, self._stored_at = [queues], [ids], [stored_at]
         counts = np.bincount(queues - self._queue_ids.start, minlength=1)
         found = np.flatnonzero(counts)
         return dict(
             zip((found + self._queue_ids.start).tolist(), counts[found].tolist(), strict=True)
         )
 
-    def _take(self, records: ParkedRecords, *, is_timer: bool) -> None:
-        count = len(records.rows)
-        targets = new_targets(count)
-        said = np.zeros((count, kernels.SAID_COLUMNS), np.int64)
-        end = kernels.plan_delivery(
-            records.data, records.rows, count, 0, is_timer, records.records_end, targets, said
-        )
-        assert end >= 0
-        recalls = said[:, kernels.RECALLS] != 0
-        dues_ms = said[:, kernels.DUE_MS]
-        self._recalled.add(
-            recall_ids(said[recalls, kernels.RECALLS], dues_ms[recalls]),
-            records.queue_offsets[recalls],
-            dues_ms[recalls],
-        )
+    def _take(self, read: Read, *, is_timer: bool) -> None:
+        records, targets, said = read
+        self._recalled.add(said, records.queue_offsets)
         queues = targets[:, TARGET_QUEUE]
-        chosen = (queues >= self._queue_ids.start) & (queues < self._queue_ids.stop) & ~recalls
-        chosen &= (said[:, kernels.IS_LOST] == 0) & (targets[:, TOPIC_SIZE] == len(self._topic))
+        chosen = (queues >= self._queue_ids.start) & (queues < self._queue_ids.stop)
+        chosen &= (said[:, kernels.RECALLS] == 0) & (said[:, kernels.IS_LOST] == 0)
+        chosen &= targets[:, TOPIC_SIZE] == len(self._topic)
         places = np.flatnonzero(chosen)
         text = targets[places, TOPIC_AT][:, None] + np.arange(len(self._topic))
         places = places[(records.data[text] == self._topic).all(axis=1)]
         self._queues.append(queues[places])
-        ids = recall_ids(said[places, kernels.RECALL_KEY], dues_ms[places])
+        ids, stored_at = recallable(said[places], records.queue_offsets[places])
         self._ids.append(ids if is_timer else np.full(len(ids), NONE))
-        self._offsets.append(records.queue_offsets[places])
+        self._stored_at.append(stored_at)

@@ -43,7 +43,9 @@ from storage.timers.progress import (
     TimerProgress,
     TimerProgressFiles,
 )
+from storage.timers.reading import planned
 from storage.timers.recalled import Recalled
+from storage.timers.rolled import RolledRecords
 from storage.view.log.commit_log import CommitLogView
 from storage.workers import Worker
 
@@ -94,6 +96,7 @@ class TimerWorker(Worker):
         self._delivery = Delivery(engine, appender, topics)
         self._files = TimerProgressFiles(engine.filesystem, engine.paths)
         self._pending = PendingTimers()
+        self._rolled = RolledRecords(self._pending, self._timers, self._delivery.counts)
         self._next_offset = 0  # of the timer topic: what was not taken up yet
         self._cleared_ms = NEVER_MS  # what was appended before is taken up
         self._expecting = threading.Lock()
@@ -237,10 +240,11 @@ class TimerWorker(Worker):
         begin, end = self._timers.bounds()
         self._next_offset = max(self._next_offset, begin)
         if self._next_offset >= end:
+            self._rolled.drop_repeated()
             return False
         wanted = np.arange(self._next_offset, min(end, self._next_offset + ROWS_MAX))
         records = self._timers.records(wanted, bytes_max=self._bytes_max, room=DELIVERY_PAIRS_MAX)
-        _, said = self._delivery.plan(records, now_ms=self._clock.now_ms(), is_timer=True)
+        said = planned(records, now_ms=0, is_timer=True).said
         dues_ms = said[:, DUE_MS].copy()
         recalls = said[:, RECALLS] != 0
         dues_ms[recalls] -= SECOND_MS  # a recall comes before what it recalls
@@ -251,6 +255,7 @@ class TimerWorker(Worker):
                 records.queue_offsets >= broker.queue_offset
             )
         self._pending.add(dues_ms[kept], records.queue_offsets[kept])
+        self._rolled.take_up(said[kept])
         self.counts.damaged += len(records.damaged) + int((said[:, IS_LOST] != 0).sum())
         self._next_offset += records.looked_at
         return True
@@ -329,6 +334,7 @@ class TimerWorker(Worker):
 
     def _note(self, commit_offset: int | None = None) -> _Noted:
         """Return the progress as of now. Nobody else appends copies, so the log has none that it lacks."""
+        self._rolled.drop_repeated()
         now_ms = self._clock.now_ms()
         due_ms = self._pending.next_due_ms()
         before_ms = now_ms if due_ms is None else min(due_ms - 1, now_ms)
@@ -373,12 +379,7 @@ class TimerWorker(Worker):
             return None
         if len(self._pending) > HANDED_OVER_MAX:
             return None
-        blocks = self._delivery.without_recalled(
-            noted.progress.blocks,
-            self._timers,
-            now_ms=self._clock.now_ms(),
-            bytes_max=self._bytes_max,
-        )
+        blocks = self._delivery.without_recalled(noted.progress.blocks, self._timers)
         end = write_broker_timers(
             engine.filesystem, engine.paths.root, blocks, queue,
             is_recall=self._is_recall, read_ms=noted.read_ms, now_ms=self._clock.now_ms(),

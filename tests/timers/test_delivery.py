@@ -6,13 +6,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from engine_store import record, records_on_disk
 from timer_store import NOW_MS, TimerStore
 
 from storage.engine.appender import Appender
-from storage.engine.copies import prepared_copies
 from storage.engine.topic_changes import STORES_OWN
 from storage.errors import (
     InvalidBatch,
@@ -21,11 +19,8 @@ from storage.errors import (
     TooLateToRecall,
     TopicNotFound,
 )
-from storage.format.properties import encode_properties
-from storage.format.record import encode_for_batch
 from storage.format.stage import stage_prefix, unique_key
 from storage.message import Message
-from storage.timers import worker
 from storage.timers.delivery import Delivery
 
 
@@ -348,32 +343,4 @@ def test_saved_rows_that_are_damaged_are_found_again_in_the_timer_topic(tmp_path
     assert store.bodies() == before
     store.pass_to(NOW_MS + 10_000)
     assert store.bodies() == [b"%d" % number for number in range(10)]
-    store.close()
-
-
-@pytest.mark.parametrize("others", [1, 30])
-def test_a_record_that_a_broker_rolled_on_is_delivered_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
-) -> None:
-    """However many batches are between both, which are due at the same time."""
-    monkeypatch.setattr(worker, "ROWS_MAX", 2)
-    store = TimerStore(tmp_path)
-    store.put(b"rolled", deliver_at_ms=NOW_MS + 9_000, unique_key="KEY", queue_id=0)
-    for number in range(others):
-        key = f"OTHER{number}"
-        store.put(b"other", deliver_at_ms=NOW_MS + 9_000, unique_key=key, queue_id=0)
-    parked = records_on_disk(tmp_path)[0]
-    properties = {**parked.properties, "TIMER_ROLL_TIMES": "1"}
-    properties.pop("__CRC32#")
-    again = encode_for_batch(
-        parked.topic, 0, parked.body, encode_properties(properties), parked.flag, 0,
-        parked.born_timestamp_ms, parked.born_host,
-    )  # fmt: skip
-    copies = prepared_copies(np.frombuffer(again, np.uint8), 1, store_host_size=8, append_crc=True)
-    store.writer._appender.append_parked(copies)
-    store.pass_to(NOW_MS + 9_000)
-    for _ in range(others):
-        store.settle()
-    assert sorted(store.bodies()) == [b"other"] * others + [b"rolled"]
-    assert store.writer.timers.counts.repeated == 1
     store.close()

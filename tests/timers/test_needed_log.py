@@ -10,7 +10,6 @@ from timer_store import NOW_MS, TimerStore
 
 from storage.errors import StoreBusy, StoreFull
 from storage.queues.consume_queue import ConsumeQueue
-from storage.timers.delivery import Delivery
 from storage.timers.pending import PendingTimers
 
 
@@ -71,7 +70,7 @@ def test_everything_is_held_until_it_is_known_what_is_pending(
         def refuse(*_: object, **__: object) -> None:
             raise StoreFull("no space")
 
-        full.setattr(Delivery, "plan", refuse)
+        full.setattr("storage.timers.delivery.planned", refuse)
         full.setattr("storage.timers.worker.resumed", refuse)
         store.workers.step("timers")
         assert needed(store) == 0

@@ -8,6 +8,7 @@ A line of what ``plan_delivery`` says of a parked record::
     2       RECALL_KEY     of its topic and unique key, as a recall names it; 0 without a unique key
     3       RECALLS        the RECALL_KEY of the message that this record recalls; 0: it recalls none
     4       IS_LOST        1: it does not say where it belongs
+    5       ROLL_COUNT     how often a broker rolled it on: wrote it again before it was due
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from storage.format.properties import (
     TIMER_DEL_UNIQKEY,
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,
+    TIMER_ROLL_TIMES,
 )
 from storage.format.record_layout import AFTER_HOSTS, BODY_CRC_POSITION, BORN_TIMESTAMP_POSITION
 from storage.format.timers.seconds import SECOND_MS
@@ -78,7 +80,8 @@ IDENTITY: Final = 1
 RECALL_KEY: Final = 2
 RECALLS: Final = 3
 IS_LOST: Final = 4
-SAID_COLUMNS: Final = 5
+ROLL_COUNT: Final = 5
+SAID_COLUMNS: Final = 6
 
 AFTER_HOSTS_SIZE: Final = AFTER_HOSTS.size
 DELIVERY_PAIRS_MAX: Final = 96  # bytes of the properties that a delivered copy gets
@@ -89,6 +92,7 @@ _QUEUE_MAX: Final = (1 << 31) - 1
 NAME_ENQUEUE_MS: Final = text_bytes(TIMER_ENQUEUE_MS)
 NAME_DEQUEUE_MS: Final = text_bytes(TIMER_DEQUEUE_MS)
 NAME_DEL_UNIQKEY: Final = text_bytes(TIMER_DEL_UNIQKEY)
+NAME_ROLL_TIMES: Final = text_bytes(TIMER_ROLL_TIMES)
 
 
 @inner
@@ -126,8 +130,8 @@ def identity_of(data: Any, rows: Any, row: int, topic: int, topic_size: int, que
 def due_ms_of(data: Any, rows: Any, row: int) -> int:
     """When a record of the timer topic is due.
 
-    The time that it asks for counts where it agrees with TIMER_OUT_MS, which alone holds after a broker has
-    written a record again for its next roll.
+    The time that it asks for counts within the second of its TIMER_OUT_MS, else the end of that: a delay from the
+    store time on may end in the next one, and does after a broker has rolled the record on.
     """
     begin = rows[row, PROPERTIES_POSITION]
     length = rows[row, PROPERTIES_LENGTH]
@@ -135,9 +139,7 @@ def due_ms_of(data: Any, rows: Any, row: int) -> int:
     out = decimal_property(data, begin, length, NAME_OUT_MS)
     if out < 0:
         return i64(max(asked, rows[row, STORE_TIMESTAMP]))
-    if out < asked <= out + 2 * SECOND_MS:
-        return i64(asked)
-    return i64(out + SECOND_MS)
+    return i64(asked) if out < asked <= out + SECOND_MS else i64(out + SECOND_MS)
 
 
 @kernel(int64(WRITABLE_BYTES, ROWS, int64, int64, int64, int64, WRITABLE_ROWS, WRITABLE_ROWS))
@@ -149,7 +151,7 @@ def plan_delivery(
 
     ``text`` begins with the records, up to ``records_end``; after them it needs ``DELIVERY_PAIRS_MAX`` a row.
     With ``is_timer`` copies get TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS, and need those of the record to be left
-    out; without it DUE_MS is not known. Returns the end of what was written, -1 if an argument does not fit.
+    out; without it DUE_MS and ROLL_COUNT are not known. Returns the end of what was written, -1 if an argument does not fit.
     """
     if (
         count > rows.shape[0]
@@ -191,12 +193,14 @@ def plan_delivery(
         targets[i, TARGET_FLAG] = rows[i, SYS_FLAG]
         targets[i, TARGET_TIMES] = read_i32(text, rows[i, BODY_POSITION] - AFTER_HOSTS_SIZE)
         targets[i, PAIRS_AT] = at
-        said[i, DUE_MS] = 0
+        said[i, DUE_MS] = said[i, ROLL_COUNT] = 0
         if is_timer:
             recalls, recalls_size = property_value(text, begin, length, NAME_DEL_UNIQKEY)
             if recalls >= 0:
                 said[i, RECALLS] = not_zero(fold_bytes(i64(_BASIS), text, recalls, recalls_size))
             said[i, DUE_MS] = due_ms_of(text, rows, i)
+            rolls = decimal_property(text, begin, length, NAME_ROLL_TIMES)
+            said[i, ROLL_COUNT] = max(rolls, i64(0))
             enqueued = rows[i, STORE_TIMESTAMP] // SECOND_MS * SECOND_MS
             at = write_decimal_property(text, at, NAME_ENQUEUE_MS, max(enqueued, i64(0)))
             at = write_decimal_property(text, at, NAME_DEQUEUE_MS, now_ms)
