@@ -106,7 +106,7 @@ class TopicChanges:
             if not force and (read_queue_count or known.read_queue_count) < known.read_queue_count:
                 going = range(read_queue_count or 0, known.read_queue_count)
                 upcoming = {
-                    kind: held.enter_context(upcoming_in(name, going))
+                    kind: held.enter_context(upcoming_in(name, going, self.deleted_at(name)))
                     for kind, upcoming_in in self._upcoming.items()
                 }
             held.enter_context(self.lock)

@@ -27,8 +27,8 @@ NAMED_MAX: Final = 8  # of the queues in a refusal
 
 Count = Callable[[], Mapping[int, int]]
 """Returns how many messages are to come, by queue id; called while nothing is appended and all is dispatched."""
-UpcomingIn = Callable[[str, range], AbstractContextManager[Count]]
-"""Given a topic and queue ids; what takes long is done on entry, before anything is locked."""
+UpcomingIn = Callable[[str, range, int], AbstractContextManager[Count]]
+"""Given a topic, queue ids, and the commit offset before which no record belongs to the topic; what takes long is done on entry, before anything is locked."""
 
 
 class QueueLag(NamedTuple):

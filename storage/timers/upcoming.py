@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from storage.engine.parked_queue import ParkedQueue
 from storage.format.names import TIMER_TOPIC
+from storage.kernels.columns import COMMIT_OFFSET
 from storage.kernels.copies.records import TARGET_QUEUE, TOPIC_AT, TOPIC_SIZE
 from storage.kernels.timers import delivery as kernels
 from storage.timers.reading import read_through
@@ -32,6 +33,7 @@ def upcoming_in(
     waiting: Callable[[], tuple[Longs, dict[tuple[str, int], int]]],
     topic: str,
     queue_ids: range,
+    min_commit_offset: int,
 ) -> Iterator[Count]:
     """Count messages that are to come to queues of a topic, as of the entry and of what was parked since.
 
@@ -40,7 +42,7 @@ def upcoming_in(
     """
     log = CommitLogView(engine.filesystem, engine.paths.commit_log, mapped_files_max=8)
     queues: dict[tuple[str, int], ParkedQueue] = {}
-    found = UpcomingMessages(topic, queue_ids)
+    found = UpcomingMessages(topic, queue_ids, min_commit_offset)
     taken_up, begins = waiting()
 
     def look(timers: Longs) -> dict[int, int]:
@@ -69,14 +71,15 @@ def upcoming_in(
 
 
 class UpcomingMessages:
-    """Counts messages for some queues of a topic; used by one thread.
+    """Counts messages for some queues of a topic, from a commit offset on; used by one thread.
 
     A message that a later record recalls does not count if both were looked at.
     """
 
-    def __init__(self, topic: str, queue_ids: range) -> None:
+    def __init__(self, topic: str, queue_ids: range, min_commit_offset: int) -> None:
         self._topic = np.frombuffer(topic.encode(), np.uint8)
         self._queue_ids = queue_ids
+        self._min_commit_offset = min_commit_offset
         self._queues: list[Longs] = [_NONE]  # of each message
         self._ids: list[Longs] = [_NONE]  # that a recall of it would have
         self._stored_at: list[Longs] = [_NONE]
@@ -107,6 +110,7 @@ class UpcomingMessages:
         chosen = (queues >= self._queue_ids.start) & (queues < self._queue_ids.stop)
         chosen &= (said[:, kernels.RECALLS] == 0) & (said[:, kernels.IS_LOST] == 0)
         chosen &= targets[:, TOPIC_SIZE] == len(self._topic)
+        chosen &= records.rows[:, COMMIT_OFFSET] >= self._min_commit_offset
         places = np.flatnonzero(chosen)
         text = targets[places, TOPIC_AT][:, None] + np.arange(len(self._topic))
         places = places[(records.data[text] == self._topic).all(axis=1)]

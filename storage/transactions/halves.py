@@ -234,12 +234,14 @@ class HalfTable:
         """Return how many transactions are pending."""
         return len(self._last)
 
-    def counts_of(self, topic: str, queue_ids: range) -> dict[int, int]:
-        """Return how many halves are for each of some queues of a topic, those without any left out."""
+    def counts_of(self, topic: str, queue_ids: range, min_commit_offset: int) -> dict[int, int]:
+        """Return how many halves from a commit offset on are for each of some queues of a topic, those without any left out."""
         number = self._topic_numbers.get(topic)
         if number is None:
             return {}
-        queues = self._rows[self._rows[:, _TOPIC] == number, _QUEUE_ID]
+        chosen = self._rows[:, _TOPIC] == number
+        chosen &= self._rows[:, _COMMIT_OFFSET] >= min_commit_offset
+        queues = self._rows[chosen, _QUEUE_ID]
         queues = queues[(queues >= queue_ids.start) & (queues < queue_ids.stop)]
         found, counts = np.unique(queues, return_counts=True)
         return dict(zip(found.tolist(), counts.tolist(), strict=True))

@@ -156,10 +156,10 @@ class Transactions:
         return self.table.first_commit_offset() if self._is_recovered else 0
 
     @contextmanager
-    def upcoming_in(self, topic: str, queue_ids: range) -> Iterator[Count]:
+    def upcoming_in(self, topic: str, queue_ids: range, min_commit_offset: int) -> Iterator[Count]:
         """Count messages for queues of a topic that a commit would store; nothing is stored or ended meanwhile."""
         with self.guard:
-            yield lambda: self.table.counts_of(topic, queue_ids)
+            yield lambda: self.table.counts_of(topic, queue_ids, min_commit_offset)
 
     # ---- storing halves
 
