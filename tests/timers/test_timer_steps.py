@@ -15,7 +15,8 @@ from storage.testing import SimulatedDisk
 from storage.timers import worker as timers
 
 DUE_AFTER_MS = {b"first": 400, b"second": 1_300, b"third": 2_200, b"kept": 2_600, b"last": 9_000}
-RECALLED_MS = {b"recalled": 2_600, b"recalled-late": 9_000}
+RECALLED_MS = {b"recalled": 2_600, b"recalled-behind": 2_100, b"recalled-late": 9_000}
+BEFORE_MS = {b"before-%d" % number: 9_000 for number in range(3)}  # more than is taken up at once
 LEVEL_MS = 1_000
 LEVELS = (b"level-1", b"level-2")
 PADDING = b"." * 7_000  # three of them are more than is read at once
@@ -35,7 +36,7 @@ class Life:
         return TimerStore(disk.root / "store", filesystem=disk, clock=self.clock, flush_mode="sync")
 
     def put(self, store: TimerStore, body: bytes, after_ms: int, **fields: Any) -> Any:
-        self.due_ms[body] = self.clock.ms + after_ms
+        self.due_ms[body] = fields.get("deliver_at_ms", self.clock.ms + after_ms)
         result = store.put(body + PADDING, unique_key=body.decode(), **fields)
         store.workers.step("flush")
         assert store.writer.wait_acknowledged(store.writer.appended_offset, 30)
@@ -63,7 +64,12 @@ class Life:
         store = self.open(disk)
         store.settle()
         self.recall(store, b"recalled-late", handles[b"recalled-late"])
-        store.pass_to(NOW_MS + 3_000)  # what was recalled has its time
+        for body, after_ms in BEFORE_MS.items():
+            self.put(store, body, after_ms, deliver_at_ms=NOW_MS + after_ms)
+        self.recall(store, b"recalled-behind", handles[b"recalled-behind"])
+        store.pass_to(
+            NOW_MS + 3_000
+        )  # what was recalled has its time, and one recall is not taken up
         store.close()
 
 
