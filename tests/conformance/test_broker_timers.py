@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -80,3 +81,37 @@ def test_pending_timers_go_to_a_broker_and_come_back(tmp_path: Path) -> None:
     assert set(at_last.values()) == {1}
     kinds = Counter(body.split()[0] for body in at_last)
     assert kinds == {b"early": 20, b"level": 5, b"soon": 10, b"late": 10, b"hour": 5}
+
+
+def test_what_a_broker_rolled_on_comes_once(tmp_path: Path) -> None:
+    """After a kill it reads the topic again; its window is so small that it writes each record every few seconds."""
+    ours, killed = tmp_path / "store", tmp_path / "killed"
+    with StoreWriter.open(ours, small_config()) as writer:
+        writer.create_topic("later", 1)
+        put(writer, "delay", 3, delay_ms=HOUR_MS)
+        put(writer, "time", 3, deliver_at_ms=SystemClock().now_ms() + HOUR_MS)
+        [recall_ms] = put(writer, "recalled", 1, delay_ms=HOUR_MS)
+        writer.timers.recall("later", "recalled-0", recall_ms)
+        assert writer.wait_dispatched(writer.appended_offset, 30)
+        shutil.copytree(ours, killed)
+    settings = SMALL_FILES | {"timerWheelEnable": True, "timerRollWindowSlot": 2}
+    for _ in range(2):
+        kept = killed.with_name(killed.name + "-kept")
+        opened = oracle_open(killed, settings=settings, keep=kept)
+        assert opened.good, (opened.report, opened.stderr[-500:])
+        killed = kept
+    rolled = Counter(
+        each.body.split()[0]
+        for each in records_on_disk(kept)
+        if "TIMER_ROLL_TIMES" in each.properties
+    )
+    assert rolled.keys() >= {b"delay", b"time", b"recalled", b"0"}
+    with StoreWriter.open(kept, small_config(), clock=AheadClock()) as writer:
+        wait_delivered(writer, 6)
+        time.sleep(2)
+        assert writer.timers.counts.repeated == rolled.total()
+        assert writer.timers.counts.recalled == 1
+    at_last = bodies(kept)
+    assert set(at_last.values()) == {1}
+    assert {body.split()[0] for body in at_last} == {b"delay", b"time"}
+    assert len(at_last) == 6
