@@ -7,7 +7,6 @@ from enum import IntEnum
 from typing import Final
 
 _TOO_LATE: Final = "TOO_LATE_TO_RECALL"  # a message that waits no more
-_TOKEN: Final = re.compile(r"; the same call with token='[^']*' finds out")  # no command has one
 _REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused$")
 
 
@@ -63,7 +62,9 @@ def _of_client(error: Exception) -> tuple[str, ExitCode] | None:
 
     if not isinstance(error, client.PenstockError):
         return None
-    line = _TOKEN.sub("; look in the topic before you send again", _one_line(error))
+    line = _one_line(error)
+    if isinstance(error, client.UnknownOutcome) and error.advice:  # no command takes a token
+        line = f"{line.removesuffix(error.advice)}; look in the topic before you send again"
     if isinstance(
         error,
         client.InvalidArgument

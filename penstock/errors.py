@@ -209,11 +209,13 @@ class UnknownOutcome(PenstockError):
     """A produce was sent but not answered, in all the time it had: stored or not.
 
     The same call with ``token=error.token`` returns where the messages are, and stores them unless they are; they are
-    never stored twice. The token is empty where the writer itself does not know any more.
+    never stored twice. The token is empty where the writer itself does not know any more. The message ends with ``advice``,
+    which says so.
     """
 
     def __init__(self, message: str, *, token: str = "", **fields: Any) -> None:
-        super().__init__(message, **fields)
+        self.advice = f"; the same call with token={token!r} finds out" if token else ""
+        super().__init__(message + self.advice, **fields)
         self.token = token
 
 

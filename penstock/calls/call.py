@@ -186,9 +186,8 @@ def produce_error(
         return error
     if error.code is grpc.StatusCode.ABORTED:
         token = ""
-    ask = f"; the same call with token={token!r} finds out" if token else ""
     unknown = UnknownOutcome(
-        f"the messages may or may not have been stored: {error.message}{ask}",
+        f"the messages may or may not have been stored: {error.message}",
         token=token,
         code=error.code,
         reason=error.reason,

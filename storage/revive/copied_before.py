@@ -13,6 +13,7 @@ from storage.kernels.columns import POSITION
 
 if TYPE_CHECKING:
     from storage.engine.parked_queue import ParkedQueue, ParkedRecords
+    from storage.format.record import Record
 
 ROWS_MAX: Final = 2_048  # read at once
 NOT_COPIED: Final = -1
@@ -25,6 +26,11 @@ class _Identity(NamedTuple):
     born_timestamp_ms: int
     body_crc: int
     times: int
+
+    @classmethod
+    def of(cls, record: Record, times: int) -> _Identity:
+        unique_key = record.properties.get(UNIQ_KEY, "")
+        return cls(unique_key, record.born_timestamp_ms, record.body_crc, times)
 
 
 class CopiesBefore:
@@ -45,12 +51,8 @@ class CopiesBefore:
     def _add(self, records: ParkedRecords) -> None:
         for position in records.rows[:, POSITION].tolist():
             copy = decode_record(records.data.data, position)
-            properties = copy.properties
-            if FIRST_POP_TIME in properties:
-                identity = _Identity(
-                    properties.get(UNIQ_KEY, ""), copy.born_timestamp_ms, copy.body_crc,
-                    copy.reconsume_times - 1,
-                )  # fmt: skip
+            if FIRST_POP_TIME in copy.properties:
+                identity = _Identity.of(copy, copy.reconsume_times - 1)
                 self._copies[identity].append(copy.commit_offset)
 
     def copy_of(self, topic: str, queue_id: int, records: ParkedRecords, place: int) -> int:
@@ -63,10 +65,6 @@ class CopiesBefore:
         message = topic, queue_id, int(records.queue_offsets[place])
         if message not in self._taken:
             record = decode_record(records.data.data, int(records.rows[place, POSITION]))
-            identity = _Identity(
-                record.properties.get(UNIQ_KEY, ""), record.born_timestamp_ms, record.body_crc,
-                record.reconsume_times,
-            )  # fmt: skip
-            copies = self._copies.get(identity)
+            copies = self._copies.get(_Identity.of(record, record.reconsume_times))
             self._taken[message] = copies.pop() if copies else NOT_COPIED
         return self._taken[message]

@@ -199,9 +199,10 @@ def _copies(log: TransactionLog, halves: Iterable[Half], since: int) -> tuple[se
         oldest[key] = min(oldest.get(key, half.commit_offset), half.commit_offset)
     for (topic, queue_id), first in oldest.items():
         found.update(copied_halves(log.engine, topic, queue_id, max(first, since)).tolist())
-    first = min(oldest.values(), default=since)
-    given_up = copied_halves(log.engine, GIVEN_UP_TOPIC, 0, max(first, since))
-    return found, set(given_up.tolist())
+    if not oldest:
+        return found, set()
+    first = max(min(oldest.values()), since)
+    return found, set(copied_halves(log.engine, GIVEN_UP_TOPIC, 0, first).tolist())
 
 
 def _by_transaction(halves: Iterable[Half], commit_offsets: set[int]) -> dict[str, set[int]]:
