@@ -76,6 +76,14 @@ class TransactionStore:
         content = path.read_bytes()
         path.write_bytes(content[:commit_offset].ljust(len(content), b"\0"))
 
+    def flip(self, commit_offset: int) -> None:
+        """Flip a bit of the first file of the log; again, and it is mended."""
+        with (self.directory / "commitlog" / f"{0:020d}").open("r+b") as file:
+            file.seek(commit_offset)
+            flipped = bytes([file.read(1)[0] ^ 1])
+            file.seek(commit_offset)
+            file.write(flipped)
+
     def watch(self, *topics: str) -> None:
         self.transactions.watch(topics, self.asked.append)
 

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from transaction_store import HALF, OP, TransactionStore, message
 
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[TransactionStore]:
-    opened = TransactionStore(tmp_path / "store")
-    yield opened
-    opened.writer.close()
-
-
-def flip(store: TransactionStore, commit_offset: int) -> None:
-    """Flip a bit of the log; again, and it is mended."""
-    with (store.directory / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(commit_offset)
-        flipped = bytes([file.read(1)[0] ^ 1])
-        file.seek(commit_offset)
-        file.write(flipped)
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -38,7 +19,7 @@ def test_a_half_of_several_that_is_damaged_keeps_its_transaction_from_being_comm
     first, half, _ = store.records(HALF)
     if not running:
         store.writer.close()
-    flip(store, half.commit_offset + 90)
+    store.flip(half.commit_offset + 90)
     if not running:
         store.open()
     assert store.end("T", commit=True) == [("damaged", 3, False)]
@@ -47,7 +28,7 @@ def test_a_half_of_several_that_is_damaged_keeps_its_transaction_from_being_comm
     store.workers.settle()
     assert store.transactions._transactions.needed_offset() == first.commit_offset
     store.writer.close()
-    flip(store, half.commit_offset + 90)
+    store.flip(half.commit_offset + 90)
     store.open()
     assert store.end("T", commit=True) == [("committed", 3, False)]
     assert store.bodies() == [name.encode() for name in names]
@@ -59,7 +40,7 @@ def test_a_half_that_was_damaged_while_nobody_ran_is_given_up_when_it_is_too_old
     store.prepare(message(b"one", "A"), message(b"two", "B"), transaction_id="T")
     half = store.records(HALF)[0]
     store.writer.close()
-    flip(store, half.commit_offset + 90)
+    store.flip(half.commit_offset + 90)
     store.open()
     store.clock.pass_ms(73 * 3_600_000)
     for _ in range(20):
@@ -69,7 +50,7 @@ def test_a_half_that_was_damaged_while_nobody_ran_is_given_up_when_it_is_too_old
     store.workers.settle()
     assert store.transactions._transactions.needed_offset() is None
     assert store.transactions._transactions.progress.now().half_offset == 2
-    flip(store, half.commit_offset + 90)
+    store.flip(half.commit_offset + 90)
     assert store.bodies(GIVEN_UP) == [b"two"]
 
 
@@ -83,7 +64,7 @@ def test_a_damaged_half_that_was_stored_again_leaves_the_whole_one_before_it(
     store.cut_off(store.records(OP)[-1].commit_offset)
     half = store.records(HALF)[-1]
     assert half.queue_offset == 1
-    flip(store, half.commit_offset + 90)
+    store.flip(half.commit_offset + 90)
     store.open()
     assert store.end("T", commit=True) == [("committed", 1, False)]
     assert store.bodies() == [b"one"]

@@ -14,15 +14,6 @@ from storage.transactions.copies import committed_copies
 from storage.transactions.log_access import TransactionLog
 
 
-def flip(store: TransactionStore, commit_offset: int) -> None:
-    """Flip a bit of the log; again, and it is mended."""
-    with (store.directory / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(commit_offset)
-        flipped = bytes([file.read(1)[0] ^ 1])
-        file.seek(commit_offset)
-        file.write(flipped)
-
-
 def full(*_: object, **__: object) -> None:
     raise StoreFull("no space left")
 
@@ -91,7 +82,7 @@ def test_one_that_is_stuck_is_not_forgotten_while_others_are_ended(
 ) -> None:
     """A start looks for copies from where the writer last knew of none, but for those of this one."""
     half = cut.records(HALF)[1]
-    flip(cut, half.commit_offset + 90)
+    cut.flip(half.commit_offset + 90)
     cut.open()
     for number in range(20):
         cut.prepare(message(b"later" * 100, f"K{number}"), message(b"open", f"O{number}"))
@@ -102,7 +93,7 @@ def test_one_that_is_stuck_is_not_forgotten_while_others_are_ended(
     else:
         cut.kill()
         cut.writer.close()
-    flip(cut, half.commit_offset + 90)
+    cut.flip(half.commit_offset + 90)
     cut.open()
     assert "T" not in cut.pending()
     assert len(cut.pending()) == 20
@@ -133,7 +124,7 @@ def test_one_with_a_damaged_half_is_said_once_and_tried_again_later(
         patch.setattr(TransactionLog, "append", full)
         cut.open()
     half = cut.records(HALF)[1]
-    flip(cut, half.commit_offset + 90)
+    cut.flip(half.commit_offset + 90)
     cut.watch("orders")
     for _ in range(20):
         cut.check(500)
@@ -152,12 +143,12 @@ def test_one_that_is_mended_while_the_writer_runs_has_one_copy_of_each(
 ) -> None:
     """It was due for a check before, and was put off."""
     half = cut.records(HALF)[1]
-    flip(cut, half.commit_offset + 90)
+    cut.flip(half.commit_offset + 90)
     cut.open()
     for _ in range(3):
         cut.check(30_000)
     assert cut.pending() == ["T"]
-    flip(cut, half.commit_offset + 90)
+    cut.flip(half.commit_offset + 90)
     cut.check(30_000)
     assert cut.pending() == []
     assert cut.bodies() == [b"one", b"two"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ from storage.transactions.progress import ProgressFiles, TransactionProgress
 from storage.transactions.transactions import Transactions
 
 GROUP = "CID_RMQ_SYS_TRANS"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[TransactionStore]:
-    opened = TransactionStore(tmp_path / "store")
-    yield opened
-    opened.writer.close()
 
 
 def kept(store: TransactionStore) -> TransactionProgress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,6 @@ from storage.transactions.log_access import TransactionLog
 from storage.transactions.progress import ProgressFiles
 
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[TransactionStore]:
-    opened = TransactionStore(tmp_path / "store")
-    yield opened
-    opened.writer.close()
 
 
 def test_a_half_message_is_stored_as_a_broker_stores_it(store: TransactionStore) -> None:
