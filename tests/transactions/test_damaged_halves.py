@@ -70,3 +70,23 @@ def test_a_damaged_half_that_was_stored_again_leaves_the_whole_one_before_it(
     assert store.bodies() == [b"one"]
     store.reopen()
     assert store.pending() == []
+
+
+def test_a_half_of_which_nothing_says_whose_it_is_is_named_and_the_others_can_be_committed(
+    store: TransactionStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its damage is before the body. Mended, it is pending again: nothing of it is lost."""
+    names = ("one", "two", "three")
+    store.prepare(*(message(name.encode(), name) for name in names), transaction_id="T")
+    store.workers.settle()
+    half = store.records(HALF)[1]
+    store.writer.close()
+    store.flip(half.commit_offset + 4)
+    store.open()
+    assert f"commit offset {half.commit_offset}, cannot be read" in caplog.text
+    assert "nothing says whose it is" in caplog.text
+    assert store.end("T", commit=True) == [("committed", 2, False)]
+    store.writer.close()
+    store.flip(half.commit_offset + 4)
+    store.open()
+    assert store.pending() == ["T"]
