@@ -27,6 +27,7 @@ from penstock.errors import PenstockError, ResourceExhausted, from_failure, from
 from penstock.v1 import writer_pb2
 
 ROUNDS: Final = 15
+STOP_SECONDS_MAX: Final = 120  # a writer that has just met very many queues makes their files first
 CLIENT_OPTIONS: Final = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -244,7 +245,7 @@ def command(arguments: Sequence[str], *, says: str) -> Iterator[tuple[str, int]]
             raise RuntimeError(f"{' '.join(arguments)} did not start")
     finally:
         running.terminate()
-        running.wait(30)
+        running.wait(STOP_SECONDS_MAX)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.v1 import common_pb2, writer_pb2
 from services import wire
-from storage.message import BatchResult, ProducerSequence
+from storage.message import BatchResult, ProducerSequence, QueueRange
 
 _VARINT: Final = 0
 _FIXED64: Final = 1
@@ -39,6 +39,7 @@ _TOPIC_TAG: Final = _RANGE.TOPIC_FIELD_NUMBER << 3 | _DELIMITED
 _QUEUE_ID_TAG: Final = _RANGE.QUEUE_ID_FIELD_NUMBER << 3 | _VARINT
 _FIRST_TAG: Final = _RANGE.FIRST_QUEUE_OFFSET_FIELD_NUMBER << 3 | _VARINT
 _COUNT_TAG: Final = _RANGE.COUNT_FIELD_NUMBER << 3 | _VARINT
+RANGES_OF_A_PART: Final = 2_048  # made by one call
 
 
 def batch_records(request: bytes) -> memoryview:
@@ -102,32 +103,39 @@ def _varint_at(request: bytes, at: int) -> tuple[int, int]:
     return 0, -1
 
 
-def batch_response(result: BatchResult) -> writer_pb2.ProduceBatchResponse:
-    """Return where a record batch was stored."""
-    return _RESPONSE(
+def batch_response(result: BatchResult) -> bytes:
+    """Return a serialized ProduceBatchResponse: where a record batch was stored."""
+    if len(result.ranges) == 1 and not result.repeated:
+        return bytes(_of_one_queue(result))
+    head = _RESPONSE(
         commit_offset=result.commit_offset,
         end_commit_offset=result.end_commit_offset,
         record_count=result.record_count,
         store_timestamp_ms=result.store_timestamp_ms,
-        ranges=[
-            _RANGE(
-                topic=r.topic,
-                queue_id=r.queue_id,
-                first_queue_offset=r.first_queue_offset,
-                count=r.count,
-            )
-            for r in result.ranges
-        ],
-        repeated=result.repeated,
+    )
+    tail = _RESPONSE(repeated=result.repeated)
+    # Parts of a message that follow each other are one message; one of all ranges would hold the interpreter.
+    parts = [
+        _RESPONSE(
+            ranges=map(_range, result.ranges[begin : begin + RANGES_OF_A_PART])
+        ).SerializeToString()
+        for begin in range(0, len(result.ranges), RANGES_OF_A_PART)
+    ]
+    return b"".join((head.SerializeToString(), *parts, tail.SerializeToString()))
+
+
+def _range(stored: QueueRange) -> writer_pb2.QueueRange:
+    return _RANGE(
+        topic=stored.topic,
+        queue_id=stored.queue_id,
+        first_queue_offset=stored.first_queue_offset,
+        count=stored.count,
     )
 
 
 def stream_stored(result: BatchResult) -> bytes:
     """Return a serialized ProduceStreamResponse of a batch that was stored."""
-    if len(result.ranges) == 1 and not result.repeated:
-        stored: bytes | bytearray = _of_one_queue(result)
-    else:
-        stored = batch_response(result).SerializeToString()
+    stored = batch_response(result)
     head = bytearray((_STORED_TAG,))
     _add_varint(head, len(stored))
     return bytes(head + stored)

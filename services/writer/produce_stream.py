@@ -16,7 +16,6 @@ from storage.errors import StoreClosed, StoreError, StoreFailed
 from storage.message import BatchResult, ProducerSequence
 
 _END: Final = object()
-RANGES_AT_ONCE_MAX: Final = 2_048  # of an answer that is made on the event loop
 
 
 class ProduceStream:
@@ -99,7 +98,8 @@ class ProduceStream:
             except (StoreError, OSError) as error:
                 await self._queue(status.refusal_of_frame(error, self._context.peer()))
                 continue
-            if self._unanswered == 0 and acks.has(result.end_commit_offset):
+            is_short = len(result.ranges) <= batch_frames.RANGES_OF_A_PART
+            if is_short and self._unanswered == 0 and acks.has(result.end_commit_offset):
                 await self._write(batch_frames.stream_stored(result))
             else:
                 await self._queue(result)
@@ -116,7 +116,7 @@ class ProduceStream:
                     outcome = failed
             if isinstance(outcome, StoreError):
                 answer = batch_frames.stream_failure(wire.failure_of(outcome))
-            elif len(outcome.ranges) > RANGES_AT_ONCE_MAX:
+            elif len(outcome.ranges) > batch_frames.RANGES_OF_A_PART:
                 answer = await asyncio.to_thread(batch_frames.stream_stored, outcome)
             else:
                 answer = batch_frames.stream_stored(outcome)

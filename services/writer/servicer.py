@@ -85,9 +85,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         return answer
 
     @raw
-    async def produce_batch(
-        self, request: bytes, _context: Context
-    ) -> writer_pb2.ProduceBatchResponse:
+    async def produce_batch(self, request: bytes, _context: Context) -> bytes:
         """Store encoded records, all or none."""
         records, producer = batch_frames.batch_request(request)
         result = self._append_few(records, producer)

@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import numpy as np
-
 from storage.engine.parked import ASKS_FOR_DELAY, as_parked, recall_times_ms
 from storage.engine.put_results import OneRecord, put_results
 from storage.engine.queue_checks import check_queues, check_topics
-from storage.engine.queue_ends import NOTHING_HELD, QueueEnds
+from storage.engine.queue_ends import QueueEnds
 from storage.engine.repeats import Repeats
 from storage.errors import (
     InvalidBatch,
@@ -73,7 +71,7 @@ class Appender:
         self._unflushed_bytes_max = config.unflushed_bytes_max
         self._property_crc = config.append_property_crc
         self._store_host = engine.store_host
-        self._ends = QueueEnds(engine.queues, engine.topics)
+        self._ends = QueueEnds(engine.queues, engine.topics, self.lock)
         self._park: Callable[[Prepared], Prepared | None] | None = None
         self._expect_parked: Callable[[int], None] = lambda _: None
         self.is_closed = False
@@ -289,9 +287,9 @@ class Appender:
         log, topics = self._log, self._engine.topics
         log.check_size(prepared.placed_size)
         keys = checked = prepared.queues
-        held = NOTHING_HELD
+        places = None
         if len(keys) > QUEUES_UNDER_LOCK_MAX:
-            checked, held = highest_of_topics(keys), self._ends.look_at(keys)
+            checked, places = highest_of_topics(keys), self._ends.places_of(keys)
         with self.lock:
             is_next = False
             if producer is not None:
@@ -306,8 +304,8 @@ class Appender:
             if decided:
                 check_topics(topics, checked)
             check_queues(topics, highest_of_topics(wanted) if decided else checked)
-            firsts = self._ends.of_all(keys, held)
-            next_queue_offsets = np.array(firsts, np.int64)
+            firsts = self._ends.of_all(keys, places)
+            next_queue_offsets = firsts.copy()
             store_timestamp_ms = self._clock.now_ms()
             if late is not None and store_timestamp_ms >= late[0]:
                 raise late[1]
@@ -322,9 +320,9 @@ class Appender:
                     self.windows.note_next(sequence, commit_offset, end)
                 else:
                     self.windows.note(producer_id, sequence, (*torn[:-1], commit_offset, end))
-            self._ends.move_all(keys, firsts, prepared.sizes)
+            self._ends.move_all(keys, next_queue_offsets, places)
             self._engine.appended(store_timestamp_ms)
-        return commit_offset, store_timestamp_ms, firsts
+        return commit_offset, store_timestamp_ms, firsts.tolist()
 
     def _check_not_refused(self) -> None:
         """Raise StoreFull while retention refuses what producers append."""

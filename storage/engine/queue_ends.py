@@ -2,79 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import add
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+import threading
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
+
+import numpy as np
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from storage.log.batches import QueueKey
     from storage.queues.queue_table import QueueTable
     from storage.tables.topics import TopicTable
 
+MET_AT_ONCE: Final = 256  # queues, under the lock
 
-class HeldOffsets(NamedTuple):
-    """Where queues end by their files, if nothing was appended to them and no topic deleted since."""
+
+class Places(NamedTuple):
+    """Where the ends of a batch's queues are kept, as long as no topic is deleted."""
 
     deletion_count: int
-    offsets: Mapping[QueueKey, int]
-
-
-NOTHING_HELD: Final = HeldOffsets(-1, {})
+    indices: npt.NDArray[np.int64]
 
 
 class QueueEnds:
-    """Ends of the queues that were appended to since the start; used under the append lock but for ``look_at``."""
+    """Ends of queues that were met since the start; used under the append lock but for ``places_of``."""
 
-    def __init__(self, queues: QueueTable, topics: TopicTable) -> None:
+    def __init__(self, queues: QueueTable, topics: TopicTable, lock: threading.Lock) -> None:
         self._queues = queues
         self._topics = topics
-        self._next_offsets: dict[QueueKey, int] = {}
+        self._lock = lock
+        self._place_of: dict[QueueKey, int] = {}
+        self._next_offsets = array("q")
+        self._free_places: list[int] = []
         self._deletion_count = 0  # of topics since the start
 
     def of(self, key: QueueKey) -> int:
         """Return a queue's next offset."""
-        offset = self._next_offsets.get(key)
-        if offset is None:
-            # Nothing of this queue was appended since recovery, so what is on disk is all of it.
-            offset = self._queues.next_offset(key[0].decode(), key[1])
-        return offset
+        place = self._place_of.get(key)
+        if place is not None:
+            return self._next_offsets[place]
+        # Nothing of this queue was appended since recovery, so what is on disk is all of it.
+        return self._queues.next_offset(key[0].decode(), key[1])
 
-    def of_all(self, keys: Sequence[QueueKey], held: HeldOffsets) -> list[int]:
-        """Return each queue's next offset, which takes as long as a look at a dictionary."""
-        if held.deletion_count != self._deletion_count:
-            held = NOTHING_HELD
-        known = list(map(self._next_offsets.get, keys))
-        if None not in known:
-            return cast("list[int]", known)
-        offsets = held.offsets
-        return [
-            first if first is not None else offsets[key] if key in offsets else self.of(key)
-            for key, first in zip(keys, known, strict=True)
-        ]
+    def of_all(self, keys: Sequence[QueueKey], places: Places | None) -> npt.NDArray[np.int64]:
+        """Return each queue's next offset: of queues with ``places`` all at once."""
+        if self._are_good(places):
+            return self._array()[places.indices]
+        return np.array(list(map(self.of, keys)), np.int64)
 
-    def look_at(self, keys: Sequence[QueueKey]) -> HeldOffsets:
-        """Find the ends of queues that were not met, so that nobody waits for that under the lock."""
+    def places_of(self, keys: Sequence[QueueKey]) -> Places | None:
+        """Return where the ends of very many queues are kept; called without the lock.
+
+        Queues that were not met are looked for on disk. None if a topic is not there, or was deleted meanwhile.
+        """
+        # A topic that is there after the count was read, and none deleted until the lock is held: what was found on
+        # disk is of the topic that has this name now.
         deletion_count = self._deletion_count
-        offsets = {
-            key: self._queues.next_offset(key[0].decode(), key[1])
-            for key in keys
-            if key not in self._next_offsets and key[0].decode() in self._topics
-        }
-        return HeldOffsets(deletion_count, offsets)
+        unmet = [key for key in keys if key not in self._place_of]
+        for begin in range(0, len(unmet), MET_AT_ONCE):
+            some = unmet[begin : begin + MET_AT_ONCE]
+            if any(key[0].decode() not in self._topics for key in some):
+                return None
+            ends = [self._queues.next_offset(key[0].decode(), key[1]) for key in some]
+            with self._lock:
+                if deletion_count != self._deletion_count:
+                    return None
+                for key, end in zip(some, ends, strict=True):
+                    if key not in self._place_of:
+                        self.move(key, end)
+        places = list(map(self._place_of.get, keys))
+        if None in places:  # of a topic that was deleted since
+            return None
+        return Places(deletion_count, np.array(places, np.int64))
 
     def move(self, key: QueueKey, offset: int) -> None:
         """Take in a queue's next offset."""
-        self._next_offsets[key] = offset
+        place = self._place_of.get(key)
+        if place is not None:
+            self._next_offsets[place] = offset
+        elif self._free_places:
+            place = self._place_of[key] = self._free_places.pop()
+            self._next_offsets[place] = offset
+        else:
+            self._place_of[key] = len(self._next_offsets)
+            self._next_offsets.append(offset)
 
     def move_all(
-        self, keys: Sequence[QueueKey], firsts: Sequence[int], sizes: Sequence[int]
+        self,
+        keys: Sequence[QueueKey],
+        next_offsets: npt.NDArray[np.int64],
+        places: Places | None,
     ) -> None:
-        """Take in that so many records were appended from ``firsts`` on."""
-        self._next_offsets.update(zip(keys, map(add, firsts, sizes), strict=True))
+        """Take in the next offsets of queues that records were appended to."""
+        if self._are_good(places):
+            self._array()[places.indices] = next_offsets
+            return
+        for key, offset in zip(keys, next_offsets.tolist(), strict=True):
+            self.move(key, offset)
 
     def forget_topic(self, name: str) -> None:
         """Forget the ends of a deleted topic's queues."""
         self._deletion_count += 1
         topic = name.encode()
-        for key in [key for key in self._next_offsets if key[0] == topic]:
-            del self._next_offsets[key]
+        for key in [key for key in self._place_of if key[0] == topic]:
+            self._free_places.append(self._place_of.pop(key))
+
+    def _are_good(self, places: Places | None) -> TypeGuard[Places]:
+        return places is not None and places.deletion_count == self._deletion_count
+
+    def _array(self) -> npt.NDArray[np.int64]:
+        """Return the ends as an array, to be let go before a queue is met: an ``array`` in use does not grow."""
+        return np.frombuffer(self._next_offsets, np.int64)

@@ -148,7 +148,7 @@ def test_a_queue_of_a_topic_that_was_made_again_since_the_look_begins_at_zero(
         store.writer.append_batch(records)
     with StoreWriter.open(tmp_path / "s", small_config()) as writer:
         appender = writer._appender
-        look = appender._ends.look_at
+        look = appender._ends.places_of
 
         def look_early(keys: Sequence[QueueKey]) -> object:
             held = look(keys)
@@ -156,5 +156,5 @@ def test_a_queue_of_a_topic_that_was_made_again_since_the_look_begins_at_zero(
             writer.create_topic("wide", COUNT)
             return held
 
-        monkeypatch.setattr(appender._ends, "look_at", look_early)
+        monkeypatch.setattr(appender._ends, "places_of", look_early)
         assert first_offsets(writer, records) == {0}

@@ -120,10 +120,22 @@ def test_an_answer_is_what_protobuf_writes(
 ) -> None:
     result = BatchResult(begin, end, count, stored_ms, tuple(ranges), repeated)
     answer = batch_frames.stream_stored(result)
-    stored = batch_frames.batch_response(result)
+    stored = writer_pb2.ProduceBatchResponse.FromString(batch_frames.batch_response(result))
     assert answer == writer_pb2.ProduceStreamResponse(stored=stored).SerializeToString()
     assert [(r.topic, r.queue_id, r.first_queue_offset, r.count) for r in stored.ranges] == ranges
     assert (
         stored.commit_offset, stored.end_commit_offset, stored.record_count,
         stored.store_timestamp_ms, stored.repeated,
     ) == (begin, end, count, stored_ms, repeated)  # fmt: skip
+
+
+def test_an_answer_in_parts_is_what_protobuf_writes() -> None:
+    ranges = tuple(
+        QueueRange("orders", queue_id, 7, 1)
+        for queue_id in range(2 * batch_frames.RANGES_OF_A_PART + 1)
+    )
+    stored = batch_frames.batch_response(BatchResult(1, 2, len(ranges), 3, ranges, repeated=True))
+    parsed = writer_pb2.ProduceBatchResponse.FromString(stored)
+    assert stored == parsed.SerializeToString()
+    assert [each.queue_id for each in parsed.ranges] == list(range(len(ranges)))
+    assert parsed.repeated
