@@ -57,8 +57,8 @@ class ProcessSettings(BaseSettings):
     connections_max: int = Field(
         2_048,
         ge=1,
-        description="Open connections; above it, or above half the files that the process may have "
-        "open, none is taken.",
+        description="Open connections of a port; above it, or above its part of half the files that the process may "
+        "have open, none is taken.",
     )
     connection_idle_seconds: float = Field(
         300.0, gt=0, description="A connection without calls is closed after this."

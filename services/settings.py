@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ByteSize, Field, field_validator, model_validator
@@ -20,9 +19,9 @@ from penstock.addresses import (
     DEFAULT_INDEXER,
     DEFAULT_READER,
     DEFAULT_WRITER,
-    address_problem,
 )
 from services import memory
+from services.messaging_settings import GatewayPlaceSettings, MessagingSettings, TlsSettings
 from services.process_settings import (
     DirectorySettings,
     ListenSettings,
@@ -135,63 +134,6 @@ class EngineSettings(DirectorySettings, RetentionSettings, TransactionSettings):
         return StoreConfig(**plain)
 
 
-class MessagingSettings(ProcessSettings):
-    """How clients of RocketMQ are served."""
-
-    broker_name: str = Field("penstock", min_length=1, description="Name of the broker in routes.")
-    cluster_name: str = Field(
-        "DefaultCluster",
-        min_length=1,
-        description="Written into records, as a broker's proxy does.",
-    )
-    message_body_max: ByteSize = Field(
-        ByteSize(4 << 20), ge=1, description="Largest body that clients may send."
-    )
-    sending_bytes_max: ByteSize = Field(
-        ByteSize(128 << 20),
-        ge=1,
-        description="Messages that wait for the writer; above it sends are refused with TOO_MANY_REQUESTS.",
-    )
-    sessions_max: int = Field(
-        20_000, ge=1, description="Clients remembered; above it the one silent for longest is not."
-    )
-    session_timeout_seconds: float = Field(
-        120.0, gt=0, description="A client that is silent for this long has gone."
-    )
-    push_lease_ms: int = Field(
-        60_000, ge=1_000, description="Lease of a push consumer's message, renewed while it lives."
-    )
-    writer_endpoint: str = Field(
-        "",
-        description="HOST:PORT where RocketMQ's clients reach the writer. With reader_endpoint: routes are "
-        "split, clients that honour it send to the writer and receive from the reader. Empty: all "
-        "through the gateway.",
-    )
-    reader_endpoint: str = Field(
-        "", description="HOST:PORT where RocketMQ's clients reach the reader."
-    )
-
-    @field_validator("writer_endpoint", "reader_endpoint")
-    @classmethod
-    def _nothing_or_an_endpoint(cls, value: str) -> str:
-        if value and (fix := address_problem(value)):
-            raise ValueError(f"{value!r} is not HOST:PORT; {fix}")
-        return value
-
-    @model_validator(mode="after")
-    def _both_endpoints_or_none(self) -> Self:
-        if bool(self.writer_endpoint) != bool(self.reader_endpoint):
-            raise ValueError(
-                "--writer-endpoint and --reader-endpoint are given together or not at all"
-            )
-        return self
-
-    @property
-    def splits_routes(self) -> bool:
-        """Whether routes name the writer for sends and the reader for receives."""
-        return bool(self.writer_endpoint)
-
-
 class WriterSettings(MessagingSettings, EngineSettings, ListenSettings):
     """The writer: the one process that appends to a store."""
 
@@ -209,8 +151,8 @@ class WriterSettings(MessagingSettings, EngineSettings, ListenSettings):
         return check_address(value)
 
 
-class ReaderSettings(MessagingSettings, ListenSettings, DirectorySettings):
-    """The reader: serves what is stored, keeps the progress of groups."""
+class ReaderSettings(GatewayPlaceSettings, ListenSettings, DirectorySettings):
+    """The reader: serves what is stored, keeps the progress of groups; RocketMQ's clients on a port of their own."""
 
     listen: str = Field(
         DEFAULT_LISTEN["reader"], description="HOST:PORT to serve on; port 0 takes a free one."
@@ -255,9 +197,29 @@ class ReaderSettings(MessagingSettings, ListenSettings, DirectorySettings):
 
     @model_validator(mode="after")
     def _knows_the_writer(self) -> Self:
-        if self.splits_routes and not self.writer_address:
-            raise ValueError("--writer-address is needed with --writer-endpoint")
+        for flag, value in (
+            ("--writer-endpoint", self.writer_endpoint),
+            ("--gateway-listen", self.gateway_listen),
+        ):
+            if value and not self.writer_address:
+                raise ValueError(f"--writer-address is needed with {flag}")
         return self
+
+    @model_validator(mode="after")
+    def _tls_beside_a_port(self) -> Self:
+        if self.gateway_tls_listen:
+            if not self.gateway_listen:
+                raise ValueError("--gateway-listen is needed with --gateway-tls-listen")
+            self._check_tls_files()
+        return self
+
+    def of_gateway(self) -> GatewaySettings:
+        """Return the settings of the gateway's port: its own defaults, and what was set of this process."""
+        shared = self.model_fields_set & GatewaySettings.model_fields.keys()
+        return GatewaySettings.model_construct(
+            **{name: getattr(self, name) for name in shared}
+            | {"listen": self.gateway_listen, "tls_listen": self.gateway_tls_listen}
+        )
 
     def lease_config(self) -> LeaseConfig:
         """Return the configuration of leases."""
@@ -281,14 +243,7 @@ class IndexerSettings(ListenSettings, DirectorySettings):
     scrub_bytes_per_s: ScrubRate = ByteSize(_ENGINE.scrub_bytes_per_s)
 
 
-class RocketmqSettings(MessagingSettings):
-    """What clients of RocketMQ meet at the gateway."""
-
-    tls_certificate: Path | None = Field(None, description="PEM file: certificate and its chain.")
-    tls_key: Path | None = Field(None, description="PEM file: the certificate's private key.")
-
-
-class GatewaySettings(RocketmqSettings, ListenSettings):
+class GatewaySettings(TlsSettings, ListenSettings):
     """The gateway: serves the clients of RocketMQ 5, with the writer and the reader behind it."""
 
     listen: str = Field(
@@ -300,8 +255,7 @@ class GatewaySettings(RocketmqSettings, ListenSettings):
     connections_max: int = Field(
         8_192,
         ge=1,
-        description="Open connections; above it, or above half the files that the process may have "
-        "open, none is taken.",
+        description=ProcessSettings.model_fields["connections_max"].description,
     )
     tls_listen: str = Field(
         "", description="HOST:PORT to serve on with TLS; needs a certificate and its key."
@@ -316,37 +270,26 @@ class GatewaySettings(RocketmqSettings, ListenSettings):
 
     @model_validator(mode="after")
     def _tls_has_its_files(self) -> Self:
-        for name, path in (
-            ("--tls-certificate", self.tls_certificate),
-            ("--tls-key", self.tls_key),
-        ):
-            if self.tls_listen and path is None:
-                raise ValueError(f"{name} is needed where a port serves TLS")
-            if self.tls_listen and path is not None and not path.is_file():
-                raise ValueError(f"{name}: {path} is not a file")
+        if self.tls_listen:
+            self._check_tls_files()
         return self
 
 
-class ServeSettings(RocketmqSettings, EngineSettings):
+class ServeSettings(GatewayPlaceSettings, EngineSettings):
     """All services under one supervisor."""
 
     writer_listen: str = Field(DEFAULT_LISTEN["writer"], description="HOST:PORT of the writer.")
     reader_listen: str = Field(DEFAULT_LISTEN["reader"], description="HOST:PORT of the reader.")
     indexer_listen: str = Field(DEFAULT_LISTEN["indexer"], description="HOST:PORT of the indexer.")
     gateway_listen: str = Field(
-        DEFAULT_LISTEN["gateway"], description="HOST:PORT of the gateway; none: it is not run."
+        DEFAULT_LISTEN["gateway"],
+        description=GatewayPlaceSettings.model_fields["gateway_listen"].description,
     )
-    gateway_tls_listen: str = Field("", description="HOST:PORT of the gateway's TLS.")
 
     @field_validator("writer_listen", "reader_listen", "indexer_listen")
     @classmethod
     def _host_and_port(cls, value: str) -> str:
         return check_address(value)
-
-    @field_validator("gateway_listen", "gateway_tls_listen")
-    @classmethod
-    def _nothing_or_host_and_port(cls, value: str) -> str:
-        return check_address(value) if value not in ("", "none") else ""
 
     @model_validator(mode="after")
     def _known_ports(self) -> Self:

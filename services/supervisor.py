@@ -1,4 +1,4 @@
-"""``penstock serve``: the services as child processes, restarted when they die.
+"""``penstock serve``: the services as child processes, restarted when they die. The gateway is a port of the reader.
 
 The children are new programs, never forks of a process that has loaded gRPC. They print their
 addresses on their stdout, log to the stderr they inherit, and stop when this process does, however
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from services.flags import load
+from services.messaging_settings import NONE
 from services.process_settings import ListenSettings
 from services.rpc.listening import CannotListen, check_free, keep_port
 from services.settings import (
-    GatewaySettings,
     IndexerSettings,
     ReaderSettings,
     ServeSettings,
@@ -31,12 +31,11 @@ SERVICES: Final[dict[str, type[ListenSettings]]] = {
     "writer": WriterSettings,
     "reader": ReaderSettings,
     "indexer": IndexerSettings,
-    "gateway": GatewaySettings,
 }
-CALLS: Final = {  # services that it is given the addresses of
-    "reader": ("writer",),
-    "gateway": ("writer", "reader"),
-}
+GATEWAY_LISTENS: Final = ("gateway_listen", "gateway_tls_listen")  # of the reader
+LISTENS: Final = (*(f"{service}_listen" for service in SERVICES), *GATEWAY_LISTENS)
+CALLS: Final = {"reader": ("writer",)}  # services that it is given the addresses of
+NOT_PASSED_ON: Final = frozenset({"listen", "supervised", "config", *GATEWAY_LISTENS})
 EXIT_USAGE_CODES: Final = frozenset({2, 3, 4, 5, 6})  # starting again would end the same way
 EXIT_NO_STORE: Final = 4
 _RESTART_DELAY_SECONDS: Final = 0.2
@@ -50,16 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = load(ServeSettings, argv, prog="penstock serve")
     try:
         settings.store_config()
-        for service in services_of(settings):  # before any of them makes anything
+        for service in SERVICES:  # before any of them makes anything
             load(SERVICES[service], child_arguments(service, settings), prog="penstock serve")
     except ValueError as error:
         sys.stderr.write(f"penstock serve: {error}" + "\n")
         return 2
     try:
-        for service in services_of(settings):
-            check_free(getattr(settings, f"{service}_listen"))
-        if settings.gateway_tls_listen:
-            check_free(settings.gateway_tls_listen)
+        for listen in listens_of(settings).values():
+            check_free(listen)
     except CannotListen as error:
         sys.stderr.write(f"penstock serve: {error}" + "\n")
         return 6
@@ -67,9 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return asyncio.run(_supervise(settings))
 
 
-def services_of(settings: ServeSettings) -> list[str]:
-    """Return the services that are run."""
-    return [name for name in SERVICES if getattr(settings, f"{name}_listen")]
+def listens_of(settings: ServeSettings) -> dict[str, str]:
+    """Return the addresses that are served on, by the names of their settings; without a gateway none of its."""
+    has_gateway = bool(settings.gateway_listen)
+    served = [name for name in LISTENS if has_gateway or name not in GATEWAY_LISTENS]
+    return {name: listen for name in served if (listen := getattr(settings, name))}
 
 
 @contextlib.contextmanager
@@ -77,9 +76,7 @@ def with_ports(settings: ServeSettings) -> Iterator[ServeSettings]:
     """Choose the ports that may be any, and keep them: all services know at once where the others will be."""
     chosen = {}
     with contextlib.ExitStack() as ports:
-        for service in services_of(settings):
-            name = f"{service}_listen"
-            listen = getattr(settings, name)
+        for name, listen in listens_of(settings).items():
             if listen.endswith(":0"):
                 chosen[name], kept = keep_port(listen)
                 ports.enter_context(kept)
@@ -87,22 +84,23 @@ def with_ports(settings: ServeSettings) -> Iterator[ServeSettings]:
 
 
 def child_arguments(service: str, settings: ServeSettings) -> list[str]:
-    """Return the flags of one child: what differs from its defaults, and its address."""
-    kind = SERVICES[service]
+    """Return the flags of one child: what was set, and the addresses."""
     flags = ["--supervised", "--listen", getattr(settings, f"{service}_listen")]
-    for name, field in kind.model_fields.items():
-        if name in ("listen", "supervised", "config") or name not in settings.model_fields_set:
+    for name in SERVICES[service].model_fields:
+        if name in NOT_PASSED_ON or name not in settings.model_fields_set:
             continue
         value = getattr(settings, name)
         flag = "--" + name.replace("_", "-")
         if isinstance(value, bool):
             flags.append(flag if value else "--no-" + name.replace("_", "-"))
-        elif value != field.default:
+        elif value is not None:
             flags += [flag, str(int(value) if isinstance(value, int) else value)]
     if settings.config is not None:
         flags += ["--config", str(settings.config)]
-    if service == "gateway" and settings.gateway_tls_listen:
-        flags += ["--tls-listen", settings.gateway_tls_listen]
+    if service == "reader":  # said in any case: its variables may say something else
+        served = listens_of(settings)
+        for name in GATEWAY_LISTENS:
+            flags += ["--" + name.replace("_", "-"), served.get(name, NONE)]
     if service == "writer" and settings.splits_routes:
         flags += ["--reader-address", reachable(settings.reader_listen)]
     for called in CALLS.get(service, ()):
@@ -135,13 +133,12 @@ class StorePlace:
 
 
 class Child:
-    """One service: its process, and the address it said it has."""
+    """One service: its process, and whether it has ever served."""
 
     def __init__(self, service: str, arguments: Sequence[str], store: StorePlace) -> None:
         self.service = service
         self._store = store
-        self.address = ""
-        self.exit_code: int | None = None
+        self._has_served = False
         self._arguments = list(arguments)
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
@@ -158,7 +155,7 @@ class Child:
                 if code:
                     _say(f"the {self.service} ended with {_how(code)}", error=True)
                 return code
-            if code in EXIT_USAGE_CODES and not self.address:
+            if code in EXIT_USAGE_CODES and not self._has_served:
                 return code
             if asyncio.get_running_loop().time() - started > _STABLE_SECONDS:
                 delay = _RESTART_DELAY_SECONDS
@@ -197,9 +194,8 @@ class Child:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             text = line.decode(errors="replace").rstrip()
-            _, found, address = text.partition(" serves on ")
-            if found:
-                self.address = address
+            if " serves on " in text:
+                self._has_served = True
                 self._store.remember()
                 text = f"{text} (pid {self._process.pid})"
             _say(text)
@@ -208,9 +204,7 @@ class Child:
 
 async def _supervise(settings: ServeSettings) -> int:
     store = StorePlace(settings.store)
-    children = [
-        Child(name, child_arguments(name, settings), store) for name in services_of(settings)
-    ]
+    children = [Child(name, child_arguments(name, settings), store) for name in SERVICES]
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import secrets
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -202,7 +203,7 @@ async def _end_all(tasks: list[asyncio.Task[None]]) -> None:
 
 @contextmanager
 def services() -> Iterator[tuple[str, dict[str, int]]]:
-    """Run writer, reader and gateway on a new store with the topic; give the gateway's address and process ids."""
+    """Run writer and reader on a new store with the topic; give the address of the gateway's port and process ids."""
     with ExitStack() as running:
         directory = running.enter_context(drivers.scratch_store())
         store = ["--store", str(directory)]
@@ -210,19 +211,17 @@ def services() -> Iterator[tuple[str, dict[str, int]]]:
         writer, writer_id = running.enter_context(
             drivers.process("services.writer", *store, *listen)
         )
-        called = ["--writer-address", writer]
-        reader, reader_id = running.enter_context(
-            drivers.process("services.reader", *store, *listen, *called)
-        )
-        called += ["--reader-address", reader]
-        gateway, gateway_id = running.enter_context(
-            drivers.process("services.gateway", *listen, *called)
+        reader = ["-m", "services.reader", *store, *listen, "--gateway-listen", "127.0.0.1:0"]
+        gateway, reader_id = running.enter_context(
+            drivers.command(
+                [sys.executable, *reader, "--writer-address", writer], says="gateway serves on"
+            )
         )
         loops.run(_begin(writer, gateway))
         config = WriterSettings(store=directory).store_config()
         if config.warm_cache_bytes_max >= WARM_FILES * config.commit_log_file_size:
             wait_until_warmed(directory / "commitlog", config.commit_log_file_size)
-        yield gateway, {"writer": writer_id, "reader": reader_id, "gateway": gateway_id}
+        yield gateway, {"writer": writer_id, "reader": reader_id}
 
 
 async def _begin(writer: str, gateway: str) -> None:
@@ -252,7 +251,7 @@ async def _measure(
         await client.close()
     consumer = PolledClient(address, "fast")
     try:
-        if "gateway" in processes:  # what the steady rate left is for this group, too
+        if "reader" in processes:  # what the steady rate left is for this group, too
             count += round(per_second * (_WARM_SECONDS + seconds))
         pushes = await _drained(consumer, count)
     finally:
@@ -284,7 +283,7 @@ def run(
     ]
     parts = ", ".join(
         f"{each} {statistics.median(ours.cpu_ms[each] for ours, _ in pairs):.2f}"
-        for each in ("writer", "reader", "gateway")
+        for each in ("writer", "reader")
     )
     steady = f"{per_second} single messages a second through the gateway, until a poll has them"
     return [

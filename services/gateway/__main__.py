@@ -1,4 +1,4 @@
-"""Runs the gateway: settings, channels, servicer, servers; stopped in reverse."""
+"""Runs the gateway as a process of its own: settings, channels, port; stopped in reverse."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Final
 
 from services import process
 from services.flags import load
-from services.gateway.tls import tls_credentials
 from services.messaging.acknowledging import StreamedAcknowledging
-from services.messaging.messaging import Messaging, Upstreams
+from services.messaging.gateway_port import GatewayPort
+from services.messaging.messaging import Upstreams
 from services.messaging.sends.batch_stream import BatchStream, HalfBatches
 from services.rpc.listening import check_free
-from services.rpc.server import RpcServer
 from services.settings import GatewaySettings
 from services.upstream import Upstream, WaitingCalls
 
@@ -35,10 +34,20 @@ async def serve(
 ) -> None:
     """Serve RocketMQ's clients until ``stop`` is set, drain."""
     check_free(settings.listen)
-    draining = asyncio.Event()
+    port = GatewayPort(settings, _upstreams(settings), asyncio.Event())
+    try:
+        ready(await port.start())
+        await stop.wait()
+        await port.drain()
+    finally:
+        await port.close()
+
+
+def _upstreams(settings: GatewaySettings) -> Upstreams:
+    """Return the writer and the reader, over channels."""
     writer, halves = Upstream(settings.writer_address), Upstream(settings.writer_address)
     reader = Upstream(settings.reader_address)
-    upstreams = Upstreams(
+    return Upstreams(
         writer=writer,
         batches=BatchStream(settings.writer_address),
         halves=HalfBatches(halves, halves.renew),
@@ -46,18 +55,6 @@ async def serve(
         waiting=WaitingCalls(settings.reader_address),
         others_with_clients=(writer, reader) if settings.splits_routes else (),
     )
-    messaging = Messaging(settings, upstreams, draining)
-    try:
-        server = RpcServer(messaging.contracts, settings, draining)
-        if settings.tls_listen:
-            server.add_tls(settings.tls_listen, tls_credentials(settings))
-        address = await server.start(settings.listen)
-        server.set_serving(serving=True)
-        ready(address)
-        await stop.wait()
-        await server.drain()
-    finally:
-        await messaging.close()
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ from services.messaging.sessions import Sessions
 from services.messaging.telemetry import TelemetryStreams
 from services.messaging.topics import TopicCache
 from services.messaging.transactions import OrphanedTransactions
+from services.messaging_settings import MessagingSettings
 from services.rocketmq.sent_messages import Stamp
 from services.rocketmq.v2 import service_pb2
 from services.rpc.server import Contract
-from services.settings import MessagingSettings
 from services.upstream import CalledService, CheckingWriter
 
 RENEWALS_A_LEASE: Final = 6  # a lost renewal or two do not end a lease

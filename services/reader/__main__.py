@@ -1,4 +1,4 @@
-"""Runs the reader: settings, store, servicer, server; stopped in reverse."""
+"""Runs the reader: settings, store, servicers, its port and the gateway's; stopped in reverse."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from penstock.v1 import groups_pb2, leases_pb2, reader_pb2
 from services import process
 from services.arrivals import Arrivals
 from services.flags import load
+from services.messaging.clients import LIST_CLIENTS
+from services.messaging.gateway_port import GatewayPort
 from services.messaging.messaging import Messaging, Upstreams
 from services.messaging.sends.batch_stream import BatchStream, HalfBatches
 from services.reader.budget import Budget
@@ -20,6 +22,7 @@ from services.reader.read_threads import ReadThreads
 from services.reader.servicer import ReaderServicer
 from services.reader.source import Source
 from services.rpc.in_process import InProcessService
+from services.rpc.listening import check_free
 from services.rpc.server import Contract, RpcServer
 from services.settings import ReaderSettings
 from services.upstream import Upstream
@@ -27,6 +30,7 @@ from services.waiting import wait_for_store
 from storage.reader import StoreReader
 
 SERVICE: Final = "reader"
+GATEWAY: Final = "gateway"
 _THREADS: Final = 4
 _END_SECONDS: Final = 1.0  # for reads to see that nobody waits for them any more
 
@@ -37,14 +41,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-def _announce(address: str) -> None:
+def _announce(address: str, gateway_address: str) -> None:
     process.announce(SERVICE, address)
+    if gateway_address:
+        process.announce(GATEWAY, gateway_address)
 
 
 async def serve(
-    settings: ReaderSettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
+    settings: ReaderSettings, stop: asyncio.Event, ready: Callable[[str, str], None] = _announce
 ) -> None:
-    """Wait for the store, serve it until ``stop`` is set, drain, close it."""
+    """Wait for the store, serve it until ``stop`` is set, drain, close it.
+
+    ``ready`` is called with the addresses of its port and of the gateway's, which is empty if it has none.
+    """
+    for listen in filter(None, (settings.gateway_listen, settings.gateway_tls_listen)):
+        check_free(listen)
     if not await wait_for_store(settings.store, stop, timeout_seconds=settings.store_wait_seconds):
         return
     source = Source(await asyncio.to_thread(StoreReader.open, settings.store))
@@ -54,6 +65,7 @@ async def serve(
     index_arrivals = Arrivals(source.index_progress)
     leasing: Leasing | None = None
     messaging: Messaging | None = None
+    gateway: GatewayPort | None = None
     try:
         catch_up = CatchUp(source, arrivals, index_arrivals, draining)
         leasing = Leasing(source.reader, settings, arrivals, catch_up, reads, draining)
@@ -78,21 +90,27 @@ async def serve(
             Contract(groups_pb2.DESCRIPTOR.services_by_name["Groups"], leasing.groups),
         ]
         if settings.splits_routes:
-            messaging = _messaging(settings, contracts, draining)
+            messaging = Messaging(settings, _upstreams(settings, contracts), draining)
             contracts += messaging.contracts
-        server = RpcServer(contracts, settings, draining)
+        ports = 2 if settings.gateway_listen else 1
+        if settings.gateway_listen:
+            upstreams = _upstreams(settings, contracts)
+            gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)
+        server = RpcServer(contracts, settings, draining, ports=ports)
         address = await server.start(settings.listen)
+        gateway_address = "" if gateway is None else await gateway.start()
         server.set_serving(serving=True)
-        ready(address)
+        ready(address, gateway_address)
         await stop.wait()
         draining.set()
         arrivals.close()
         index_arrivals.close()
         leasing.end_waits()
-        await server.drain()
+        await asyncio.gather(server.drain(), *([gateway.drain()] if gateway is not None else ()))
     finally:
-        if messaging is not None:
-            await messaging.close()
+        for serving in (gateway, messaging):
+            if serving is not None:
+                await serving.close()
         source.reader.end()
         await asyncio.to_thread(reads.end, _END_SECONDS)
         if leasing is not None:
@@ -102,21 +120,21 @@ async def serve(
         source.close()
 
 
-def _messaging(
-    settings: ReaderSettings, contracts: Sequence[Contract], draining: asyncio.Event
-) -> Messaging:
-    """Return what serves RocketMQ's clients here: they receive and acknowledge without another hop."""
+def _upstreams(settings: ReaderSettings, contracts: Sequence[Contract]) -> Upstreams:
+    """Return the writer over channels, and this process: RocketMQ's clients receive and acknowledge without a hop.
+
+    Where it serves such clients on its own port (``contracts``), they are listed with those of the gateway's.
+    """
     here = InProcessService(contracts)
-    writer = Upstream(settings.writer_address)
-    halves = Upstream(settings.writer_address)
-    upstreams = Upstreams(
+    writer, halves = Upstream(settings.writer_address), Upstream(settings.writer_address)
+    return Upstreams(
         writer=writer,
         batches=BatchStream(settings.writer_address),
         halves=HalfBatches(halves, halves.renew),
         reader=here,
         waiting=here,
+        others_with_clients=(writer, here) if here.serves(LIST_CLIENTS) else (),
     )
-    return Messaging(settings, upstreams, draining)
 
 
 if __name__ == "__main__":

@@ -100,14 +100,15 @@ class LeaseServicer:
         if batch is None:
             return _EMPTY
         answer = received(batch)
-        if batch.record_count and question.client_id:
+        if batch.record_count and question.client_id and context.ends_late:
             await self._check_caller(key, batch, context)
         return answer
 
     async def _check_caller(self, key: LineKey, batch: ReceivedBatch, context: Context) -> None:
         """Give back what nobody waits for any more: its owner would renew it, and knows nothing of it.
 
-        Other leases end by themselves. What is cancelled after this is not seen: gRPC does not tell it.
+        Other leases end by themselves. What is cancelled after this is not seen: gRPC does not tell it. A caller of
+        this process has the answer, and gives back itself.
         """
         try:
             for _ in range(_TURNS_TO_CANCEL):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -22,8 +22,9 @@ _NOT_IN_TIME: Final = "the call was not answered in time"
 class InProcessContext:
     """What a servicer may ask of a call that came from its own process."""
 
+    ends_late: ClassVar = False  # as ServedCall has it
+
     def __init__(self, until: float | None) -> None:
-        self.answers: asyncio.Queue[bytes] = asyncio.Queue(ANSWERS_WAITING_MAX)
         self._until = until
         self._loop = asyncio.get_running_loop()
 
@@ -42,8 +43,16 @@ class InProcessContext:
     async def send_initial_metadata(self, _metadata: object) -> None:
         """Do nothing: nobody waits for it."""
 
+
+class InProcessStream(InProcessContext):
+    """The same of a method that streams its answers."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.answers: asyncio.Queue[bytes] = asyncio.Queue(ANSWERS_WAITING_MAX)
+
     async def write(self, answer: bytes) -> None:
-        """Hand over one answer of a method that streams them."""
+        """Hand over one answer."""
         await self.answers.put(answer)
 
 
@@ -61,43 +70,40 @@ class InProcessService:
         }
         self._loop = asyncio.get_running_loop()
 
+    def serves(self, path: str) -> bool:
+        """Return whether there is such a method."""
+        return path in self._methods
+
     async def call(
         self,
         path: str,
         request: Message | bytes,
         *,
         timeout_s: float | None = None,
-        unwanted: Callable[[bytes], None] | None = None,
+        unwanted: Callable[[bytes], None] | None = None,  # noqa: ARG002  as of a channel
     ) -> bytes:
-        """Make one call; a method that takes bytes is given bytes.
+        """Make one call, in the caller's own task; a method that takes bytes is given bytes.
 
-        ``unwanted`` is called with an answer that came when the caller was cancelled.
+        The method is cancelled with its caller, and when time is up: it takes back itself what nobody gets, so no
+        answer is ever ``unwanted``.
         """
         method = self._methods[path]
         if is_raw(method) and isinstance(request, Message):
             request = request.SerializeToString()
         until = None if timeout_s is None else self._loop.time() + timeout_s
         context = cast("Context", InProcessContext(until))
-        answering = self._loop.create_task(method(request, context))
         try:
-            await asyncio.wait((answering,), timeout=timeout_s)
-        except asyncio.CancelledError:
-            if not answering.done():
-                _forget(answering)
-            elif unwanted is not None and answering.exception() is None:
-                unwanted(_data(answering.result()))
-            raise
-        if not answering.done():
-            _forget(answering)
-            raise _refusal(grpc.StatusCode.DEADLINE_EXCEEDED, _NOT_IN_TIME)
-        try:
-            return _data(answering.result())
+            async with asyncio.timeout_at(until) as limit:
+                answer: Message | bytes = await method(request, context)
         except Exception as error:  # noqa: BLE001  a status, as over a channel
+            if limit.expired() and isinstance(error, TimeoutError):
+                raise _refusal(grpc.StatusCode.DEADLINE_EXCEEDED, _NOT_IN_TIME) from None
             raise _refused(path, error) from None
+        return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
     async def answers(self, path: str, request: Message) -> AsyncIterator[bytes]:
         """Yield the answers of a method that streams them, and takes messages."""
-        context = InProcessContext(None)
+        context = InProcessStream()
         serving = self._loop.create_task(self._methods[path](request, cast("Context", context)))
         taking: asyncio.Future[bytes] | None = None
         try:
@@ -128,10 +134,6 @@ def _forget(answering: asyncio.Task[Any]) -> None:
     """Cancel a call; what it raises meanwhile is of interest to nobody."""
     answering.add_done_callback(lambda task: task.cancelled() or task.exception())
     answering.cancel()
-
-
-def _data(answer: Message | bytes) -> bytes:
-    return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
 
 def _refused(path: str, error: Exception) -> grpc.aio.AioRpcError:

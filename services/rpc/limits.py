@@ -14,8 +14,8 @@ PENDING_CALLS_MAX: Final = 16_384  # that have come and wait for the event loop;
 METADATA_BYTES_MAX: Final = 16 << 10  # of one call, its header fields as HTTP/2 counts them
 
 
-def server_options(settings: ProcessSettings) -> list[tuple[str, int]]:
-    """Return the channel arguments: limits of sizes, connections, pings and time."""
+def server_options(settings: ProcessSettings, ports: int = 1) -> list[tuple[str, int]]:
+    """Return the channel arguments of one of so many ports: limits of sizes, connections, pings and time."""
     keepalive_ms = int(settings.keepalive_seconds * 1e3)
     return [
         ("grpc.so_reuseport", 0),  # a second service on the same address is an error, not a lottery
@@ -23,7 +23,7 @@ def server_options(settings: ProcessSettings) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         (
             "grpc.max_allowed_incoming_connections",
-            open_files.at_most(settings.connections_max, share=2),
+            open_files.at_most(settings.connections_max, share=2 * ports),
         ),
         (
             "grpc.max_concurrent_streams",  # more calls of one connection wait at its caller

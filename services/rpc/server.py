@@ -45,9 +45,13 @@ class RpcServer:
         settings: ProcessSettings,
         draining: asyncio.Event,
         *,
+        ports: int = 1,
         interceptors: Sequence[Interceptor] = (),
     ) -> None:
-        """Serve every contract; each call goes through all interceptors, the first one outermost."""
+        """Serve every contract; each call goes through all interceptors, the first one outermost.
+
+        ``ports`` is of how many ports this is one in its process.
+        """
         self._draining = draining
         self._settings = settings
         self._log = logs.get_logger()
@@ -61,7 +65,7 @@ class RpcServer:
         for service, servicer, bytes_max in contracts:
             handlers |= calls.of_service(service, servicer, parsed_bytes_max=bytes_max)
         self._server = CoreServer(
-            handlers, server_options(settings), calls_max=settings.concurrent_calls_max
+            handlers, server_options(settings, ports), calls_max=settings.concurrent_calls_max
         )
         self._serving: bool | None = None
 

@@ -57,14 +57,14 @@ MakeServer = Callable[[str, dict[str, str]], Server]  # by a name of its own and
 
 
 class PenstockServer:
-    """``penstock serve`` with its gateway, on a new store.
+    """``penstock serve``, whose reader is the gateway too, on a new store.
 
     With ``split`` routes send clients that honour it to the writer and the reader; ``split="tls"``: all three are
     reached through a proxy that ends TLS.
     """
 
     name = "penstock"
-    services = ("gateway", "reader", "writer")
+    services = ("reader", "writer")
 
     def __init__(
         self,

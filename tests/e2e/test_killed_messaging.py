@@ -2,7 +2,7 @@
 
 What was acknowledged does not come again, what was stored is delivered until it is acknowledged, and whoever asks for
 nonsense gets a documented status. It takes a lease of ten seconds, the shortest that the protocol has. ``KILLS`` says how often
-each service is killed (``make kill-test``: 500 in all).
+services are killed (``make kill-test``: 500 in all).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import grpc
 import pytest
 from bad_callers import TRANSIENT, Caller, Misbehaving
 from engine_store import records_on_disk
+from free_ports import free_address
 from google.protobuf.duration_pb2 import Duration
 from messaging_bed import message, receive_request
 from real_processes import Running, supervisor, until
@@ -27,8 +28,9 @@ from penstock.v1 import writer_pb2, writer_pb2_grpc
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
 
-ROUNDS = max(1, int(os.environ.get("KILLS", "3")) // 3)
-SERVICES = ("gateway", "reader", "writer")
+WITH_ITS_GATEWAY = ("reader", "writer")  # the gateway is a port of the reader
+WITHOUT = ("gateway", "reader", "writer")
+ROUNDS = max(1, int(os.environ.get("KILLS", "5")) // len(WITH_ITS_GATEWAY + WITHOUT))
 TOPIC, GROUP = v2.Resource(name="orders"), v2.Resource(name="billing")
 SCRATCH = v2.Resource(name="scratch")  # of those who misbehave
 AHEAD_MAX = 300  # messages that consumers have to go; a busy machine is not behind for long
@@ -90,6 +92,32 @@ class Consuming(Caller):
                     self.acknowledged.add(each.body)
 
 
+class OwnGateway:
+    """The gateway as a process of its own, started again as a container is."""
+
+    def __init__(self, writer: str, reader: str) -> None:
+        self.address = free_address()
+        self._arguments = (
+            "services.gateway", "--listen", self.address, "--writer-address", writer, "--reader-address", reader,
+        )  # fmt: skip
+
+    def __enter__(self) -> OwnGateway:
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.__exit__()
+
+    def _start(self) -> None:
+        self._running = Running(*self._arguments).__enter__()
+        self._running.wait_serving("gateway")
+
+    def kill(self) -> None:
+        self._running.process.kill()
+        self._running.__exit__()
+        self._start()
+
+
 def kill(serve: Running, service: str) -> None:
     """Kill a service and wait until it serves again."""
     times = len(serve.serving(service))
@@ -98,12 +126,19 @@ def kill(serve: Running, service: str) -> None:
 
 
 @pytest.mark.slow
-def test_clients_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", [WITH_ITS_GATEWAY, WITHOUT], ids="-".join)
+def test_clients_go_on_and_nothing_is_lost(tmp_path: Path, killed: tuple[str, ...]) -> None:
     acknowledged: set[bytes] = set()
-    with supervisor(tmp_path / "store", "--gateway-listen", "127.0.0.1:0") as serve:
+    has_own = "gateway" in killed
+    listen = "none" if has_own else "127.0.0.1:0"
+    with (
+        supervisor(tmp_path / "store", "--gateway-listen", listen) as serve,
+        ExitStack() as stack,
+    ):
         writer, _ = serve.wait_serving("writer")
-        serve.wait_serving("reader")
-        address, _ = serve.wait_serving("gateway")
+        reader, _ = serve.wait_serving("reader")
+        own = stack.enter_context(OwnGateway(writer, reader)) if has_own else None
+        address = serve.wait_serving("gateway")[0] if own is None else own.address
         with grpc.insecure_channel(writer) as channel:
             for topic, kind in ((TOPIC, "NORMAL"), (SCRATCH, "MIXED")):
                 request = writer_pb2.CreateTopicRequest(
@@ -144,8 +179,11 @@ def test_clients_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
 
         go_on()
         for _ in range(ROUNDS):
-            for service in SERVICES:
-                kill(serve, service)
+            for service in killed:
+                if own is not None and service == "gateway":
+                    own.kill()
+                else:
+                    kill(serve, service)
                 go_on()
         producer.stopping.set()
         producer.join(20)

@@ -1,4 +1,4 @@
-"""The gateway as part of ``serve``: its address, and that it comes back there when it is killed."""
+"""The gateway as part of ``serve``: its address, and that it comes back there when its process is killed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ def send(address: str, number: int) -> v2.Status:
     return answer.status
 
 
-def test_serve_runs_a_gateway_and_starts_it_again_where_clients_know_it(tmp_path: Path) -> None:
+def test_the_reader_of_serve_is_the_gateway_too_and_starts_again_where_clients_know_it(
+    tmp_path: Path,
+) -> None:
     """Writer and reader have ports of their own choice, which it is told."""
     with supervisor(tmp_path / "store", "--gateway-listen", "127.0.0.1:0") as serve:
         writer, _ = serve.wait_serving("writer")
         address, process_id = serve.wait_serving("gateway")
+        assert serve.wait_serving("reader")[1] == process_id
+        assert serve.wait_serving("reader")[0] != address
         with grpc.insecure_channel(writer) as channel:
             writer_pb2_grpc.WriterStub(channel).CreateTopic(
                 writer_pb2.CreateTopicRequest(name="orders", queue_count=1),

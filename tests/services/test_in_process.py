@@ -96,21 +96,47 @@ async def test_an_answer_that_does_not_come_in_time_is_given_up() -> None:
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-async def test_an_answer_that_comes_as_its_caller_goes_is_handed_over() -> None:
-    unwanted: list[bytes] = []
-    called = asyncio.Event()
+async def test_a_method_whose_caller_goes_as_it_is_answered_takes_the_answer_back() -> None:
+    """It runs in its caller's task: what it waits for is there, and it is cancelled all the same."""
+    asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    taken_back: list[Any] = []
 
     async def check(_request: Any, _context: Any) -> Any:
-        called.set()
-        return SERVING
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            taken_back.append(asked.result())
+            raise
 
-    call = asyncio.create_task(service(check).call(CHECK, REQUEST, unwanted=unwanted.append))
-    await called.wait()  # the answer is there, and its caller has not run yet
+    call = asyncio.create_task(service(check).call(CHECK, REQUEST))
+    await asyncio.sleep(0)
+    asked.set_result(SERVING)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
 
-    assert unwanted == [SERVING.SerializeToString()]
+    assert taken_back == [SERVING]
+
+
+async def test_an_answer_that_needs_no_wait_comes_without_a_turn_of_the_loop() -> None:
+    turns: list[int] = []
+
+    async def check(_request: Any, _context: Any) -> Any:
+        return SERVING
+
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    await service(check).call(CHECK, REQUEST, timeout_s=10)
+
+    assert turns == []
+
+
+async def test_a_timeout_of_the_methods_own_is_no_lack_of_time() -> None:
+    async def check(_request: Any, _context: Any) -> None:
+        raise TimeoutError(110, "the disk does not answer")
+
+    error = await refusal(check, timeout_s=10)
+
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
 async def test_answers_that_wait_when_their_method_ends_are_handed_over() -> None:

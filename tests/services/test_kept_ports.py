@@ -65,3 +65,5 @@ def test_services_on_any_ports_are_told_at_once_where_the_others_will_be() -> No
             for each in called:
                 place = arguments.index(f"--{each}-address")
                 assert arguments[place + 1] == getattr(settings, f"{each}_listen")
+        arguments = child_arguments("reader", settings)
+        assert arguments[arguments.index("--gateway-listen") + 1] == settings.gateway_listen

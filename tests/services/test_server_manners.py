@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -187,6 +188,15 @@ def test_limits_are_all_set(grpc_settings: Any) -> None:
         "grpc.absolute_max_metadata_size",
         "grpc.keepalive_time_ms",
     } <= names
+
+
+def test_ports_of_a_process_share_half_of_the_files_that_it_may_have_open(
+    grpc_settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_000, 1_000))
+    name = "grpc.max_allowed_incoming_connections"
+    found = [dict(server_options(grpc_settings, ports))[name] for ports in (1, 2)]
+    assert found == [500, 250]
 
 
 class _Slow:

@@ -194,7 +194,9 @@ def test_a_supervisor_passes_on_what_each_child_understands() -> None:
     assert str(reader.store) == "s"
 
 
-def test_a_supervisor_tells_the_gateway_where_writer_and_reader_are(tmp_path: Path) -> None:
+def test_the_reader_of_a_supervisor_has_the_gateways_ports_and_what_was_set_of_it(
+    tmp_path: Path,
+) -> None:
     key, certificate = tmp_path / "k", tmp_path / "c"
     key.touch()
     certificate.touch()
@@ -207,17 +209,72 @@ def test_a_supervisor_tells_the_gateway_where_writer_and_reader_are(tmp_path: Pa
         ],
         prog="penstock serve",
     )  # fmt: skip
-    gateway = load(GatewaySettings, child_arguments("gateway", serve), prog="g")
+    reader = load(ReaderSettings, child_arguments("reader", serve), prog="r")
+    gateway = reader.of_gateway()
 
+    assert (reader.listen, reader.writer_address) == ("127.0.0.1:5802", "127.0.0.1:7")
     assert (gateway.listen, gateway.tls_listen) == ("127.0.0.1:8081", "127.0.0.1:9")
-    assert (gateway.writer_address, gateway.reader_address) == ("127.0.0.1:7", "127.0.0.1:5802")
     assert (gateway.push_lease_ms, gateway.tls_key) == (3000, key)
 
 
-def test_without_an_address_no_gateway_is_run() -> None:
-    serve = load(ServeSettings, ["--store", "s", "--gateway-listen", "none"], prog="penstock serve")
+@pytest.mark.parametrize(
+    ("flags", "limits"),
+    [
+        ((), ((4_096, 2_048), (20_000, 8_192))),
+        (
+            ("--concurrent-calls-max", "4096", "--connections-max", "99"),
+            ((4_096, 99), (4_096, 99)),
+        ),
+    ],
+)
+def test_the_gateways_port_has_limits_of_its_own_unless_they_are_set(
+    flags: tuple[str, ...], limits: tuple[tuple[int, int], tuple[int, int]]
+) -> None:
+    serve = load(ServeSettings, ["--store", "s", *flags], prog="penstock serve")
+    reader = load(ReaderSettings, child_arguments("reader", serve), prog="r")
+    ports = reader, reader.of_gateway()
 
-    assert supervisor.services_of(serve) == ["writer", "reader", "indexer"]
+    assert tuple((each.concurrent_calls_max, each.connections_max) for each in ports) == limits
+
+
+def test_without_an_address_no_gateway_is_served_whatever_the_variables_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PENSTOCK_GATEWAY_LISTEN", "127.0.0.1:8081")
+    monkeypatch.setenv("PENSTOCK_GATEWAY_TLS_LISTEN", "127.0.0.1:8082")
+    serve = load(ServeSettings, ["--store", "s", "--gateway-listen", "none"], prog="penstock serve")
+    reader = load(ReaderSettings, child_arguments("reader", serve), prog="r")
+
+    assert (reader.gateway_listen, reader.gateway_tls_listen) == ("", "")
+    assert [name for name in supervisor.listens_of(serve) if "gateway" in name] == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--gateway-tls-listen", "127.0.0.1:9"), "--gateway-listen is needed"),
+        (
+            ("--gateway-listen", "127.0.0.1:8", "--gateway-tls-listen", "127.0.0.1:9"),
+            "--tls-certificate is needed",
+        ),
+        (
+            ("--gateway-listen", "127.0.0.1:8", "--config", "writer.toml"),
+            "--writer-address is needed with --gateway-listen",
+        ),
+    ],
+)
+def test_a_gateways_port_that_the_reader_cannot_serve_is_one_line(
+    flags: tuple[str, ...],
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("writer.toml").write_text('writer_address = ""\n')
+    with pytest.raises(SystemExit):
+        load(ReaderSettings, ["--store", "s", *flags], prog="penstock reader")
+    assert problem in capsys.readouterr().err
 
 
 SPLIT = ("--writer-endpoint", "10.0.0.1:5801", "--reader-endpoint", "10.0.0.1:5802")

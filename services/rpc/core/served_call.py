@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn
 
 import grpc
 
@@ -77,6 +77,10 @@ class ServedCall:
         "_task",
         "_unread",
     )  # fmt: skip
+
+    ends_late: ClassVar = (
+        True  # some turns of the loop pass until its end, which has come, cancels its handler
+    )
 
     def __init__(
         self,

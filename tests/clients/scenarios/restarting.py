@@ -10,7 +10,7 @@ from drivers import ClientFailed, Producer
 from lab import Lab
 
 BACK_WITHIN_S = 20.0
-SETTLED_S = 100.0  # a lease whose answer was lost with the gateway runs out first
+SETTLED_S = 100.0  # a lease whose answer was lost with the reader runs out first
 
 
 class Sending:

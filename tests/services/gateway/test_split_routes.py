@@ -37,28 +37,46 @@ QUEUES = 2
 
 
 class SplitBed:
-    """All three services with MessagingService, and what they call each other."""
+    """All three ports with MessagingService, and what they call each other.
 
-    def __init__(self, store: Path, certificate: tuple[Path, Path], stack: ExitStack) -> None:
+    The gateway is a port of the reader, or a service of its own.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        certificate: tuple[Path, Path],
+        stack: ExitStack,
+        *,
+        has_own_gateway: bool,
+    ) -> None:
         self.addresses = {name: free_address() for name in ("writer", "reader", "gateway")}
         self.tls_port = free_port()
         endpoints: dict[str, Any] = {
             f"{name}_endpoint": self.addresses[name] for name in ("writer", "reader")
         }
         calls = {f"{name}_address": self.addresses[name] for name in ("writer", "reader")}
-        for serve, settings in (
+        listen = self.addresses["gateway"]
+        tls: dict[str, Any] = {"tls_certificate": certificate[0], "tls_key": certificate[1]}
+        tls_listen = f"127.0.0.1:{self.tls_port}"
+        of_reader: dict[str, Any] = {}
+        if has_own_gateway:
+            settings = gateway_settings(
+                listen=listen, tls_listen=tls_listen, **tls, **calls, **endpoints
+            )
+            stack.enter_context(BackgroundService(serve_gateway, settings))
+        else:
+            of_reader = {"gateway_listen": listen, "gateway_tls_listen": tls_listen, **tls}
+        for serve, service_settings in (
             (serve_writer, writer_settings(
                 store, listen=self.addresses["writer"], reader_address=calls["reader_address"], **endpoints
             )),
             (serve_reader, reader_settings(
-                store, listen=self.addresses["reader"], writer_address=calls["writer_address"], **endpoints
-            )),
-            (serve_gateway, gateway_settings(
-                listen=self.addresses["gateway"], tls_listen=f"127.0.0.1:{self.tls_port}",
-                tls_certificate=certificate[0], tls_key=certificate[1], **calls, **endpoints,
+                store, listen=self.addresses["reader"], writer_address=calls["writer_address"],
+                **of_reader, **endpoints,
             )),
         ):  # fmt: skip
-            stack.enter_context(BackgroundService(serve, settings))
+            stack.enter_context(BackgroundService(serve, service_settings))
         self._channels = {
             name: stack.enter_context(grpc.insecure_channel(address))
             for name, address in self.addresses.items()
@@ -123,12 +141,17 @@ class SplitBed:
         return found
 
 
-@pytest.fixture(name="split", scope="module")
+@pytest.fixture(
+    name="split", scope="module", params=[False, True], ids=["of the reader", "of its own"]
+)
 def _split(
-    tmp_path_factory: pytest.TempPathFactory, certificate: tuple[Path, Path]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    certificate: tuple[Path, Path],
 ) -> Iterator[SplitBed]:
+    store = tmp_path_factory.mktemp("split") / "store"
     with ExitStack() as stack:
-        yield SplitBed(tmp_path_factory.mktemp("split") / "store", certificate, stack)
+        yield SplitBed(store, certificate, stack, has_own_gateway=request.param)
 
 
 def route(split: SplitBed, place: str, language: str) -> list[tuple[int, int, int]]:

@@ -57,13 +57,14 @@ class BackgroundService:
         self._settings = settings
         self._background = BackgroundLoop()
         self.address = ""
+        self.gateway_address = ""  # of a reader that has one
 
     def __enter__(self) -> BackgroundService:
         self._background.__enter__()
         ready = threading.Event()
 
-        def on_ready(address: str) -> None:
-            self.address = address
+        def on_ready(address: str, gateway_address: str = "") -> None:
+            self.address, self.gateway_address = address, gateway_address
             ready.set()
 
         async def run() -> None:

@@ -27,11 +27,15 @@ NUMBERS = itertools.count(1)
 
 
 class MessagingBed:
-    """Writer, reader and gateway; the reader can be started again."""
+    """Writer, reader and gateway; the reader can be started again.
 
-    def __init__(self, store: Path, stack: ExitStack) -> None:
+    The gateway is a port of the reader, or a service of its own.
+    """
+
+    def __init__(self, store: Path, stack: ExitStack, *, has_own_gateway: bool = False) -> None:
         self._store = store
         self._writer, self._reader = free_address(), free_address()
+        self._gateway = "" if has_own_gateway else free_address()
         stack.enter_context(
             BackgroundService(
                 serve_writer,
@@ -40,21 +44,25 @@ class MessagingBed:
         )
         self._stack = stack
         self._running = self._start_reader()
-        gateway = stack.enter_context(
-            BackgroundService(
-                serve_gateway,
-                gateway_settings(writer_address=self._writer, reader_address=self._reader),
-            )
-        )
-        self.channel = stack.enter_context(grpc.insecure_channel(gateway.address))
+        gateway = self._gateway or self._start_gateway()
+        self.channel = stack.enter_context(grpc.insecure_channel(gateway))
         self.stub: Any = service_pb2_grpc.MessagingServiceStub(self.channel)
         self._topics = writer_pb2_grpc.WriterStub(
             stack.enter_context(grpc.insecure_channel(self._writer))
         )
         self.client = stack.enter_context(Client(writer=self._writer, reader=self._reader))
 
+    def _start_gateway(self) -> str:
+        settings = gateway_settings(writer_address=self._writer, reader_address=self._reader)
+        return self._stack.enter_context(BackgroundService(serve_gateway, settings)).address
+
     def _start_reader(self) -> BackgroundService:
-        settings = reader_settings(self._store, listen=self._reader, writer_address=self._writer)
+        settings = reader_settings(
+            self._store,
+            listen=self._reader,
+            writer_address=self._writer,
+            gateway_listen=self._gateway,
+        )
         return self._stack.enter_context(BackgroundService(serve_reader, settings))
 
     def restart_reader(self) -> None:

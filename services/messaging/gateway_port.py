@@ -1,0 +1,53 @@
+"""The gateway's port: RocketMQ's clients and nobody else, in plaintext and with TLS."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+from services.messaging.messaging import Messaging, Upstreams
+from services.rpc.server import RpcServer
+from services.settings import GatewaySettings
+
+
+class GatewayPort:
+    """Serves MessagingService on an address of its own; used on the event loop.
+
+    ``ports`` is of how many ports this is one in its process.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        upstreams: Upstreams,
+        draining: asyncio.Event,
+        *,
+        ports: int = 1,
+    ) -> None:
+        self._settings = settings
+        self._messaging = Messaging(settings, upstreams, draining)
+        self._server = RpcServer(self._messaging.contracts, settings, draining, ports=ports)
+
+    async def start(self) -> str:
+        """Begin to serve; return HOST:PORT as bound. Raises CannotListen, OSError for a certificate that is away."""
+        if self._settings.tls_listen:
+            self._server.add_tls(self._settings.tls_listen, _tls_credentials(self._settings))
+        address = await self._server.start(self._settings.listen)
+        self._server.set_serving(serving=True)
+        return address
+
+    async def drain(self) -> None:
+        """Take no new calls, let those under way end within the grace, then cancel them."""
+        await self._server.drain()
+
+    async def close(self) -> None:
+        """End all calls to the writer and the reader."""
+        await self._messaging.close()
+
+
+def _tls_credentials(settings: GatewaySettings) -> grpc.ServerCredentials:
+    """Read the PEM files of the certificate chain and its key; a new certificate takes a restart."""
+    assert settings.tls_certificate is not None and settings.tls_key is not None
+    chain, key = settings.tls_certificate.read_bytes(), settings.tls_key.read_bytes()
+    return grpc.ssl_server_credentials([(key, chain)])

@@ -1,0 +1,188 @@
+"""The gateway as a port of the reader: what it serves, what goes on in one process, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from background_loop import BackgroundService
+from free_ports import free_port
+from google.protobuf.duration_pb2 import Duration
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from messaging_bed import CLIENT, MessagingBed, receive_request
+from real_processes import until
+from service_settings import reader_settings, writer_settings
+
+from penstock import Client
+from penstock.v1 import reader_pb2, reader_pb2_grpc
+from services.reader.__main__ import serve as serve_reader
+from services.rocketmq.v2 import definition_pb2 as v2
+from services.rocketmq.v2 import service_pb2, service_pb2_grpc
+from services.rpc.listening import CannotListen
+from services.writer.__main__ import serve as serve_writer
+
+MESSAGING = ["apache.rocketmq.v2.MessagingService", "penstock.v1.Gateway"]
+READING = ["penstock.v1.Groups", "penstock.v1.Leases", "penstock.v1.Reader"]
+SHARED = ["grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"]
+GROUP = v2.Resource(name="g")
+NEXT_S = Duration(seconds=1)
+
+
+@pytest.fixture(name="bed", scope="module")
+def _bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagingBed]:
+    with ExitStack() as stack:
+        yield MessagingBed(tmp_path_factory.mktemp("port") / "store", stack)
+
+
+@contextmanager
+def running(store: Path, **changes: Any) -> Iterator[BackgroundService]:
+    """Give a reader with a gateway's port, beside a writer."""
+    with BackgroundService(serve_writer, writer_settings(store)) as writer:
+        settings = reader_settings(
+            store, gateway_listen="127.0.0.1:0", writer_address=writer.address, **changes
+        )
+        with BackgroundService(serve_reader, settings) as reader:
+            yield reader
+
+
+def contracts_of(address: str) -> list[str]:
+    with grpc.insecure_channel(address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        (listed,) = stub.ServerReflectionInfo(iter([request]), timeout=20)
+        names = sorted(each.name for each in listed.list_services_response.service)
+        for name in sorted(set(names) - set(SHARED)):
+            health = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service=name), timeout=20
+            )
+            assert health.status == health_pb2.HealthCheckResponse.SERVING
+    return names
+
+
+def test_each_port_serves_its_own_contracts(tmp_path: Path) -> None:
+    with running(tmp_path / "store") as reader:
+        assert contracts_of(reader.gateway_address) == sorted(MESSAGING + SHARED)
+        assert contracts_of(reader.address) == sorted(READING + SHARED)
+        with grpc.insecure_channel(reader.gateway_address) as channel:
+            stub = reader_pb2_grpc.ReaderStub(channel)
+            with pytest.raises(grpc.RpcError) as refused:
+                stub.GetReaderStatus(reader_pb2.GetReaderStatusRequest(), timeout=20)
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_port_with_tls_serves_the_same(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    port = free_port()
+    tls = {"tls_certificate": certificate[0], "tls_key": certificate[1]}
+    credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
+    with (
+        running(tmp_path / "store", gateway_tls_listen=f"127.0.0.1:{port}", **tls),
+        grpc.secure_channel(f"localhost:{port}", credentials) as channel,
+    ):
+        stub = service_pb2_grpc.MessagingServiceStub(channel)
+        answer = stub.Heartbeat(service_pb2.HeartbeatRequest(), metadata=CLIENT, timeout=20)
+    assert answer.status.code == v2.OK
+
+
+def test_an_address_that_is_taken_ends_the_start(tmp_path: Path) -> None:
+    with BackgroundService(serve_writer, writer_settings(tmp_path / "store")) as writer:
+        taken = reader_settings(tmp_path / "store", gateway_listen=writer.address)
+        with pytest.raises(CannotListen, match=writer.address):
+            BackgroundService(serve_reader, taken).__enter__()
+
+
+def test_a_message_is_sent_received_and_acknowledged(bed: MessagingBed) -> None:
+    topic = bed.topic()
+    assert bed.send(topic, b"one").code == v2.OK
+    [received] = bed.receive(topic, GROUP)
+    handle = received.system_properties.receipt_handle
+
+    assert received.body == b"one"
+    assert bed.change(topic, GROUP, handle, 60) == v2.OK
+    assert bed.acknowledge(topic, GROUP, handle) == v2.OK
+    assert bed.acknowledge(topic, GROUP, handle) == v2.INVALID_RECEIPT_HANDLE
+    assert bed.receive(topic, GROUP, long_polling_timeout=NEXT_S) == []
+
+
+@pytest.mark.parametrize("auto_renew", [True, False], ids=["push", "simple"])
+def test_a_poll_whose_client_has_gone_takes_nothing(bed: MessagingBed, auto_renew: bool) -> None:
+    """What it leased would come after 30 s, or, renewed, not for as long as the client lives."""
+    topic, group = bed.topic(), v2.Resource(name=f"gone-{auto_renew}")
+    wait = Duration(seconds=20)
+    request = receive_request(topic, group, long_polling_timeout=wait, auto_renew=auto_renew)
+    for number in range(30):
+        poll = bed.stub.ReceiveMessage(request, timeout=30, metadata=CLIENT)
+        time.sleep(0.02)  # it waits
+        poll.cancel()
+        assert bed.send(topic, b"%d" % number).code == v2.OK
+        [received] = bed.receive(topic, group, auto_renew=auto_renew)
+        handle = received.system_properties.receipt_handle
+        assert (received.body, received.system_properties.delivery_attempt) == (b"%d" % number, 1)
+        assert bed.acknowledge(topic, group, handle) == v2.OK
+
+
+def test_a_stop_ends_polls_and_streams_at_once(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with BackgroundService(serve_writer, writer_settings(store)) as writer:
+        settings = reader_settings(
+            store, gateway_listen="127.0.0.1:0", writer_address=writer.address,
+            drain_grace_seconds=30,
+        )  # fmt: skip
+        reader = BackgroundService(serve_reader, settings)
+        with reader, grpc.insecure_channel(reader.gateway_address) as channel:
+            stub: Any = service_pb2_grpc.MessagingServiceStub(channel)
+            with Client(writer=writer.address) as client:
+                client.create_topic("t", queues=1)
+            asked = receive_request(
+                v2.Resource(name="t"), GROUP, long_polling_timeout=Duration(seconds=30)
+            )
+            polled: list[list[Any]] = []
+            ended: list[Any] = []
+
+            def poll() -> None:
+                polled.append(list(stub.ReceiveMessage(asked, metadata=CLIENT, timeout=40)))
+
+            def listen() -> None:
+                try:
+                    list(stub.Telemetry(iter(threading.Event().wait, True), metadata=CLIENT))
+                except grpc.RpcError as error:
+                    ended.append(error.code())
+
+            threads = [threading.Thread(target=poll) for _ in range(20)]
+            threads.append(threading.Thread(target=listen))
+            for thread in threads:
+                thread.start()
+            time.sleep(1)
+            assert not polled
+            began = time.monotonic()
+            reader.stop()
+            took = time.monotonic() - began
+            for thread in threads:
+                thread.join(60)
+    assert took < 25  # and not until the end of what waits
+    assert [answers[0].status.code for answers in polled] == [v2.MESSAGE_NOT_FOUND] * 20
+    assert ended == [grpc.StatusCode.UNAVAILABLE]
+
+
+def test_clients_go_on_when_the_reader_starts_again(bed: MessagingBed) -> None:
+    topic, group = bed.topic(), v2.Resource(name="restarted")
+    assert bed.send(topic, b"before").code == v2.OK
+    [before] = bed.receive(topic, group)
+    bed.restart_reader()
+    until(lambda: _is_answered(bed, topic))
+    assert bed.acknowledge(topic, group, before.system_properties.receipt_handle) == v2.OK
+    [after] = bed.receive(topic, group)
+    assert after.body == b"after"
+
+
+def _is_answered(bed: MessagingBed, topic: v2.Resource) -> bool:
+    try:
+        return bed.send(topic, b"after").code == v2.OK
+    except grpc.RpcError:
+        return False
