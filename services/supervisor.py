@@ -1,8 +1,8 @@
-"""``penstock serve``: the services as child processes, restarted when they die. The gateway is a port of the reader.
+"""``penstock serve``: the services as child processes, restarted when they die.
 
-The children are new programs, never forks of a process that has loaded gRPC. They print their
-addresses on their stdout, log to the stderr they inherit, and stop when this process does, however
-it ends.
+The gateway is a port of the reader. The children are new programs, never forks of a process that has
+loaded gRPC. They print their addresses on their stdout, log to the stderr they inherit, and stop when
+this process does, however it ends.
 """
 
 from __future__ import annotations
