@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
-from background_loop import BackgroundService
+from background_loop import BackgroundLoop, BackgroundService
 from free_ports import free_port
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -22,11 +23,13 @@ from service_settings import reader_settings, writer_settings
 
 from penstock import Client
 from penstock.v1 import reader_pb2, reader_pb2_grpc
+from services.reader import lease_servicer
 from services.reader.__main__ import serve as serve_reader
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2, service_pb2_grpc
 from services.rpc.listening import CannotListen
 from services.writer.__main__ import serve as serve_writer
+from storage.leases.values import ReceivedBatch
 
 MESSAGING = ["apache.rocketmq.v2.MessagingService", "penstock.v1.Gateway"]
 READING = ["penstock.v1.Groups", "penstock.v1.Leases", "penstock.v1.Reader"]
@@ -91,10 +94,13 @@ def test_a_port_with_tls_serves_the_same(tmp_path: Path, certificate: tuple[Path
 
 
 def test_an_address_that_is_taken_ends_the_start(tmp_path: Path) -> None:
-    with BackgroundService(serve_writer, writer_settings(tmp_path / "store")) as writer:
+    with (
+        BackgroundService(serve_writer, writer_settings(tmp_path / "store")) as writer,
+        BackgroundLoop() as loop,
+    ):
         taken = reader_settings(tmp_path / "store", gateway_listen=writer.address)
         with pytest.raises(CannotListen, match=writer.address):
-            BackgroundService(serve_reader, taken).__enter__()
+            loop.run(serve_reader(taken, asyncio.Event(), lambda *_: None))
 
 
 def test_a_message_is_sent_received_and_acknowledged(bed: MessagingBed) -> None:
@@ -125,6 +131,32 @@ def test_a_poll_whose_client_has_gone_takes_nothing(bed: MessagingBed, auto_rene
         handle = received.system_properties.receipt_handle
         assert (received.body, received.system_properties.delivery_attempt) == (b"%d" % number, 1)
         assert bed.acknowledge(topic, group, handle) == v2.OK
+
+
+def test_an_answer_whose_client_goes_meanwhile_is_delivered_to_others(
+    bed: MessagingBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease would be renewed for as long as the client lives, which knows nothing of it."""
+    topic, group = bed.topic(), v2.Resource(name="left")
+    assert bed.send(topic, b"one").code == v2.OK
+    leased, gone = threading.Event(), threading.Event()
+    answer_of = lease_servicer.received
+
+    def received(batch: ReceivedBatch) -> bytes:
+        if batch.record_count and not leased.is_set():
+            leased.set()
+            gone.wait(60)
+            time.sleep(0.2)
+        return answer_of(batch)
+
+    monkeypatch.setattr(lease_servicer, "received", received)
+    request = receive_request(topic, group, auto_renew=True)
+    poll = bed.stub.ReceiveMessage(request, timeout=60, metadata=CLIENT)
+    assert leased.wait(60)
+    poll.cancel()
+    gone.set()
+    [again] = bed.receive(topic, group)
+    assert (again.body, again.system_properties.delivery_attempt) == (b"one", 2)
 
 
 def test_a_stop_ends_polls_and_streams_at_once(tmp_path: Path) -> None:
