@@ -229,6 +229,20 @@ def service(name: str, store: Path, *options: str) -> AbstractContextManager[tup
     return process(f"services.{name}", "--store", str(store), "--listen", "127.0.0.1:0", *options)
 
 
+def reader_with_gateway(store: Path, writer: str) -> AbstractContextManager[tuple[str, int]]:
+    """Run the reader as ``penstock serve`` does; give the address of the gateway's port, and the process id."""
+    ports = [
+        "--listen",
+        "127.0.0.1:0",
+        "--gateway-listen",
+        "127.0.0.1:0",
+        "--writer-address",
+        writer,
+    ]
+    arguments = [sys.executable, "-m", "services.reader", "--store", str(store), *ports]
+    return command(arguments, says="gateway serves on")
+
+
 @contextmanager
 def command(arguments: Sequence[str], *, says: str) -> Iterator[tuple[str, int]]:
     """Run a command until the end; give the address in the line that says so, and its process id."""

@@ -167,10 +167,7 @@ def run(*, clients: int = CLIENTS, seconds: float = SECONDS, queries: bool = Tru
         drivers.process("bench.controls.idle_server") as (empty, empty_id),
         drivers.scratch_store() as store,
         drivers.service("writer", store) as (writer, _),
-        drivers.service("reader", store, "--writer-address", writer) as (reader, _),
-        drivers.process(
-            "services.gateway", "--listen", "127.0.0.1:0", "--writer-address", writer, "--reader-address", reader
-        ) as (gateway, gateway_id),
+        drivers.reader_with_gateway(store, writer) as (gateway, gateway_id),
     ):  # fmt: skip
 
         async def both() -> tuple[tuple[float, float], tuple[float, float]]:
@@ -179,7 +176,7 @@ def run(*, clients: int = CLIENTS, seconds: float = SECONDS, queries: bool = Tru
             return await wait(empty, empty_id), await wait(gateway, gateway_id)
 
         (bound, bound_mib), (share, mib) = loops.run(both())
-    title = f"{clients:,} idle push consumers at the gateway"
+    title = f"{clients:,} idle push consumers at the gateway's port of the reader"
     return [
         Figure(
             name=f"{title}: processor", value=share, unit="% of a core", limit=bound,

@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import secrets
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -206,17 +205,8 @@ def services() -> Iterator[tuple[str, dict[str, int]]]:
     """Run writer and reader on a new store with the topic; give the address of the gateway's port and process ids."""
     with ExitStack() as running:
         directory = running.enter_context(drivers.scratch_store())
-        store = ["--store", str(directory)]
-        listen = ["--listen", "127.0.0.1:0"]
-        writer, writer_id = running.enter_context(
-            drivers.process("services.writer", *store, *listen)
-        )
-        reader = ["-m", "services.reader", *store, *listen, "--gateway-listen", "127.0.0.1:0"]
-        gateway, reader_id = running.enter_context(
-            drivers.command(
-                [sys.executable, *reader, "--writer-address", writer], says="gateway serves on"
-            )
-        )
+        writer, writer_id = running.enter_context(drivers.service("writer", directory))
+        gateway, reader_id = running.enter_context(drivers.reader_with_gateway(directory, writer))
         loops.run(_begin(writer, gateway))
         config = WriterSettings(store=directory).store_config()
         if config.warm_cache_bytes_max >= WARM_FILES * config.commit_log_file_size:
