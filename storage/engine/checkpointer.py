@@ -70,6 +70,14 @@ class Checkpointer(Worker):
         self._hurried = True
         self.wake()
 
+    def begin(self, durable_units: tuple[int, int]) -> None:
+        """Store the first slot of a session, before anything is appended: the log is durable, and the queues so far.
+
+        They are not synced for it. What a start has left to sync of them, the next checkpoint does.
+        """
+        self._dispatched.append(durable_units)
+        self.guarded(lambda: self._store(self._progress(), durable_units, clean=False))
+
     def checkpoint(self, *, clean: bool = False, always: bool = False) -> None:
         """Make a checkpoint in this thread; without ``always`` only if there is something new.
 
@@ -107,11 +115,14 @@ class Checkpointer(Worker):
 
     def _checkpoint(self, *, clean: bool, always: bool) -> None:
         progress = self._progress()
-        dispatched_offset, unit_count = self._durable_units(progress)
-        reached = (progress.flushed_offset, dispatched_offset)
-        if reached == self._stored and not clean and not always:
+        dispatched = self._durable_units(progress)
+        if (progress.flushed_offset, dispatched[0]) == self._stored and not clean and not always:
             return
         self._queues.sync()
+        self._store(progress, dispatched, clean=clean)
+
+    def _store(self, progress: LogProgress, dispatched: tuple[int, int], *, clean: bool) -> None:
+        dispatched_offset, unit_count = dispatched
         self._positions.durable.store(
             store_id=self._store_id,
             flushed_offset=progress.flushed_offset,
@@ -122,7 +133,7 @@ class Checkpointer(Worker):
             clean=clean,
             synced_only=self._synced_only,
         )
-        self._stored = reached
+        self._stored = progress.flushed_offset, dispatched_offset
 
     def _durable_units(self, progress: LogProgress) -> tuple[int, int]:
         """Return the furthest known place of dispatch that the log is durable up to."""

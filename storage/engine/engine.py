@@ -181,7 +181,7 @@ class Engine:
         self.followers.register("dispatch", lambda: self.dispatch.position)
         self.followers.register("checkpoint", lambda: self.checkpointer.durable_offset)
         self.followers.register("index", self._index_needs, yields=True)
-        self._checkpointed_offset = end_offset
+        self._checkpointed_offset = recovered.durable_units[0]
         self.config_generation = 1  # of the topic table, when the session begins
         self._hurried_from = -1
         self._early_bytes = config.unflushed_bytes_max // 4
@@ -206,7 +206,7 @@ class Engine:
 
     def _start(self) -> None:
         end_offset = self.recovered.end_offset
-        self.checkpointer.checkpoint(always=True)
+        self.checkpointer.begin(self.recovered.durable_units)
         self.positions.start_writer(
             min_commit_offset=self.log.min_offset,
             end_offset=end_offset,

@@ -196,7 +196,10 @@ def _finish_deletion(
     """Do what is left of a deletion that was decided; durable."""
     if name in topics:
         topics.delete(name, now_ms=clock.now_ms())
-    return replace(recovered, unit_count=recovered.unit_count - queues.remove_topic(name))
+    unit_count = recovered.unit_count - queues.remove_topic(name)
+    queues.sync()  # how many of the units that the last checkpoint counted are gone, nobody knows
+    durable_units = recovered.end_offset, unit_count
+    return replace(recovered, unit_count=unit_count, durable_units=durable_units)
 
 
 def _mark_running(filesystem: FileSystem, paths: StorePaths) -> None:

@@ -176,7 +176,7 @@ class TopicChanges:
         if not name:
             return
         engine = self._engine
-        with self._failing(StoreBusy):
+        with self._failing(StoreFull, StoreBusy):
             engine.dispatch.dispatcher.forget_units(engine.queues.remove_topic(name))
             engine.checkpointer.checkpoint(always=True)
         with self._failing(StoreFull, StoreBusy):

@@ -21,7 +21,6 @@ import numpy as np
 
 from storage.files.mapped_file_queue import FileEntry, file_path, list_files
 from storage.format.consume_entry import UNIT_SIZE
-from storage.format.names import parse_file_name
 from storage.kernels.unit_order import visible_end
 from storage.view.queues.queue_files import BESIDE
 from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at
@@ -29,15 +28,14 @@ from storage.view.queues.units import as_units, prefill_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, File
-    from storage.files.only_files import OnlyFile
     from storage.queues.queue_files import OpenQueueFiles
 
 
-FEW_BYTES: Final = 8 << 10  # of units, which are looked at one by one
+FEW_BYTES: Final = 410 * UNIT_SIZE  # two pages of units, which are looked at one by one
 KEPT_BYTES_MAX: Final = 1 << 10  # of units after an end that was looked for
 
 
-class _FoundEnd(NamedTuple):
+class FoundEnd(NamedTuple):
     """What was found of a queue's end; it holds until the queue is first written to."""
 
     limit_commit_offset: int
@@ -58,9 +56,10 @@ class ConsumeQueue:
     """Units of one topic's one queue. ``next_offset`` is the queue offset given out next."""
 
     def __init__(
-        self, files: OpenQueueFiles, topic: str, queue_id: int, seen: OnlyFile | None = None
-    ) -> None:
-        """``seen`` is the queue's only file as it is now, if it was looked at."""
+        self, files: OpenQueueFiles, topic: str, queue_id: int, *, start: int | None = None,
+        found_end: FoundEnd | None = None,
+    ) -> None:  # fmt: skip
+        """``start`` is where its only file starts, if it is known to have just one, ``found_end`` where it was found to end."""
         self.topic = topic
         self.queue_id = queue_id
         self.next_offset = 0
@@ -70,31 +69,23 @@ class ConsumeQueue:
         self._last_path: tuple[int, Path] | None = None
         self._tail: tuple[int, File] | None = None  # written to last: its start; good in its epoch
         self._tail_epoch = -1
-        self._found_end: _FoundEnd | None = None
+        self._found_end: FoundEnd | None = None
         self._found_first: tuple[int, int, int] | None = (
             None  # for a log's begin and the first file's
         )
-        self._seen: OnlyFile | None = None
-        if seen is None or not self._take(seen):
+        if start is None:
             self.refresh()
+        else:
+            self._starts, self._found_end = {start}, found_end
 
     @cached_property
     def directory(self) -> Path:
         """Where its files are; a start that looks at thousands of queues builds no path for each."""
         return self._files.directory.joinpath(self.topic, str(self.queue_id))
 
-    def _take(self, seen: OnlyFile) -> bool:
-        """Take over a look at the only file; False if that needs to be listed."""
-        start = parse_file_name(seen.name)
-        if start is None or start % self._file_size or seen.size != self._file_size:
-            return False
-        self._starts = {start}
-        self._seen = seen
-        return True
-
     def refresh(self) -> None:
         """List the files; bring those of a wrong length to the right one."""
-        self._found_end = self._found_first = self._seen = None
+        self._found_end = self._found_first = None
         self._starts = set()
         for entry in list_files(self._files.filesystem, self.directory):
             if entry.start_offset % self._file_size:
@@ -168,7 +159,7 @@ class ConsumeQueue:
 
     def write(self, queue_offset: int, units: bytes | memoryview) -> None:
         """Write units from ``queue_offset`` on, making files as they are needed."""
-        self._found_end = self._seen = None
+        self._found_end = None
         data = memoryview(units)
         position = queue_offset * UNIT_SIZE
         while data:
@@ -275,19 +266,12 @@ class ConsumeQueue:
             found_end = self._found_end = self._find_end(last, limit_commit_offset)
         return found_end.end
 
-    def _find_end(self, last: int, limit: int) -> _FoundEnd:
-        seen, self._seen = self._seen, None  # it was looked at just now
-        if seen is None:
-            with self._files.guard:
-                size = self._files.data_size(self._path_at(last))
-        else:
-            size = seen.data_end
+    def _find_end(self, last: int, limit: int) -> FoundEnd:
+        with self._files.guard:
+            size = self._files.data_size(self._path_at(last))
         if size <= FEW_BYTES:  # all of them at once instead of a search through a hole
             first, count = last // UNIT_SIZE, min(-(-size // UNIT_SIZE), self.units_per_file)
-            if seen is None:
-                data = self.read(first, count)
-            else:
-                data = seen.head[: count * UNIT_SIZE].ljust(count * UNIT_SIZE, b"\0")
+            data = self.read(first, count)
             units = np.frombuffer(data, np.uint8)
             # Before the first record there is none; pre-fill units that lead to none do not count.
             found = int(visible_end(units, 0, count, limit)) if limit > 0 else 0
@@ -296,9 +280,9 @@ class ConsumeQueue:
                 last_at = found * UNIT_SIZE + (int(followed[-1]) + 1 if len(followed) else 0)
                 following = data[found * UNIT_SIZE : last_at]
                 kept = following if len(following) <= KEPT_BYTES_MAX else None
-                return _FoundEnd(limit, first + found, last, size, kept)
+                return FoundEnd(limit, first + found, last, size, kept)
         end = end_of_units(self, limit) if limit > 0 else self.first_offset
-        return _FoundEnd(limit, end, last, size)
+        return FoundEnd(limit, end, last, size)
 
     def find_first(self, min_commit_offset: int) -> int:
         """Return the queue offset of the first unit whose record the log still has."""
@@ -357,10 +341,6 @@ class ConsumeQueue:
     def forget_end(self) -> None:
         """Look at the files again when the end is asked for next."""
         self._found_end = None
-
-    def distrust_names(self) -> None:
-        """Have the next sync make the names of the queue's files and directories durable."""
-        self._files.distrust_names(self.directory)
 
     def forget(self) -> None:
         """Become empty, since the files were deleted; a caller that still holds the queue sees that."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from storage.errors import StoreBusy
 from storage.files import open_files
+from storage.files.mapped_file_queue import file_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,7 @@ class OpenQueueFiles:
         self.file_size = file_size
         self.guard = threading.RLock()
         self.epoch = 0  # of one, files that were opened stay open, and those written to dirty
+        self.is_cut = False  # whether bytes of files went, or files: more than units were written
         self._open: OrderedDict[Path, File] = OrderedDict()
         self._open_max = open_files.at_most(OPEN_FILES_MAX, share=4)
         self._dirty_files: dict[Path, None] = {}  # in the order in which they became so
@@ -64,6 +66,31 @@ class OpenQueueFiles:
             self._keep(path, file)
         return file
 
+    def write_again(self, directory: Path, begin: int, end: int) -> None:
+        """Write positions ``[begin, end)`` of a queue once more, as they are, and have the next sync cover them.
+
+        The names in its directory, too. What has gone meanwhile is left out. No file that is open is closed for it.
+        Raises StoreFull, StoreBusy.
+        """
+        with self.guard:
+            while begin < end:
+                start = begin - begin % self.file_size
+                length = min(end - begin, start + self.file_size - begin)
+                with suppress(FileNotFoundError):
+                    self._write_again(file_path(directory, start), begin - start, length)
+                begin += length
+            self.distrust_names(directory)
+
+    def _write_again(self, path: Path, position: int, length: int) -> None:
+        opened = self._open.get(path)
+        file = opened or self.filesystem.open(path, writable=True)
+        try:
+            file.pwrite(file.pread(length, position), position)
+        finally:
+            if opened is None:
+                file.close()
+        self._dirty_files[path] = None
+
     def data_size(self, path: Path) -> int:
         """Return up to where a file has data: what follows is one hole."""
         file = self.open_for_reading(path)
@@ -90,6 +117,7 @@ class OpenQueueFiles:
 
     def repair_length(self, path: Path, size: int) -> None:
         """Give a file the one length a broker accepts; what a short one lost reads as zeros."""
+        self.is_cut = True
         content = b""
         if size > self.file_size:
             file = self.filesystem.open(path, writable=False)
@@ -117,6 +145,7 @@ class OpenQueueFiles:
 
     def remove(self, path: Path) -> None:
         """Unlink a file."""
+        self.is_cut = True
         self.let_go(path)
         self.filesystem.unlink(path)
         with self.guard:
@@ -129,6 +158,7 @@ class OpenQueueFiles:
         while end < self.file_size:  # a file is mostly a hole, which need not be read
             begin, end = file.next_data(end)
             if np.frombuffer(file.pread(end - begin, begin), np.uint8).any():
+                self.is_cut = True
                 file = self.open_for_writing(path, exists=True)
                 file.zero(position, self.file_size - position)
                 return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
 from storage.queues.consume_queue import FEW_BYTES, ConsumeQueue
+from storage.queues.found_queues import FoundQueues
 from storage.queues.queue_files import OpenQueueFiles
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.files.filesystem import FileSystem
+    from storage.view.queues.record_queues import QueueKey
 
 
 QUEUES_IN_A_ROW: Final = 64  # that are looked at before a rest
@@ -69,9 +72,11 @@ class QueueTable:
         self._end_commit_offset: int | None = None
         self._filesystem = filesystem
         self._files = OpenQueueFiles(filesystem, directory, file_size=file_size)
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        self._listed: dict[tuple[str, int], ConsumeQueue] = {}  # by recovery, which may ask again
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self.found: FoundQueues | None = None  # by ``count_units``; what is in neither is looked for on disk
+        self._listed: dict[QueueKey, ConsumeQueue] = {}  # by recovery, which may ask again
         self._removing: dict[str, int] = {}  # units of topics whose removal has begun
+        self._doubted: deque[tuple[QueueKey, int, int]] = deque()
         self._on_disk_first: dict[str, frozenset[int]] = {}  # queue ids, when first asked for
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -80,14 +85,35 @@ class QueueTable:
         After recovery a queue met for the first time ends after its last unit below the end of the log;
         before, ``next_offset`` is the caller's to set.
         """
-        queue = self._queues.get((topic, queue_id))
+        key = topic, queue_id
+        queue = self._queues.get(key)
         if queue is None:
             with self._files.guard:
-                queue = self._listed.get((topic, queue_id))
-                queue = queue or ConsumeQueue(self._files, topic, queue_id)
-                if self._end_commit_offset is not None:
-                    queue.next_offset = queue.find_end(self._end_commit_offset)
-                queue = self._queues.setdefault((topic, queue_id), queue)
+                queue = self._queues.get(key) or self._made(key)
+                self._queues[key] = queue
+        return queue
+
+    def _made(self, key: QueueKey) -> ConsumeQueue:
+        limit, found = self._end_commit_offset, self.found
+        if limit is None:
+            return self._as_found(key)
+        place = None if found is None else found.place_of(key)
+        if place is not None:  # as recovery has left it
+            queue = ConsumeQueue(self._files, *key, start=place[0])
+            queue.next_offset = place[1]
+        else:
+            queue = ConsumeQueue(self._files, *key)
+            queue.next_offset = queue.find_end(limit)
+        return queue
+
+    def _as_found(self, key: QueueKey) -> ConsumeQueue:
+        """Return a queue as recovery has found it, which may ask for it again."""
+        queue = self._listed.get(key)
+        if queue is None:
+            end = None if self.found is None else self.found.end_of(key)
+            start = None if end is None else end.start
+            queue = ConsumeQueue(self._files, *key, start=start, found_end=end)
+            self._listed[key] = queue
         return queue
 
     def known(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -98,6 +124,8 @@ class QueueTable:
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             return queue
+        if self.found is not None and self.found.place_of((topic, queue_id)) is not None:
+            return self.get(topic, queue_id)
         on_disk = self._on_disk_first.get(topic)
         if on_disk is None:
             found = frozenset(queues_of_topic(self._filesystem, self.directory, topic))
@@ -122,39 +150,53 @@ class QueueTable:
 
     def end_recovery(self, end_commit_offset: int) -> None:
         """Say where the log ends: from here on queues are what this table writes to them."""
+        if self.found is not None:
+            if self.found.ends_at(end_commit_offset):
+                self.found.end_recovery()
+            else:
+                self.found = None
         self._end_commit_offset = end_commit_offset
         self._listed.clear()
         for queue in self._queues.values():
             queue.forget_end()
 
-    def held(self, key: tuple[str, int]) -> QueueFiles:
-        """List the files of a queue, to read any unit of them."""
-        listed = self._listed.get(key)
-        if listed is not None:
-            return QueueFiles(self._filesystem, listed.directory, tuple(listed.files))
+    def held(self, key: QueueKey) -> QueueFiles:
+        """List the files of a queue as recovery has found it, to read any unit of them."""
+        if key in self._listed or (self.found is not None and self.found.has_place(key)):
+            queue = self._as_found(key)
+            return QueueFiles(self._filesystem, queue.directory, tuple(queue.files))
         return QueueFiles.whole(self._filesystem, self.directory / key[0] / str(key[1]))
+
+    def looked_at(self) -> list[QueueKey]:
+        """Return the queues that recovery has asked for, or that have no place in ``found``."""
+        return list({**self._listed, **self._queues})
 
     def count_units(self, limit_commit_offset: int, min_commit_offset: int = 0) -> UnitCount:
         """Count the units that all queues' files hold before a commit offset; -1 for a lost file.
 
         ``min_commit_offset`` is where the log begins.
         """
-        count = expired = 0
+        file_size = self._files.file_size
+        seen = heads_on_disk(self._filesystem, self.directory, FEW_BYTES)
+        if self._queues:
+            seen = (each for each in seen if each[:2] not in self._queues)
+        found = FoundQueues(seen, limit_commit_offset, file_size)
+        if self._end_commit_offset is None:
+            self.found = found
+        count, expired = found.unit_count, 0
         lost: list[LostUnits] = []
-        for topic, queue_id, seen in heads_on_disk(self._filesystem, self.directory, FEW_BYTES):
-            key = topic, queue_id
-            queue = self._queues.get(key) or ConsumeQueue(self._files, *key, seen)
-            self._listed[key] = queue
+        for key in [*self._queues, *found.others]:
+            queue = self._queues.get(key) or self._as_found(key)
             starts = queue.file_starts
             if not starts:
                 continue
-            if starts[-1] - starts[0] != (len(starts) - 1) * self._files.file_size:
+            if starts[-1] - starts[0] != (len(starts) - 1) * file_size:
                 return UnitCount(-1, lost)
             end = queue.find_end(limit_commit_offset)
             count += end - queue.first_offset
             expired += len(queue.expired_files(min_commit_offset, end)) * queue.units_per_file
             lost += [LostUnits(*key, *each) for each in queue.lost_units()]
-        return UnitCount(count, lost, expired, self._files.file_size // UNIT_SIZE)
+        return UnitCount(count, lost, expired, file_size // UNIT_SIZE)
 
     def newest_record_end(self) -> int:
         """Return where the last record ends that has a unit in any queue, 0 without units."""
@@ -166,7 +208,7 @@ class QueueTable:
                 newest = max(newest, offset + size)
         return newest
 
-    def on_disk(self) -> Iterator[tuple[str, int]]:
+    def on_disk(self) -> Iterator[QueueKey]:
         """Return ``(topic, queue_id)`` of every queue directory."""
         return queues_on_disk(self._filesystem, self.directory)
 
@@ -194,9 +236,12 @@ class QueueTable:
         self._filesystem.sync_directory(self.directory)  # also of what a dead process removed
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).forget()
+        if self.found is not None:
+            self.found.forget_topic(topic)
+        self._doubted = deque(each for each in self._doubted if each[0][0] != topic)
         self._on_disk_first.pop(topic, None)
 
-    def expired_files(self, key: tuple[str, int], min_commit_offset: int) -> ExpiredFiles | None:
+    def expired_files(self, key: QueueKey, min_commit_offset: int) -> ExpiredFiles | None:
         """Return the files of a queue that hold nothing of the log from an offset on, None without any.
 
         After recovery. Raises StoreBusy while files cannot be opened.
@@ -233,8 +278,30 @@ class QueueTable:
             self._files.let_go(path)
             self._filesystem.unlink(path)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether more was changed of the files since they were opened than that units were written."""
+        return self._files.is_cut
+
+    def doubt(self, key: QueueKey, begin: int, end: int) -> None:
+        """Have the next sync write units ``[begin, end)`` of a queue once more, as they are, before it syncs.
+
+        The page cache may have them alone, and count them as written: so a failed sync leaves it.
+        """
+        if begin < end:
+            self._doubted.append((key, begin * UNIT_SIZE, end * UNIT_SIZE))
+
     def sync(self) -> None:
-        """Make every unit written before the call durable. An OSError latches with the caller."""
+        """Make every unit written before the call durable. An OSError latches with the caller.
+
+        Raises StoreFull, and StoreBusy while files cannot be opened; it may be called again.
+        """
+        while self._doubted:
+            (topic, queue_id), begin, end = self._doubted[0]
+            self._files.write_again(self.directory.joinpath(topic, str(queue_id)), begin, end)
+            self._doubted.popleft()
+            if self._doubted and len(self._doubted) % QUEUES_IN_A_ROW == 0:
+                time.sleep(REST_S)  # dispatch needs the files' guard, too
         self._files.sync()
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """Recovery: from whatever a crash, a broker or a broken disk left to a log and queues that agree.
 
 The order is fixed: replay the pool, decide where to start, walk the log and correct the queues on the
-way, overwrite what lies after the end, sync everything. Nothing is served before ``recover`` returns,
-and a crash in the middle of it leaves a directory that recovers again to the same state, since the
-checkpoint is raised only afterwards, by the caller.
+way, overwrite what lies after the end, sync the log, and the queues where the log alone does not say what
+they hold. Nothing is served before ``recover`` returns, and a crash in the middle of it leaves a directory that
+recovers again to the same state, since the checkpoint is raised only afterwards, by the caller.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ NOTHING_DELETED: Final[Mapping[str, int]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The store after recovery; all of it is durable.
+    """The store after recovery. Its log is durable, and its queues up to the first of ``durable_units``.
 
     ``queue_counts`` says how many queues the topics met on the way have, ``unit_count`` how many
-    units all queues hold. ``lost_end``, the last of ``damage``, is what is gone with the last files of the
+    units all queues hold; ``durable_units`` are a commit offset, and how many units of records before it they hold. ``lost_end``, the last of ``damage``, is what is gone with the last files of the
     log or damaged at its durable end, if anything is. ``last_timestamp_ms`` is the store time of the last record walked over, 0
     if there was none. ``forgotten_topics`` are those that a broker deleted: records of theirs were
     met, and are in no queue.
@@ -57,6 +57,7 @@ class Recovered:
     damage: tuple[DamagedRange, ...]
     units_written: int
     unit_count: int
+    durable_units: tuple[int, int]
     queue_counts: dict[str, int]
     forgotten_topics: frozenset[str] = frozenset()
     lost_end: DamagedRange | None = None
@@ -132,6 +133,8 @@ def recover(
         _LOG.warning("%d units at the ends of consume queue files were made again", repaired)
     if start is Start.CLEAN:
         _remove_after(files, durable.flushed_offset)
+        if queues.is_cut:
+            queues.sync()
         return _nothing(start, durable.flushed_offset, files.first_offset, unit_count=held.units)
     complete = start is Start.FULL
     begin = files.first_offset if complete else durable.dispatched_offset
@@ -170,7 +173,8 @@ def _is_there(files: MappedFileQueue, end_offset: int) -> bool:
 def _nothing(start: Start, end_offset: int, min_offset: int = 0, unit_count: int = 0) -> Recovered:
     return Recovered(
         start=start, min_offset=min_offset, end_offset=end_offset, last_timestamp_ms=0,
-        record_count=0, damage=(), units_written=0, unit_count=unit_count, queue_counts={},
+        record_count=0, damage=(), units_written=0, unit_count=unit_count,
+        durable_units=(end_offset, unit_count), queue_counts={},
     )  # fmt: skip
 
 
@@ -223,14 +227,24 @@ def _walk(
         else None,
     )
     if sure.trusted:
-        repair.rewrite(sure.dispatched_offset)
+        repair.doubt(sure.dispatched_offset)
     _overwrite_tail(files, end_offset, search_limit)
     _sync_log(files, begin, sure.flushed_offset if sure.trusted else end_offset, end_offset)
-    queues.sync()
+    durable_units = sure.dispatched_offset, sure.unit_count
+    if start is not Start.BOUNDED or not repair.is_plain or queues.is_cut:
+        queues.sync()
+        durable_units = end_offset, unit_count
+    # Else the log alone, which is durable, says what the queues hold from the checkpoint on: each record stands where
+    # it claims, and nothing else was there. Below it no byte was changed. So a checkpoint that promises of the queues
+    # no more than before holds without a sync of thousands of files, and whatever a cut leaves of them from there on
+    # (units, zeros, no file), the next start comes to these same units again, as often as it happens. What was
+    # evidence for more than the log says (a unit at a damaged record, one that points beyond the end) is
+    # settled above, durably, before anything is served: it must not come back when the log has gone on.
     return Recovered(
         start=start, min_offset=files.first_offset, end_offset=end_offset,
         last_timestamp_ms=last_timestamp_ms, record_count=record_count, damage=tuple(damages),
-        units_written=repair.units_written, unit_count=unit_count, queue_counts=repair.queue_counts,
+        units_written=repair.units_written, unit_count=unit_count, durable_units=durable_units,
+        queue_counts=repair.queue_counts,
         forgotten_topics=frozenset(repair.forgotten_topics), lost_end=lost_end,
     )  # fmt: skip
 

@@ -166,10 +166,12 @@ def test_what_a_start_recovers_of_several_files_is_durable(machine: Machine) -> 
     assert len(records_on_disk(machine.store)) == 300
 
 
+@pytest.mark.parametrize("checkpointed", [True, False])
 @pytest.mark.parametrize("dispatched", [True, False])
 def test_what_a_failed_sync_left_in_memory_is_durable_once_a_start_has_recovered_it(
-    machine: Machine, dispatched: bool
+    machine: Machine, dispatched: bool, checkpointed: bool
 ) -> None:
+    """Its units are so from the start's first checkpoint on; until then the next start makes them again."""
     writer = machine.open(flush_mode="async" if dispatched else "sync")
     writer.create_topic("t", 1)
     for _ in range(100):
@@ -186,14 +188,89 @@ def test_what_a_failed_sync_left_in_memory_is_durable_once_a_start_has_recovered
     machine.disk.fault = None
     machine.kill()
     assert machine.open().appended_offset == end
+    if checkpointed:
+        machine.workers.step("checkpoint")
     machine.cut()
 
     writer = machine.open()
 
     assert writer.appended_offset == end and not writer.recovered.damage
-    assert writer.recovered.units_written == 0
+    assert writer.recovered.units_written == (0 if checkpointed else 100)
     assert len(records_on_disk(machine.store)) == 100
     assert len(queue_units_on_disk(machine.store, "t", 0)) == 100
+
+
+def test_a_start_after_a_kill_syncs_no_queue_and_promises_no_more_of_them(machine: Machine) -> None:
+    writer = machine.open()
+    writer.create_topic("t", 40)
+    batch = b"".join(record(queue_id=each) for each in range(40))
+    writer.append_batch(batch)
+    writer._engine.settle()
+    writer._engine.checkpointer.checkpoint()
+    before = writer._engine.positions.durable.load()
+    end = writer.append_batch(batch).end_commit_offset
+    writer._engine.settle()
+    for _ in range(3):  # and the next one, whatever a cut took
+        machine.kill()
+        writer = machine.open()
+        assert not any("sync store/consumequeue" in step for step in machine.disk.trace)
+        durable = writer._engine.positions.durable.load()
+        assert durable.flushed_offset == end
+        assert durable.dispatched_offset == before.dispatched_offset
+        assert durable.unit_count == before.unit_count == 40
+        assert {each for _, each in writer.describe_topic("t")[1]} == {2}
+    machine.cut()
+    writer = machine.open()
+    assert writer.recovered.units_written == 40
+    assert {each for _, each in writer.describe_topic("t")[1]} == {2}
+
+    machine.workers.step("checkpoint")
+
+    assert writer._engine.positions.durable.load().unit_count == 80
+    machine.cut()
+    assert machine.open().recovered.units_written == 0
+
+
+def test_what_units_say_beyond_the_log_is_durable_before_anything_is_served(
+    machine: Machine,
+) -> None:
+    """The last record of a queue is damaged: its unit keeps the queue offset, also through a cut after the start."""
+    writer = machine.open()
+    writer.create_topic("t", 2)
+    places = [writer.append_batch(record(queue_id=each)) for each in (0, 0, 0, 1)]
+    flush(writer)
+    writer._engine.checkpointer.checkpoint()  # which promises the records, and no unit yet
+    writer._engine.settle()
+    machine.kill()
+    path = machine.store / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[places[3].commit_offset - 5] ^= 1
+    path.write_bytes(data)
+    machine.disk.trust(path)
+    assert machine.open().describe_topic("t")[1] == [(0, 3), (0, 1)]
+    machine.cut()
+
+    assert machine.open().describe_topic("t")[1] == [(0, 3), (0, 1)]
+
+
+def test_units_of_a_lost_end_of_the_log_do_not_come_back_once_it_goes_on(machine: Machine) -> None:
+    """A cut takes the end of the log and leaves its units; one after the start must not leave them beside new records."""
+    writer = machine.open()
+    writer.create_topic("t", 2)
+    writer.append_batch(record(queue_id=0))
+    flush(writer)
+    writer._engine.settle()
+    writer._engine.checkpointer.checkpoint()
+    writer.append_batch(record(queue_id=1, body=b"x" * 300))
+    writer.wait_dispatched(writer.appended_offset, 0)
+    machine.disk.trust(machine.store / "consumequeue")  # written back unasked
+    machine.cut()
+    assert len(queue_units_on_disk(machine.store, "t", 1)) == 1
+    assert machine.open().describe_topic("t")[1] == [(0, 1), (0, 0)]
+
+    machine.cut()
+
+    assert len(queue_units_on_disk(machine.store, "t", 1)) == 0
 
 
 def test_a_table_of_topics_that_could_not_be_synced_ends_writing(machine: Machine) -> None:

@@ -116,7 +116,8 @@ def test_a_topic_that_is_described_again_is_not_read_again(
 ) -> None:
     monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 16)  # far fewer than there are
     filesystem = _Listings()
-    with StoreWriter.open(tmp_path / "s", small_config(), filesystem=filesystem) as writer:
+    config = small_config(queue_flush_interval_ms=3_600_000)
+    with StoreWriter.open(tmp_path / "s", config, filesystem=filesystem) as writer:
         writer.create_topic("wide", COUNT)
         writer.append_batch(records)
         assert writer.wait_dispatched(writer.appended_offset, 30)

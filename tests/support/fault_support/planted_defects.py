@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import damage_checks
 import fault_checks as checks
 import pytest
+import start_checks
 
 from storage.checkpoint.durable_slots import DurableSlots
 from storage.checkpoint.live_words import LiveSector
 from storage.engine import opening
+from storage.engine.checkpointer import Checkpointer
 from storage.engine.engine import Engine
 from storage.engine.queue_ends import QueueEnds
 from storage.errors import StoreFailed, StoreFull
@@ -27,6 +29,8 @@ from storage.leases import loading
 from storage.log import acknowledgement
 from storage.log.acknowledgement import APPENDED, COMMITTED, FLUSHED, AckPolicy
 from storage.queues.consume_queue import ConsumeQueue
+from storage.queues.queue_files import OpenQueueFiles
+from storage.queues.queue_repair import QueueRepair
 from storage.queues.queue_table import QueueTable, UnitCount
 from storage.recovery import recover
 from storage.staged import open_commit, staged_commits
@@ -181,6 +185,20 @@ def _sizes_of_empty_units_believed(patch: Patch) -> None:
     patch.setattr(consume_queue, "units_end", unit_order.units_end.py_func)
 
 
+def _begin_with_all_units(patch: Patch) -> None:
+    begin = Checkpointer.begin
+
+    def promised(checkpointer: Checkpointer, _: tuple[int, int]) -> None:
+        begin(checkpointer, checkpointer._progress().dispatched)
+
+    patch.setattr(Checkpointer, "begin", promised)
+
+
+def _every_repair_counts_as_plain(patch: Patch) -> None:
+    plain = property(lambda _: True, _nothing)
+    patch.setattr(QueueRepair, "is_plain", plain, raising=False)
+
+
 def _journal_blocks_believed(patch: Patch) -> None:
     def believed(data: memoryview) -> Iterator[journal.Block]:
         position = number = 0
@@ -230,6 +248,20 @@ DEFECTS = [
     PlantedDefect(
         "recovery does not write again what a failed sync left",
         _set(MappedFile, "rewrite", _nothing), checks.served_after_a_failed_sync_survives_a_cut,
+    ),
+    PlantedDefect(
+        "a start promises units that it has not synced", _begin_with_all_units,
+        start_checks.a_start_promises_no_units_that_it_has_not_synced,
+    ),
+    PlantedDefect(
+        "checkpoints do not write again what a failed sync of queues left",
+        _set(OpenQueueFiles, "write_again", _nothing),
+        start_checks.a_first_checkpoint_writes_again_what_a_failed_sync_left,
+    ),
+    PlantedDefect(
+        "a start leaves unsynced what units say and the log does not",
+        _every_repair_counts_as_plain,
+        start_checks.a_queue_offset_that_only_a_unit_names_is_not_given_out_again,
     ),
     PlantedDefect(
         "the latch of the engine is forgotten", _set(Engine, "fail", _nothing),
