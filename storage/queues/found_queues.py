@@ -63,7 +63,10 @@ class FoundQueues:
     """
 
     def __init__(
-        self, seen: Iterable[tuple[str, int, OnlyFile | None]], limit_commit_offset: int, file_size: int
+        self,
+        seen: Iterable[tuple[str, int, OnlyFile | None]],
+        limit_commit_offset: int,
+        file_size: int,
     ) -> None:
         self.limit_commit_offset = limit_commit_offset
         self.is_settled = False  # whether all of the log was met that counts
@@ -126,7 +129,9 @@ class FoundQueues:
         name = file.name
         if name not in self._file_starts:
             start = parse_file_name(name)
-            is_ours = start is not None and start % self._file_size == 0 and name == file_name(start)
+            is_ours = (
+                start is not None and start % self._file_size == 0 and name == file_name(start)
+            )
             self._file_starts[name] = start if is_ours else None
         return self._file_starts[name]
 
@@ -169,7 +174,8 @@ class FoundQueues:
             self._held, self._found, left,
         )  # fmt: skip
         assert count >= 0
-        return left[:count].tolist()
+        numbers: list[int] = left[:count].tolist()
+        return numbers
 
     def leave_out(self, key: QueueKey) -> QueueRun | None:
         """Take a queue in by no more units, and count it no more; return what was met of it, None if nothing was."""

@@ -83,7 +83,9 @@ class QueueRepair:
         watch: RepairWatch | None = None,
     ) -> None:
         self.units_written = 0
-        self.is_plain = True  # every record has stood where it says, and no unit has said anything else
+        self.is_plain = (
+            True  # every record has stood where it says, and no unit has said anything else
+        )
         self._watch = watch
         self.forgotten_topics: set[str] = set()
         self._topics = topics
@@ -122,8 +124,9 @@ class QueueRepair:
         groups = self._builder.group(
             records.data, records.rows, len(records.rows), records.data_offset
         )
-        is_met = self._found is not None and groups.is_plain
-        left = self._found.meet(groups) if is_met else range(groups.count)
+        left: Iterable[int] = range(groups.count)
+        if self._found is not None and groups.is_plain:
+            left = self._found.meet(groups)
         for topic, queue_id, units, queue_offsets in self._builder.units_of(groups, left):
             alive = as_units(units)
             if not self._topics.has_queue(topic, queue_id):
@@ -179,7 +182,9 @@ class QueueRepair:
             placer.take(met)
             for step in placer.settle():
                 assert step == Placed(met, met.begin)
-            self._remember(queue, met.begin, as_units(queue.read(met.begin, met.end + 1 - met.begin)))
+            self._remember(
+                queue, met.begin, as_units(queue.read(met.begin, met.end + 1 - met.begin))
+            )
         return placer
 
     def _carry_out(self, key: QueueKey, steps: Iterable[Step], waiting: deque[Units]) -> None:

@@ -73,7 +73,9 @@ class QueueTable:
         self._filesystem = filesystem
         self._files = OpenQueueFiles(filesystem, directory, file_size=file_size)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
-        self.found: FoundQueues | None = None  # by ``count_units``; what is in neither is looked for on disk
+        self.found: FoundQueues | None = (
+            None  # by ``count_units``; what is in neither is looked for on disk
+        )
         self._listed: dict[QueueKey, ConsumeQueue] = {}  # by recovery, which may ask again
         self._removing: dict[str, int] = {}  # units of topics whose removal has begun
         self._doubted: deque[tuple[QueueKey, int, int]] = deque()

@@ -12,6 +12,7 @@ from engine_store import record, small_config
 
 from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
+from storage.format.record_layout import MAGIC_V1
 from storage.queues import found_queues
 from storage.queues.consume_queue import FEW_BYTES, ConsumeQueue
 from storage.queues.found_queues import FoundQueues
@@ -29,6 +30,7 @@ CONFIG = small_config(
     append_property_crc=False,  # so that a flipped bit may leave an intact record of another queue
     warm_ahead_bytes=0,
 )
+MAGIC = MAGIC_V1.to_bytes(4)
 TOPICS = {"t": 12, "u": 2, "wide": 3}
 SEEDS = range(60)
 
@@ -69,6 +71,8 @@ def damage(store: Path, dice: random.Random) -> str:
     """Do something to a queue file, or to the log."""
     kind = dice.choice(("unit", "unit", "zeros", "end", "cut", "gone", "log", "log", "none"))
     files = sorted((store / "consumequeue").glob("*/*/*"))
+    if not files:
+        return "nothing is left"
     path = dice.choice(files)
     if kind == "log":
         path = store / "commitlog" / f"{0:020d}"
@@ -78,7 +82,7 @@ def damage(store: Path, dice: random.Random) -> str:
         path.unlink()
         return f"{path.relative_to(store)} is gone"
     data = bytearray(path.read_bytes())
-    written = len(data.rstrip(b"\0"))
+    written = len(data.rstrip(b"\0")) or 1
     if kind == "cut":
         data = data[: dice.choice((written // 2, written, written + 100))]
     elif kind == "zeros":
@@ -99,9 +103,9 @@ def damage_records(store: Path, dice: random.Random) -> str:
     path = store / "commitlog" / f"{0:020d}"
     data = bytearray(path.read_bytes())
     starts, at = [], 0
-    while (size := int.from_bytes(data[at : at + 4])) and data[at + 4 : at + 8] == b"\xda\xa3\x20\xa7":
+    while data[at + 4 : at + 8] == MAGIC:
         starts.append(at)
-        at += size
+        at += int.from_bytes(data[at : at + 4])
     if not starts:
         return "no record"
     start = dice.choice(starts[-40:])
