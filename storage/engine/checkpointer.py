@@ -75,8 +75,9 @@ class Checkpointer(Worker):
 
         They are not synced for it. What a start has left to sync of them, the next checkpoint does.
         """
-        self._dispatched.append(durable_units)
-        self.guarded(lambda: self._store(self._progress(), durable_units, clean=False))
+        progress = self._progress()
+        self._dispatched.extend((durable_units, progress.dispatched))
+        self.guarded(lambda: self._store(progress, durable_units, clean=False))
 
     def checkpoint(self, *, clean: bool = False, always: bool = False) -> None:
         """Make a checkpoint in this thread; without ``always`` only if there is something new.

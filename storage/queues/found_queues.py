@@ -87,20 +87,21 @@ class FoundQueues:
             if file is None or start is None or not 0 <= queue_id < QUEUE_COUNT_MAX:
                 others.append((topic, queue_id))
                 continue
-            count = -(-file.data_end // UNIT_SIZE)
+            end = -(-file.data_end // UNIT_SIZE)
             if file.tail:
                 index = -(-file.tail_position // UNIT_SIZE)
                 data = file.tail[index * UNIT_SIZE - file.tail_position :]
             else:
-                index, data = 0, file.head[: count * UNIT_SIZE]
+                index, data = 0, file.head[: end * UNIT_SIZE]
             keys.append((topic, queue_id))
             places.append((start // UNIT_SIZE, index, file.data_end))
-            units.append(data.ljust((count - index) * UNIT_SIZE, b"\0"))
+            units.append(data.ljust((end - index) * UNIT_SIZE, b"\0"))
         all_units = np.frombuffer(b"".join(units), np.uint8)
         starts = np.zeros(len(units) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, units), np.int64, len(units)), out=starts[1:])
         ends, last_ends = np.empty(len(units), np.int64), np.empty(len(units), np.int64)
-        assert find_ends(all_units, starts, self.limit_commit_offset, ends, last_ends) >= 0
+        count = find_ends(all_units, starts, self.limit_commit_offset, ends, last_ends)
+        assert count == len(units)
         looked_at = np.array(places, np.int64).reshape(-1, 3)
         # The end of a file's data tells where the queue ends if that is in it, with enough units before it.
         is_known = (looked_at[:, 1] == 0) | (ends > BESIDE)
@@ -111,13 +112,13 @@ class FoundQueues:
         held_ends = held_sizes.cumsum()
         held_begins = held_ends - held_sizes
         held = all_units[np.repeat(begins - held_begins, held_sizes) + np.arange(held_sizes.sum())]
-        first, index, data_size = looked_at[known].T
-        end = first + index + ends[known]
+        starts_at, indexes, data_sizes = looked_at[known].T
+        queue_ends = starts_at + indexes + ends[known]
         none = np.full(len(known), NOT_MET)
         return _Look(
             [keys[number] for number in known.tolist()],
-            np.column_stack((first, end, data_size, held_begins)),
-            np.column_stack((end, held_begins, held_ends, none, none)),
+            np.column_stack((starts_at, queue_ends, data_sizes, held_begins)),
+            np.column_stack((queue_ends, held_begins, held_ends, none, none)),
             held,
             others,
         )

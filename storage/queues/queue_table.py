@@ -136,6 +136,9 @@ class QueueTable:
 
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset after the last unit of a queue; after recovery."""
+        place = None if self.found is None else self.found.place_of((topic, queue_id))
+        if place is not None and (topic, queue_id) not in self._queues:
+            return place[1]  # nothing was written to it by now
         queue = self.known(topic, queue_id)
         return 0 if queue is None else queue.next_offset
 
@@ -236,10 +239,10 @@ class QueueTable:
         if self._filesystem.exists(directory):
             self._filesystem.remove_directory(directory)
         self._filesystem.sync_directory(self.directory)  # also of what a dead process removed
-        for key in [key for key in self._queues if key[0] == topic]:
-            self._queues.pop(key).forget()
         if self.found is not None:
             self.found.forget_topic(topic)
+        for key in [key for key in self._queues if key[0] == topic]:
+            self._queues.pop(key).forget()
         self._doubted = deque(each for each in self._doubted if each[0][0] != topic)
         self._on_disk_first.pop(topic, None)
 

@@ -65,6 +65,18 @@ def test_units_of_records_that_are_not_flushed_are_not_said_to_be_durable(store:
     assert store.checkpoint(appended=15, flushed=15, dispatched=15) == (15, 15, 150)
 
 
+def test_a_session_begins_with_what_was_durable_and_goes_on_from_what_the_start_has_left(
+    store: Store,
+) -> None:
+    store.progress = LogProgress(5, 5, 5, (5, 50))
+    store.checkpointer.begin((2, 20))
+    durable = store.positions.durable.load()
+    assert (durable.flushed_offset, durable.dispatched_offset, durable.unit_count) == (5, 2, 20)
+    assert store.queues.sync_count == 0
+    assert store.checkpoint(appended=9, flushed=5, dispatched=9) == (5, 5, 50)
+    assert store.queues.sync_count == 1
+
+
 def test_the_brokers_time_is_not_later_than_that_of_a_durable_record(store: Store) -> None:
     store.checkpoint(appended=5, flushed=5, dispatched=5)
     store.checkpoint(appended=9, flushed=6, dispatched=9)

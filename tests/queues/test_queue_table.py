@@ -92,23 +92,34 @@ def test_a_batch_for_many_queues_is_left_to_who_may_wait(tmp_path: Path, records
 def test_a_start_after_a_kill_looks_at_each_queue_once(
     tmp_path: Path, records: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lists its files, reads the end of its last one, and writes that again."""
+    """It lists its files and reads the end of its last one; the first checkpoint writes that again."""
     monkeypatch.setattr(queue_files, "OPEN_FILES_MAX", 16)  # far fewer than there are
-    with StoreWriter.open(tmp_path / "s", small_config()) as writer:
+    config = small_config(queue_flush_interval_ms=3_600_000)
+    with StoreWriter.open(tmp_path / "s", config) as writer:
         writer.create_topic("wide", COUNT)
         writer.append_batch(records)
         assert writer.wait_dispatched(writer.appended_offset, 30)
         shutil.copytree(tmp_path / "s", tmp_path / "killed")
     filesystem = _Listings()
-    with StoreWriter.open(tmp_path / "killed", small_config(), filesystem=filesystem) as writer:
-        opened = Counter(path.parent for path in filesystem.opened if path.parts[-3] == "wide")
+    with StoreWriter.open(tmp_path / "killed", config, filesystem=filesystem) as writer:
         assert writer.stopped_unclean
-        assert writer.describe_topic("wide")[1] == [(0, 1)] * COUNT
-    queues = Counter(path for path in filesystem.listed if path.parent.name == "wide")
-    assert len(queues) == COUNT
-    assert max(queues.values()) == 1
-    assert len(opened) == COUNT
-    assert opened.total() <= 2 * COUNT + 1  # the last one is synced for all
+        assert first_offsets(writer, records) == {1}
+        listed = Counter(path for path in filesystem.listed if "wide" in path.parts)
+        at_start = _opened(filesystem)
+        assert writer.wait_dispatched(writer.appended_offset, 30)
+        filesystem.opened.clear()
+        writer._engine.checkpointer.checkpoint()
+        again = _opened(filesystem)
+        assert writer.describe_topic("wide")[1] == [(0, 2)] * COUNT
+    directory = tmp_path / "killed" / "consumequeue" / "wide"
+    assert listed.pop(directory) <= 2  # by who looks at all topics
+    assert len(listed) == listed.total() == COUNT
+    assert COUNT - 16 <= len(again) <= again.total() <= COUNT + 1  # the last one is synced for all
+    assert at_start.total() <= 2 * COUNT  # dispatch opens some before they are counted
+
+
+def _opened(filesystem: _Listings) -> Counter[Path]:
+    return Counter(path.parent for path in filesystem.opened if path.parts[-3] == "wide")
 
 
 def test_a_topic_that_is_described_again_is_not_read_again(
