@@ -243,6 +243,7 @@ class QueueTable:
             self.found.forget_topic(topic)
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).forget()
+            self._listed.pop(key, None)
         self._doubted = deque(each for each in self._doubted if each[0][0] != topic)
         self._on_disk_first.pop(topic, None)
 
