@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 QUEUES_IN_A_ROW: Final = 64  # that are looked at before a rest
+WRITTEN_IN_A_ROW: Final = 8  # the same, of queues that are written again
 REST_S: Final = 0.0005
 
 
@@ -302,12 +303,13 @@ class QueueTable:
 
         Raises StoreFull, and StoreBusy while files cannot be opened; it may be called again.
         """
+        is_shared = self._end_commit_offset is not None  # recovery has the files for itself
         while self._doubted:
             (topic, queue_id), begin, end = self._doubted[0]
             self._files.write_again(self.directory.joinpath(topic, str(queue_id)), begin, end)
             self._doubted.popleft()
-            if self._doubted and len(self._doubted) % QUEUES_IN_A_ROW == 0:
-                time.sleep(REST_S)  # dispatch needs the files' guard, too
+            if is_shared and len(self._doubted) % WRITTEN_IN_A_ROW == 1:
+                time.sleep(REST_S)  # who dispatches on an event loop needs the files' guard, too
         self._files.sync()
 
     def close(self) -> None:
