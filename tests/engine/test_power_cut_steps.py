@@ -12,6 +12,7 @@ from engine_store import queue_units_on_disk, record, records_on_disk
 
 from storage.errors import StoreFailed, StoreFull
 from storage.testing import ProcessStopped
+from storage.view.log.recovery_cases import Start
 from storage.writer import StoreWriter
 
 STEPS_MAX = 400
@@ -271,6 +272,30 @@ def test_units_of_a_lost_end_of_the_log_do_not_come_back_once_it_goes_on(machine
     machine.cut()
 
     assert len(queue_units_on_disk(machine.store, "t", 1)) == 0
+
+
+def test_units_that_find_no_space_to_be_written_again_end_nothing(machine: Machine) -> None:
+    """A deletion makes the first checkpoint after a start: it is decided, and done when there is space."""
+    writer = machine.open()
+    for topic in ("t", "u"):
+        writer.create_topic(topic, 1)
+        writer.append_batch(record(topic))
+    writer._engine.settle()
+    machine.kill()
+    writer = machine.open()
+    machine.disk.fault, machine.disk.faults_left = (errno.ENOSPC, 0), 99
+    machine.disk.fault_at = "consumequeue"
+    writer.delete_topic("u")
+    assert writer.failure() is None
+    machine.disk.fault = None
+
+    writer.create_topic("u", 1)
+
+    assert [writer.describe_topic(topic)[1] for topic in ("t", "u")] == [[(0, 1)], [(0, 0)]]
+    machine.cut()
+    writer = machine.open()
+    assert writer.recovered.start is Start.BOUNDED
+    assert [writer.describe_topic(topic)[1] for topic in ("t", "u")] == [[(0, 1)], [(0, 0)]]
 
 
 def test_a_table_of_topics_that_could_not_be_synced_ends_writing(machine: Machine) -> None:
