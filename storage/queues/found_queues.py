@@ -1,8 +1,8 @@
 """The queues of a store as a start finds them, and as its repair leaves them: arrays, with no object a queue.
 
-One look at all directories takes in each queue that has one file, of the right length, and ends near the begin of
-its data or near their end, which nearly all queues do when there are thousands. A queue becomes an object when
-somebody asks for it, and most are not asked for before the start is over.
+One look at all directories takes in each queue that has one file, of the right length, and ends
+near the begin of its data or near their end, which nearly all queues do when there are thousands. A
+queue becomes an object when somebody asks for it, and most are not asked for before the start is over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.names import file_name, parse_file_name
-from storage.kernels.found_queues import (
+from storage.kernels.queues.found import (
     FOUND_COLUMN_COUNT,
     HELD_END,
     HELD_POSITION,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray
     from storage.files.only_files import OnlyFile
     from storage.view.queues.record_queues import QueueKey
-    from storage.view.queues.units import Groups
+    from storage.view.queues.units import UnitGroups
 
 Longs = npt.NDArray[np.int64]
 
@@ -46,7 +46,7 @@ _HELD: Final = 3  # position of the unit at the end, among those that were held
 _PLACE_COLUMN_COUNT: Final = 4
 
 
-class _Look(NamedTuple):
+class _LookedAt(NamedTuple):
     """What a look at some queues has found."""
 
     keys: list[QueueKey]
@@ -80,7 +80,7 @@ class FoundQueues:
 
     # ---- the look
 
-    def _look(self, seen: list[tuple[str, int, OnlyFile | None]]) -> _Look:
+    def _look(self, seen: list[tuple[str, int, OnlyFile | None]]) -> _LookedAt:
         keys, places, units, others = [], [], [], []
         for topic, queue_id, file in seen:
             start = None if file is None else self._start_of(file)
@@ -115,7 +115,7 @@ class FoundQueues:
         starts_at, indexes, data_sizes = looked_at[known].T
         queue_ends = starts_at + indexes + ends[known]
         none = np.full(len(known), NOT_MET)
-        return _Look(
+        return _LookedAt(
             [keys[number] for number in known.tolist()],
             np.column_stack((starts_at, queue_ends, data_sizes, held_begins)),
             np.column_stack((queue_ends, held_begins, held_ends, none, none)),
@@ -136,7 +136,7 @@ class FoundQueues:
             self._file_starts[name] = start if is_ours else None
         return self._file_starts[name]
 
-    def _take_in(self, looks: list[_Look]) -> None:
+    def _take_in(self, looks: list[_LookedAt]) -> None:
         keys = [key for look in looks for key in look.keys]
         places = [look.places for look in looks] or [np.empty((0, _PLACE_COLUMN_COUNT), np.int64)]
         found = [look.found for look in looks] or [np.empty((0, FOUND_COLUMN_COUNT), np.int64)]
@@ -166,7 +166,7 @@ class FoundQueues:
 
     # ---- what the log says
 
-    def meet(self, groups: Groups) -> list[int]:
+    def meet(self, groups: UnitGroups) -> list[int]:
         """Take in units of queues that hold the very same where the records claim to be; return the other groups."""
         left = np.empty(groups.count, np.int64)
         count = meet_units(

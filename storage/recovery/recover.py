@@ -1,9 +1,10 @@
 """Recovery: from whatever a crash, a broker or a broken disk left to a log and queues that agree.
 
 The order is fixed: replay the pool, decide where to start, walk the log and correct the queues on the
-way, overwrite what lies after the end, sync the log, and the queues where the log alone does not say what
-they hold. Nothing is served before ``recover`` returns, and a crash in the middle of it leaves a directory that
-recovers again to the same state, since the checkpoint is raised only afterwards, by the caller.
+way, overwrite what lies after the end, sync the log, and the queues where the log alone does not say
+what they hold. Nothing is served before ``recover`` returns, and a crash in the middle of it leaves a
+directory that recovers again to the same state, since the checkpoint is raised only afterwards, by the
+caller.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from record_examples import as_array, logs
 
 from storage.format.consume_entry import UNIT_SIZE
-from storage.kernels import batch, columns, found_queues, queue, scan
+from storage.kernels import batch, columns, queue, scan
+from storage.kernels.queues import found as found_queues
 from storage.kernels.unit_order import visible_end
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")

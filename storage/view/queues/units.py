@@ -118,7 +118,7 @@ class QueueUnits(NamedTuple):
     queue_offsets: npt.NDArray[np.int64]
 
 
-class Groups(NamedTuple):
+class UnitGroups(NamedTuple):
     """Rows by queue, with their units: what the kernels have filled of the builder's arrays, good until it builds again.
 
     ``data_offset`` is the commit offset of the first byte of ``data``. Group g's rows begin with row ``first_row[g]``,
@@ -197,7 +197,7 @@ class UnitBuilder:
         groups = self.group(data, rows, count, commit_offset)
         yield from self.units_of(groups, range(groups.count))
 
-    def group(self, data: ByteArray, rows: Rows, count: int, commit_offset: int) -> Groups:
+    def group(self, data: ByteArray, rows: Rows, count: int, commit_offset: int) -> UnitGroups:
         """Number the queues of rows ``[0, count)`` in order of first appearance, and build their units."""
         group_of, group_start = self._group_of, self._group_start
         if count <= FEW_ROWS:
@@ -213,12 +213,12 @@ class UnitBuilder:
                 rows, count, group_of, group_count, commit_offset, self._units, group_start
             )
             unit_queue_offsets(rows, count, group_of, group_count, group_start, self._queue_offsets)
-        return Groups(
+        return UnitGroups(
             data, rows[:count], commit_offset, int(group_count), int(total),
             int(np.bitwise_or.reduce(rows[:count, FEATURES])), self._first_row, group_start, self._units, self._queue_offsets,
         )  # fmt: skip
 
-    def units_of(self, groups: Groups, numbers: Iterable[int]) -> Iterator[QueueUnits]:
+    def units_of(self, groups: UnitGroups, numbers: Iterable[int]) -> Iterator[QueueUnits]:
         """Yield the units of some groups of those that were built last; those of light queues for all of them."""
         data, rows = groups.data, groups.rows
         for group in numbers:

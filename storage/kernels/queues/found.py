@@ -1,4 +1,4 @@
-"""Kernels over all queues of a store at once, as a start finds them: where they end, and whether they agree with the log.
+"""All queues of a store as a start finds them: where they end, and whether they agree with the log.
 
 Of each queue there are the units of its file, or of the file's end; queues are numbered by topic, as
 bytes, and then by queue id.

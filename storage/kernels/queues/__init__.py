@@ -1,0 +1,1 @@
+"""Kernels over the consume queues of a store, thousands of them at once."""
