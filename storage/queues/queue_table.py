@@ -304,13 +304,22 @@ class QueueTable:
         Raises StoreFull, and StoreBusy while files cannot be opened; it may be called again.
         """
         is_shared = self._end_commit_offset is not None  # recovery has the files for itself
-        while self._doubted:
-            (topic, queue_id), begin, end = self._doubted[0]
-            self._files.write_again(self.directory.joinpath(topic, str(queue_id)), begin, end)
-            self._doubted.popleft()
+        while self._write_one_again():
             if is_shared and len(self._doubted) % WRITTEN_IN_A_ROW == 1:
                 time.sleep(REST_S)  # who dispatches on an event loop needs the files' guard, too
         self._files.sync()
+
+    def _write_one_again(self) -> bool:
+        """Do what ``doubt`` says for one queue; False if there is none."""
+        with (
+            self._files.guard
+        ):  # or a topic that is removed meanwhile would change which is the next one
+            if not self._doubted:
+                return False
+            (topic, queue_id), begin, end = self._doubted[0]
+            self._files.write_again(self.directory.joinpath(topic, str(queue_id)), begin, end)
+            self._doubted.popleft()
+            return True
 
     def close(self) -> None:
         """Close every open file; nothing is synced."""
