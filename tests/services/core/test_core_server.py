@@ -89,7 +89,7 @@ async def test_a_deadline_is_known_and_ends_the_handler() -> None:
         async with asyncio.timeout(10):
             await ended.wait()
     assert remaining[0] is not None
-    assert 0 < remaining[0] <= 0.3
+    assert 0 < remaining[0] <= 0.31  # the core rounds it up to its ticks
 
 
 @pytest.mark.parametrize("is_brief", [False, True])

@@ -310,7 +310,10 @@ DEFECTS = [
     ),
     PlantedDefect(
         "queue offsets begin at 0 after a start",
-        _set(QueueEnds, "of", lambda ends, key: ends._next_offsets.get(key, 0)),
+        _set(
+            QueueEnds, "of",
+            lambda ends, key: ends._next_offsets[ends._place_of[key]] if key in ends._place_of else 0,
+        ),
         checks.queue_offsets_go_on_after_a_start,
     ),
     PlantedDefect(
