@@ -304,16 +304,14 @@ class QueueTable:
         Raises StoreFull, and StoreBusy while files cannot be opened; it may be called again.
         """
         is_shared = self._end_commit_offset is not None  # recovery has the files for itself
-        while self._write_one_again():
+        while self._write_doubted():
             if is_shared and len(self._doubted) % WRITTEN_IN_A_ROW == 1:
                 time.sleep(REST_S)  # who dispatches on an event loop needs the files' guard, too
         self._files.sync()
 
-    def _write_one_again(self) -> bool:
-        """Do what ``doubt`` says for one queue; False if there is none."""
-        with (
-            self._files.guard
-        ):  # or a topic that is removed meanwhile would change which is the next one
+    def _write_doubted(self) -> bool:
+        """Write the first of the doubted units again; False if there are none."""
+        with self._files.guard:  # also against a topic's removal, which takes its own away
             if not self._doubted:
                 return False
             (topic, queue_id), begin, end = self._doubted[0]

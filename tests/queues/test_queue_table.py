@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from storage.files.only_files import OnlyFile
 from storage.files.system.os_file import OsFile
 from storage.log.batches import QueueKey
 from storage.queues import queue_files
+from storage.queues.queue_files import OpenQueueFiles
+from storage.queues.queue_table import QueueTable
 from storage.writer import StoreWriter
 
 COUNT = 300
@@ -170,3 +173,28 @@ def test_a_queue_of_a_topic_that_was_made_again_since_the_look_begins_at_zero(
 
         monkeypatch.setattr(appender._ends, "places_of", look_early)
         assert first_offsets(writer, records) == {0}
+
+
+def test_a_topic_that_goes_takes_nothing_from_what_is_written_again_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = QueueTable(OsFileSystem(), tmp_path, file_size=400)
+    table.end_recovery(0)
+    for topic in "abc":
+        table.get(topic, 0).append(bytes(20))
+        table.doubt((topic, 0), 0, 1)
+    removal = threading.Thread(target=table.remove_topic, args=("a",))
+    write_again, again = OpenQueueFiles.write_again, []
+
+    def written(files: OpenQueueFiles, directory: Path, *places: int) -> None:
+        if not again:
+            removal.start()
+            removal.join(0.2)
+        again.append(directory.parent.name)
+        write_again(files, directory, *places)
+
+    monkeypatch.setattr(OpenQueueFiles, "write_again", written)
+    table.sync()
+    removal.join()
+    assert again == ["a", "b", "c"]
+    table.close()
