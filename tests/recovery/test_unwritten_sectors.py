@@ -58,6 +58,25 @@ def test_a_sector_that_was_never_written_ends_what_was_not_promised(
         assert walked(files, promised_offset) == ([], broken)
 
 
+def test_a_sector_that_ends_with_the_zeros_of_a_length_was_not_written_either(
+    tmp_path: Path,
+) -> None:
+    """The record after the one that is gone begins two bytes before the next sector, and is intact all the same."""
+    with MessageStore.open(tmp_path, small_config(commit_log_file_size=FILE_SIZE)) as store:
+        store.create_topic("t", 1)
+        offsets = [
+            store.put(Message(topic="t", body=b"x" * size, unique_key="k")).commit_offset
+            for size in (379, 377, 1)
+        ]
+    assert offsets == [0, 512, 1022]
+    files = MappedFileQueue(OsFileSystem(), tmp_path / "commitlog", file_size=FILE_SIZE)
+    file = files.find(0)
+    assert file is not None
+    file.array[512:1024] = 0
+    assert walked(files, None)[0] == [512]
+    assert walked(files, 512) == ([], 512)
+
+
 def test_a_flipped_bit_is_damage_wherever_it_is(log: tuple[MappedFileQueue, list[int]]) -> None:
     files, offsets = log
     _, end_offset = walked(files, None)

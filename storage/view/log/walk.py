@@ -34,6 +34,7 @@ SECTOR: Final = 512
 ZEROS_BYTES: Final = 1 << 20  # looked at together
 PROPERTIES_LENGTH_SIZE: Final = 2
 UNWRITTEN_MIN: Final = 16  # zeros at the end of a sector
+LENGTH_ZEROS_MAX: Final = 3  # bytes that a record may begin with
 RANGE_ROWS_MAX: Final = 8_192  # of a walk through a range of one file
 ROWS_FIRST: Final = 256  # of runs of about so many bytes, before it is known how long records are
 
@@ -294,7 +295,8 @@ def _is_unwritten(files: LogFiles, begin_offset: int, end_offset: int) -> bool:
     if file is None:
         return False
     begin = begin_offset - file.start_offset
-    end = min(end_offset, _end_of(files, file)) - file.start_offset
+    # The record that follows may begin in that sector with the zeros of its length, which are there all the same.
+    end = min(end_offset + LENGTH_ZEROS_MAX, _end_of(files, file)) - file.start_offset
     ends = np.arange(begin + SECTOR - begin % SECTOR, end + 1, SECTOR)
     ends = ends[ends - UNWRITTEN_MIN >= begin]
     tails = file.array[ends[:, None] - np.arange(1, UNWRITTEN_MIN + 1)]
