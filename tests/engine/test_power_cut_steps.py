@@ -254,6 +254,68 @@ def test_what_units_say_beyond_the_log_is_durable_before_anything_is_served(
     assert machine.open().describe_topic("t")[1] == [(0, 3), (0, 1)]
 
 
+def test_what_units_have_decided_is_durable_before_anything_is_served(machine: Machine) -> None:
+    """Two records claim places ahead of theirs, which only their units tell: a cut after the start takes those units."""
+    writer = machine.open(append_property_crc=False)
+    writer.create_topic("t", 2)
+    in_order = (0, 0, 0, 1, 1, 1, 0, 0)  # there is room for what would be missing
+    batches = [record(queue_id=each, property_crc=False) for each in in_order]
+    places = [writer.append_batch(each).commit_offset for each in batches]
+    flush(writer)
+    writer._engine.checkpointer.checkpoint()  # which promises the records, and no unit yet
+    writer._engine.settle()
+    machine.kill()
+    path = machine.store / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    for place, queue_offset in zip(places[-2:], (3, 4), strict=True):
+        assert data[place + 27] == queue_offset
+        data[place + 27] += 2
+    path.write_bytes(data)
+    machine.disk.trust(path)
+    assert machine.open().describe_topic("t")[1] == [(0, 5), (0, 3)]
+    machine.cut()
+
+    assert machine.open().describe_topic("t")[1] == [(0, 5), (0, 3)]
+
+
+def test_a_unit_that_was_wrong_is_durable_once_a_start_has_corrected_it(machine: Machine) -> None:
+    writer = machine.open()
+    writer.create_topic("t", 1)
+    for _ in range(5):
+        writer.append_batch(record())
+    writer._engine.settle()
+    machine.kill()
+    path = machine.store / "consumequeue" / "t" / "0" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[45] ^= 1
+    path.write_bytes(data)
+    machine.disk.trust(machine.store / "consumequeue")
+    assert machine.open().recovered.units_written == 1
+    machine.cut()
+
+    assert machine.open().recovered.units_written == 0
+
+
+def test_a_file_that_a_clean_start_has_made_shorter_is_durable(machine: Machine) -> None:
+    writer = machine.open()
+    writer.create_topic("t", 1)
+    writer.append_batch(record())
+    writer.close()
+    path = machine.store / "consumequeue" / "t" / "0" / f"{0:020d}"
+    with path.open("ab") as file:
+        file.write(b"x")
+    machine.disk.trust(path)
+    machine.kill()
+
+    assert machine.open().recovered.start is Start.CLEAN
+
+    synced = [step for step in machine.disk.trace if "sync store/consumequeue/t/0" in step]
+    assert {step.rsplit(" ")[-1] for step in synced} == {
+        f"store/consumequeue/t/0/{0:020d}", "store/consumequeue/t/0",
+    }  # fmt: skip
+    assert len(queue_units_on_disk(machine.store, "t", 0)) == 1
+
+
 def test_units_of_a_lost_end_of_the_log_do_not_come_back_once_it_goes_on(machine: Machine) -> None:
     """A cut takes the end of the log and leaves its units; one after the start must not leave them beside new records."""
     writer = machine.open()

@@ -46,10 +46,15 @@ def append(writer, records):
             threading.Event().wait(busy.retry_delay_ms / 1000)
 
 
-def record(topic="t", queue_id=0, body=b"body", *, tag="", keys="", properties=None, sys_flag=0):
-    """Encode one record as a client puts it in a batch."""
+def record(
+    topic="t", queue_id=0, body=b"body", *, tag="", keys="", properties=None, sys_flag=0,
+    property_crc=True,
+):  # fmt: skip
+    """Encode one record as a client puts it in a batch; without ``property_crc`` no checksum covers where it belongs."""
     block = encode_properties({"KEYS": keys, "TAGS": tag, **(properties or {})})
-    return encode_for_batch(topic, queue_id, body, block, 0, sys_flag, 1_000, "10.0.0.1:5")
+    return encode_for_batch(
+        topic, queue_id, body, block, 0, sys_flag, 1_000, "10.0.0.1:5", property_crc
+    )
 
 
 def leave_as_a_broker_does(directory: Path) -> None:
