@@ -60,10 +60,13 @@ def queues_on_disk(
 
 
 def queues_of_topic(filesystem: ReadFileSystem, directory: Path, topic: str) -> Iterator[int]:
-    """Yield the ids of one topic's queues that have a directory below ``consumequeue/``."""
+    """Yield the ids of one topic's queues that have a directory below ``consumequeue/``.
+
+    Each once: a directory ``01`` is not that of queue 1, in which its files are looked for.
+    """
     for queue in filesystem.list_directory(directory / topic):
         queue_id = parse_file_name(queue.name)
-        if queue.is_directory and queue_id is not None:
+        if queue.is_directory and queue_id is not None and queue.name == str(queue_id):
             yield queue_id
 
 

@@ -210,3 +210,12 @@ def test_files_of_other_lengths_and_names_are_looked_at_one_by_one(tmp_path: Pat
     assert found.has_place(("t", 0)) and not found.has_place(("t", 1))
     assert not found.has_place(("u", 0)) and not found.has_place(("t", -1))
     assert found_queues.FoundQueues([], 1, 400).unit_count == 0
+
+
+def test_a_directory_with_another_name_for_a_queue_is_not_counted(tmp_path: Path) -> None:
+    """Or no count would agree, and each start would read the whole log."""
+    killed_store(tmp_path, random.Random(1))
+    for name in ("01", "000", "99999999999"):
+        (tmp_path / "killed" / "consumequeue" / "t" / name).mkdir()
+    for _ in range(2):
+        assert left(tmp_path / "killed")["recovered"].start is Start.BOUNDED
