@@ -303,11 +303,15 @@ class QueueTable:
 
         Raises StoreFull, and StoreBusy while files cannot be opened; it may be called again.
         """
+        self.write_again()
+        self._files.sync()
+
+    def write_again(self) -> None:
+        """Write what is doubted as it is, for the next sync to cover. Raises as ``sync``; any thread may call it."""
         is_shared = self._end_commit_offset is not None  # recovery has the files for itself
         while self._write_doubted():
             if is_shared and len(self._doubted) % WRITTEN_IN_A_ROW == 1:
                 time.sleep(REST_S)  # who dispatches on an event loop needs the files' guard, too
-        self._files.sync()
 
     def _write_doubted(self) -> bool:
         """Write the first of the doubted units again; False if there are none."""

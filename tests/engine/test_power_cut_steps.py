@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cut_machine import Machine
 from engine_store import queue_units_on_disk, record, records_on_disk
 
 from storage.errors import StoreFailed, StoreFull
+from storage.queues.queue_files import OpenQueueFiles
 from storage.testing import ProcessStopped
 from storage.view.log.recovery_cases import Start
 from storage.writer import StoreWriter
@@ -230,6 +232,30 @@ def test_a_start_after_a_kill_syncs_no_queue_and_promises_no_more_of_them(machin
     assert writer._engine.positions.durable.load().unit_count == 80
     machine.cut()
     assert machine.open().recovered.units_written == 0
+
+
+def test_no_append_waits_for_a_first_checkpoint_since_a_topic_is_deleted(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = machine.open()
+    for topic in "tu":
+        writer.create_topic(topic, 1)
+        writer.append_batch(record(topic))
+    writer._engine.settle()
+    machine.kill()
+    writer = machine.open()
+    waits: list[bool] = []
+    write_again = OpenQueueFiles.write_again
+
+    def written(files: OpenQueueFiles, *place: Any) -> None:
+        waits.append(writer._appender.lock.locked())
+        write_again(files, *place)
+
+    monkeypatch.setattr(OpenQueueFiles, "write_again", written)
+
+    writer.delete_topic("u")
+
+    assert waits == [False, False]
 
 
 def test_what_units_say_beyond_the_log_is_durable_before_anything_is_served(

@@ -184,7 +184,8 @@ def test_a_topic_that_goes_takes_nothing_from_what_is_written_again_of_others(
         table.get(topic, 0).append(bytes(20))
         table.doubt((topic, 0), 0, 1)
     removal = threading.Thread(target=table.remove_topic, args=("a",))
-    write_again, again = OpenQueueFiles.write_again, []
+    write_again = OpenQueueFiles.write_again
+    again: list[str] = []
 
     def written(files: OpenQueueFiles, directory: Path, *places: int) -> None:
         if not again:
