@@ -34,7 +34,8 @@ async def serve(
 ) -> None:
     """Serve RocketMQ's clients until ``stop`` is set, drain."""
     check_free(settings.listen)
-    port = GatewayPort(settings, _upstreams(settings), asyncio.Event())
+    ports = 2 if settings.tls_listen else 1
+    port = GatewayPort(settings, _upstreams(settings), asyncio.Event(), ports=ports)
     try:
         ready(await port.start())
         await stop.wait()

@@ -14,7 +14,7 @@ from services.settings import GatewaySettings
 class GatewayPort:
     """Serves MessagingService on an address of its own; used on the event loop.
 
-    ``ports`` is of how many ports this is one in its process.
+    ``ports`` is how many its process has, with TLS or without.
     """
 
     def __init__(
@@ -23,7 +23,7 @@ class GatewayPort:
         upstreams: Upstreams,
         draining: asyncio.Event,
         *,
-        ports: int = 1,
+        ports: int,
     ) -> None:
         self._settings = settings
         self._messaging = Messaging(settings, upstreams, draining)

@@ -54,7 +54,8 @@ async def serve(
 
     ``ready`` is called with the addresses of its port and of the gateway's, which is empty if it has none.
     """
-    for listen in filter(None, (settings.gateway_listen, settings.gateway_tls_listen)):
+    gateway_listens = list(filter(None, (settings.gateway_listen, settings.gateway_tls_listen)))
+    for listen in gateway_listens:
         check_free(listen)
     if not await wait_for_store(settings.store, stop, timeout_seconds=settings.store_wait_seconds):
         return
@@ -92,7 +93,7 @@ async def serve(
         if settings.splits_routes:
             messaging = Messaging(settings, _upstreams(settings, contracts), draining)
             contracts += messaging.contracts
-        ports = 2 if settings.gateway_listen else 1
+        ports = 1 + len(gateway_listens)
         if settings.gateway_listen:
             upstreams = _upstreams(settings, contracts)
             gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)

@@ -13,7 +13,7 @@ from services import logs
 from services.rpc import status
 from services.rpc.server import Contract
 from services.rpc.servicer import Context, is_raw, method_of
-from storage.errors import StoreError
+from storage.errors import DeviceFailed, StoreError
 
 ANSWERS_WAITING_MAX: Final = 16  # of a method that streams them; then it waits
 _NOT_IN_TIME: Final = "the call was not answered in time"
@@ -139,8 +139,10 @@ def _forget(answering: asyncio.Task[Any]) -> None:
 def _refused(path: str, error: Exception) -> grpc.aio.AioRpcError:
     error = status.store_error(error)
     if isinstance(error, StoreError):
-        packed = status.status_of(error).SerializeToString()
-        return _refusal(status.code_of(error), str(error), packed)
+        code, problem = status.code_of(error), str(error)
+        if isinstance(error, DeviceFailed):
+            logs.get_logger().error("call failed", method=path, code=code.name, problem=problem)
+        return _refusal(code, problem, status.status_of(error).SerializeToString())
     logs.get_logger().error("call failed", method=path, exc_info=error)
     return _refusal(grpc.StatusCode.INTERNAL, "internal error")
 

@@ -50,7 +50,7 @@ class RpcServer:
     ) -> None:
         """Serve every contract; each call goes through all interceptors, the first one outermost.
 
-        ``ports`` is of how many ports this is one in its process.
+        ``ports`` is how many its process has: connections are counted on each of them.
         """
         self._draining = draining
         self._settings = settings

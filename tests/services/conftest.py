@@ -7,6 +7,7 @@ A test module gives ``grpc_servicer_factory`` (called on the loop with the drain
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,18 @@ def refusal() -> Callable[..., Refusal]:
         return Refusal(caught.value)
 
     return call
+
+
+@pytest.fixture(name="certificate", scope="module")
+def _certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+            "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+            "-keyout", key, "-out", certificate,
+        ],
+        check=True, capture_output=True, timeout=30,
+    )  # fmt: skip
+    return certificate, key

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Any
 
 import grpc
 import pytest
+import structlog
 from grpc_health.v1 import health_pb2
 
 from services.rocketmq.statuses import refusal_of
@@ -78,6 +80,21 @@ async def test_a_fault_shows_nothing_of_itself() -> None:
     error = await refusal(check)
 
     assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, "internal error")
+
+
+async def test_a_device_that_fails_is_logged_as_of_a_port() -> None:
+    """Nobody else logs it: what a client of RocketMQ is answered is no refusal of a call."""
+
+    async def check(_request: Any, _context: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error", "f")
+
+    with structlog.testing.capture_logs() as events:
+        error = await refusal(check)
+
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    [event] = events
+    assert (event["log_level"], event["event"], event["method"]) == ("error", "call failed", CHECK)
+    assert "Input/output error" in event["problem"]
 
 
 async def test_an_answer_that_does_not_come_in_time_is_given_up() -> None:

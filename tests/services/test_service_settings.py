@@ -195,17 +195,15 @@ def test_a_supervisor_passes_on_what_each_child_understands() -> None:
 
 
 def test_the_reader_of_a_supervisor_has_the_gateways_ports_and_what_was_set_of_it(
-    tmp_path: Path,
+    certificate: tuple[Path, Path],
 ) -> None:
-    key, certificate = tmp_path / "k", tmp_path / "c"
-    key.touch()
-    certificate.touch()
+    chain, key = certificate
     serve = load(
         ServeSettings,
         [
             "--store", "s", "--writer-listen", "127.0.0.1:7", "--push-lease-ms", "3000",
             "--gateway-tls-listen", "127.0.0.1:9",
-            "--tls-key", str(key), "--tls-certificate", str(certificate),
+            "--tls-key", str(key), "--tls-certificate", str(chain),
         ],
         prog="penstock serve",
     )  # fmt: skip

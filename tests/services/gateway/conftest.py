@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,11 @@ from gateway_bed import GatewayBed
 from service_settings import gateway_settings, reader_settings, writer_settings
 
 from services.gateway.__main__ import serve as serve_gateway
+from services.rpc import limits
 from services.writer.__main__ import serve as serve_writer
+from storage.files.open_files import at_most
+
+TOLD_APART = 777  # of connections
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +46,15 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayBed]:
         made.channel.close()
 
 
-@pytest.fixture(name="certificate", scope="module")
-def _certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-            "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-            "-keyout", key, "-out", certificate,
-        ],
-        check=True, capture_output=True, timeout=30,
-    )  # fmt: skip
-    return certificate, key
+@pytest.fixture
+def port_shares(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One part of how many a server with ``TOLD_APART`` connections may take of the open files, on each address."""
+    shares = []
+
+    def noted(wanted: int, *, share: int) -> int:
+        if wanted == TOLD_APART:
+            shares.append(share)
+        return at_most(wanted, share=share)
+
+    monkeypatch.setattr(limits.open_files, "at_most", noted)
+    return shares

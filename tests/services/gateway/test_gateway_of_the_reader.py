@@ -80,9 +80,16 @@ def test_each_port_serves_its_own_contracts(tmp_path: Path) -> None:
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_port_with_tls_serves_the_same(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+def test_a_port_with_tls_serves_the_same(
+    tmp_path: Path, certificate: tuple[Path, Path], port_shares: list[int]
+) -> None:
+    """It takes its part of half the files that the process may have open."""
     port = free_port()
-    tls = {"tls_certificate": certificate[0], "tls_key": certificate[1]}
+    tls = {
+        "tls_certificate": certificate[0],
+        "tls_key": certificate[1],
+        "connections_max": 777,
+    }
     credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
     with (
         running(tmp_path / "store", gateway_tls_listen=f"127.0.0.1:{port}", **tls),
@@ -91,6 +98,7 @@ def test_a_port_with_tls_serves_the_same(tmp_path: Path, certificate: tuple[Path
         stub = service_pb2_grpc.MessagingServiceStub(channel)
         answer = stub.Heartbeat(service_pb2.HeartbeatRequest(), metadata=CLIENT, timeout=20)
     assert answer.status.code == v2.OK
+    assert port_shares == [6, 6]  # of the gateway's two, and the reader's
 
 
 def test_an_address_that_is_taken_ends_the_start(tmp_path: Path) -> None:

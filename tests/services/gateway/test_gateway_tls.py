@@ -50,3 +50,34 @@ def test_a_port_for_tls_without_its_files_is_one_line(
     with pytest.raises(SystemExit, match="2"):
         main(["--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", *flags])
     assert capsys.readouterr().err == f"penstock gateway: {problem}\n"
+
+
+@pytest.mark.parametrize("broken", [0, 1], ids=["certificate", "key"])
+def test_files_that_are_no_certificate_and_its_key_are_one_line(
+    broken: int,
+    certificate: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = list(certificate)
+    files[broken] = tmp_path / "broken.pem"
+    files[broken].write_text("no PEM")
+    flags = ["--tls-certificate", str(files[0]), "--tls-key", str(files[1])]
+    with pytest.raises(SystemExit, match="2"):
+        main(["--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", *flags])
+    assert capsys.readouterr().err.startswith(
+        f"penstock gateway: {files[0]} and {files[1]} are no certificate and its private key: "
+    )
+
+
+def test_both_ports_share_half_of_the_files_that_the_process_may_have_open(
+    certificate: tuple[Path, Path], port_shares: list[int]
+) -> None:
+    settings = gateway_settings(
+        tls_listen=f"127.0.0.1:{free_port()}",
+        tls_certificate=certificate[0],
+        tls_key=certificate[1],
+        connections_max=777,
+    )
+    with BackgroundService(serve_gateway, settings):
+        assert port_shares == [4]
