@@ -112,3 +112,13 @@ def test_an_append_that_comes_between_counts() -> None:
     places = ends.places_of([(b"orders", 0)])
     assert places == Places(0, np.array([0]))
     assert ends.of_all([(b"orders", 0)], places).tolist() == [8]
+
+
+def test_topics_that_come_and_go_take_no_more_places() -> None:
+    ends = ends_of(Disk())
+    keys = [(b"orders", queue_id) for queue_id in range(6)]
+    for _ in range(3):
+        places = ends.places_of(keys)
+        assert places is not None
+        assert sorted(places.indices) == list(range(6))
+        ends.forget_topic("orders")

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 import structlog
 from grpc_health.v1 import health_pb2
 
+from penstock.v1 import leases_pb2
+from services.reader.lease_servicer import LeaseServicer
 from services.rocketmq.statuses import refusal_of
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rpc.in_process import InProcessService
 from services.rpc.server import Contract
 from services.rpc.servicer import raw
 from services.rpc.status import InvalidArgument
+from storage.leases.values import ReceivedBatch
 
 CHECK = "/grpc.health.v1.Health/Check"
 REQUEST = health_pb2.HealthCheckRequest(service="s")
@@ -144,6 +149,31 @@ async def test_an_answer_that_needs_no_wait_comes_without_a_turn_of_the_loop() -
     asyncio.get_running_loop().call_soon(turns.append, 1)
     await service(check).call(CHECK, REQUEST, timeout_s=10)
 
+    assert turns == []
+
+
+async def test_a_receive_of_this_process_does_not_wait_to_hear_of_its_caller() -> None:
+    """Its caller has what it leased, and gives it back; over a connection some turns tell whether it is there."""
+    batch = ReceivedBatch(
+        record_count=1, attempts=np.ones(1, np.int32), receipt_handles=b"h", lease_end_ms=1
+    )
+
+    async def at_once(*_: Any) -> ReceivedBatch:
+        return batch
+
+    leases: Any = SimpleNamespace(begins_at_latest=lambda *_: False)
+    receives: Any = SimpleNamespace(moment=1, has_nothing=lambda *_: False, at_once=at_once)
+    nothing: Any = SimpleNamespace(pending=lambda: 0)
+    servicer = LeaseServicer(
+        leases, nothing, receives, nothing, nothing, asyncio.Event(), bytes_max=1, wait_ms_max=1
+    )
+    here = InProcessService([Contract(leases_pb2.DESCRIPTOR.services_by_name["Leases"], servicer)])
+    turns: list[int] = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    asked = leases_pb2.ReceiveRequest(group="g", topic="t", client_id="c", auto_renew=True)
+    answer = await here.call("/penstock.v1.Leases/Receive", asked, timeout_s=10)
+
+    assert leases_pb2.ReceiveResponse.FromString(answer).record_count == 1
     assert turns == []
 
 
