@@ -22,13 +22,15 @@ class FindingKind(NamedTuple):
     """What findings of one kind have in common.
 
     ``place`` says which numbers ``begin`` and ``end`` of such a finding are, "" if it has none.
-    ``command`` has the store's directory for ``{0}``; "" where nothing need or can be done.
+    ``command`` has the store's directory for ``{0}``; "" where nothing need or can be done. ``warning_command`` is
+    what to do instead where such a finding is a warning.
     """
 
     name: str
     place: str
     cost: str
     command: str
+    warning_command: str = ""
 
 
 NOTHING_LOST: Final = "nothing: it is made again from the log"
@@ -53,9 +55,13 @@ LOG_FILE_FOREIGN: Final = FindingKind(
     "log-file-foreign", "", "nothing to us; a broker does not start", REPAIR
 )
 LOG_TAIL: Final = FindingKind("log-tail", "commit offsets", "nothing that was whole", START)
-QUEUE_UNIT: Final = FindingKind("queue-unit", "queue offsets", NOTHING_LOST, REPAIR)
-QUEUE_UNIT_MISSING: Final = FindingKind("queue-unit-missing", "queue offsets", NOTHING_LOST, REPAIR)
-QUEUE_FILE_MISSING: Final = FindingKind("queue-file-missing", "queue offsets", NOTHING_LOST, REPAIR)
+QUEUE_UNIT: Final = FindingKind("queue-unit", "queue offsets", NOTHING_LOST, REPAIR, START)
+QUEUE_UNIT_MISSING: Final = FindingKind(
+    "queue-unit-missing", "queue offsets", NOTHING_LOST, REPAIR, START
+)
+QUEUE_FILE_MISSING: Final = FindingKind(
+    "queue-file-missing", "queue offsets", NOTHING_LOST, REPAIR, START
+)
 QUEUE_FILE_LENGTH: Final = FindingKind("queue-file-length", "", NOTHING_LOST, START)
 QUEUE_END: Final = FindingKind(
     "queue-end", "queue offsets", "nothing: no record of the log belongs there", REPAIR
@@ -101,6 +107,10 @@ TOPIC_ENTRY: Final = FindingKind(
 GROUP_OFFSET: Final = FindingKind(
     "group-offset", "queue offsets", "nothing: the group goes on at the end of its queue", START
 )
+TABLE_LOST: Final = FindingKind(
+    "table-lost", "", "what no other file says: topics without messages, attributes of topics, groups and their offsets",
+    "restore config/ from a backup",
+)  # fmt: skip
 TABLE_MISSING: Final = FindingKind(
     "table-missing", "", "what no other file says: attributes of topics, groups' offsets",
     "restore config/ from a backup",
@@ -137,7 +147,7 @@ KINDS: Final = (
     LOG_RECORD, LOG_FILE_MISSING, LOG_FILE_LENGTH, LOG_FILE_FOREIGN, LOG_TAIL, QUEUE_UNIT,
     QUEUE_UNIT_MISSING, QUEUE_FILE_MISSING, QUEUE_FILE_LENGTH, QUEUE_END, QUEUE_RECORD, HALF_RECORD,
     HALF_REMOVAL, DELAYED_RECORD, INDEX_FILE,
-    INDEX_ENTRIES, INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TOPIC_ENTRY, GROUP_OFFSET, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
+    INDEX_ENTRIES, INDEX_FILE_MISSING, INDEX_BEHIND, TABLE, TOPIC_ENTRY, GROUP_OFFSET, TABLE_LOST, TABLE_MISSING, CHECKPOINT, CHECKPOINT_SLOT,
     LEASE_JOURNAL, TIMER_FILE, TRANSACTION_FILE, PRODUCER_FILE, STAGED_COMMIT, STAGED_DAMAGE, STATE,
 )  # fmt: skip
 
@@ -170,5 +180,8 @@ class Finding:
         if self.begin is not None:
             line |= {"begin": self.begin, "end": self.end}
         if self.is_wrong:
-            line |= {"cost": self.kind.cost, "command": self.kind.command.format(directory)}
+            command = self.kind.command
+            if self.severity == WARNING:
+                command = self.kind.warning_command or command
+            line |= {"cost": self.kind.cost, "command": command.format(directory)}
         return line

@@ -26,8 +26,9 @@ def damaged_tables(filesystem: ReadFileSystem, paths: StorePaths) -> Iterator[Fi
         problems = {name: again[name] for name in problems if name in again}
     for name, (problem, is_lost) in problems.items():
         yield Finding(
-            severity=DAMAGE if is_lost else WARNING, kind=kinds.TABLE, file=f"config/{name}",
-            message=problem,
+            severity=DAMAGE if is_lost else WARNING,
+            kind=kinds.TABLE_LOST if is_lost else kinds.TABLE,
+            file=f"config/{name}", message=problem,
         )  # fmt: skip
     damaged = damaged_settings(filesystem, paths)
     is_whole = load_settings(filesystem, paths).present

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from storage.findings import KINDS
 from storage.format.checkpoint import INDEXER_SLOT_POSITIONS, WRITER_SLOT_POSITIONS
 from storage.format.consume_entry import UNIT_SIZE
 from storage.message import Message
+from storage.reader import StoreReader
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = StoreConfig(
@@ -188,6 +190,46 @@ def test_a_damaged_slot_of_the_checkpoint_is_named(directory: Path, position: in
 
     assert was_written
     assert found == ("damage", "checkpoint-slot", "checkpoint", position, position + 512)
+
+
+def test_a_checkpoint_of_zeros_is_named(directory: Path) -> None:
+    (directory / "checkpoint").write_bytes(bytes(4096))
+
+    [found] = [line for line in wrong(directory) if line["kind"] == "checkpoint"]
+
+    assert (found["severity"], found["file"]) == ("damage", "checkpoint")
+    with MessageStore.open(directory, CONFIG) as store:
+        assert store.max_offset("t", 0) == MESSAGES
+    assert wrong(directory) == []
+
+
+@pytest.mark.parametrize("table", ["topics.json", "consumerOffset.json"])
+def test_a_table_without_a_whole_copy_needs_a_backup(directory: Path, table: str) -> None:
+    with StoreReader.open(directory) as reader:
+        reader.commit_offset("g", "t", 0, 7)
+        reader.consumer_offsets.save()
+    for copy in (directory / "config").glob(f"{table}*"):
+        cut(copy, 9)
+
+    [found] = [line for line in wrong(directory) if line["kind"] == "table-lost"]
+
+    assert (found["severity"], found["file"]) == ("damage", f"config/{table}")
+    assert found["command"] == "restore config/ from a backup"
+
+
+def test_units_that_the_next_start_writes_name_it(directory: Path) -> None:
+    shutil.copytree(directory, directory.with_name("before"))
+    with MessageStore.open(directory, CONFIG) as store:
+        put(store, 5)
+        shutil.copytree(directory, directory.with_name("killed"))
+    killed = directory.with_name("killed")
+    for path in (killed / QUEUE).iterdir():
+        shutil.copyfile(directory.with_name("before") / QUEUE / path.name, path)
+
+    found = [line for line in wrong(killed) if line["kind"].startswith("queue-")]
+
+    assert {line["severity"] for line in found} == {"warning"}
+    assert {line["command"] for line in found} == {f"penstock serve --store {killed}"}
 
 
 def test_the_last_log_files_are_missed(directory: Path) -> None:

@@ -42,7 +42,15 @@ def checkpoint(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
             severity=WARNING, kind=kinds.CHECKPOINT, file="checkpoint",
             message=f"its times {times} do not fit the newest record's, {newest_ms}",
         )  # fmt: skip
-    damaged = damaged_slots(page) if load_settings(disk, store.paths).present else {}
+    is_ours = load_settings(disk, store.paths).present
+    if (
+        is_ours and newest_ms and not any(page)
+    ):  # a store of ours that has records has slots, or a broker's times
+        yield Finding(
+            severity=DAMAGE, kind=kinds.CHECKPOINT, file="checkpoint",
+            message="is zeros from end to end: the whole log is checked at the next start",
+        )  # fmt: skip
+    damaged = damaged_slots(page) if is_ours else {}
     for _ in range(READ_TRIES):
         if damaged:
             damaged = {
