@@ -16,6 +16,7 @@ from services import wire
 from services.rpc import status
 from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context, raw
+from services.turns import short_turns
 from services.writer import batch_frames
 from services.writer.acks import Acknowledging, Acks
 from services.writer.plain_requests import PlainRequests
@@ -149,11 +150,12 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         return None if end is None else (plain.answer(), end)
 
     def _put(self, request: bytes, born_host: str) -> tuple[bytes, int]:
-        if wire.count_fields(request, MESSAGES_MAX + 1) > MESSAGES_MAX:
-            raise status.InvalidArgument(
-                "messages", f"are too many; send at most {MESSAGES_MAX} in one request"
-            )
-        return self._put_parsed(writer_pb2.ProduceRequest.FromString(request), born_host)
+        with short_turns:
+            if wire.count_fields(request, MESSAGES_MAX + 1) > MESSAGES_MAX:
+                raise status.InvalidArgument(
+                    "messages", f"are too many; send at most {MESSAGES_MAX} in one request"
+                )
+            return self._put_parsed(writer_pb2.ProduceRequest.FromString(request), born_host)
 
     def _put_few(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:
         """Store a small request, unless it came before: what is stored of that may have to be read from the disk."""
@@ -178,7 +180,8 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         return answer.SerializeToString(), self._store.appended_offset
 
     def _append(self, records: memoryview, producer: ProducerSequence | None) -> BatchResult:
-        return self._store.append_batch(records, producer=producer)
+        with short_turns:
+            return self._store.append_batch(records, producer=producer)
 
     def _append_few(
         self, records: memoryview, producer: ProducerSequence | None
