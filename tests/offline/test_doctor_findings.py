@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,13 +219,14 @@ def test_a_table_without_a_whole_copy_needs_a_backup(directory: Path, table: str
 
 
 def test_units_that_the_next_start_writes_name_it(directory: Path) -> None:
-    shutil.copytree(directory, directory.with_name("before"))
-    with MessageStore.open(directory, CONFIG) as store:
+    before, killed = directory.with_name("before"), directory.with_name("killed")
+    shutil.copytree(directory, before)
+    with MessageStore.open(directory, replace(CONFIG, queue_flush_interval_ms=3_600_000)) as store:
         put(store, 5)
-        shutil.copytree(directory, directory.with_name("killed"))
-    killed = directory.with_name("killed")
-    for path in (killed / QUEUE).iterdir():
-        shutil.copyfile(directory.with_name("before") / QUEUE / path.name, path)
+        assert store.max_offset("t", 0) == MESSAGES + 5
+        shutil.copytree(directory, killed)
+    shutil.rmtree(killed / QUEUE)
+    shutil.copytree(before / QUEUE, killed / QUEUE)
 
     found = [line for line in wrong(killed) if line["kind"].startswith("queue-")]
 
