@@ -7,12 +7,16 @@ single messages a tenth of their rate, so they are short only while somebody nee
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import Final
+from typing import Any, Final, TypeVar
 
 SHORT_TURN_S: Final = 0.001
+
+_T = TypeVar("_T")
 
 
 class ShortTurns:
@@ -42,4 +46,14 @@ class ShortTurns:
                 sys.setswitchinterval(self._usual_s)
 
 
-short_turns: Final = ShortTurns()
+_short_turns: Final = ShortTurns()
+
+
+async def run_large(function: Callable[..., _T], *arguments: Any) -> _T:
+    """Return what a large call returns, made in a thread; turns are short meanwhile."""
+    return await asyncio.to_thread(_run, function, arguments)
+
+
+def _run(function: Callable[..., _T], arguments: tuple[Any, ...]) -> _T:
+    with _short_turns:
+        return function(*arguments)

@@ -10,7 +10,6 @@ from typing import Final
 
 from penstock.v1 import common_pb2, writer_pb2
 from services import wire
-from services.turns import short_turns
 from storage.message import BatchResult, ProducerSequence, QueueRange
 
 _VARINT: Final = 0
@@ -116,13 +115,12 @@ def batch_response(result: BatchResult) -> bytes:
     )
     tail = _RESPONSE(repeated=result.repeated)
     # Parts of a message that follow each other are one message; one of all ranges would hold the interpreter.
-    with short_turns:
-        parts = [
-            _RESPONSE(
-                ranges=map(_range, result.ranges[begin : begin + RANGES_OF_A_PART])
-            ).SerializeToString()
-            for begin in range(0, len(result.ranges), RANGES_OF_A_PART)
-        ]
+    parts = [
+        _RESPONSE(
+            ranges=map(_range, result.ranges[begin : begin + RANGES_OF_A_PART])
+        ).SerializeToString()
+        for begin in range(0, len(result.ranges), RANGES_OF_A_PART)
+    ]
     return b"".join((head.SerializeToString(), *parts, tail.SerializeToString()))
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from services import wire
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
+from services.turns import run_large
 from services.writer import batch_frames
 from services.writer.acks import Acks
 from services.writer.eager import EagerCoroutine
@@ -92,7 +93,7 @@ class ProduceStream:
                 records, producer = batch_frames.batch_request(frame)
                 result = append_few(records, producer)
                 if result is None:
-                    result = await asyncio.to_thread(self._append, records, producer)
+                    result = await run_large(self._append, records, producer)
             except StoreClosed:
                 raise
             except (StoreError, OSError) as error:
@@ -117,7 +118,7 @@ class ProduceStream:
             if isinstance(outcome, StoreError):
                 answer = batch_frames.stream_failure(wire.failure_of(outcome))
             elif len(outcome.ranges) > batch_frames.RANGES_OF_A_PART:
-                answer = await asyncio.to_thread(batch_frames.stream_stored, outcome)
+                answer = await run_large(batch_frames.stream_stored, outcome)
             else:
                 answer = batch_frames.stream_stored(outcome)
             await self._write(answer)

@@ -16,7 +16,7 @@ from services import wire
 from services.rpc import status
 from services.rpc.peers import host_of_peer
 from services.rpc.servicer import Context, raw
-from services.turns import short_turns
+from services.turns import run_large
 from services.writer import batch_frames
 from services.writer.acks import Acknowledging, Acks
 from services.writer.plain_requests import PlainRequests
@@ -79,7 +79,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         if stored is None and len(request) <= FEW_BYTES:
             stored = self._put_few(request, born_host)
         if stored is None:
-            stored = await asyncio.to_thread(self._put, request, born_host)
+            stored = await run_large(self._put, request, born_host)
         answer, end = stored
         if not self._acks.has(end):
             await self._acks.wait(end)
@@ -94,9 +94,9 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
             if not self._acks.has(result.end_commit_offset):
                 await self._acks.wait(result.end_commit_offset)
             return batch_frames.batch_response(result)
-        result = await asyncio.to_thread(self._append, records, producer)
+        result = await run_large(self._append, records, producer)
         await self._acks.wait(result.end_commit_offset)
-        return await asyncio.to_thread(batch_frames.batch_response, result)
+        return await run_large(batch_frames.batch_response, result)
 
     @raw
     async def produce_stream(self, context: Context) -> None:
@@ -150,12 +150,11 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         return None if end is None else (plain.answer(), end)
 
     def _put(self, request: bytes, born_host: str) -> tuple[bytes, int]:
-        with short_turns:
-            if wire.count_fields(request, MESSAGES_MAX + 1) > MESSAGES_MAX:
-                raise status.InvalidArgument(
-                    "messages", f"are too many; send at most {MESSAGES_MAX} in one request"
-                )
-            return self._put_parsed(writer_pb2.ProduceRequest.FromString(request), born_host)
+        if wire.count_fields(request, MESSAGES_MAX + 1) > MESSAGES_MAX:
+            raise status.InvalidArgument(
+                "messages", f"are too many; send at most {MESSAGES_MAX} in one request"
+            )
+        return self._put_parsed(writer_pb2.ProduceRequest.FromString(request), born_host)
 
     def _put_few(self, request: bytes, born_host: str) -> tuple[bytes, int] | None:
         """Store a small request, unless it came before: what is stored of that may have to be read from the disk."""
@@ -180,8 +179,7 @@ class WriterServicer(StagedCommitMethods, TopicMethods):
         return answer.SerializeToString(), self._store.appended_offset
 
     def _append(self, records: memoryview, producer: ProducerSequence | None) -> BatchResult:
-        with short_turns:
-            return self._store.append_batch(records, producer=producer)
+        return self._store.append_batch(records, producer=producer)
 
     def _append_few(
         self, records: memoryview, producer: ProducerSequence | None

@@ -83,9 +83,8 @@ class QueueRepair:
         watch: RepairWatch | None = None,
     ) -> None:
         self.units_written = 0
-        self.is_plain = (
-            True  # every record has stood where it says, and no unit has said anything else
-        )
+        # Whether every record has stood where it says, and no unit has said anything else.
+        self.is_plain = True
         self._watch = watch
         self.forgotten_topics: set[str] = set()
         self._topics = topics

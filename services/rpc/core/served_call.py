@@ -78,9 +78,8 @@ class ServedCall:
         "_unread",
     )  # fmt: skip
 
-    ends_late: ClassVar = (
-        True  # some turns of the loop pass until its end, which has come, cancels its handler
-    )
+    # Some turns of the loop pass until its end, which has come, cancels its handler.
+    ends_late: ClassVar = True
 
     def __init__(
         self,

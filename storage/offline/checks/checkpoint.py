@@ -43,9 +43,8 @@ def checkpoint(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
             message=f"its times {times} do not fit the newest record's, {newest_ms}",
         )  # fmt: skip
     is_ours = load_settings(disk, store.paths).present
-    if (
-        is_ours and newest_ms and not any(page)
-    ):  # a store of ours that has records has slots, or a broker's times
+    # A store of ours that has records has slots, or a broker's times.
+    if is_ours and newest_ms and not any(page):
         yield Finding(
             severity=DAMAGE, kind=kinds.CHECKPOINT, file="checkpoint",
             message="is zeros from end to end: the whole log is checked at the next start",
