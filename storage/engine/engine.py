@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
@@ -29,16 +30,14 @@ from storage.log.flush import CommitWorker, FlushWorker
 from storage.log.followers import Followers
 from storage.queues.dispatch import Dispatcher, DispatchWorker
 from storage.queues.queue_table import QueueTable
-from storage.queues.unit_repair import repair_units
 from storage.recovery.recover import Recovered
 from storage.retention.policy import retention_policy
 from storage.retention.worker import RetentionWorker
-from storage.scrub.units import WrongUnits
+from storage.scrub.queue_repairs import QueueRepairs
 from storage.scrub.worker import ScrubWorker
 from storage.tables.topics import TopicTable
 from storage.view.layout import StorePaths
-from storage.view.log.files import ListedLog
-from storage.view.settings import StoreSettings, load_settings
+from storage.view.settings import StoreSettings
 from storage.workers import FailureLatch, FailureListener, Worker, Workers
 
 if TYPE_CHECKING:
@@ -154,9 +153,12 @@ class Engine:
             bytes_per_s=config.scrub_bytes_per_s,
             min_offset=lambda: self.log.min_offset,
             durable_offset=lambda: self.checkpointer.durable_offset,
-            repair=self._repair_units,
+            repairs=QueueRepairs(
+                filesystem, paths, queues, self.dispatch,
+                min_offset=lambda: self.log.min_offset, made_again=self.publish_tables,
+            ),
             workers=workers,
-        )
+        )  # fmt: skip
         self.flusher.add_listener(positions.publish_flushed)
         if self.committer is not None:
             self.committer.add_listener(self._committed)
@@ -183,6 +185,7 @@ class Engine:
         self.followers.register("index", self._index_needs, yields=True)
         self._checkpointed_offset = recovered.durable_units[0]
         self.config_generation = 1  # of the topic table, when the session begins
+        self._publishing = threading.Lock()
         self._hurried_from = -1
         self._early_bytes = config.unflushed_bytes_max // 4
 
@@ -298,16 +301,11 @@ class Engine:
         dispatched = self.dispatch.dispatcher.reached
         return LogProgress(appended_offset, timestamp_ms, self.log.flushed_offset, dispatched)
 
-    def _repair_units(self, wrong: WrongUnits) -> int:
-        """Write units again that are not what the log says; return how many were not."""
-        settings = load_settings(self.filesystem, self.paths)
-        return repair_units(
-            ListedLog(self.filesystem, self.paths.commit_log),
-            self.queues,
-            *wrong,
-            commit_range=(self.log.min_offset, self.dispatch.position),
-            since=settings.deleted_topics.get(wrong.topic, 0),
-        )
+    def publish_tables(self) -> None:
+        """Have readers look again at topics and queues: the table on disk changed, or a queue has another file."""
+        with self._publishing:
+            self.config_generation += 1
+            self.positions.publish_config_generation(self.config_generation)
 
     def _drop_units(self, release: Callable[[], int]) -> None:
         """Take what releases queue files out of the durable count of units."""

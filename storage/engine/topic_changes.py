@@ -50,7 +50,6 @@ class TopicChanges:
         self._clock = clock
         self._topics = engine.topics
         self._settings = engine.settings
-        self._generation = engine.config_generation
         self._upcoming: dict[str, UpcomingIn] = {}
 
     def count_upcoming(self, kind: str, upcoming_in: UpcomingIn) -> None:
@@ -198,8 +197,7 @@ class TopicChanges:
 
     def _publish(self) -> None:
         """Announce to other processes that the topic table on disk changed."""
-        self._generation += 1
-        self._engine.positions.publish_config_generation(self._generation)
+        self._engine.publish_tables()
 
     @contextmanager
     def _failing(self, *passed: type[BaseException]) -> Iterator[None]:

@@ -13,43 +13,23 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from storage.files.mapped_file_queue import FileEntry, file_path, list_files
 from storage.format.consume_entry import UNIT_SIZE
-from storage.kernels.unit_order import visible_end
+from storage.queues.found_end import FoundEnd, found_end_of
 from storage.view.queues.queue_files import BESIDE
-from storage.view.queues.unit_search import Unit, end_of_units, first_unit_at
+from storage.view.queues.unit_search import Unit, first_unit_at
 from storage.view.queues.units import as_units, prefill_units
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ByteArray, File
     from storage.queues.queue_files import OpenQueueFiles
-
-
-FEW_BYTES: Final = 410 * UNIT_SIZE  # two pages of units, which are looked at one by one
-KEPT_BYTES_MAX: Final = 1 << 10  # of units after an end that was looked for
-
-
-class FoundEnd(NamedTuple):
-    """What was found of a queue's end; it holds until the queue is first written to."""
-
-    limit_commit_offset: int
-    end: int  # queue offset
-    start: int  # of the last file
-    data_size: int  # in it; what follows is one hole
-    following: bytes | None = None  # the units after the end, zeros follow; None if they are many
-
-    def ends_at(self, queue_offset: int) -> bool:
-        """Whether the last file is known to hold nothing from a queue offset on."""
-        if self.data_size <= queue_offset * UNIT_SIZE - self.start:
-            return True
-        past_end = (queue_offset - self.end) * UNIT_SIZE
-        return self.following is not None and past_end >= len(self.following)
 
 
 class ConsumeQueue:
@@ -66,6 +46,7 @@ class ConsumeQueue:
         self._files = files
         self._file_size = files.file_size
         self._starts: set[int] = set()
+        self._begun_anew: set[int] = set()  # of them; what they held before is missing
         self._last_path: tuple[int, Path] | None = None
         self._tail: tuple[int, File] | None = None  # written to last: its start; good in its epoch
         self._tail_epoch = -1
@@ -99,6 +80,11 @@ class ConsumeQueue:
     def file_starts(self) -> list[int]:
         """Byte offsets at which files start, ascending."""
         return sorted(self._starts)
+
+    def is_there(self, start: int) -> bool:
+        """Whether a file is on disk, with what was written to it before others may have removed it."""
+        path = file_path(self.directory, start)
+        return start not in self._begun_anew and self._files.filesystem.exists(path)
 
     def lost_units(self) -> Iterator[tuple[int, int]]:
         """Yield the queue offsets which the ends of files lost: cut short, or zeros to the last unit.
@@ -165,13 +151,23 @@ class ConsumeQueue:
         while data:
             start = position - position % self._file_size
             count = min(len(data), start + self._file_size - position)
-            path = self._path_at(start)
-            file = self._files.open_for_writing(path, exists=start in self._starts)
-            self._starts.add(start)
+            file = self._open_for_writing(start)
             file.pwrite(data[:count], position - start)
             self._tail, self._tail_epoch = (start, file), self._files.epoch
             data = data[count:]
             position += count
+
+    def _open_for_writing(self, start: int) -> File:
+        """Return the file at ``start``, made if there is none; one that others have removed counts as begun anew."""
+        path = self._path_at(start)
+        if start in self._starts:
+            try:
+                return self._files.open_for_writing(path, exists=True)
+            except FileNotFoundError:
+                self._begun_anew.add(start)
+        file = self._files.open_for_writing(path, exists=False)
+        self._starts.add(start)
+        return file
 
     def overwrite(self, queue_offset: int, units: bytes) -> bool:
         """Write units again that the queue has had before; ``next_offset`` stays. Raises StoreFull.
@@ -204,8 +200,10 @@ class ConsumeQueue:
             start = position - position % self._file_size
             length = min(end, start + self._file_size) - position
             if start in self._starts:
-                file = self._files.open_for_reading(self._path_at(start))
-                part = file.pread(length, position - start)
+                part = b""
+                with suppress(FileNotFoundError):  # others have removed it
+                    file = self._files.open_for_reading(self._path_at(start))
+                    part = file.pread(length, position - start)
                 parts.append(part.ljust(length, b"\0"))
             else:
                 parts.append(bytes(length))
@@ -263,26 +261,10 @@ class ConsumeQueue:
         found_end = self._found_end if self._tail is None else None
         if found_end is None or found_end.limit_commit_offset != limit_commit_offset:
             self._found_end = None
-            found_end = self._found_end = self._find_end(last, limit_commit_offset)
+            with self._files.guard:
+                data_size = self._files.data_size(self._path_at(last))
+            found_end = self._found_end = found_end_of(self, data_size, limit_commit_offset)
         return found_end.end
-
-    def _find_end(self, last: int, limit: int) -> FoundEnd:
-        with self._files.guard:
-            size = self._files.data_size(self._path_at(last))
-        if size <= FEW_BYTES:  # all of them at once instead of a search through a hole
-            first, count = last // UNIT_SIZE, min(-(-size // UNIT_SIZE), self.units_per_file)
-            data = self.read(first, count)
-            units = np.frombuffer(data, np.uint8)
-            # Before the first record there is none; pre-fill units that lead to none do not count.
-            found = int(visible_end(units, 0, count, limit)) if limit > 0 else 0
-            if found or len(self._starts) == 1:
-                followed = np.flatnonzero(units[found * UNIT_SIZE :])
-                last_at = found * UNIT_SIZE + (int(followed[-1]) + 1 if len(followed) else 0)
-                following = data[found * UNIT_SIZE : last_at]
-                kept = following if len(following) <= KEPT_BYTES_MAX else None
-                return FoundEnd(limit, first + found, last, size, kept)
-        end = end_of_units(self, limit) if limit > 0 else self.first_offset
-        return FoundEnd(limit, end, last, size)
 
     def find_first(self, min_commit_offset: int) -> int:
         """Return the queue offset of the first unit whose record the log still has."""
@@ -320,6 +302,23 @@ class ConsumeQueue:
         released = [start for start in sorted(starts) if start in self._starts and start < last]
         self._starts.difference_update(released)
         return [file_path(self.directory, start) for start in released]
+
+    def make_file_again(self, start: int) -> bool:
+        """Make a file that others have removed again, as one hole, but for what was appended since.
+
+        False if it is there, or is not a file of this queue.
+        """
+        path = file_path(self.directory, start)
+        if start not in self._starts:
+            return False
+        if self._files.filesystem.exists(path):
+            is_anew = start in self._begun_anew
+            self._begun_anew.discard(start)
+            return is_anew
+        self._files.let_go(path)
+        self._files.open_for_writing(path, exists=False)
+        self._found_end = self._found_first = None
+        return True
 
     def truncate(self, queue_offset: int) -> None:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from storage.errors import StoreError
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.consume_queue import ConsumeQueue
 from storage.queues.queue_table import QueueTable
@@ -219,6 +220,25 @@ class DispatchWorker(Worker):
         count = release()
         self.dispatcher.forget_units(count)
         return count
+
+    def between(self, change: Callable[[], None]) -> int:
+        """Change files of queues while nothing is dispatched; return up to which commit offset all was.
+
+        What fails of the change is raised here, and is no failure of dispatch.
+        """
+        failures: list[Exception] = []
+
+        def changed() -> int:
+            try:
+                change()
+            except (OSError, StoreError) as error:
+                failures.append(error)
+            return self.position
+
+        position = self.guarded(changed)
+        if failures:
+            raise failures[0]
+        return position
 
     def finish(self) -> None:
         """Dispatch what is confirmed."""

@@ -26,7 +26,7 @@ from storage.kernels.queues.found import (
     find_ends,
     meet_units,
 )
-from storage.queues.consume_queue import KEPT_BYTES_MAX, FoundEnd
+from storage.queues.found_end import KEPT_BYTES_MAX, FoundEnd
 from storage.tables.topics import QUEUE_COUNT_MAX
 from storage.view.queues.queue_files import BESIDE, QUEUES_AT_ONCE
 from storage.view.queues.runs import QueueRun
@@ -243,6 +243,14 @@ class FoundQueues:
         if line is None or self._found[line, HELD_POSITION] == LEFT_OUT:
             return None
         return int(self._places[line, _START]) * UNIT_SIZE, int(self._found[line, NEXT_OFFSET])
+
+    def starts(self) -> Iterator[tuple[QueueKey, int]]:
+        """Yield each queue that has its place here, and where its file starts, in bytes."""
+        for topic, (begin, end) in list(self._lines_of.items()):
+            lines = np.flatnonzero(self._found[begin:end, HELD_POSITION] != LEFT_OUT) + begin
+            ids, starts = self._ids[lines].tolist(), self._places[lines, _START].tolist()
+            for queue_id, start in zip(ids, starts, strict=True):
+                yield (topic, queue_id), start * UNIT_SIZE
 
     def _line_of(self, key: QueueKey) -> int | None:
         topic, queue_id = key

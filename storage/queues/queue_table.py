@@ -7,10 +7,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from storage.files.mapped_file_queue import file_path
 from storage.format.consume_entry import PREFILL_SIZE, UNIT_SIZE
-from storage.queues.consume_queue import FEW_BYTES, ConsumeQueue
+from storage.queues.consume_queue import ConsumeQueue
+from storage.queues.found_end import FEW_BYTES
 from storage.queues.found_queues import FoundQueues
 from storage.queues.queue_files import OpenQueueFiles
+from storage.queues.unit_count import LostUnits, UnitCount
 from storage.view.layout import queues_of_topic, queues_on_disk
 from storage.view.log.commit_log import EVERYTHING
 from storage.view.queues.queue_files import QueueFiles, heads_on_disk
@@ -32,37 +35,6 @@ class ExpiredFiles(NamedTuple):
 
     queue: ConsumeQueue
     starts: list[int]
-
-
-class LostUnits(NamedTuple):
-    """Queue offsets ``[begin, end)`` of a queue that the end of a file was to hold, and does not."""
-
-    topic: str
-    queue_id: int
-    begin: int
-    end: int
-
-
-class UnitCount(NamedTuple):
-    """How many units queue files hold, those that their ends lost included; and the lost ones.
-
-    ``expired`` of them are in files that retention deletes, each with ``file_units``.
-    """
-
-    units: int
-    lost: list[LostUnits]
-    expired: int = 0
-    file_units: int = 1
-
-    def agrees(self, durable_count: int) -> bool:
-        """Return whether files hold what was durable: all of it, or all but some whole files being deleted.
-
-        Units leave the durable count some queues at a time, before their files go. So the files may hold more
-        than the count, by whole expired files; never less, and never more by anything else: a file
-        that lost its end or is missing makes them hold less.
-        """
-        more = self.units - durable_count
-        return 0 <= more <= self.expired and more % self.file_units == 0
 
 
 class QueueTable:
@@ -127,13 +99,17 @@ class QueueTable:
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             return queue
-        if self.found is not None and self.found.place_of((topic, queue_id)) is not None:
+        if self._is_found((topic, queue_id)):
             return self.get(topic, queue_id)
         on_disk = self._on_disk_first.get(topic)
         if on_disk is None:
             found = frozenset(queues_of_topic(self._filesystem, self.directory, topic))
             on_disk = self._on_disk_first.setdefault(topic, found)
         return self.get(topic, queue_id) if queue_id in on_disk else None
+
+    def _is_found(self, key: QueueKey) -> bool:
+        """Whether ``found`` says where a queue goes on."""
+        return self.found is not None and self.found.place_of(key) is not None
 
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset after the last unit of a queue; after recovery."""
@@ -162,6 +138,11 @@ class QueueTable:
             else:
                 self.found = None
         self._end_commit_offset = end_commit_offset
+        for key, queue in self._listed.items():
+            # Kept in mind, or one whose files others remove before it is used would begin again at 0.
+            if key not in self._queues and queue.exists and not self._is_found(key):
+                queue.next_offset = queue.find_end(end_commit_offset)
+                self._queues[key] = queue
         self._listed.clear()
         for queue in self._queues.values():
             queue.forget_end()
@@ -284,6 +265,33 @@ class QueueTable:
                 return
             self._files.let_go(path)
             self._filesystem.unlink(path)
+
+    @property
+    def units_per_file(self) -> int:
+        """How many units a file holds."""
+        return self._files.file_size // UNIT_SIZE
+
+    def lost_files(self) -> Iterator[tuple[QueueKey, Path]]:
+        """Yield the files of queues that others have removed; after recovery. Beside appends; takes no lock for long."""
+        with self._files.guard:
+            met = dict(self._queues)
+        for key, queue in met.items():
+            for start in queue.file_starts:
+                if not queue.is_there(start):
+                    yield key, file_path(queue.directory, start)
+        for key, start in () if self.found is None else self.found.starts():
+            path = file_path(self.directory.joinpath(key[0], str(key[1])), start)
+            if key not in met and not self._filesystem.exists(path):
+                yield key, path
+
+    def make_file_again(self, key: QueueKey, start: int) -> bool:
+        """Make a queue's file that others have removed again, as one hole; False if it is there, or to go.
+
+        Raises StoreFull, StoreBusy.
+        """
+        with self._files.guard:
+            queue = None if key[0] in self._removing else self.known(*key)
+            return queue is not None and queue.make_file_again(start)
 
     @property
     def is_cut(self) -> bool:

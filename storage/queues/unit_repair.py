@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from storage.queues.consume_queue import ConsumeQueue
-    from storage.queues.queue_table import LostUnits, QueueTable
+    from storage.queues.queue_table import QueueTable
+    from storage.queues.unit_count import LostUnits
     from storage.view.log.parts import RecordSource
 
 BATCH_UNITS: Final = 1 << 16
@@ -64,11 +65,15 @@ def repair_units(
         run = rebuilt.rebuild(_UnitsOnDisk(queue), begin, end, extent)
         made = run.units[begin - run.begin : end - run.begin]
         for first in range(0, len(made), BATCH_UNITS):
-            written += _correct(queue, begin + first, made[first : first + BATCH_UNITS])
+            written += correct_units(queue, begin + first, made[first : first + BATCH_UNITS])
     return written
 
 
-def _correct(queue: ConsumeQueue, queue_offset: int, made: Units) -> int:
+def correct_units(queue: ConsumeQueue, queue_offset: int, made: Units) -> int:
+    """Write units from a queue offset on that are not what the log says; return how many.
+
+    ``made`` has zeros where that is not known. Durable with the next sync of the queues. Raises StoreFull.
+    """
     held = as_units(queue.read(queue_offset, len(made)))
     wrong = np.flatnonzero((made["size"] > 0) & ~same_units(held, made))
     if len(wrong):

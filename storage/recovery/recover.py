@@ -20,7 +20,8 @@ import numpy as np
 from storage.errors import NotAStore
 from storage.kernels.columns import STORE_TIMESTAMP
 from storage.queues.queue_repair import QueueRepair, RepairWatch
-from storage.queues.queue_table import QueueTable, UnitCount
+from storage.queues.queue_table import QueueTable
+from storage.queues.unit_count import UnitCount
 from storage.queues.unit_repair import repair_lost_units
 from storage.view.live_topics import LiveTopics, topics_there_are
 from storage.view.log.files import ListedLog

@@ -31,6 +31,7 @@ from storage.workers import Worker
 if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
+    from storage.scrub.queue_repairs import LostFile, QueueRepairs
     from storage.view.layout import StorePaths
     from storage.workers import Workers
 
@@ -38,11 +39,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 BEGIN_S: Final = 10.0  # after the start, which has better things to do
 LOOK_S: Final = 600.0  # between looks at the clock when no pass is due
+NAMES_REST_S: Final = 10.0  # between looks at the names of the queues' files
+NAMES_SHARE: Final = 0.01  # of a processor that they may take
 SAVE_BYTES: Final = 1 << 30  # read between two notes of how far it is
 FINDINGS_MAX: Final = 1_000  # kept to say each but once
-
-Repair = Callable[[WrongUnits], int]
-"""Makes units right again; returns how many were wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class ScrubWorker(Worker):
         bytes_per_s: int,
         min_offset: Callable[[], int],
         durable_offset: Callable[[], int],
-        repair: Repair | None = None,
+        repairs: QueueRepairs | None = None,
         workers: Workers | None = None,
     ) -> None:
         super().__init__("scrub", workers=workers)
@@ -90,7 +90,8 @@ class ScrubWorker(Worker):
         self._bytes_per_s = bytes_per_s
         self._min_offset = min_offset
         self._durable_offset = durable_offset
-        self._repair = repair
+        self._repairs = repairs
+        self._names_due_s = 0.0
         self._log = LogWindows(filesystem, paths.commit_log)
         self._units = UnitComparison(filesystem, paths.consume_queue)
         self._progress = load_progress(filesystem, paths.config)
@@ -112,8 +113,10 @@ class ScrubWorker(Worker):
 
     def work(self) -> float:
         """Read one window, or look whether a pass is due; return how long to rest."""
+        names_rest_s = self._look_at_names()
         if not self._progress.is_under_way and not self._begin():
-            return LOOK_S
+            self._publish()
+            return min(LOOK_S, names_rest_s)
         began, before = time.monotonic(), self._log.read_bytes
         self._read()
         if self._log.position >= self._progress.end:
@@ -163,6 +166,35 @@ class ScrubWorker(Worker):
             self._compare(met)
         self._progress.position = min(self._log.resume_position, self._progress.end)
 
+    def _look_at_names(self) -> float:
+        """Have removed files of queues made again; return after how long to look again."""
+        if self._repairs is None:
+            return LOOK_S
+        now_s = self._clock.monotonic()
+        if now_s < self._names_due_s:
+            return self._names_due_s - now_s
+        outcome = "made again"
+        lost: list[LostFile] = []
+        try:
+            lost = self._repairs.lost_files()
+            taken_s = self._clock.monotonic() - now_s
+            lost = self._repairs.make_again(lost) if lost else []
+        except (OSError, StoreError) as error:
+            taken_s = self._clock.monotonic() - now_s
+            outcome = f"cannot be made again: {error}"
+        if lost:
+            first, more = lost[0], f", and {len(lost) - 1} more files," if len(lost) > 1 else ""
+            self._found(
+                Finding(
+                    severity=DAMAGE, kind=kinds.QUEUE_FILE_MISSING, file=first.path,
+                    message=f"was removed{more} while the store was open; {outcome}",
+                    begin=first.begin, end=first.end,
+                )
+            )  # fmt: skip
+        rest_s = max(NAMES_REST_S, taken_s / NAMES_SHARE)
+        self._names_due_s = self._clock.monotonic() + rest_s
+        return rest_s
+
     def _compare(self, records: RecordRun) -> None:
         """Compare units with their records; a queue file that cannot be read is a finding."""
         try:
@@ -181,9 +213,9 @@ class ScrubWorker(Worker):
 
     def _found_units(self, wrong: WrongUnits) -> None:
         outcome = ""
-        if self._repair is not None:
+        if self._repairs is not None:
             try:
-                repaired = self._repair(wrong)
+                repaired = self._repairs.write_again(wrong)
             except (OSError, StoreError) as error:
                 outcome = f"; they cannot be repaired: {error}"
             else:

@@ -14,7 +14,8 @@ from storage.files.filesystem import OsFileSystem
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record_layout import MAGIC_V1
 from storage.queues import found_queues
-from storage.queues.consume_queue import FEW_BYTES, ConsumeQueue
+from storage.queues.consume_queue import ConsumeQueue
+from storage.queues.found_end import FEW_BYTES
 from storage.queues.found_queues import FoundQueues
 from storage.queues.queue_files import OpenQueueFiles
 from storage.queues.queue_table import QueueTable

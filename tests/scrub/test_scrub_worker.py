@@ -275,7 +275,7 @@ def test_what_cannot_be_repaired_or_read_is_said_and_the_pass_goes_on(
         raise StoreFull("no space left")
 
     scrub = scrubbed.store.writer._engine.scrub
-    monkeypatch.setattr(scrub, "_repair", full)
+    monkeypatch.setattr(scrub._repairs, "write_again", full)
     with (scrubbed.directory / QUEUE_FILE).open("r+b") as file:
         file.seek(3 * UNIT_SIZE + 1)
         file.write(b"\x55")
