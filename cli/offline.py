@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PANEL: Final = "Offline"
 SEVERITY_STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "damage": "red"}
+SHOWN_OF_A_KIND_MAX: Final = 20  # findings, before the rest is counted
 KIND_STYLES: Final = {"message": "green", "damaged": "bold red", "gap": "red", "unqueued": "yellow"}
 
 Directory = Annotated[Path, typer.Argument(help="Store directory, ours or a broker's.")]
@@ -205,12 +206,23 @@ def _fields(line: dict[str, Any]) -> str:
 
 
 def _print_findings(session: Session, findings: list[dict[str, Any]]) -> None:
+    """Print findings, of each kind the first ones, and what is to be done about them."""
     console = session.console()
+    shown: Counter[tuple[str, str]] = Counter()
+    left: Counter[tuple[str, str]] = Counter()
     for finding in findings:
         severity = str(finding["severity"])
+        kind = severity, str(finding.get("kind", ""))
+        if shown[kind] == SHOWN_OF_A_KIND_MAX and "command" in finding:
+            left[kind] += 1
+            continue
+        shown[kind] += 1
         console.print(f"{severity:<8}", style=SEVERITY_STYLES.get(severity, ""), end=" ")
         where = f"{finding['file']}: " if finding.get("file") else ""
         console.print(f"{where}{finding['message']}", markup=False)
+    for (severity, kind), count in left.items():
+        console.print(f"{severity:<8}", style=SEVERITY_STYLES.get(severity, ""), end=" ")
+        console.print(f"{kind}: {count:,} more; --json prints all", markup=False)
     _print_remedies(console, [finding for finding in findings if "command" in finding])
 
 

@@ -89,8 +89,8 @@ class OverlayFile:
         self._content.extend(size)
 
     def next_data(self, position: int) -> tuple[int, int]:
-        """Return all that follows: a view knows no holes."""
-        return position, self.size
+        """Return begin and end of the next range that is not a hole of the base; all that follows in a changed file."""
+        return self._content.next_data(position)
 
     def zero(self, position: int, length: int) -> None:
         """Make a range read as zeros."""

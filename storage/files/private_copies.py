@@ -97,6 +97,13 @@ class PrivateCopy:
                 return self._source.pread(length, position)
             return self._private.array[position : position + length].tobytes()
 
+    def next_data(self, position: int) -> tuple[int, int]:
+        """Return begin and end of the next range that is not a hole of the base; all that follows once anything is changed."""
+        with self._guard:
+            if self._private is None and isinstance(self._source, OsFile):
+                return self._source.next_data(position)
+            return position, self.size
+
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of ``data``, lengthening the file."""
         source = np.frombuffer(data, np.uint8)

@@ -234,6 +234,11 @@ class ConsumeQueue:
         high = min(end + BESIDE, first + self.units_per_file)
         return np.frombuffer(self.read(low, high - low), np.uint8), low
 
+    def data_size(self, start: int) -> int:
+        """Return up to where the file at ``start`` has data: what follows is one hole."""
+        with self._files.guard:
+            return self._files.data_size(self._path_at(start))
+
     def prefill(self, queue_offset: int) -> None:
         """Fill a missing file up to ``queue_offset``, as a broker does when a queue begins late.
 
@@ -261,8 +266,7 @@ class ConsumeQueue:
         found_end = self._found_end if self._tail is None else None
         if found_end is None or found_end.limit_commit_offset != limit_commit_offset:
             self._found_end = None
-            with self._files.guard:
-                data_size = self._files.data_size(self._path_at(last))
+            data_size = self.data_size(last)
             found_end = self._found_end = found_end_of(self, data_size, limit_commit_offset)
         return found_end.end
 

@@ -10,6 +10,8 @@ from golden import GOLDEN, golden_copy, golden_store
 from run_cli import json_lines, penstock
 
 from cli.failures import ExitCode
+from cli.offline import SHOWN_OF_A_KIND_MAX
+from storage import Message, MessageStore
 
 
 def snapshot(directory: Path) -> dict[str, tuple[int, int]]:
@@ -109,6 +111,22 @@ def test_doctor_says_which_record_is_damaged(tmp_path: Path) -> None:
     assert result.exit_code == ExitCode.DAMAGED
     assert "damage" in {finding["severity"] for finding in json_lines(result)}
     assert penstock("doctor", store).exit_code == ExitCode.DAMAGED
+
+
+def test_doctor_prints_some_findings_of_a_kind_and_counts_the_rest(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with MessageStore.open(store) as opened:
+        opened.create_topic("t", 30)
+        opened.put_all([Message(topic="t", body=b"x", queue_id=n) for n in range(30)])
+    for path in (store / "consumequeue" / "t").glob("*/*"):
+        path.unlink()
+
+    result = penstock("doctor", store)
+
+    assert result.stdout.count("consumequeue/t/") == SHOWN_OF_A_KIND_MAX
+    assert "queue-file-missing: 10 more; --json prints all" in result.stdout
+    found = json_lines(penstock("doctor", store, "--json"))
+    assert sum(line["kind"] == "queue-file-missing" for line in found) == 30
 
 
 def test_a_repair_says_where_it_kept_what_it_changed(tmp_path: Path) -> None:

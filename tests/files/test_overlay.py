@@ -307,3 +307,17 @@ def test_it_behaves_like_a_file_system(base, tmp_path):
             assert view.read_bytes(base / name) == real.read_bytes(copy / name), name
     assert compared
     assert snapshot(base) == before
+
+
+def test_holes_of_the_base_are_known_until_a_file_is_changed(tmp_path):
+    (tmp_path / "store").mkdir()
+    path = tmp_path / "store" / "units"
+    with path.open("wb") as file:
+        file.truncate(1 << 20)
+        file.write(b"unit")
+    file = OverlayFileSystem(tmp_path / "store").open(path, writable=True)
+    begin, end = file.next_data(0)
+    assert begin == 0 and 0 < end < 1 << 20
+    assert file.next_data(end) == (1 << 20, 1 << 20)
+    file.pwrite(b"unit", 1 << 19)
+    assert file.next_data(0) == (0, 1 << 20)

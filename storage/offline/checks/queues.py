@@ -92,7 +92,8 @@ class QueueDifferences:
             return
         for start in queue.file_starts:
             begin = max(start // UNIT_SIZE, queue_offset)
-            count = start // UNIT_SIZE + queue.units_per_file - begin
+            end = (start + queue.data_size(start) + UNIT_SIZE - 1) // UNIT_SIZE
+            count = min(end - start // UNIT_SIZE, queue.units_per_file) + start // UNIT_SIZE - begin
             if count > 0:
                 units = as_units(queue.read(begin, count))
                 found = np.flatnonzero((units["size"] != 0) | (units["offset"] != 0))
