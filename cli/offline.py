@@ -220,9 +220,9 @@ def _print_findings(session: Session, findings: list[dict[str, Any]]) -> None:
         console.print(f"{severity:<8}", style=SEVERITY_STYLES.get(severity, ""), end=" ")
         where = f"{finding['file']}: " if finding.get("file") else ""
         console.print(f"{where}{finding['message']}", markup=False)
-    for (severity, kind), count in left.items():
+    for (severity, name), count in left.items():
         console.print(f"{severity:<8}", style=SEVERITY_STYLES.get(severity, ""), end=" ")
-        console.print(f"{kind}: {count:,} more; --json prints all", markup=False)
+        console.print(f"{name}: {count:,} more; --json prints all", markup=False)
     _print_remedies(console, [finding for finding in findings if "command" in finding])
 
 
