@@ -25,19 +25,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-def _announce(address: str) -> None:
-    process.announce(SERVICE, address)
+def _announce(*addresses: str) -> None:
+    for address in addresses:
+        process.announce(SERVICE, address)
 
 
 async def serve(
-    settings: GatewaySettings, stop: asyncio.Event, ready: Callable[[str], None] = _announce
+    settings: GatewaySettings,
+    stop: asyncio.Event,
+    ready: Callable[..., None] = _announce,
 ) -> None:
-    """Serve RocketMQ's clients until ``stop`` is set, drain."""
+    """Serve RocketMQ's clients until ``stop`` is set, drain. ``ready`` is called with the address of each port."""
     check_free(settings.listen)
     ports = 2 if settings.tls_listen else 1
     port = GatewayPort(settings, _upstreams(settings), asyncio.Event(), ports=ports)
     try:
-        ready(await port.start())
+        ready(*await port.start())
         await stop.wait()
         await port.drain()
     finally:

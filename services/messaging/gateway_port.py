@@ -29,13 +29,16 @@ class GatewayPort:
         self._messaging = Messaging(settings, upstreams, draining)
         self._server = RpcServer(self._messaging.contracts, settings, draining, ports=ports)
 
-    async def start(self) -> str:
-        """Begin to serve; return HOST:PORT as bound. Raises CannotListen, OSError for a certificate that is away."""
+    async def start(self) -> list[str]:
+        """Begin to serve; return each HOST:PORT as bound, in words. Raises CannotListen, OSError for a certificate that is away."""
+        with_tls = []
         if self._settings.tls_listen:
-            self._server.add_tls(self._settings.tls_listen, _tls_credentials(self._settings))
+            credentials = _tls_credentials(self._settings)
+            address = self._server.add_tls(self._settings.tls_listen, credentials)
+            with_tls.append(f"{address} with TLS")
         address = await self._server.start(self._settings.listen)
         self._server.set_serving(serving=True)
-        return address
+        return [address, *with_tls]
 
     async def drain(self) -> None:
         """Take no new calls, let those under way end within the grace, then cancel them."""

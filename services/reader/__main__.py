@@ -41,18 +41,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return process.run(SERVICE, settings, lambda stop: serve(settings, stop))
 
 
-def _announce(address: str, gateway_address: str) -> None:
+def _announce(address: str, *gateway_addresses: str) -> None:
     process.announce(SERVICE, address)
-    if gateway_address:
+    for gateway_address in gateway_addresses:
         process.announce(GATEWAY, gateway_address)
 
 
 async def serve(
-    settings: ReaderSettings, stop: asyncio.Event, ready: Callable[[str, str], None] = _announce
+    settings: ReaderSettings,
+    stop: asyncio.Event,
+    ready: Callable[..., None] = _announce,
 ) -> None:
     """Wait for the store, serve it until ``stop`` is set, drain, close it.
 
-    ``ready`` is called with the addresses of its port and of the gateway's, which is empty if it has none.
+    ``ready`` is called with the address of its port and those of the gateway's, if it has them.
     """
     gateway_listens = list(filter(None, (settings.gateway_listen, settings.gateway_tls_listen)))
     for listen in gateway_listens:
@@ -99,9 +101,9 @@ async def serve(
             gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)
         server = RpcServer(contracts, settings, draining, ports=ports)
         address = await server.start(settings.listen)
-        gateway_address = "" if gateway is None else await gateway.start()
+        gateway_addresses = [] if gateway is None else await gateway.start()
         server.set_serving(serving=True)
-        ready(address, gateway_address)
+        ready(address, *gateway_addresses)
         await stop.wait()
         draining.set()
         arrivals.close()

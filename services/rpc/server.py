@@ -87,13 +87,15 @@ class RpcServer:
             )
         return address
 
-    def add_tls(self, listen: str, credentials: grpc.ServerCredentials) -> None:
-        """Serve on another address, with TLS; before :meth:`start`. Raises CannotListen."""
+    def add_tls(self, listen: str, credentials: grpc.ServerCredentials) -> str:
+        """Serve on another address, with TLS; before :meth:`start`. Return HOST:PORT as bound. Raises CannotListen."""
         try:
             port = self._server.add_port(listen, credentials)
         except RuntimeError as error:
             raise CannotListen(listen) from error
-        self._log.info("listening", address=f"{listen.rpartition(':')[0]}:{port}", tls=True)
+        address = f"{listen.rpartition(':')[0]}:{port}"
+        self._log.info("listening", address=address, tls=True)
+        return address
 
     def set_serving(self, *, serving: bool) -> None:
         """Set the health of every service and of the whole server."""

@@ -92,12 +92,13 @@ def test_a_port_with_tls_serves_the_same(
     }
     credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
     with (
-        running(tmp_path / "store", gateway_tls_listen=f"127.0.0.1:{port}", **tls),
+        running(tmp_path / "store", gateway_tls_listen=f"127.0.0.1:{port}", **tls) as reader,
         grpc.secure_channel(f"localhost:{port}", credentials) as channel,
     ):
         stub = service_pb2_grpc.MessagingServiceStub(channel)
         answer = stub.Heartbeat(service_pb2.HeartbeatRequest(), metadata=CLIENT, timeout=20)
     assert answer.status.code == v2.OK
+    assert reader.with_tls == (f"127.0.0.1:{port} with TLS",)
     assert port_shares == [6, 6]  # of the gateway's two, and the reader's
 
 
