@@ -172,10 +172,11 @@ class ConsumeQueue:
     def overwrite(self, queue_offset: int, units: bytes) -> bool:
         """Write units again that the queue has had before; ``next_offset`` stays. Raises StoreFull.
 
-        False, and nothing was done, if the queue has them no more: its topic was deleted.
+        False, and nothing was done, if the queue has them no more: its topic was deleted, or retention took the file.
         """
         with self._files.guard:
-            if queue_offset + len(units) // UNIT_SIZE > self.next_offset:
+            end = queue_offset + len(units) // UNIT_SIZE
+            if queue_offset < self.first_offset or end > self.next_offset:
                 return False
             tail, epoch = self._tail, self._tail_epoch
             self.write(queue_offset, units)
@@ -310,19 +311,21 @@ class ConsumeQueue:
     def make_file_again(self, start: int) -> bool:
         """Make a file that others have removed again, as one hole, but for what was appended since.
 
-        False if it is there, or is not a file of this queue.
+        It counts as begun anew until ``is_whole`` is said of it. False if it is there, or is not a file of this queue.
         """
         path = file_path(self.directory, start)
         if start not in self._starts:
             return False
-        if self._files.filesystem.exists(path):
-            is_anew = start in self._begun_anew
-            self._begun_anew.discard(start)
-            return is_anew
-        self._files.let_go(path)
-        self._files.open_for_writing(path, exists=False)
-        self._found_end = self._found_first = None
-        return True
+        if not self._files.filesystem.exists(path):
+            self._begun_anew.add(start)
+            self._files.let_go(path)
+            self._files.open_for_writing(path, exists=False)
+            self._found_end = self._found_first = None
+        return start in self._begun_anew
+
+    def is_whole(self, start: int) -> None:
+        """Say that a file that was begun anew has all its units again."""
+        self._begun_anew.discard(start)
 
     def truncate(self, queue_offset: int) -> None:
         """Make the queue end at ``queue_offset``: later files go, the rest of its file is zeroed."""

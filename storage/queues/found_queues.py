@@ -244,9 +244,10 @@ class FoundQueues:
             return None
         return int(self._places[line, _START]) * UNIT_SIZE, int(self._found[line, NEXT_OFFSET])
 
-    def starts(self) -> Iterator[tuple[QueueKey, int]]:
-        """Yield each queue that has its place here, and where its file starts, in bytes."""
-        for topic, (begin, end) in list(self._lines_of.items()):
+    def starts(self, *topics: str) -> Iterator[tuple[QueueKey, int]]:
+        """Yield each queue that has its place here, of all topics or some, and where its file starts, in bytes."""
+        for topic in topics or list(self._lines_of):
+            begin, end = self._lines_of.get(topic, (0, 0))
             lines = np.flatnonzero(self._found[begin:end, HELD_POSITION] != LEFT_OUT) + begin
             ids, starts = self._ids[lines].tolist(), self._places[lines, _START].tolist()
             for queue_id, start in zip(ids, starts, strict=True):

@@ -190,7 +190,8 @@ class OpenQueueFiles:
         try:
             if len(files) + len(directories) > SYNCED_ONE_BY_ONE_MAX:
                 # Some file systems leave what they wrote in the device's cache: the syncs after it flush that.
-                self.filesystem.sync_filesystem(self.directory)
+                with suppress(FileNotFoundError):  # others have removed it, and all that is dirty
+                    self.filesystem.sync_filesystem(self.directory)
                 files, directories = dict.fromkeys(list(files)[-1:]), {self.directory: None}
             for path in list(files):
                 self._sync_file(path)

@@ -207,11 +207,19 @@ class QueueTable:
         with self._files.guard:
             if topic not in self._removing:
                 self._removing[topic] = sum(
-                    self.get(topic, queue_id).unit_count
-                    for queue_id in queues_of_topic(self._filesystem, self.directory, topic)
+                    self.get(topic, queue_id).unit_count for queue_id in self._queue_ids(topic)
                 )
             self._remove_topic(topic)
             return self._removing.pop(topic)
+
+    def _queue_ids(self, topic: str) -> set[int]:
+        """Return the queues of a topic on disk, and those whose files others have removed: their units count, too."""
+        found = () if self.found is None else self.found.starts(topic)
+        return {
+            *queues_of_topic(self._filesystem, self.directory, topic),
+            *(queue_id for (_, queue_id), _ in found),
+            *(queue_id for name, queue_id in self._queues if name == topic),
+        }
 
     def _remove_topic(self, topic: str) -> None:
         directory = self.directory / topic
@@ -220,7 +228,10 @@ class QueueTable:
                 self._files.remove_directory(directory / entry.name)
         if self._filesystem.exists(directory):
             self._filesystem.remove_directory(directory)
-        self._filesystem.sync_directory(self.directory)  # also of what a dead process removed
+        try:  # also of what a dead process removed
+            self._filesystem.sync_directory(self.directory)
+        except FileNotFoundError:  # others have removed it
+            self._filesystem.sync_directory(self.directory.parent)
         if self.found is not None:
             self.found.forget_topic(topic)
         for key in [key for key in self._queues if key[0] == topic]:
@@ -272,26 +283,30 @@ class QueueTable:
         return self._files.file_size // UNIT_SIZE
 
     def lost_files(self) -> Iterator[tuple[QueueKey, Path]]:
-        """Yield the files of queues that others have removed; after recovery. Beside appends; takes no lock for long."""
+        """Yield the files of queues that others have removed; after recovery. Beside appends; takes no lock for long.
+
+        What is begun anew is still lost. Files of topics whose removal has begun are to go.
+        """
         with self._files.guard:
-            met = dict(self._queues)
+            met = {key: each for key, each in self._queues.items() if key[0] not in self._removing}
         for key, queue in met.items():
             for start in queue.file_starts:
                 if not queue.is_there(start):
                     yield key, file_path(queue.directory, start)
         for key, start in () if self.found is None else self.found.starts():
             path = file_path(self.directory.joinpath(key[0], str(key[1])), start)
-            if key not in met and not self._filesystem.exists(path):
+            is_other = key in self._queues or key[0] in self._removing
+            if not is_other and not self._filesystem.exists(path):
                 yield key, path
 
-    def make_file_again(self, key: QueueKey, start: int) -> bool:
-        """Make a queue's file that others have removed again, as one hole; False if it is there, or to go.
+    def make_file_again(self, key: QueueKey, start: int) -> ConsumeQueue | None:
+        """Make a queue's file that others have removed again, as one hole; None if it is there, or to go.
 
-        Raises StoreFull, StoreBusy.
+        Returns the queue, which says when the file is whole. Raises StoreFull, StoreBusy.
         """
         with self._files.guard:
             queue = None if key[0] in self._removing else self.known(*key)
-            return queue is not None and queue.make_file_again(start)
+            return queue if queue is not None and queue.make_file_again(start) else None
 
     @property
     def is_cut(self) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.files.filesystem import FileSystem
+    from storage.queues.consume_queue import ConsumeQueue
     from storage.queues.dispatch import DispatchWorker
     from storage.queues.queue_table import QueueTable
     from storage.scrub.units import WrongUnits
@@ -44,6 +45,13 @@ class LostFile(NamedTuple):
     begin: int
     end: int
     path: str
+
+
+class MadeFile(NamedTuple):
+    """A file that was made again, and the queue that has it; one of a topic that is deleted meanwhile takes no unit."""
+
+    file: LostFile
+    queue: ConsumeQueue
 
 
 class QueueRepairs:
@@ -92,39 +100,40 @@ class QueueRepairs:
     def make_again(self, lost: list[LostFile]) -> list[LostFile]:
         """Make files again; return those that were lost still, and are whole now.
 
-        Durable with the next checkpoint. Raises OSError, StoreFull, StoreBusy; it may be called again.
+        Durable with the next checkpoint. Raises OSError, StoreFull, StoreBusy; what was made by then is lost still.
         """
-        made: list[LostFile] = []
+        made: list[MadeFile] = []
         end_offset = 0
 
         def make_files(some: Sequence[LostFile]) -> None:
-            made.extend(
-                each
-                for each in some
-                if self._queues.make_file_again(each.key, each.begin * UNIT_SIZE)
-            )
+            for each in some:
+                queue = self._queues.make_file_again(each.key, each.begin * UNIT_SIZE)
+                if queue is not None:
+                    made.append(MadeFile(each, queue))
 
         for begin in range(0, len(lost), FILES_AT_ONCE):
             some = lost[begin : begin + FILES_AT_ONCE]
             end_offset = self._dispatch.between(partial(make_files, some))
         if made:
             self._write_units(made, end_offset)
+            for file, queue in made:
+                queue.is_whole(file.begin * UNIT_SIZE)
             self._made_again()
-        return made
+        return [each.file for each in made]
 
-    def _write_units(self, lost: list[LostFile], end_offset: int) -> None:
-        """Write what the log has of lost files, of records before a commit offset."""
-        of_queue: defaultdict[QueueKey, list[LostFile]] = defaultdict(list)
-        for each in lost:
-            of_queue[each.key].append(each)
+    def _write_units(self, made: list[MadeFile], end_offset: int) -> None:
+        """Write what the log has of files, of records before a commit offset."""
+        of_queue: defaultdict[QueueKey, list[MadeFile]] = defaultdict(list)
+        for each in made:
+            of_queue[each.file.key].append(each)
         begin_offset = self._min_offset()
         for built in self._records(begin_offset, end_offset):
             files = of_queue.get((built.topic, built.queue_id))
             if files is not None and len(built.queue_offsets):
-                self._write(files, built)
+                _write(files, built)
         if begin_offset > 0:
-            for each in lost:
-                self._fill_front(each)
+            for file, queue in made:
+                _fill_front(queue, file, begin_offset)
 
     def _records(self, begin_offset: int, end_offset: int) -> Iterator[QueueUnits]:
         """Yield the units of what the log has in a range, queue by queue for some records at a time."""
@@ -139,26 +148,33 @@ class QueueRepairs:
                 for built in builder.build(step.data, rows, len(rows), step.data_offset):
                     yield _since(built, deleted.get(built.topic, 0))
 
-    def _write(self, files: list[LostFile], built: QueueUnits) -> None:
-        units, queue_offsets = as_units(built.units), built.queue_offsets
-        queue = self._queues.get(built.topic, built.queue_id)
-        for begin, end in consecutive(queue_offsets):
-            first = int(queue_offsets[begin])
-            for file in files:
-                low, high = max(first, file.begin), min(first + end - begin, file.end)
-                if low < high:
-                    correct_units(queue, low, units[begin + low - first : begin + high - first])
 
-    def _fill_front(self, file: LostFile) -> None:
-        """Make pre-fill units of those at a queue's begin whose records are no more in the log."""
-        queue = self._queues.get(*file.key)
-        if queue.first_offset != file.begin:
+def _write(files: list[MadeFile], built: QueueUnits) -> None:
+    units, queue_offsets = as_units(built.units), built.queue_offsets
+    for begin, end in consecutive(queue_offsets):
+        first = int(queue_offsets[begin])
+        for file, queue in files:
+            low, high = max(first, file.begin), min(first + end - begin, file.end)
+            if low < high:
+                correct_units(queue, low, units[begin + low - first : begin + high - first])
+
+
+def _fill_front(queue: ConsumeQueue, file: LostFile, begin_offset: int) -> None:
+    """Make pre-fill units of a file's first ones if they stand where a queue has units of deleted records alone.
+
+    ``begin_offset`` is where the log begins. A file is filled after those before it.
+    """
+    if queue.first_offset < file.begin:
+        before = queue.unit(file.begin - 1)
+        if before.size <= 0 or before.commit_offset >= begin_offset:
             return
-        count = min(queue.next_offset, file.end) - file.begin
-        written = np.flatnonzero(as_units(queue.read(file.begin, count))["size"])
-        missing = int(written[0]) if len(written) else count
-        if missing:
-            queue.overwrite(file.begin, prefill_units(missing).tobytes())
+    count = min(queue.next_offset, file.end) - file.begin
+    if count <= 0:
+        return
+    written = np.flatnonzero(as_units(queue.read(file.begin, count))["size"])
+    missing = int(written[0]) if len(written) else count
+    if missing:
+        queue.overwrite(file.begin, prefill_units(missing).tobytes())
 
 
 def _since(built: QueueUnits, commit_offset: int) -> QueueUnits:

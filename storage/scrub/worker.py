@@ -41,6 +41,7 @@ BEGIN_S: Final = 10.0  # after the start, which has better things to do
 LOOK_S: Final = 600.0  # between looks at the clock when no pass is due
 NAMES_REST_S: Final = 10.0  # between looks at the names of the queues' files
 NAMES_SHARE: Final = 0.01  # of a processor that they may take
+FAILED_SHARE: Final = 0.1  # of the time that goes into files that cannot be made again
 SAVE_BYTES: Final = 1 << 30  # read between two notes of how far it is
 FINDINGS_MAX: Final = 1_000  # kept to say each but once
 
@@ -173,14 +174,17 @@ class ScrubWorker(Worker):
         now_s = self._clock.monotonic()
         if now_s < self._names_due_s:
             return self._names_due_s - now_s
-        outcome = "made again"
+        outcome, failed_s = "made again", 0.0
         lost: list[LostFile] = []
         try:
             lost = self._repairs.lost_files()
-            taken_s = self._clock.monotonic() - now_s
+        except OSError as error:
+            self._found_unreadable(error)
+        looked_s = self._clock.monotonic() - now_s
+        try:
             lost = self._repairs.make_again(lost) if lost else []
         except (OSError, StoreError) as error:
-            taken_s = self._clock.monotonic() - now_s
+            failed_s = self._clock.monotonic() - now_s - looked_s
             outcome = f"cannot be made again: {error}"
         if lost:
             first, more = lost[0], f", and {len(lost) - 1} more files," if len(lost) > 1 else ""
@@ -189,9 +193,10 @@ class ScrubWorker(Worker):
                     severity=DAMAGE, kind=kinds.QUEUE_FILE_MISSING, file=first.path,
                     message=f"was removed{more} while the store was open; {outcome}",
                     begin=first.begin, end=first.end,
-                )
+                ),
+                has_passed=outcome == "made again",
             )  # fmt: skip
-        rest_s = max(NAMES_REST_S, taken_s / NAMES_SHARE)
+        rest_s = max(NAMES_REST_S, looked_s / NAMES_SHARE, failed_s / FAILED_SHARE)
         self._names_due_s = self._clock.monotonic() + rest_s
         return rest_s
 
@@ -204,12 +209,15 @@ class ScrubWorker(Worker):
                     if records.begin_offset >= self._min_offset():  # else deleted meanwhile
                         self._found_units(wrong)
         except OSError as error:
-            self._found(
-                Finding(
-                    severity=DAMAGE, kind=kinds.QUEUE_UNIT, file="consumequeue",
-                    message=f"cannot be read: {error}",
-                )
-            )  # fmt: skip
+            self._found_unreadable(error)
+
+    def _found_unreadable(self, error: OSError) -> None:
+        self._found(
+            Finding(
+                severity=DAMAGE, kind=kinds.QUEUE_UNIT, file="consumequeue",
+                message=f"cannot be read: {error}",
+            )
+        )  # fmt: skip
 
     def _found_units(self, wrong: WrongUnits) -> None:
         outcome = ""
@@ -232,11 +240,14 @@ class ScrubWorker(Worker):
             )
         )  # fmt: skip
 
-    def _found(self, finding: Finding) -> None:
+    def _found(self, finding: Finding, *, has_passed: bool = False) -> None:
+        """Say what was found, once while it lasts; what ``has_passed`` is new when it is found again."""
         key = finding.kind.name, finding.file, finding.begin, finding.end
-        if key in self._known:
+        if has_passed:
+            self._known.discard(key)
+        elif key in self._known:
             return
-        if len(self._known) < FINDINGS_MAX:
+        elif len(self._known) < FINDINGS_MAX:
             self._known.add(key)
         self._finding_count += 1
         self._last_finding = f"{finding.kind.name}: {finding.file}: {finding.message}"
