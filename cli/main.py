@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -35,6 +36,14 @@ class PenstockGroup(TyperGroup):
         """Move global options to the front, so that ``penstock topic list --json`` works too."""
         with wrong_usage_in_one_line():
             return super().parse_args(ctx, hoisted(args))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command whose help breaks lines between paragraphs alone."""
+        command = super().get_command(ctx, cmd_name)
+        for each in (command, *getattr(command, "commands", {}).values()):
+            if each is not None and each.help:
+                each.help = re.sub(r"(?<!\n)\n(?!\n)", " ", each.help)
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; never a traceback unless --debug asks for it."""

@@ -115,21 +115,30 @@ def _say_repair(session: Session, directory: Path, report: RepairReport) -> list
     """Print what was, or would be, repaired; return what is damaged after it, or before a dry run."""
     found = [each.as_line(str(directory)) for each in report.found if each.is_wrong]
     losses = [each.as_line(str(directory)) for each in report.losses]
+    left = [each.as_line(str(directory)) for each in report.left]
     kept = [each.name for each in report.kept]
     where = str(report.directory) if report.directory is not None else ""
     if session.as_json:
-        print_json({"found": found, "kept": kept, "directory": where, "losses": losses})
+        print_json(
+            {"found": found, "kept": kept, "directory": where, "losses": losses, "left": left}
+        )
     elif not found:
         session.console().print("nothing is wrong, and nothing was changed", markup=False)
     else:
-        _print_findings(session, found if not where else losses)
-        verb = "are kept" if where else "would be kept"
+        _print_findings(session, found if not where else losses + left)
+        are = "is" if len(kept) == 1 else "are"
+        verb = f"{are} kept" if where else "would be kept"
         lines = [
             f"{counted(len(found), 'finding')}; as they were, {counted(len(kept), 'file')} {verb} aside"
         ]
         if where:
             lines[0] += f" in {where}"
-            lines.append("what is damaged for good is above" if losses else "the store is whole")
+            whole = "the store is whole" + (
+                ", but for the warnings above: the reader makes that right when it starts"
+                if left
+                else ""
+            )
+            lines.append("what is damaged for good is above" if losses else whole)
         for line in lines:
             session.console().print(line, markup=False)
     return losses if where else found

@@ -49,7 +49,7 @@ LOG_FILE_MISSING: Final = FindingKind(
     "restore the file from a backup",
 )
 LOG_FILE_LENGTH: Final = FindingKind(
-    "log-file-length", "", "the records that are cut off", "restore the file from a backup"
+    "log-file-length", "", "the records that are cut off", "restore the file from a backup", START
 )
 LOG_FILE_FOREIGN: Final = FindingKind(
     "log-file-foreign", "", "nothing to us; a broker does not start", REPAIR

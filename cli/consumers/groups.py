@@ -212,11 +212,29 @@ def _duration_ms(text: str) -> int:
 
 
 def _settings_text(group: Group) -> str:
+    from storage.tables.backoff import DEFAULT_STEPS_MS
+
     order = "orderly" if group.orderly else "concurrent"
     paused = ", paused" if group.paused else ""
     retries = "1 retry" if group.retry_max_times == 1 else f"{group.retry_max_times} retries"
     begin = ", begins with new messages" if group.begin == "latest" else ""
-    return f"{order}{paused}{begin}, {retries}"
+    backoff = "" if group.backoff == DEFAULT_STEPS_MS else f" after {backoff_text(group.backoff)}"
+    return f"{order}{paused}{begin}, {retries}{backoff}"
+
+
+def backoff_text(backoff: tuple[int, ...] | ExponentialBackoff) -> str:
+    """Return delays as ``--backoff`` takes them."""
+    if isinstance(backoff, tuple):
+        return " ".join(map(_duration_text, backoff))
+    ends = f"{_duration_text(backoff.initial_ms)}..{_duration_text(backoff.max_ms)}"
+    return f"{ends} x{backoff.multiplier}"
+
+
+def _duration_text(duration_ms: int) -> str:
+    for unit, unit_ms in reversed(UNIT_MS.items()):
+        if duration_ms and duration_ms % unit_ms == 0:
+            return f"{duration_ms // unit_ms}{unit}"
+    return f"{duration_ms}ms"
 
 
 def _json(group: Group) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def examine(
     disk = OsFileSystem()
     settled_offset = EVERYTHING if is_locked else settled_offset_of(Path(directory))
     known = None
-    for finding in _examine(directory, spec, disk, settled_offset, advance):
+    for finding in _examine(directory, spec, disk, settled_offset, advance, is_locked):
         if known is None:
             known = known_losses(disk, Path(directory))
         noted = known.get((finding.kind.name, finding.file, finding.begin, finding.end))
@@ -100,6 +100,7 @@ def _examine(
     disk: FileSystem,
     settled_offset: int,
     advance: Advance,
+    is_locked: bool,
 ) -> Iterator[Finding]:
     differences = QueueDifferences(settled_offset, advance)
     with open_offline(
@@ -120,7 +121,7 @@ def _examine(
         yield from queue_records(store, advance)
         yield from index(store, disk)
         yield from index_entries(store, disk)
-        yield from lease_journal(disk, store.paths)
+        yield from lease_journal(disk, store.paths, is_locked=is_locked)
         yield from pending_files(disk, store.paths)
         yield from log_holds(store)
         yield from staged_commits(disk, store.paths)

@@ -18,7 +18,7 @@ from storage import findings as kinds
 from storage.clock import Clock, SystemClock
 from storage.errors import StoreFailed
 from storage.files.filesystem import OsFileSystem
-from storage.findings import DAMAGE, Finding
+from storage.findings import DAMAGE, WARNING, Finding
 from storage.format.checkpoint import BROKER_SIZE, INDEX_TIMESTAMP_POSITION
 from storage.indexer import StoreIndexer
 from storage.offline.doctor import examine
@@ -42,6 +42,7 @@ Advance = Callable[[int], None]
 class RepairReport:
     """``found`` before, ``kept`` aside in ``directory``, and what is damaged for good.
 
+    ``left`` is what the reader makes right at its next start: its journal and its tables are its own.
     ``directory`` is None where nothing was wrong, and of a dry run.
     """
 
@@ -49,6 +50,7 @@ class RepairReport:
     kept: tuple[KeptFile, ...] = ()
     directory: Path | None = None
     losses: tuple[Finding, ...] = ()
+    left: tuple[Finding, ...] = ()
 
 
 def plan_repair(
@@ -91,11 +93,11 @@ def repair(
         _forget_index_time(filesystem, root, plan.found)
     _start_and_stop(root, spec, filesystem, clock, workers)
     with stopped_store(root):
-        losses = tuple(
-            each for each in examine(root, spec, is_locked=True) if each.severity == DAMAGE
-        )
+        after = tuple(examine(root, spec, is_locked=True))
+        losses = tuple(each for each in after if each.severity == DAMAGE)
         note_losses(filesystem, kept, losses)
-    return replace(plan, directory=kept, losses=losses)
+    left = tuple(each for each in after if each.severity == WARNING)
+    return replace(plan, directory=kept, losses=losses, left=left)
 
 
 def _drop_index(filesystem: FileSystem, root: Path, found: Iterable[Finding]) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from storage.errors import DamagedLedger, DamagedStage
 from storage.staged.directory import directories
 from storage.staged.intent import load_intent
-from storage.staged.ledger import damaged_ledger_files, load_ledger
+from storage.staged.ledger import LEDGER_FILE, damaged_ledger_files, load_ledger
 from storage.staged.stages import Stage, is_sealed, read_stage
+from storage.tables.own_document import missing_file
 
 if TYPE_CHECKING:
     from storage.files.filesystem import FileSystem
 
 Finding = tuple[str, str, str]
+
+_TO_STAGE_AGAIN: Final = "a stage is damaged: its records are to be staged again"
 
 
 def staged_findings(disk: FileSystem, root: Path) -> Iterator[Finding]:
@@ -33,6 +36,8 @@ def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Findi
         return
     for file, problem in damaged_ledger_files(disk, directory).items():
         yield "warning", f"{name}/{file}", f"is damaged: {problem}; the other of the two is used"
+    for file, problem in missing_file(disk, directory / LEDGER_FILE).items():
+        yield "warning", f"{name}/{file}", problem
     for entry in disk.list_directory(directory):
         if not entry.is_directory or not entry.name.isdecimal():
             continue
@@ -51,9 +56,14 @@ def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
                 continue
             if stage is not None:
                 stages[stage.header.attempt] = stage
+                try:
+                    stage.check()
+                except DamagedStage:
+                    yield "damage", f"{name}/{entry.name}", _TO_STAGE_AGAIN
+                except FileNotFoundError:
+                    del stages[stage.header.attempt]  # committed meanwhile
             elif disk.exists(directory / entry.name):  # it may have been committed meanwhile
-                problem = "a stage is damaged: its records are to be staged again"
-                yield "damage", f"{name}/{entry.name}", problem
+                yield "damage", f"{name}/{entry.name}", _TO_STAGE_AGAIN
     try:
         intent = load_intent(disk, directory)
     except DamagedLedger as error:
@@ -67,8 +77,3 @@ def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
     for attempt in intent.attempts:
         if attempt not in stages:
             yield "damage", name, f"the stage of attempt {attempt!r}, which is decided, is lost"
-            continue
-        try:
-            stages[attempt].check()
-        except DamagedStage as error:
-            yield "damage", name, str(error)

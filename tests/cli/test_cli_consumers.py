@@ -42,7 +42,7 @@ def test_a_group_is_created_described_changed_reset_and_deleted(
         client.produce("orders", b"%d" % n, queue_id=n % 2)
 
     made = penstock(*at, "group", "create", "billing", "--retries", 3, "--backoff", "1s 5s")
-    assert "billing: concurrent, 3 retries" in made.stdout
+    assert "billing: concurrent, 3 retries after 1s 5s" in made.stdout
     assert penstock(*at, "group", "create", "billing").exit_code == ExitCode.USAGE
     with client.subscribe("orders", group="billing") as messages:
         assert len(list(islice(messages, 4))) == 4
@@ -54,7 +54,12 @@ def test_a_group_is_created_described_changed_reset_and_deleted(
         (1, 2, 0),
     ]
     changed = penstock(*at, "group", "update", "billing", "--pause", "--orderly")
-    assert "orderly, paused, 3 retries" in changed.stdout
+    assert "orderly, paused, 3 retries after 1s 5s" in changed.stdout
+    growing = penstock(*at, "group", "update", "billing", "--backoff", "500ms..10m x2")
+    assert growing.stdout.strip().endswith("3 retries after 500ms..10m x2")
+    assert penstock(*at, "group", "create", "usual").stdout.strip().endswith("16 retries")
+    penstock(*at, "group", "delete", "usual", "--yes")
+    penstock(*at, "group", "update", "billing", "--backoff", "1s 5s")
     penstock(*at, "group", "update", "billing", "--resume", "--concurrent")
 
     preview = penstock(*at, "group", "reset", "billing", "orders", "--to", "earliest", "--preview")

@@ -151,6 +151,19 @@ def test_a_repair_says_where_it_kept_what_it_changed(tmp_path: Path) -> None:
     assert penstock("doctor", store, "--dry-run").exit_code == ExitCode.USAGE
 
 
+def test_a_repair_says_what_it_leaves_to_the_reader(tmp_path: Path) -> None:
+    store = golden_copy("killed", tmp_path)
+    penstock("doctor", store, "--repair")
+    (store / "leases").mkdir()
+    (store / "leases" / f"{1:020d}").write_bytes(b"")
+
+    result = penstock("doctor", store, "--repair")
+
+    assert result.exit_code == ExitCode.DONE
+    assert "lease-journal" in result.stdout
+    assert "but for the warnings above" in result.stdout
+
+
 @pytest.mark.parametrize("command", ["dump", "doctor"])
 def test_a_store_is_left_as_it_was(tmp_path: Path, command: str) -> None:
     """Offline commands change no file, not even of a store whose broker was killed."""

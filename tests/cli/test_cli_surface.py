@@ -75,6 +75,15 @@ def test_the_help_of_a_service_is_its_own_settings(command: str) -> None:
     assert "PENSTOCK_STORE" in result.stdout
 
 
+def test_a_line_of_a_help_ends_where_the_terminal_does() -> None:
+    """And not where the line of its source ends; a nested command, too."""
+    for command, words in (
+        (("doctor",), "warning and no damage. A repair ends with 7"),
+        (("dlq", "resend"), "that had handled them too. With --topic"),
+    ):
+        assert words in penstock(*command, "--help").stdout
+
+
 def test_help_loads_neither_grpc_nor_the_engine() -> None:
     """The command line starts fast: what a command needs is imported when it runs."""
     program = (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from staged_records import stage
 from transaction_store import HALF, OP, TransactionStore, message
 
 from storage import offline
@@ -168,3 +169,28 @@ def test_what_producers_have_sent_is_named_and_mended_by_the_next_start(
     assert again == first._replace(repeated=True)
     store.writer.close()
     assert wrong(store.directory) == []
+
+
+TWICE = ("penstock.json", "transactions.json", "ledger.json")
+
+
+@pytest.mark.parametrize("suffix", ["", ".bak"])
+@pytest.mark.parametrize("name", TWICE)
+def test_a_lost_one_of_two_files_is_named_and_mended_by_the_next_start(
+    store: TransactionStore, name: str, suffix: str
+) -> None:
+    store.open()
+    stage(store.writer.staged, "app", 0, "a", [[b"staged"]], topic="orders")
+    store.writer.staged.commit("app", 0, ["a"])
+    store.writer.close()
+    assert wrong(store.directory) == []
+    (path,) = store.directory.rglob(name + suffix)
+    path.unlink()
+    [(severity, _, file)] = wrong(store.directory)
+    assert (severity, file) == ("warning", str(path.relative_to(store.directory)))
+
+    store.open()
+    store.writer.close()
+
+    assert wrong(store.directory) == []
+    assert path.exists()

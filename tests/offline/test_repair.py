@@ -393,3 +393,31 @@ def test_the_last_log_files_removed_are_a_loss_and_offsets_go_on_after_them(
         assert store.put(Message(topic="t", body=b"next")).queue_offset == MESSAGES
         assert store.max_offset("t", 0) == MESSAGES + 1
     assert wrong(directory) == []
+
+
+def test_what_the_reader_makes_right_is_named_as_left(directory: Path) -> None:
+    """The journal of leases is the reader's own, so a repair, which holds its lock, looks and leaves it."""
+    (directory / "leases").mkdir()
+    (directory / "leases" / f"{1:020d}").write_bytes(b"")
+    assert wrong(directory) == [("warning", "lease-journal")]
+
+    report = repair(directory)
+
+    assert [each.kind.name for each in report.found if each.is_wrong] == ["lease-journal"]
+    assert [each.kind.name for each in report.left] == ["lease-journal"]
+    assert report.losses == ()
+
+
+def test_a_last_log_file_cut_behind_its_records_is_mended_by_a_start(directory: Path) -> None:
+    path, end = end_of_log(directory)
+    with path.open("r+b") as file:
+        file.truncate(end + 100)
+    [found] = [each for each in plan_repair(directory).found if each.is_wrong]
+    assert (found.severity, found.kind.name) == ("warning", "log-file-length")
+    assert found.as_line(str(directory))["command"] == f"penstock serve --store {directory}"
+
+    with MessageStore.open(directory, CONFIG):
+        pass
+
+    assert wrong(directory) == []
+    contents(directory)

@@ -47,6 +47,7 @@ def test_no_flipped_bit_makes_a_stage_one_that_never_was(tmp_path: Path, sealed:
         with pytest.raises(DamagedStage, match=sealed.name):
             commit(tmp_path)
         assert sealed.read_bytes() == data
+        assert named_by_doctor(tmp_path, sealed)
     assert bodies_on_disk(tmp_path) == []
     sealed.write_bytes(whole)
     commit(tmp_path)

@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 _ANY_TIME: Final = 0  # what is due when is not looked at
 
 
-def lease_journal(disk: FileSystem, paths: StorePaths) -> Iterator[Finding]:
-    """Yield what of the journal cannot be read; nothing while a reader writes it."""
-    if DirectoryLock.is_held(paths.root, LockRole.CONSUMER_OFFSETS, disk):
+def lease_journal(
+    disk: FileSystem, paths: StorePaths, *, is_locked: bool = False
+) -> Iterator[Finding]:
+    """Yield what of the journal cannot be read; nothing while a reader writes it.
+
+    With ``is_locked`` the caller holds the reader's lock.
+    """
+    if not is_locked and DirectoryLock.is_held(paths.root, LockRole.CONSUMER_OFFSETS, disk):
         return
     _, problems = load_journal(disk, paths.root / LEASE_DIRECTORY, _ANY_TIME)
     for name, problem in problems:

@@ -16,9 +16,14 @@ from storage.findings import NOTE, WARNING, Finding
 from storage.format.consume_entry import SCHEDULE_TOPIC
 from storage.format.names import HALF_TOPIC, TIMER_TOPIC
 from storage.producers.loading import damaged_window_files
+from storage.tables.own_document import missing_file
 from storage.timers.file_damage import damaged_check, damaged_timer_files
 from storage.timers.progress import TimerProgressFiles
-from storage.transactions.progress import ProgressFiles, damaged_progress_files
+from storage.transactions.progress import (
+    TRANSACTIONS_FILE,
+    ProgressFiles,
+    damaged_progress_files,
+)
 
 if TYPE_CHECKING:
     from storage.files.filesystem import ReadFileSystem
@@ -39,6 +44,7 @@ def pending_files(disk: ReadFileSystem, paths: StorePaths) -> Iterator[Finding]:
         (config, kinds.TIMER_FILE, partial(damaged_check, disk, paths, now_ms=now_ms)),
         (config, kinds.TRANSACTION_FILE, partial(damaged_progress_files, disk, config)),
         (config, kinds.PRODUCER_FILE, partial(damaged_window_files, disk, config)),
+        (config, kinds.TRANSACTION_FILE, partial(missing_file, disk, config / TRANSACTIONS_FILE)),
     ):
         for name, problem in _lasting(look):
             file = str((folder / name).relative_to(paths.root))
