@@ -75,8 +75,8 @@ class StoreReader:
         self._queues = QueueViews(
             filesystem, paths.consume_queue, self.log, self.incarnation_of,
             QueueReach(
-                filesystem, paths.consume_queue, self.log,
-                at_rest=lambda: self._visibility.durable_at_rest, incarnations=self._incarnations,
+                filesystem, paths.consume_queue, self.log, lambda: self._visibility,
+                incarnations=self._incarnations,
             ),
         )  # fmt: skip
         self._visibility = Visibility(

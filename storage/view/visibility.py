@@ -68,6 +68,11 @@ class Visibility:
         return (trust.session, self._generation) if trust is not None and trust.is_live else None
 
     @property
+    def is_written(self) -> bool:
+        """Whether, as of the last update, a writer's positions move."""
+        return self._trust is not None and self._trust.is_live
+
+    @property
     def durable_at_rest(self) -> DurablePositions | None:
         """What was durable when the last writer went; None while one runs, or if the page is not trusted."""
         trust = self._trust

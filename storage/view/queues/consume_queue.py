@@ -124,7 +124,7 @@ class ConsumeQueueView:
         directory: Path,
         rebuilt: RebuiltUnits,
         *,
-        reach: Callable[[], Reach | None] = lambda: None,
+        reach: Callable[[int], Reach | None] = lambda _: None,
         mapped_files_max: int = MAPPED_FILES_OF_A_QUEUE,
     ) -> None:
         self.directory = directory
@@ -169,8 +169,9 @@ class ConsumeQueueView:
         self._files.refresh()
         end = end_of_units(self, visible_commit_offset)
         end = self._rebuilt.end_after(self, end, visible_commit_offset)
-        reach = self._reach()
-        self._ends_by_log = reach is not None  # until a writer starts, and another view is made
+        reach = self._reach(self._first_start)
+        # Until a writer starts, and another view is made.
+        self._ends_by_log = reach is not None and not reach.grows
         if reach is None:
             return end
         # A unit after that of the last intact record is of a damaged one, which lies after that record.
@@ -234,7 +235,7 @@ class ConsumeQueueView:
         found = first_unit_at(self, first, max_offset, min_commit_offset)
         extent = Extent(first, max_offset, min_commit_offset, EVERYTHING)
         found = self._rebuilt.begin_before(self, found, extent)
-        reach = self._reach()
+        reach = self._reach(start)
         return found if reach is None else min(found, reach.begin)
 
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None:

@@ -1,17 +1,20 @@
-"""How far queues reach whose newest units or oldest file are lost, while no writer runs.
+"""How far queues reach whose newest units or oldest file are lost.
 
 The start of a writer counts the units of all queues, and makes again what is missing. Without a writer a
 reader does the same, once: where the files hold another number of units than the checkpoint says were
-synced, the log is walked for the queue offsets that its records say.
+synced, the log is walked for the queue offsets that its records say. A writer that runs makes removed files
+again when it next looks at their names; until then a queue without its first file is looked up in the log as
+well, if nothing of the log was ever deleted: else the file may have gone with its records.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from storage.errors import StoreClosed
 from storage.format.consume_entry import UNIT_SIZE
@@ -32,19 +35,36 @@ if TYPE_CHECKING:
     from storage.view.queues.record_queues import QueueKey
 
 
+NEW_QUEUE_S: Final = 0.1  # in which the writer makes a new queue's first file
+
+
+class Written(Protocol):
+    """What is known of a store's writer."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether one runs."""
+        ...
+
+    @property
+    def durable_at_rest(self) -> DurablePositions | None:
+        """What was durable when the last one went; None while one runs, or where that is not known."""
+        ...
+
+
 class Reach(NamedTuple):
     """Queue offsets ``[begin, end)`` of the records that the log has of a queue."""
 
     begin: int
     end: int
     last_commit_offset: int
+    grows: bool = False  # a writer goes on beside it
 
 
 class QueueReach:
     """Looks once, and when it is asked next after ``forget``. Safe to use from several threads.
 
-    ``at_rest`` gives what was durable when the last writer went, None while one runs or where that is not
-    known.
+    ``written`` gives what the writer says of itself.
     """
 
     def __init__(
@@ -52,30 +72,70 @@ class QueueReach:
         filesystem: FileSystem,
         directory: Path,
         log: CommitLogView,
+        written: Callable[[], Written],
         *,
-        at_rest: Callable[[], DurablePositions | None],
         incarnations: Callable[[], Incarnations],
     ) -> None:
         self._filesystem = filesystem
         self._directory = directory
         self._log = log
-        self._at_rest = at_rest
+        self._written = written
         self._incarnations = incarnations
         self._guard = threading.Lock()
         self._found: dict[QueueKey, Reach] | None = None
+        self._walking = threading.Lock()  # of a walk beside a writer; others go on without it
+        self._walked: dict[QueueKey, Reach] | None = None
+        self._begin_there: set[tuple[QueueKey, int]] = set()  # that was looked up
         self._is_ended = False
 
-    def of(self, topic: str, queue_id: int) -> Reach | None:
-        """Return what the log has of a queue; None where the queues' files hold all that was synced."""
+    def of(self, topic: str, queue_id: int, first_start: int = 0) -> Reach | None:
+        """Return what the log has of a queue; None where the queues' files hold all that was synced.
+
+        ``first_start`` is where its first file starts, in bytes, -1 without files.
+        """
         with self._guard:
             if self._found is None:
                 self._found = self._look()
-            return self._found.get((topic, queue_id))
+            found = self._found.get((topic, queue_id))
+        if found is None and first_start != 0:
+            return self._without_first_file((topic, queue_id), first_start)
+        return found
 
     def forget(self) -> None:
         """Look again: a writer has started, or a topic has come or gone."""
         with self._guard:
             self._found = None
+            self._walked = None
+
+    def _without_first_file(self, key: QueueKey, first_start: int) -> Reach | None:
+        """Return what the log has of a queue whose first file was removed beside a writer; None if it was not."""
+        if (
+            (key, first_start) in self._begin_there
+            or self._log.min_offset
+            or not self._written().is_written
+        ):
+            return None
+        if first_start < 0 and not self._has_lost_all(*key):
+            return None
+        with self._walking:
+            if self._walked is None:
+                self._walked = self._walk()
+            found = self._walked.get(key)
+        if found is None or 0 <= first_start <= found.begin * UNIT_SIZE:
+            self._begin_there.add((key, first_start))
+            return None
+        return found._replace(grows=True)
+
+    def _has_lost_all(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue has a directory and no file: a new one gets its first file at once."""
+        directory = self._directory / topic / str(queue_id)
+        for rest_s in (NEW_QUEUE_S, 0.0):
+            if not self._filesystem.exists(directory):
+                return False
+            if QueueFiles.whole(self._filesystem, directory).files:
+                return False
+            time.sleep(rest_s)
+        return True
 
     def end(self) -> None:
         """End looks with StoreClosed, from here on."""
@@ -86,7 +146,7 @@ class QueueReach:
             raise StoreClosed("the reader is closed")
 
     def _look(self) -> dict[QueueKey, Reach]:
-        durable = self._at_rest()
+        durable = self._written().durable_at_rest
         if durable is None or self._held_units(durable.dispatched_offset) == durable.unit_count:
             return {}
         return self._walk()
