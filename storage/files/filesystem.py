@@ -303,9 +303,10 @@ class OsFileSystem(FileSystem):
             libc.sync_filesystem(descriptor)
 
     def lock(self, path: Path, position: int, content: bytes) -> RecordLock:
-        """Take the lock on one byte of a file."""
+        """Take the lock on one byte of a file; who has the first one has its directory alone."""
+        place, alone = self._anchored.place_of(path), position == 0
         with checking_room(path):
-            return RecordLock.acquire(path, position, content, place=self._anchored.place_of(path))
+            return RecordLock.acquire(path, position, content, place=place, alone=alone)
 
     def is_locked(self, path: Path, position: int) -> bool:
         """Return whether any process holds the lock on one byte of a file."""

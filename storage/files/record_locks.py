@@ -5,6 +5,9 @@ process, and drops all of a file's when the process closes *any* descriptor of i
 directory does. Ours belong to one open file (``F_OFD_SETLK``), conflict with the POSIX kind in other
 processes, and go with that file alone. Where the kernel has none, POSIX locks must do; so each locked
 file is opened once here and a byte that this process holds is refused to it in either case.
+
+A lock file that somebody removes is no lock any more: who comes next makes another. So who holds the directory
+for itself alone locks that as well, with ``flock``, which no broker minds.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import fcntl
 import os
 import struct
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = tuple[str, int | None]
 """A name, and the descriptor of the directory that it starts from if that is not this process's own."""
+LEAVING_S: Final = (0.01, 0.04, 0.2)
 _FLOCK: Final = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
@@ -35,6 +40,7 @@ class _LockedFile:
 
 _guard = threading.Lock()
 _files: dict[tuple[int, int], _LockedFile] = {}
+_directories: set[int] = set()  # descriptors of the locked ones
 
 
 def _forget_in_child() -> None:
@@ -42,7 +48,11 @@ def _forget_in_child() -> None:
     for locked in _files.values():
         with suppress(OSError):
             os.close(locked.descriptor)
+    for directory in _directories:
+        with suppress(OSError):
+            os.close(directory)
     _files.clear()
+    _directories.clear()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
@@ -51,17 +61,25 @@ os.register_at_fork(after_in_child=_forget_in_child)
 class RecordLock:
     """An exclusive lock on one byte of a file, held until released or until the process ends."""
 
-    def __init__(self, key: tuple[int, int], position: int) -> None:
+    def __init__(self, key: tuple[int, int], position: int, directory: int | None) -> None:
         self._key = key
         self._position = position
+        self._directory = directory
 
     @classmethod
     def acquire(
-        cls, path: Path, position: int, content: bytes, *, place: Place | None = None
+        cls,
+        path: Path,
+        position: int,
+        content: bytes,
+        *,
+        place: Place | None = None,
+        alone: bool = False,
     ) -> RecordLock:
         """Lock byte ``position`` without waiting; write ``content`` into an empty file.
 
-        Raises StoreLocked when any process, this one included, holds the byte.
+        ``alone``: and the file's directory, against others that do so. Raises StoreLocked when any process, this one
+        included, holds the byte, or the directory.
         """
         with _guard:
             key, locked = _locked_file(*(place or (os.fspath(path), None)))
@@ -74,13 +92,18 @@ class RecordLock:
                     raise StoreLocked(
                         f"{path} byte {position} is locked by another process"
                     ) from error
-                locked.positions.add(position)
-                if content and os.fstat(locked.descriptor).st_size == 0:
-                    os.pwrite(locked.descriptor, content, 0)
             except BaseException:
                 _close_if_unused(key, locked)
                 raise
-            return cls(key, position)
+            locked.positions.add(position)
+            try:
+                if content and os.fstat(locked.descriptor).st_size == 0:
+                    os.pwrite(locked.descriptor, content, 0)
+                directory = _locked_directory(path, place) if alone else None
+            except BaseException:
+                _unlock(key, locked, position)
+                raise
+            return cls(key, position, directory)
 
     def release(self) -> None:
         """Let go; doing it twice is harmless."""
@@ -88,9 +111,12 @@ class RecordLock:
             locked = _files.get(self._key)
             if locked is None or self._position not in locked.positions:
                 return
-            locked.positions.discard(self._position)
-            _set_lock(locked.descriptor, fcntl.F_UNLCK, self._position)
-            _close_if_unused(self._key, locked)
+            if (
+                self._directory is not None
+            ):  # first: who finds the byte free finds the directory free
+                _directories.discard(self._directory)
+                os.close(self._directory)
+            _unlock(self._key, locked, self._position)
 
 
 def is_held(path: Path, position: int, *, place: Place | None = None) -> bool:
@@ -145,6 +171,39 @@ def _locked_file(name: str, directory: int | None) -> tuple[tuple[int, int], _Lo
     status = os.fstat(descriptor)
     key = (status.st_dev, status.st_ino)
     return key, _files.setdefault(key, _LockedFile(descriptor))
+
+
+def _unlock(key: tuple[int, int], locked: _LockedFile, position: int) -> None:
+    locked.positions.discard(position)
+    _set_lock(locked.descriptor, fcntl.F_UNLCK, position)
+    _close_if_unused(key, locked)
+
+
+def _locked_directory(path: Path, place: Place | None) -> int | None:
+    """Lock the directory of a file; return its descriptor, None where the file system has no such locks."""
+    name, directory = place or (os.fspath(path), None)
+    parent = os.path.dirname(name) or "."  # noqa: PTH120  relative to a descriptor
+    descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        for rest_s in (
+            *LEAVING_S,
+            None,
+        ):  # of a process that ends, or a child of one, it goes a moment later
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if rest_s is None:
+                    raise StoreLocked(f"who had locked {path} goes on without it") from error
+                time.sleep(rest_s)
+    except StoreLocked:
+        os.close(descriptor)
+        raise
+    except OSError:
+        os.close(descriptor)
+        return None
+    _directories.add(descriptor)
+    return descriptor
 
 
 def _close_if_unused(key: tuple[int, int], locked: _LockedFile) -> None:

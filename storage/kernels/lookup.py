@@ -14,6 +14,7 @@ from storage.kernels.columns import (
     STOP_COMMIT_OFFSET,
     STOP_END,
     STOP_TRUNCATED,
+    STOP_ZERO,
     STORE_TIMESTAMP,
     TOPIC_LENGTH,
     TOPIC_POSITION,
@@ -102,9 +103,9 @@ def match_keys(
         stop = check_record(log, position, end, commit_offset, CHECK_ALL, scratch, 0)
         sizes[i] = i64(0)
         if stop != STOP_END or position == end:
-            # What was never a record, or moved, is a stale entry; bad content is damage.
+            # What was never a record, or moved, is a stale entry; bad content is damage, and so are zeros.
             states[i] = KEY_ABSENT
-            if is_damage(log, position, end, commit_offset, stop):
+            if stop == STOP_ZERO or is_damage(log, position, end, commit_offset, stop):
                 states[i] = DAMAGED + stop
                 sizes[i] = read_i32(log, position)
             continue

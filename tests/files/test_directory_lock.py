@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +60,36 @@ def test_the_lock_file_reads_lock(tmp_path):
     """A broker writes these four bytes and never removes them."""
     DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER).release()
     assert (tmp_path / "lock").read_bytes() == b"lock"
+
+
+def test_a_removed_lock_file_lets_no_second_writer_in(tmp_path):
+    """Nor a repair: both take the writer's lock."""
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        (tmp_path / "lock").unlink()
+        assert attempt(tmp_path, "WRITER") == "locked"
+        with pytest.raises(StoreLocked, match="goes on without it"):
+            DirectoryLock.acquire(OsFileSystem(), tmp_path, LockRole.WRITER)
+        assert attempt(tmp_path, "INDEXER") == "taken"
+    assert attempt(tmp_path, "WRITER") == "taken"
+
+
+def test_where_directories_cannot_be_locked_the_file_is(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        assert attempt(tmp_path, "WRITER") == "locked"
+
+
+def test_a_refusal_keeps_what_is_held_and_takes_no_descriptor(tmp_path):
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        (tmp_path / "lock").unlink()
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(3):
+            with pytest.raises(StoreLocked):
+                DirectoryLock.acquire(OsFileSystem(), tmp_path, LockRole.WRITER)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_one_process_cannot_hold_a_role_twice(tmp_path):

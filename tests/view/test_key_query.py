@@ -126,6 +126,23 @@ def test_damage_of_a_record_is_reported_beside_the_others(
     assert damaged.commit_offset == puts[1].commit_offset
 
 
+def test_a_zeroed_record_is_reported_beside_the_others(store: MessageStore, tmp_path: Path) -> None:
+    """Where the index has a record, and the log zeros."""
+    puts = put(store, 3, "k")
+    assert store.query_by_key("t", "k").record_count == 3
+    path = min((tmp_path / "commitlog").iterdir())
+    with path.open("r+b") as file:
+        file.seek(puts[1].commit_offset)
+        file.write(bytes(puts[2].commit_offset - puts[1].commit_offset))
+
+    result = store.query_by_key("t", "k")
+
+    assert bodies(result) == [b"0", b"2"]
+    (damaged,) = result.damaged
+    assert (damaged.commit_offset, damaged.size) == (puts[1].commit_offset, 0)
+    assert "zero" in damaged.reason
+
+
 def test_bad_questions_are_refused(store: MessageStore) -> None:
     for key, problem in (("", "key"), ("a b", "key")):
         with pytest.raises(InvalidMessage, match=problem):
