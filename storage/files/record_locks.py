@@ -6,8 +6,8 @@ directory does. Ours belong to one open file (``F_OFD_SETLK``), conflict with th
 processes, and go with that file alone. Where the kernel has none, POSIX locks must do; so each locked
 file is opened once here and a byte that this process holds is refused to it in either case.
 
-A lock file that somebody removes is no lock any more: who comes next makes another. So who holds the directory
-for itself alone locks that as well, with ``flock``, which no broker minds.
+A lock file that somebody removes is no lock any more: who comes next makes another. So who wants the
+directory alone locks that as well, with ``flock``, which no broker minds.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class RecordLock:
     ) -> RecordLock:
         """Lock byte ``position`` without waiting; write ``content`` into an empty file.
 
-        ``alone``: and the file's directory, against others that do so. Raises StoreLocked when any process, this one
-        included, holds the byte, or the directory.
+        ``alone``: and the file's directory, against others that do so. Raises StoreLocked when any
+        process, this one included, holds the byte, or the directory.
         """
         with _guard:
             key, locked = _locked_file(*(place or (os.fspath(path), None)))
