@@ -162,9 +162,15 @@ def recover(
     promised_offset = (
         durable.flushed_offset if durable.trusted and durable.synced_only and rebooted else None
     )
-    return _walk(
+    recovered = _walk(
         files, queues, repair, start, begin, search_limit, durable, stated_offset, promised_offset
     )
+    if durable.trusted and inside and not held.agrees(durable.unit_count) and watch is None:
+        _LOG.warning(
+            "files of consume queues were missing or short: %d units were made again from the log",
+            recovered.units_written,
+        )
+    return recovered
 
 
 def _is_there(files: MappedFileQueue, end_offset: int) -> bool:

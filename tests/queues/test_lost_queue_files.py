@@ -81,7 +81,7 @@ HARM = [
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
 @pytest.mark.parametrize("harm", HARM)
-def test_every_message_is_served_again(harm, orderly, tmp_path):
+def test_every_message_is_served_again(harm, orderly, tmp_path, caplog):
     fill(tmp_path)
     if not orderly:
         (tmp_path / "abort").write_text("1")
@@ -89,7 +89,11 @@ def test_every_message_is_served_again(harm, orderly, tmp_path):
 
     with MessageStore.open(tmp_path, CONFIG) as store:
         assert store.writer.recovered.start is Start.FULL
-        assert store.writer.recovered.units_written > 0
+        written = store.writer.recovered.units_written
+        assert written > 0
+        assert [each.getMessage() for each in caplog.records] == [
+            f"files of consume queues were missing or short: {written} units were made again from the log"
+        ]
         for queue_id in (0, 1):
             expected = [b"%d" % n for n in range(queue_id, COUNT, 2)]
             assert bodies(store, queue_id) == expected
@@ -98,7 +102,7 @@ def test_every_message_is_served_again(harm, orderly, tmp_path):
 
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["clean stop", "killed"])
-def test_an_unharmed_store_is_not_scanned(orderly, tmp_path):
+def test_an_unharmed_store_is_not_scanned(orderly, tmp_path, caplog):
     fill(tmp_path)
     if not orderly:
         (tmp_path / "abort").write_text("1")
@@ -106,6 +110,7 @@ def test_an_unharmed_store_is_not_scanned(orderly, tmp_path):
     with MessageStore.open(tmp_path, CONFIG) as store:
         assert store.writer.recovered.start is (Start.CLEAN if orderly else Start.BOUNDED)
         assert store.writer.recovered.record_count == 0
+    assert not caplog.records
 
 
 def test_the_count_follows_deleted_topics_and_queues_that_begin_late(tmp_path):
