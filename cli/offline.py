@@ -226,13 +226,16 @@ def _print_findings(session: Session, findings: list[dict[str, Any]]) -> None:
             left[kind] += 1
             continue
         shown[kind] += 1
-        console.print(f"{severity:<8}", style=SEVERITY_STYLES.get(severity, ""), end=" ")
         where = f"{finding['file']}: " if finding.get("file") else ""
-        console.print(f"{where}{finding['message']}", markup=False)
+        _print_finding(console, severity, f"{where}{finding['message']}")
     for (severity, name), count in left.items():
-        console.print(f"{severity:<8}", style=SEVERITY_STYLES.get(severity, ""), end=" ")
-        console.print(f"{name}: {count:,} more; --json prints all", markup=False)
+        _print_finding(console, severity, f"{name}: {count:,} more; --json prints all")
     _print_remedies(console, [finding for finding in findings if "command" in finding])
+
+
+def _print_finding(console: Console, severity: str, text: str) -> None:
+    console.print(f"{severity:<8}", style=SEVERITY_STYLES.get(severity, ""), end=" ")
+    console.print(text, markup=False)
 
 
 def _print_remedies(console: Console, findings: list[dict[str, Any]]) -> None:

@@ -311,7 +311,7 @@ class ConsumeQueue:
     def make_file_again(self, start: int) -> bool:
         """Make a file that others have removed again, as one hole, but for what was appended since.
 
-        It counts as begun anew until ``is_whole`` is said of it. False if it is there, or is not a file of this queue.
+        It counts as begun anew until ``note_whole``. False if it is there, or is not a file of this queue.
         """
         path = file_path(self.directory, start)
         if start not in self._starts:
@@ -323,8 +323,8 @@ class ConsumeQueue:
             self._found_end = self._found_first = None
         return start in self._begun_anew
 
-    def is_whole(self, start: int) -> None:
-        """Say that a file that was begun anew has all its units again."""
+    def note_whole(self, start: int) -> None:
+        """Note that a file that was begun anew has all its units again."""
         self._begun_anew.discard(start)
 
     def truncate(self, queue_offset: int) -> None:

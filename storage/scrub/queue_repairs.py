@@ -18,7 +18,8 @@ import numpy as np
 from storage.format.consume_entry import UNIT_SIZE
 from storage.queues.unit_repair import correct_units, repair_units
 from storage.view.log.files import ListedLog
-from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun, walk_range
+from storage.view.log.parts import record_runs
+from storage.view.log.walk import RANGE_ROWS_MAX
 from storage.view.queues.runs import consecutive
 from storage.view.queues.units import UnitBuilder, as_units, prefill_units
 from storage.view.settings import load_settings
@@ -117,7 +118,7 @@ class QueueRepairs:
         if made:
             self._write_units(made, end_offset)
             for file, queue in made:
-                queue.is_whole(file.begin * UNIT_SIZE)
+                queue.note_whole(file.begin * UNIT_SIZE)
             self._made_again()
         return [each.file for each in made]
 
@@ -140,13 +141,9 @@ class QueueRepairs:
         builder = UnitBuilder(RANGE_ROWS_MAX)
         deleted = load_settings(self._filesystem, self._paths).deleted_topics
         log = ListedLog(self._filesystem, self._paths.commit_log)
-        for part in log.parts(begin_offset, end_offset):
-            for step in walk_range(part.data, part.data_offset, part.begin_offset, part.end_offset):
-                if not isinstance(step, RecordRun):
-                    continue
-                rows = step.rows
-                for built in builder.build(step.data, rows, len(rows), step.data_offset):
-                    yield _since(built, deleted.get(built.topic, 0))
+        for run in record_runs(log, begin_offset, end_offset):
+            for built in builder.build(run.data, run.rows, len(run.rows), run.data_offset):
+                yield _since(built, deleted.get(built.topic, 0))
 
 
 def _write(files: list[MadeFile], built: QueueUnits) -> None:

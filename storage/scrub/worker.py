@@ -174,7 +174,7 @@ class ScrubWorker(Worker):
         now_s = self._clock.monotonic()
         if now_s < self._names_due_s:
             return self._names_due_s - now_s
-        outcome, failed_s = "made again", 0.0
+        problem, failed_s = "", 0.0
         lost: list[LostFile] = []
         try:
             lost = self._repairs.lost_files()
@@ -185,16 +185,16 @@ class ScrubWorker(Worker):
             lost = self._repairs.make_again(lost) if lost else []
         except (OSError, StoreError) as error:
             failed_s = self._clock.monotonic() - now_s - looked_s
-            outcome = f"cannot be made again: {error}"
+            problem = f"cannot be made again: {error}"
         if lost:
             first, more = lost[0], f", and {len(lost) - 1} more files," if len(lost) > 1 else ""
             self._found(
                 Finding(
                     severity=DAMAGE, kind=kinds.QUEUE_FILE_MISSING, file=first.path,
-                    message=f"was removed{more} while the store was open; {outcome}",
+                    message=f"was removed{more} while the store was open; {problem or 'made again'}",
                     begin=first.begin, end=first.end,
                 ),
-                has_passed=outcome == "made again",
+                has_passed=not problem,
             )  # fmt: skip
         rest_s = max(NAMES_REST_S, looked_s / NAMES_SHARE, failed_s / FAILED_SHARE)
         self._names_due_s = self._clock.monotonic() + rest_s

@@ -40,9 +40,7 @@ class Removed:
         self.store = self.opened(config)
         self.store.create_topic("t", 2)
         self.put(*[n % 2 for n in range(2 * PER_QUEUE)])
-        if (
-            not used
-        ):  # the writer that sees the removal has not looked at a queue's files since its start
+        if not used:  # the writer has not looked at a queue's files since its start
             self.store.close()
             self.store = self.opened(config)
         self.reader = StoreReader.open(directory)

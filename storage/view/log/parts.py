@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from storage.kernels.columns import ByteArray
+from storage.view.log.walk import RecordRun, walk_range
 
 
 class LogPart(NamedTuple):
@@ -28,3 +29,14 @@ class RecordSource(Protocol):
     def parts(self, begin_offset: int, end_offset: int) -> Iterator[LogPart]:
         """Yield what there is of a range, file by file."""
         ...
+
+
+def record_runs(log: RecordSource, begin_offset: int, end_offset: int) -> Iterator[RecordRun]:
+    """Yield the runs of intact records of a range, which begins where a record or a file does.
+
+    Each is good until the next one.
+    """
+    for part in log.parts(begin_offset, end_offset):
+        for step in walk_range(part.data, part.data_offset, part.begin_offset, part.end_offset):
+            if isinstance(step, RecordRun):
+                yield step

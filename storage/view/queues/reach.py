@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from storage.errors import StoreClosed
 from storage.format.consume_entry import UNIT_SIZE
 from storage.format.record_layout import RECORD_SIZE_MIN
-from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun, walk_range
+from storage.view.log.parts import record_runs
+from storage.view.log.walk import RANGE_ROWS_MAX
 from storage.view.queues.queue_files import QueueFiles, heads_on_disk, queue_head
 from storage.view.queues.rebuilt_units import RebuiltUnits
 from storage.view.queues.unit_search import end_of_units
@@ -179,16 +180,12 @@ class QueueReach:
         found: dict[QueueKey, Reach] = {}
         builder = UnitBuilder(RANGE_ROWS_MAX)
         log = self._log
-        for part in log.parts(log.min_offset, log.end_offset):
-            for step in walk_range(part.data, part.data_offset, part.begin_offset, part.end_offset):
-                self._check_goes_on()
-                if not isinstance(step, RecordRun):
-                    continue
-                rows = step.rows
-                for built in builder.build(step.data, rows, len(rows), step.data_offset):
-                    if built.topic != incarnations.deleting_topic:
-                        key = built.topic, built.queue_id
-                        _reach_on(found, key, built, incarnations.of(built.topic))
+        for run in record_runs(log, log.min_offset, log.end_offset):
+            self._check_goes_on()
+            for built in builder.build(run.data, run.rows, len(run.rows), run.data_offset):
+                if built.topic != incarnations.deleting_topic:
+                    key = built.topic, built.queue_id
+                    _reach_on(found, key, built, incarnations.of(built.topic))
         return found
 
 

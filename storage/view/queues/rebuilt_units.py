@@ -28,8 +28,8 @@ from storage.kernels.columns import (
 from storage.kernels.primitives.big_endian import read_i32
 from storage.kernels.queue import rows_of_queue
 from storage.kernels.unit_record import GOOD, names_itself, place_state
-from storage.view.log.parts import LogPart, RecordSource
-from storage.view.log.walk import RANGE_ROWS_MAX, DamagedRange, RecordRun, walk_range
+from storage.view.log.parts import LogPart, RecordSource, record_runs
+from storage.view.log.walk import RANGE_ROWS_MAX, RecordRun
 from storage.view.queues.unit_search import Unit
 from storage.view.queues.units import UNIT_DTYPE, UnitBuilder, Units, as_units
 
@@ -326,11 +326,8 @@ def queue_units(
     The range begins where a record or a file does. The arrays are good until the next ones.
     """
     builder = UnitBuilder(RANGE_ROWS_MAX)
-    for part in log.parts(begin_offset, end_offset):
-        for step in walk_range(part.data, part.data_offset, part.begin_offset, part.end_offset):
-            if isinstance(step, DamagedRange):
-                continue
-            yield from _of_queue(builder, step, topic, queue_id)
+    for run in record_runs(log, begin_offset, end_offset):
+        yield from _of_queue(builder, run, topic, queue_id)
 
 
 def _of_queue(
