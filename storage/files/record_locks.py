@@ -61,10 +61,14 @@ os.register_at_fork(after_in_child=_forget_in_child)
 class RecordLock:
     """An exclusive lock on one byte of a file, held until released or until the process ends."""
 
-    def __init__(self, key: tuple[int, int], position: int, directory: int | None) -> None:
+    def __init__(
+        self, key: tuple[int, int], file: _LockedFile, position: int, directory: int | None
+    ) -> None:
         self._key = key
+        self._file = file
         self._position = position
         self._directory = directory
+        self._is_held = True
 
     @classmethod
     def acquire(
@@ -103,20 +107,19 @@ class RecordLock:
             except BaseException:
                 _unlock(key, locked, position)
                 raise
-            return cls(key, position, directory)
+            return cls(key, locked, position, directory)
 
     def release(self) -> None:
-        """Let go; doing it twice is harmless."""
+        """Let go; doing it twice is harmless, also to who has the byte by then."""
         with _guard:
-            locked = _files.get(self._key)
-            if locked is None or self._position not in locked.positions:
-                return
-            if (
-                self._directory is not None
-            ):  # first: who finds the byte free finds the directory free
+            if not self._is_held or _files.get(self._key) is not self._file:
+                return  # the latter: a parent's, in its child
+            self._is_held = False
+            # First the directory: who finds the byte free finds the directory free.
+            if self._directory is not None:
                 _directories.discard(self._directory)
                 os.close(self._directory)
-            _unlock(self._key, locked, self._position)
+            _unlock(self._key, self._file, self._position)
 
 
 def is_held(path: Path, position: int, *, place: Place | None = None) -> bool:
@@ -185,10 +188,8 @@ def _locked_directory(path: Path, place: Place | None) -> int | None:
     parent = os.path.dirname(name) or "."  # noqa: PTH120  relative to a descriptor
     descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     try:
-        for rest_s in (
-            *LEAVING_S,
-            None,
-        ):  # of a process that ends, or a child of one, it goes a moment later
+        # Of a process that ends, or of a child of one, it goes a moment later.
+        for rest_s in (*LEAVING_S, None):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break

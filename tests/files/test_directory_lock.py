@@ -56,6 +56,18 @@ def test_a_role_is_held_by_one_process_and_free_after_release(tmp_path):
     assert attempt(tmp_path, "WRITER") == "taken"
 
 
+def test_a_second_release_leaves_the_lock_to_who_has_it_by_then(tmp_path):
+    """Its descriptors were closed with the first; their numbers are others' now."""
+    released = DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
+    released.release()
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+        released.release()
+        assert attempt(tmp_path, "WRITER") == "locked"
+        (tmp_path / "lock").unlink()
+        assert attempt(tmp_path, "WRITER") == "locked"
+    assert attempt(tmp_path, "WRITER") == "taken"
+
+
 def test_the_lock_file_reads_lock(tmp_path):
     """A broker writes these four bytes and never removes them."""
     DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER).release()
@@ -220,10 +232,11 @@ def test_a_lock_ends_with_its_process(tmp_path):
 
 def test_a_forked_child_holds_nothing(tmp_path):
     """Locks are not inherited; a child that believed so would let two writers in."""
-    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER):
+    with DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER) as inherited:
         child = os.fork()
         if child == 0:
             try:
+                inherited.release()
                 DirectoryLock.acquire(FILESYSTEM, tmp_path, LockRole.WRITER)
             except StoreLocked as error:
                 os._exit(0 if "another process" in str(error.__cause__) else 1)

@@ -126,7 +126,7 @@ def test_a_fetch_of_offsets_ends_when_its_caller_has_gone(
 def test_a_walk_of_the_log_ends_with_the_reader(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    walk_range, walked = reach.walk_range, []
+    record_runs, walked = reach.record_runs, []
 
     def endless(*arguments: Any) -> Iterator[Any]:
         while True:
@@ -134,10 +134,10 @@ def test_a_walk_of_the_log_ends_with_the_reader(
             assert len(walked) < 10, "the walk went on"
             if len(walked) == 3:
                 reader.end()
-            yield from walk_range(*arguments)
+            yield from record_runs(*arguments)
 
     (store / "consumequeue/t/0" / f"{0:020}").unlink()  # and so the log says how far queues go
-    monkeypatch.setattr(reach, "walk_range", endless)
+    monkeypatch.setattr(reach, "record_runs", endless)
     with StoreReader.open(store) as reader, pytest.raises(StoreClosed):
         reader.max_offset("t", 0)
     assert len(walked) == 3
