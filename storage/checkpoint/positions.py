@@ -354,15 +354,18 @@ class CheckpointFile:
         return self._indexed_offset
 
     def start_indexer(self, *, indexed_offset: int) -> None:
-        """Begin an indexer session."""
-        self._indexer_magic = 0
+        """Begin an indexer session.
+
+        One of the same boot stays valid until the new one is: a reader that found none would take the files for all.
+        """
         self._indexed_offset = indexed_offset
         self._indexer_version = layout.VERSION
+        self._indexer_process_id = os.getpid()
+        self._indexer_flags = _FLAG_RUNNING
+        self._indexer_session = secrets.randbits(63) | 1
+        # Last: a sector of another boot counts from here on, one that never was any with its magic.
         self._indexer_boot_low = self._boot_low
         self._indexer_boot_high = self._boot_high
-        self._indexer_process_id = os.getpid()
-        self._indexer_session = secrets.randbits(63) | 1
-        self._indexer_flags = _FLAG_RUNNING
         self._indexer_magic = layout.INDEXER_LIVE_MAGIC
         self._indexer_wake.bump()
 

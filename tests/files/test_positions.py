@@ -60,8 +60,8 @@ def test_a_new_page_states_no_position(writer, path):
 class Stores:
     """Words of a page that note what is stored to them."""
 
-    def __init__(self, words):
-        self.words, self.noted = words, []
+    def __init__(self, words, after=lambda: None):
+        self.words, self.noted, self.after = words, [], after
 
     def __getitem__(self, index):
         return self.words[index]
@@ -69,26 +69,42 @@ class Stores:
     def __setitem__(self, index, value):
         self.noted.append((index, value))
         self.words[index] = value
+        self.after()
 
 
-@pytest.mark.parametrize("role", [Role.WRITER, Role.INDEXER])
-def test_a_session_is_valid_only_while_all_of_its_positions_are_in_place(writer, path, role):
+def test_a_session_is_valid_only_while_all_of_its_positions_are_in_place(writer):
     """Its magic goes first and comes back last, for a reader that looks meanwhile."""
-    page = writer if role is Role.WRITER else open_page(path, role)
+    magic = (layout.WRITER_LIVE_POSITION // 8, layout.WRITER_LIVE_MAGIC)
+    complement = magic[0] + layout.CHECK_WORD_DISTANCE // 8
     for _ in range(2):
-        page._words = stores = Stores(page._words)
-        if role is Role.WRITER:
-            page.start_writer(
-                min_commit_offset=1, end_offset=2, dispatched_offset=2, config_generation=1
-            )
-            magic = (layout.WRITER_LIVE_POSITION // 8, layout.WRITER_LIVE_MAGIC)
-        else:
-            page.start_indexer(indexed_offset=2)
-            magic = (layout.INDEXER_LIVE_POSITION // 8, layout.INDEXER_LIVE_MAGIC)
-        complement = magic[0] + layout.CHECK_WORD_DISTANCE // 8
+        writer._words = stores = Stores(writer._words)
+        writer.start_writer(
+            min_commit_offset=1, end_offset=2, dispatched_offset=2, config_generation=1
+        )
         assert stores.noted[:2] == [(complement, ~0), (magic[0], 0)]
         assert stores.noted[-2:] == [(complement, ~magic[1]), magic]
         assert [index for index, _ in stores.noted].count(magic[0]) == 2
+
+
+def test_an_indexer_that_goes_back_has_a_session_at_every_moment_and_its_position_first(path):
+    """Its first session of a boot begins when all of it is in place."""
+    open_page(path)
+    for boot_id in (BOOT, bytes(range(16))):
+        page = open_page(path, Role.INDEXER, boot_id=boot_id)
+        reader = open_page(path, Role.READER, boot_id=boot_id)
+        seen = []
+
+        def look(reader=reader, seen=seen):
+            state = (reader.indexer_session, reader.indexed_offset)
+            seen.append(state if reader.indexer_is_current else None)
+
+        page._words = Stores(page._words, look)
+        page.start_indexer(indexed_offset=7000)
+        first = page.indexer_session
+        assert list(dict.fromkeys(seen)) == [None, (first, 7000)]
+        seen.clear()
+        page.start_indexer(indexed_offset=2)
+        assert list(dict.fromkeys(seen)) == [(first, 2), (page.indexer_session, 2)]
 
 
 def published(page):

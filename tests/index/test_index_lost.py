@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -209,6 +210,58 @@ def test_a_query_is_refused_while_the_index_has_not_come_as_far_as_it_had(
             reader.query_by_key("t", "a199-2")
         work(indexer)
         assert reader.query_by_key("t", "a199-2").record_count == 1
+
+
+def refused(reader: StoreReader, key: str) -> bool:
+    try:
+        reader.query_by_key("t", key)
+    except IndexIncomplete:
+        return True
+    return False
+
+
+def test_a_query_is_refused_in_the_midst_of_the_beginning_of_another_session(
+    tmp_path: Path, indexer: StoreIndexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at any time until the index has come as far as it had."""
+    refusals: list[bool] = []
+    session = secrets.randbits(63)
+
+    def query_meanwhile(_: int) -> int:
+        refusals.append(refused(reader, "a199-2"))
+        return session
+
+    with StoreReader.open(tmp_path / "store") as reader:
+        assert reader.query_by_key("t", "a199-2").record_count == 1
+        shutil.rmtree(tmp_path / "store" / "index")
+        monkeypatch.setattr(secrets, "randbits", query_meanwhile)
+        work(indexer)
+        assert refusals == [True]
+        assert reader.query_by_key("t", "a199-2").record_count == 1
+
+
+def test_a_file_lost_before_the_first_query_of_a_session_is_missed_until_it_is_made_again(
+    tmp_path: Path, indexer: StoreIndexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals: list[bool] = []
+    recover = index_builder.recover_without_slot
+
+    def query_before(*arguments: Any, **options: Any) -> int:
+        refusals.append(refused(reader, "a3-1"))
+        return recover(*arguments, **options)
+
+    directory = tmp_path / "store"
+    with StoreReader.open(directory) as reader:
+        assert reader.query_by_key("t", "a3-1").record_count == 1
+        indexer.close()
+        with open_indexer(directory) as again:
+            work(again)
+            paths_of(directory)[0].unlink()
+            assert refused(reader, "a3-1")
+            monkeypatch.setattr(index_builder, "recover_without_slot", query_before)
+            work(again)
+            assert refusals == [True]
+            assert reader.query_by_key("t", "a3-1").record_count == 1
 
 
 def test_a_query_during_which_an_indexer_begins_is_answered(

@@ -80,7 +80,7 @@ class KeyIndex:
                 self._reads_for = reads_for
             else:
                 self._reader.refresh()
-            self._watch.note(before, self._reader.numbers)
+            self._watch.note(before, self._reader.numbers, self._reader.lost_numbers)
             return self._reader, before
 
     def is_complete(self, before: IndexState | None) -> bool:

@@ -134,6 +134,11 @@ class IndexReader:
         """The files' names as numbers."""
         return self._files.keys()
 
+    @property
+    def lost_numbers(self) -> Collection[int]:
+        """The names of those that are gone, though their checksums are there: an indexer drops these first."""
+        return self._lost.keys()
+
     def find(
         self,
         topic: str,

@@ -33,15 +33,21 @@ class IndexWatch:
         self._lost = 0  # number of a file that went in this session, 0 if none did
         self._highest = 0  # the highest indexed offset that was seen
 
-    def note(self, before: IndexState | None, files: Collection[int]) -> None:
-        """Take note of the ``files`` that were listed after ``before`` was published."""
+    def note(
+        self, before: IndexState | None, files: Collection[int], lost: Collection[int]
+    ) -> None:
+        """Take note of the ``files`` that were listed after ``before`` was published.
+
+        ``lost`` are those that no indexer has dropped.
+        """
         gone = self._known - frozenset(files)
         self._known = frozenset(files)
         if before is None:
             return
         if before.session != self._session:
             self._session, self._lost = before.session, 0
-        elif gone and not self._lost:
+            gone &= frozenset(lost)
+        if gone and not self._lost:
             self._lost = min(gone)
         self._highest = max(self._highest, before.indexed_offset)
 
