@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -78,21 +79,24 @@ def in_background(call: Callable[[], Any]) -> Callable[[], tuple[Any, float]]:
 
 @pytest.fixture
 def in_line(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Returns once so many receives wait, since the test began, and there was nothing for them."""
-    count = 0
+    """Returns once so many receives wait, since the test began, and there was nothing for them.
+
+    A line asks for all who wait once more after the first has joined it: before that, they may be given what
+    the test stores next.
+    """
+    joined: list[Callable[[], bool]] = []
     join = receives.Receives._join
 
-    def counted(*arguments: Any) -> Any:
-        nonlocal count
-        joined = join(*arguments)
-        count += 1
-        return joined
+    def noted(mine: receives.Receives, key: Any, question: Any, moment: int) -> Any:
+        line_and_waiter = join(mine, key, question, moment)
+        joined.append(lambda: mine.has_nothing(key, question))
+        return line_and_waiter
 
-    monkeypatch.setattr(receives.Receives, "_join", counted)
+    monkeypatch.setattr(receives.Receives, "_join", noted)
 
     def reached(wanted: int) -> None:
         until = time.monotonic() + 60
-        while count < wanted:
+        while len(joined) < wanted or not all(has_nothing() for has_nothing in joined):
             assert time.monotonic() < until
             time.sleep(0.002)
 
@@ -268,22 +272,26 @@ def test_a_stored_message_wakes_those_who_wait_in_the_order_they_came(
 
 
 def test_those_in_line_hear_of_the_end_of_a_lease_that_one_beside_the_line_took(
-    services: ThreeServices, topic: str, consumer: Consumer, monkeypatch: pytest.MonkeyPatch,
-    in_line: Callable[[int], None],
-) -> None:  # fmt: skip
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_line: Callable[[int], None]
+) -> None:
+    """With a reader of its own: what watches for the lines of tests before it would wake its line, too."""
+
     async def sees_nothing(receives: receives.Receives, topic: str) -> None:
         del receives._watching[topic]
 
     monkeypatch.setattr(receives.Receives, "_watch", sees_nothing)
-    consumer.receive()
-    waiting = in_background(lambda: consumer.receive(timeout_s=90, wait_ms=30_000))
-    in_line(1)
-    put(services, topic, b"a")
-    until = time.monotonic() + LONG_S
-    while not consumer.receive(lease_ms=500):
-        assert time.monotonic() < until
-    ends = time.monotonic() + 0.5
-    again, came = waiting()
+    with three_services(tmp_path / "store") as services:
+        create_topic(services, "t")
+        consumer = Consumer(services, "g", "t")
+        consumer.receive()
+        waiting = in_background(lambda: consumer.receive(timeout_s=90, wait_ms=30_000))
+        in_line(1)
+        put(services, "t", b"a")
+        until = time.monotonic() + LONG_S
+        while not consumer.receive(lease_ms=500):
+            assert time.monotonic() < until
+        ends = time.monotonic() + 0.5
+        again, came = waiting()
     assert [(each.body, each.attempt) for each in again] == [(b"a", 2)]
     assert came - ends < LONG_S
 
