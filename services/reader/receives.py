@@ -85,6 +85,7 @@ class Receives:
         self._arrivals = arrivals
         self._dead = dead
         self._loop = asyncio.get_running_loop()
+        self._begun: set[LineKey] = set()
         self._lines: dict[LineKey, _WaitingLine] = {}
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._wakes = itertools.count(1)  # of all lines
@@ -111,7 +112,9 @@ class Receives:
     async def _ask(
         self, key: LineKey, question: ReceiveQuestion, receive: _Receive
     ) -> ReceivedBatch:
-        if self._calls.is_free and question.predicate is None:  # which may look at much
+        # A group's first look at queues may read much of the log, and a predicate looks at much.
+        is_little = key in self._begun and question.predicate is None
+        if is_little and self._calls.is_free:
             batch = self._calls.make(receive, key.group, key.topic, question)
         else:
             asked = self._calls.submit(receive, key.group, key.topic, question)
@@ -120,6 +123,7 @@ class Receives:
             except asyncio.CancelledError:
                 asked.add_done_callback(partial(self._unwanted, key))
                 raise
+            self._begun.add(key)
         if batch.dead:
             self._dead(key.group, key.topic, batch.dead)
         return batch

@@ -47,15 +47,16 @@ class FakeLeases:
         return FakeBatch()
 
 
-async def test_a_question_with_an_sql_filter_goes_to_the_thread() -> None:
+async def test_a_first_question_and_one_with_an_sql_filter_go_to_the_thread() -> None:
     calls, others = FakeCalls(), object()
     fakes: list[Any] = [FakeLeases(), calls, others, print]
     receives = Receives(*fakes)
     key = LineKey("group", "topic")
     await receives.at_once(key, ReceiveQuestion())
+    await receives.at_once(key, ReceiveQuestion())
     await receives.at_once(key, ReceiveQuestion(predicate=sql_filter("price > 3")))
 
-    assert calls.made == ["at once", "in the thread"]
+    assert calls.made == ["in the thread", "at once", "in the thread"]
 
 
 KEY = LineKey("group", "topic")
