@@ -37,7 +37,7 @@ from storage.view.incarnations import Incarnations
 from storage.view.index.index_file import IndexShape
 from storage.view.index.key_query import KeyIndex, query_by_key
 from storage.view.layout import StorePaths, check_is_store
-from storage.view.log.commit_log import CommitLogView
+from storage.view.log.commit_log import EVERYTHING, CommitLogView
 from storage.view.queues.consume_queue import ConsumeQueueView
 from storage.view.queues.extent import Extents, QueueExtent
 from storage.view.queues.pull import NO_LIMIT, pull_queue
@@ -86,6 +86,7 @@ class StoreReader:
         self.tables_state = self._visibility.tables_state
         self.consumer_offsets = ConsumerOffsets(filesystem, paths.config, clock, settings.deletions)
         self._progress = GroupProgress(self.consumer_offsets, self, self.shows_all)
+        self.committed_offsets = self._progress.of_group
         self.groups = GroupTable(filesystem, paths.config, clock, self.consumer_offsets.own)
         shape = IndexShape(config.index_slot_count, config.index_entry_count)
         self.index = KeyIndex(filesystem, paths, shape, lambda: self._visibility.trusted_positions)
@@ -301,9 +302,13 @@ class StoreReader:
         """What the writer has named the store, in hexadecimal; empty for a store without a name."""
         return self._settings.load().store_id.hex()
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset that the next visible message will have."""
-        return self._existing_queue(topic, queue_id).max_offset(self.log.visible_offset)
+    def max_offset(self, topic: str, queue_id: int, at: int = EVERYTHING) -> int:
+        """Return the queue offset that the next visible message will have; ``at`` as in ``ConsumeQueueView``."""
+        return self._existing_queue(topic, queue_id).max_offset(self.log.visible_offset, at)
+
+    def end_for(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return where a queue ends of which a group may know more; see ``ConsumeQueueView.end_for``."""
+        return self._existing_queue(topic, queue_id).end_for(self.log.visible_offset, queue_offset)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset of the oldest message kept."""
@@ -388,12 +393,6 @@ class StoreReader:
     def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return a group's progress in a queue, at most the queue's end; None if it has none."""
         return self._progress.of_queue(group, topic, queue_id)
-
-    def committed_offsets(
-        self, group: str, *, is_wanted: Callable[[], bool] = lambda: True
-    ) -> dict[str, dict[int, int]]:
-        """See ``GroupProgress.of_group``."""
-        return self._progress.of_group(group, is_wanted)
 
     def shows_all(self) -> bool:
         self._visibility.update()

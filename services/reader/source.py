@@ -177,7 +177,7 @@ class Source:
         problem = consumer_group_problem(group)
         if problem:
             raise InvalidArgument("group", problem)
-        high = self.reader.max_offset(topic, queue_id)
+        high = self.reader.max_offset(topic, queue_id, queue_offset)
         if queue_offset > high:
             raise InvalidArgument(
                 "queue_offset", f"is {queue_offset}, and the queue ends at {high}"

@@ -200,8 +200,10 @@ class GroupTopic:
     def _has_moved(self, queue: LeasedQueue, result: PullResult, events: Events) -> bool:
         """Return whether a pull has looked at anything."""
         if result.status is PullStatus.OFFSET_OVERFLOW_BADLY:
-            if self._store.shows_all():
-                queue.drop_from(result.next_offset, events, 0)
+            name, next_offset = queue.name, queue.rows.next_offset
+            _, end = self._store.bounds(name.source, name.queue_id, next_offset)
+            if end < next_offset and self._store.shows_all():
+                queue.drop_from(end, events, 0)
             return False
         return result.next_offset > queue.rows.next_offset
 

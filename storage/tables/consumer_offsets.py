@@ -215,10 +215,13 @@ class ConsumerOffsets:
         """Lower in memory what a writer says is lost, but for what groups have set since; False if there is nothing."""
         lost = self._lost.load()
         for each in lost:
-            offsets = self._table.get(offset_key(each.topic, each.group), {})
-            if offsets.get(each.queue_id) == each.queue_offset:
-                offsets[each.queue_id] = each.end_offset
+            if self._is_still(each):
+                self._table[offset_key(each.topic, each.group)][each.queue_id] = each.end_offset
         return bool(lost)
+
+    def _is_still(self, found: OffsetBeyond) -> bool:
+        offsets = self._table.get(offset_key(found.topic, found.group), {})
+        return offsets.get(found.queue_id) == found.queue_offset
 
     def leave_lost(self, found: Sequence[OffsetBeyond]) -> None:
         """Have whoever keeps the offsets lower them, before anything else; durable on return. Raises StoreFull."""
@@ -255,10 +258,10 @@ class ConsumerOffsets:
                 self._commits += 1
 
     def lower_owned(self, found: Sequence[OffsetBeyond]) -> None:
-        """As ``lower`` where this process commits here; nothing elsewhere."""
+        """As ``lower`` where this process commits here, but for what groups have set since; nothing elsewhere."""
         with self._guard:
             if self._lock is not None:
-                self.lower(found)
+                self.lower([each for each in found if self._is_still(each)])
 
     def fetch(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return progress in one queue, None if there is none."""

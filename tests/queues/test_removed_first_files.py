@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,9 @@ def _walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     walks: list[int] = []
     walk = QueueReach._walk
 
-    def counted(self: QueueReach) -> object:
+    def counted(self: QueueReach, *arguments: Any) -> None:
         walks.append(1)
-        return walk(self)
+        walk(self, *arguments)
 
     monkeypatch.setattr(QueueReach, "_walk", counted)
     return walks
@@ -121,7 +122,7 @@ def test_a_queue_that_begins_late_is_looked_up_once(
         look = view._reach
         assert look(400) is not None  # the log has records before queue offset 20
         found = reader._queues._reach
-        found._walked = {("t", 1): reach.Reach(20, COUNT, 0)}
+        found._walked.found["t", 1] = reach.Reach(20, COUNT, 0)
         assert look(400) is None
         found.forget()
         assert look(400) is None

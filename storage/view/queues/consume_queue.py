@@ -125,11 +125,13 @@ class ConsumeQueueView:
         rebuilt: RebuiltUnits,
         *,
         reach: Callable[[int], Reach | None] = lambda _: None,
+        reach_after: Callable[[int, int], Reach | None] = lambda *_: None,
         mapped_files_max: int = MAPPED_FILES_OF_A_QUEUE,
     ) -> None:
         self.directory = directory
         self._rebuilt = rebuilt
         self._reach = reach
+        self._reach_after = reach_after
         self._files = ReadOnlyMappedFileQueue(
             filesystem, directory, file_size=0, mapped_files_max=mapped_files_max
         )
@@ -152,7 +154,8 @@ class ConsumeQueueView:
     def max_offset(self, visible_commit_offset: int, at: int = EVERYTHING) -> int:
         """Return the queue offset after the last visible unit; 0 of a queue without files.
 
-        It is looked for again where more is visible than before, or ``at`` is not below the last known one.
+        It is looked for again where more is visible than before, or ``at`` is not below the last known one; in the log
+        too where it is below ``at`` and the next file may have been removed.
         """
         with self._guard:
             end = self._end
@@ -160,9 +163,33 @@ class ConsumeQueueView:
                 end = self._find_end(visible_commit_offset)
             elif at < end and visible_commit_offset == self._end_is_for != EVERYTHING:
                 return end
-            self._end = end if self._ends_by_log else self._walk_on(end, visible_commit_offset)
-            self._end_is_for = visible_commit_offset
-            return self._end
+            end = end if self._ends_by_log else self._walk_on(end, visible_commit_offset)
+            self._end, self._end_is_for = end, visible_commit_offset
+            is_doubtful = end < at < EVERYTHING and self._ends_with_a_file(end)
+        return self.end_for(visible_commit_offset, at) if is_doubtful else end
+
+    def _ends_with_a_file(self, end: int) -> bool:
+        files = self._files.entries
+        borders = [border for file in files for border in (file.start_offset, file.end_offset)]
+        return not files or end * UNIT_SIZE in borders
+
+    def end_for(self, visible_commit_offset: int, queue_offset: int) -> int:
+        """Return ``max_offset``, as a look into the log says where the queue seems to end before an offset of a group.
+
+        Files that are removed while a writer runs are made again; an offset that was lowered until then would stay so.
+        """
+        end = self.max_offset(visible_commit_offset)
+        if queue_offset <= end:
+            return end
+        last = self.unit(end - 1)
+        if last is not None and self._rebuilt.agrees(end - 1, last):
+            reach = self._reach_after(end, last.commit_offset + last.size)
+        else:
+            reach = self._reach_after(0, 0)
+        with self._guard:
+            if reach is not None and (self._end is None or self._end < reach.end):
+                self._end, self._min_key = reach.end, None
+            return max(end, self._end or 0)
 
     def _find_end(self, visible_commit_offset: int) -> int:
         """Return where the queue ends by its files as they are listed now, or by the log where they lack units."""

@@ -4,7 +4,8 @@ The start of a writer counts the units of all queues, and makes again what is mi
 reader does the same, once: where the files hold another number of units than the checkpoint says were
 synced, the log is walked for the queue offsets that its records say. A writer that runs makes removed files
 again when it next looks at their names; until then a queue without its first file is looked up in the log as
-well, if nothing of the log was ever deleted: else the file may have gone with its records.
+well, if nothing of the log was ever deleted: else the file may have gone with its records. So is one that
+somebody knows to go further than its files do. No part of the log is read twice for it until topics change.
 """
 
 from __future__ import annotations
@@ -62,6 +63,15 @@ class Reach(NamedTuple):
     grows: bool = False  # a writer goes on beside it
 
 
+class _Walked:
+    """What was read of the log, of commit offsets ``[begin, end)``."""
+
+    def __init__(self) -> None:
+        self.begin = self.end = -1
+        self.found: dict[QueueKey, Reach] = {}
+        self.longer: dict[QueueKey, Reach] = {}  # of queues that go on after their files
+
+
 class QueueReach:
     """Looks once, and when it is asked next after ``forget``. Safe to use from several threads.
 
@@ -85,7 +95,7 @@ class QueueReach:
         self._guard = threading.Lock()
         self._found: dict[QueueKey, Reach] | None = None
         self._walking = threading.Lock()  # of a walk beside a writer; others go on without it
-        self._walked: dict[QueueKey, Reach] | None = None
+        self._walked = _Walked()  # another one whenever topics changed: what is added then is lost
         self._begin_there: set[tuple[QueueKey, int]] = set()  # that was looked up
         self._is_ended = False
 
@@ -94,19 +104,43 @@ class QueueReach:
 
         ``first_start`` is where its first file starts, in bytes, -1 without files.
         """
+        key = (topic, queue_id)
         with self._guard:
             if self._found is None:
                 self._found = self._look()
-            found = self._found.get((topic, queue_id))
+            found = self._found.get(key)
+            longer = self._walked.longer.get(key)
         if found is None and first_start != 0:
-            return self._without_first_file((topic, queue_id), first_start)
+            found = self._without_first_file(key, first_start)
+        return found or longer
+
+    def after(self, topic: str, queue_id: int, end: int, commit_offset: int) -> Reach | None:
+        """Return what the log has of a queue whose files end at a queue offset; None if it ends there too.
+
+        So it is without a writer's word. ``commit_offset`` is where the record of the last unit ends, 0 if that is not
+        known.
+        """
+        if not self._written().is_written:
+            return None
+        key, walked = (topic, queue_id), self._walked
+        known = walked.longer.get(key)
+        if known is not None and not commit_offset:
+            end, commit_offset = known.end, known.last_commit_offset
+        self._walk_from(walked, max(commit_offset, self._incarnations().of(topic)))
+        found = walked.found.get(key)
+        if found is None or found.end <= end:
+            return None
+        # A queue offset that the records before it leave no room for is wrong.
+        if found.end - end > (found.last_commit_offset - commit_offset) // RECORD_SIZE_MIN + 1:
+            return None
+        walked.longer[key] = found = found._replace(grows=True)
         return found
 
     def forget(self) -> None:
         """Look again: a writer has started, or a topic has come or gone."""
         with self._guard:
             self._found = None
-            self._walked = None
+            self._walked = _Walked()
 
     def _without_first_file(self, key: QueueKey, first_start: int) -> Reach | None:
         """Return what the log has of a queue whose first file was removed beside a writer; None if it was not."""
@@ -118,10 +152,9 @@ class QueueReach:
             return None
         if first_start < 0 and not self._has_lost_all(*key):
             return None
-        with self._walking:
-            if self._walked is None:
-                self._walked = self._walk()
-            found = self._walked.get(key)
+        walked = self._walked
+        self._walk_from(walked, 0)
+        found = walked.found.get(key)
         if found is None or 0 <= first_start <= found.begin * UNIT_SIZE:
             self._begin_there.add((key, first_start))
             return None
@@ -150,7 +183,9 @@ class QueueReach:
         durable = self._written().durable_at_rest
         if durable is None or self._held_units(durable.dispatched_offset) == durable.unit_count:
             return {}
-        return self._walk()
+        found: dict[QueueKey, Reach] = {}
+        self._walk(found, self._log.min_offset, self._log.end_offset)
+        return found
 
     def _held_units(self, limit_commit_offset: int) -> int:
         """Count the units of all queues' files before a commit offset; -1 where one is lost between others."""
@@ -175,18 +210,33 @@ class QueueReach:
                 count += end - queue.files[0].start_offset // UNIT_SIZE
         return count
 
-    def _walk(self) -> dict[QueueKey, Reach]:
+    def _walk_from(self, walked: _Walked, commit_offset: int) -> None:
+        """Read what was not read yet from a commit offset on."""
+        with self._walking:
+            begin, end = max(commit_offset, self._log.min_offset), self._log.end_offset
+            if walked.end < 0:
+                walked.begin = walked.end = end
+            if begin < walked.begin:
+                earlier: dict[QueueKey, Reach] = {}
+                self._walk(earlier, begin, walked.begin)
+                for key, reach in earlier.items():
+                    later = walked.found.get(key)
+                    walked.found[key] = later._replace(begin=reach.begin) if later else reach
+                walked.begin = begin
+            if walked.end < end:
+                self._walk(walked.found, walked.end, end)
+                walked.end = end
+
+    def _walk(self, found: dict[QueueKey, Reach], begin_offset: int, end_offset: int) -> None:
+        """Take in the records of a range, which lies after those that were found before."""
         incarnations = self._incarnations()
-        found: dict[QueueKey, Reach] = {}
         builder = UnitBuilder(RANGE_ROWS_MAX)
-        log = self._log
-        for run in record_runs(log, log.min_offset, log.end_offset):
+        for run in record_runs(self._log, begin_offset, end_offset):
             self._check_goes_on()
             for built in builder.build(run.data, run.rows, len(run.rows), run.data_offset):
                 if built.topic != incarnations.deleting_topic:
                     key = built.topic, built.queue_id
                     _reach_on(found, key, built, incarnations.of(built.topic))
-        return found
 
 
 def _reach_on(found: dict[QueueKey, Reach], key: QueueKey, built: QueueUnits, since: int) -> None:

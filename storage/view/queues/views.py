@@ -69,8 +69,9 @@ class QueueViews:
         directory = self._directory / topic / str(queue_id)
         rebuilt = RebuiltUnits(self._log, topic, queue_id, partial(self._since, topic))
         return ConsumeQueueView(
-            self._filesystem, directory, rebuilt, reach=partial(self._reach.of, topic, queue_id)
-        )
+            self._filesystem, directory, rebuilt, reach=partial(self._reach.of, topic, queue_id),
+            reach_after=partial(self._reach.after, topic, queue_id),
+        )  # fmt: skip
 
     @contextmanager
     def lent(self, topic: str, queue_id: int, *, among: int) -> Iterator[ConsumeQueueView]:
