@@ -47,13 +47,14 @@ class LiveSector:
             words[first + _BOOT_HIGH],
         ):
             return True
-        return self._has_check_words and boot == (
+        return self.has_check_words and boot == (
             ~words[first + _BOOT_LOW + DISTANCE],
             ~words[first + _BOOT_HIGH + DISTANCE],
         )
 
     @property
-    def _has_check_words(self) -> bool:
+    def has_check_words(self) -> bool:
+        """Whether a session, of whichever boot, has left the sector with check words."""
         words, first = self._words, self._first
         return (
             ~words[first + DISTANCE] == self._magic
@@ -63,6 +64,6 @@ class LiveSector:
     def position_at(self, index: int) -> int:
         """Return a position of the log, whichever of its two words may have a flipped bit."""
         held, check = self._words[index], self._words[index + DISTANCE]
-        if held * FACTOR == check or not self._has_check_words:
+        if held * FACTOR == check or not self.has_check_words:
             return held
         return held if check % FACTOR else check // FACTOR

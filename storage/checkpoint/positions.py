@@ -210,6 +210,11 @@ class CheckpointFile:
         return self._min_commit_offset
 
     @property
+    def last_min_commit_offset(self) -> int | None:
+        """Start of the oldest record as the last session of any boot left it; None without check words."""
+        return self._min_commit_offset if self._writer_sector.has_check_words else None
+
+    @property
     def appended_offset(self) -> int:
         """End of what is appended, in the pool or the page cache."""
         return self._appended_offset

@@ -35,3 +35,18 @@ def trust_in(positions: CheckpointFile) -> Trust:
         session = positions.writer_session if is_live else -int(durable.trusted)
         if positions.head == head:
             return Trust(head, durable, is_live, session)
+
+
+def kept_from(positions: CheckpointFile, end_offset: int) -> int | None:
+    """Return from which commit offset on our last writer kept the log; None where that is not sure.
+
+    Retention publishes it before a file goes. So it holds in the boot of that writer, and after an orderly stop,
+    which syncs the page; after a power cut the page may be older than the directory. It is an old copy where the
+    log goes on to ``end_offset`` after what it says.
+    """
+    trust = trust_in(positions)
+    durable = trust.durable
+    if not durable.trusted or not (trust.is_live or durable.clean):
+        return None
+    stated_end = durable.flushed_offset if durable.clean else positions.appended_offset
+    return positions.last_min_commit_offset if end_offset <= stated_end else None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.checkpoint.positions import CheckpointFile, Role
+from storage.checkpoint.trust import kept_from
 from storage.engine.engine import Engine
 from storage.engine.table_agreement import lower_offsets, report, settle_topics
 from storage.errors import NotAStore, StoreFull
@@ -146,6 +147,8 @@ def _recover_and_wire(
         rebooted=not positions.writer_is_current and not durable.clean,
     )
     _report_lost_end(recovered)
+    if durable.trusted:
+        _report_lost_begin(recovered, kept_from(positions, recovered.records_end))
     pool.discard_leftover()
     queues.end_recovery(recovered.end_offset)
     if settings.deleting_topic:
@@ -175,6 +178,15 @@ def _report_lost_end(recovered: Recovered) -> None:
             "the end of the commit log is lost: %s: nothing is left of [%d, %d); the log goes on at %d, and"
             " each queue after the last offset that its units show",
             lost.reason, lost.begin_offset, lost.end_offset, lost.end_offset,
+        )  # fmt: skip
+
+
+def _report_lost_begin(recovered: Recovered, kept: int | None) -> None:
+    if kept is not None and kept < recovered.min_offset:
+        _LOG.error(
+            "the oldest files of the commit log were removed: nothing is left of [%d, %d), which retention had not"
+            " deleted; the log begins at %d",
+            kept, recovered.min_offset, recovered.min_offset,
         )  # fmt: skip
 
 

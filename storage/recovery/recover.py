@@ -64,6 +64,11 @@ class Recovered:
     forgotten_topics: frozenset[str] = frozenset()
     lost_end: DamagedRange | None = None
 
+    @property
+    def records_end(self) -> int:
+        """Where the records end that are there, and a lost end begins."""
+        return self.end_offset if self.lost_end is None else self.lost_end.begin_offset
+
 
 def recover(
     files: MappedFileQueue,

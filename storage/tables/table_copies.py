@@ -140,15 +140,17 @@ class TableCopies:
         """Write the checked copy, and the table itself if it does not hold ``data``; ``.bak`` stays."""
         filesystem, path = self._filesystem, self._path
         backup = _read(filesystem, _with(path, BACKUP))
-        if backup == data:
-            # Two alike would not say which of them a broker has replaced.
-            filesystem.unlink(_with(path, BACKUP))
-            backup = None
-        copy = CheckedCopy(generation=generation, previous=fingerprint(backup), data=data)
+        # Two alike would not say which of them a broker has replaced, so the .bak goes; last, as it may be the only copy.
+        goes = backup == data
+        previous = fingerprint(None if goes else backup)
+        copy = CheckedCopy(generation=generation, previous=previous, data=data)
         if with_table:
             filesystem.write_atomically(path, data, backup=False, copy=(CHECKED, copy.encode()))
         else:
             filesystem.write_atomically(_with(path, CHECKED), copy.encode(), backup=False)
+        if goes:
+            filesystem.unlink(_with(path, BACKUP))
+            filesystem.sync_directory(path.parent)
 
 
 def read_copies(

@@ -14,7 +14,7 @@ from steps_to_try import steps_to_try
 from storage.errors import StoreFull
 from storage.files.filesystem import OsFile, OsFileSystem
 from storage.format.config_json import decode_config, encode_config
-from storage.tables.table_copies import TableCopies, read_copies
+from storage.tables.table_copies import BACKUP, TableCopies, read_copies
 from storage.testing import SimulatedDisk, every_stop
 
 FILESYSTEM = OsFileSystem()
@@ -214,3 +214,21 @@ def test_repair_stopped_at_any_step_is_done_by_the_next_start(
         work(stop.disk)
         assert (stop.disk.root / NAME).read_bytes() == version(2)
         assert counting(stop.disk.root) == (version(2), "")
+
+
+@pytest.mark.parametrize("kills", [True, False])
+def test_a_bak_that_alone_is_left_outlives_a_start_that_is_stopped_at_any_step(
+    tmp_path: Path, kills: bool
+) -> None:
+    def work(disk: SimulatedDisk) -> None:
+        path = disk.root / NAME
+        if not any(disk.root.iterdir()):
+            path.with_name(NAME + BACKUP).write_bytes(version(1))
+            disk.trust(path.with_name(NAME + BACKUP))
+        TableCopies(disk, path).settle(is_readable)
+
+    for stop in every_stop(tmp_path / "machine", work, kills=kills):
+        assert counting(stop.disk.root)[0] == version(1)
+        work(stop.disk)
+        assert counting(stop.disk.root) == (version(1), "")
+        assert (stop.disk.root / NAME).read_bytes() == version(1)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from storage import findings as kinds
+from storage.checkpoint.positions import CheckpointFile, Role
+from storage.checkpoint.trust import kept_from
 from storage.files.mapped_file_queue import FileEntry, list_files
 from storage.findings import DAMAGE, NOTE, WARNING, Finding
 from storage.format.names import file_name, parse_file_name
@@ -29,6 +31,7 @@ def log_files(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
             )  # fmt: skip
     following: int | None = None
     files = list_files(disk, directory)
+    yield from _missing_begin(store, disk, files)
     for file in files:
         name = f"commitlog/{file.path.name}"
         if following is not None and file.start_offset != following:
@@ -45,6 +48,25 @@ def log_files(store: OfflineStore, disk: FileSystem) -> Iterator[Finding]:
             )  # fmt: skip
         following = file.start_offset + file_size
     yield from _missing_end(store, following or 0)
+
+
+def _missing_begin(
+    store: OfflineStore, disk: FileSystem, files: list[FileEntry]
+) -> Iterator[Finding]:
+    """Name what lies before the oldest file and was not deleted by retention; the page is read after the names."""
+    try:
+        positions = CheckpointFile.open(disk, store.paths.checkpoint, Role.READER)
+    except FileNotFoundError:
+        return
+    begin = kept_from(positions, store.recovered.records_end)
+    positions.close()
+    if begin is not None and files and begin < files[0].start_offset:
+        end = files[0].start_offset
+        yield Finding(
+            severity=DAMAGE, kind=kinds.LOG_FILE_MISSING, file=f"commitlog/{file_name(begin)}",
+            message=f"is missing: the log began at {begin}, and its oldest file begins at {end}",
+            begin=begin, end=end,
+        )  # fmt: skip
 
 
 def _missing_end(store: OfflineStore, files_end: int) -> Iterator[Finding]:

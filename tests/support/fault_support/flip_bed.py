@@ -69,7 +69,7 @@ NOTHING = "nothing lost"
 NAMED = "the record that was hit is named"
 NOT_COVERED = "keys not found, their range is named"
 GONE = "records gone with their part of the log; doctor names it"
-RETENTION = "records gone with the oldest log file, as by a broker's retention"
+RETENTION = "records gone with the oldest log file before a start, whose log alone names it"
 SILENT = "silent loss"
 UNNAMED = "lost or damaged, and no finding of doctor is about that place"
 WRONG = "wrong bytes"
@@ -202,7 +202,8 @@ class FlipBed:
             return FALSE, repr(verdict)
         of_a_file = hit is not None and hit[2] - hit[1] > 1
         if of_a_file and kind == "log" and verdict.is_loss_of(may_be_named, self.ledger):
-            if hit is not None and hit[0] == min(self.of_kind("log")) and is_removal:
+            is_oldest = hit is not None and hit[0] == min(self.of_kind("log"))
+            if start and is_oldest and is_removal:
                 return RETENTION, ""
             is_named = self._doctor_names(verdict.lost | verdict.damaged, start=start)
             return (GONE, "") if is_named else (UNNAMED, repr(verdict))
