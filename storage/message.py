@@ -145,7 +145,7 @@ class PullResult:
 class UncoveredRange:
     """Records that begin in ``[begin_commit_offset, end_commit_offset)`` may be missing in an answer.
 
-    ``file_name`` is the index file that is to blame, empty where the log is; ``reason`` is what is wrong with it.
+    ``file_name`` is the index file that is to blame, empty where the log is, or a file without a trace; ``reason`` is what is wrong with it.
     """
 
     begin_commit_offset: int

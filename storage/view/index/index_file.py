@@ -106,6 +106,23 @@ class IndexFileView:
         header = noted.values if noted is not None else self.header
         return header.begin_commit_offset, header.end_commit_offset + 1
 
+    @property
+    def last_commit_offset(self) -> int:
+        """Where the record of its last key begins, as the header has it now."""
+        begin = layout.END_COMMIT_OFFSET_POSITION
+        return int.from_bytes(self._array[begin : begin + 8].tobytes(), "big")
+
+    @property
+    def spanned(self) -> tuple[int, int] | None:
+        """Where the records of its first and of its last key begin, whichever of header and checksums is older; None without a key."""
+        header = self.header
+        noted = self.checksums.newest() if self.checksums is not None else None
+        if noted is None or noted.values.next_entry <= 1:
+            begin, end = header.begin_commit_offset, header.end_commit_offset
+            return (begin, end) if header.next_entry > 1 else None
+        values = noted.values
+        return values.begin_commit_offset, max(values.end_commit_offset, header.end_commit_offset)
+
     def close(self) -> None:
         """Release map and descriptor."""
         self._region.close()

@@ -8,7 +8,7 @@ ascending commit offset, as a broker sends them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,10 +20,11 @@ from storage.kernels.lookup import KEY_ABSENT, match_keys
 from storage.kernels.unit_record import DAMAGED, GOOD
 from storage.message import Damage, KeyQueryResult, UncoveredRange
 from storage.view.index.checksums import report_damage
+from storage.view.index.gaps import IndexGaps
 from storage.view.index.index_file import IndexShape
-from storage.view.index.reader import IndexCursor, IndexReader
+from storage.view.index.reader import NO_GAPS, IndexCursor, IndexReader
 from storage.view.index.shape import find_index_shape
-from storage.view.index.watch import IndexState, IndexWatch, published
+from storage.view.index.watch import IndexState, IndexWatch, indexed_at_rest, published
 from storage.view.layout import StorePaths
 from storage.view.log.commit_log import CommitLogView
 from storage.view.queues.pull import damage_reason
@@ -58,6 +59,8 @@ class KeyIndex:
         )
         self._positions = positions
         self._watch = IndexWatch()
+        self._gaps = IndexGaps()
+        self._gaps_of: IndexReader | None = None
 
     def reader(self) -> IndexReader:
         """Return the files as they are now."""
@@ -82,6 +85,22 @@ class KeyIndex:
                 self._reader.refresh()
             self._watch.note(before, self._reader.numbers, self._reader.lost_numbers)
             return self._reader, before
+
+    def gaps(
+        self, log: CommitLogView, reader: IndexReader, before: IndexState | None
+    ) -> Mapping[int, UncoveredRange]:
+        """Return what no file covers of what was indexed ``before`` they were listed; nothing of a broker's index."""
+        positions = self._positions()
+        if positions is None:
+            return NO_GAPS
+        with self._guard:
+            if before is not None:
+                indexed_offset = before.indexed_offset
+            else:
+                indexed_offset = indexed_at_rest(positions)
+            if self._gaps_of is not reader:
+                self._gaps, self._gaps_of = IndexGaps(), reader
+            return self._gaps.look(log, reader.listing, indexed_offset)
 
     def is_complete(self, before: IndexState | None) -> bool:
         """Whether the files that came with ``before`` were the whole index; False: look again.
@@ -218,7 +237,8 @@ def query_by_key(
     question = _KeyQuestion(log, topic, key, unique, begin_ms, end_ms)
     while True:  # again only when an indexer has begun meanwhile
         reader, published_before = index.look()
-        found, damaged, uncovered = _find(reader, question, count_max, cursor, below)
+        gaps = index.gaps(log, reader, published_before)
+        found, damaged, uncovered = _find(reader, gaps, question, count_max, cursor, below)
         if index.is_complete(published_before):
             break
     if uncovered:
@@ -247,6 +267,7 @@ def _extended(
 
 def _find(
     reader: IndexReader,
+    gaps: Mapping[int, UncoveredRange],
     question: _KeyQuestion,
     count_max: int,
     cursor: IndexCursor | None,
@@ -259,7 +280,7 @@ def _find(
     while len(found) <= count_max:
         offsets, following, missing = reader.find(
             question.topic, question.key, count_max=CANDIDATES,
-            begin_ms=question.begin_ms, end_ms=question.end_ms, cursor=cursor,
+            begin_ms=question.begin_ms, end_ms=question.end_ms, cursor=cursor, gaps=gaps,
         )  # fmt: skip
         uncovered += missing
         for offset, state, size in question.judge(offsets):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.format import index as layout
 from storage.format.names import INDEX_NAME_LENGTH
@@ -14,6 +15,9 @@ from storage.view.index.index_file import IndexFileView, IndexShape, list_index_
 
 if TYPE_CHECKING:
     from storage.files.filesystem import DirectoryEntry, FileSystem
+
+
+NO_GAPS: Final[Mapping[int, UncoveredRange]] = MappingProxyType({})
 
 
 class IndexCursor(NamedTuple):
@@ -29,6 +33,13 @@ class KeyCandidates(NamedTuple):
     commit_offsets: list[int]
     following: IndexCursor | None
     uncovered: list[UncoveredRange]
+
+
+class IndexListing(NamedTuple):
+    """The files that there are, and those that are gone and have checksums left, by their numbers."""
+
+    files: Mapping[int, IndexFileView]
+    lost: Mapping[int, UncoveredRange]
 
 
 class IndexReader:
@@ -55,6 +66,7 @@ class IndexReader:
         self._current = current
         self._files: dict[int, IndexFileView] = {}
         self._lost: dict[int, UncoveredRange] = {}
+        self._listing = IndexListing(self._files, self._lost)
         self._seen: list[DirectoryEntry] | None = None  # when the files were looked at last
         self.refresh()
 
@@ -79,6 +91,7 @@ class IndexReader:
             if number not in files and (what := self._lost_range(number)) is not None:
                 lost[number] = what
         self._files, self._lost = files, lost
+        self._listing = IndexListing(files, lost)
         is_whole = len(files) == len(fitting) and self._newest_is_known
         self._seen = entries if is_whole else None
 
@@ -130,6 +143,11 @@ class IndexReader:
         return list(self._files.values())
 
     @property
+    def listing(self) -> IndexListing:
+        """What there is; the same object while it is the same."""
+        return self._listing
+
+    @property
     def numbers(self) -> Collection[int]:
         """The files' names as numbers."""
         return self._files.keys()
@@ -148,17 +166,20 @@ class IndexReader:
         begin_ms: int,
         end_ms: int,
         cursor: IndexCursor | None = None,
+        gaps: Mapping[int, UncoveredRange] = NO_GAPS,
     ) -> KeyCandidates:
         """Return up to ``count_max`` commit offsets, newest first, and where to go on, None at the end.
 
         All that could match are found, some that do not may be among them: other keys of the same
         hash, and times up to a second (in a file's first entry more) off. The caller reads the
-        records and keeps those that do. Repeated offsets are possible.
+        records and keeps those that do. Repeated offsets are possible. ``gaps`` are what no file covers, by
+        numbers between those of the files.
         """
         hashed = layout.key_hash(topic, key)
         offsets: list[int] = []
         uncovered: list[UncoveredRange] = []
-        files, lost = self._files, self._lost  # as of now: another thread may refresh
+        files = self._files  # as of now: another thread may refresh
+        lost = {**self._lost, **{at: gap for at, gap in gaps.items() if at not in files}}
         for number in sorted(files.keys() | lost.keys(), reverse=True):
             if cursor is not None and number > cursor.number:
                 continue

@@ -79,3 +79,10 @@ def published(positions: CheckpointFile | None) -> IndexState | None:
         return None
     session = positions.indexer_session  # first: an indexer that begins again publishes it last
     return IndexState(session, positions.indexed_offset)
+
+
+def indexed_at_rest(positions: CheckpointFile) -> int:
+    """Return up to where our indexer has indexed durably; 0 where it has not, in this store."""
+    slot = positions.durable.load_index()
+    is_ours = slot.present and slot.store_id == positions.durable.load().store_id
+    return slot.indexed_offset if is_ours else 0
