@@ -16,6 +16,7 @@ from engine_store import small_config
 from fault_ledger import EVERYBODY, Ledger, Place, Verdict, judge
 
 from storage import findings
+from storage.checkpoint.second_name import SECOND_NAME
 from storage.errors import StoreError
 from storage.findings import DAMAGE, WARNING
 from storage.format.consume_entry import UNIT_SIZE
@@ -98,7 +99,11 @@ class FlipBed:
         assert found == Verdict(), found
 
     def _contents(self) -> dict[Path, bytes]:
-        paths = sorted(path for path in self.directory.rglob("*") if path.is_file())
+        paths = sorted(
+            path
+            for path in self.directory.rglob("*")
+            if path.is_file() and path.name != SECOND_NAME  # which is the checkpoint again
+        )
         return {path: path.read_bytes() for path in paths}
 
     def _fill(self, rounds: range) -> None:
