@@ -355,7 +355,7 @@ DEFECTS = [
     ),
     PlantedDefect(
         "what says whose the live sector is is believed",
-        _set(LiveSector, "_has_check_words", False),
+        _set(LiveSector, "has_check_words", False),
         damage_checks.no_flip_of_a_live_position_hides_a_record,
     ),
     PlantedDefect(
