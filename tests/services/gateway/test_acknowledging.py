@@ -189,11 +189,11 @@ async def test_a_stream_that_answers_nobody_in_time_is_opened_again_over_a_new_c
 async def test_a_stream_that_answers_others_goes_on_when_one_is_late(
     reader: FakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acknowledging, "_SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(acknowledging, "_SILENT_SECONDS", 2.0)
     fakes: Any = reader
     calls = StreamedAcknowledging(fakes, fakes)
-    first, late, last = *asked(calls, "a"), *asked(calls, "b", timeout_s=0.25), *asked(calls, "c")
-    await asyncio.sleep(0.2)
+    first, late, last = *asked(calls, "a"), *asked(calls, "b", timeout_s=2.1), *asked(calls, "c")
+    await asyncio.sleep(1.0)  # a second before and after it, for a machine that stands still
     reader.streams[0].answer(done=DONE)
     with pytest.raises(grpc.aio.AioRpcError):
         await late

@@ -489,7 +489,10 @@ def test_so_many_may_wait_and_no_more(
 def test_what_was_leased_to_a_caller_who_has_gone_is_handed_out_again(
     services: ThreeServices, topic: str, consumer: Consumer, in_line: Callable[[int], None]
 ) -> None:
-    request = leases_pb2.ReceiveRequest(group=consumer.group, topic=topic, wait_ms=20_000)
+    # An answer that leaves before its caller is known to have gone reaches nobody: its lease ends soon.
+    request = leases_pb2.ReceiveRequest(
+        group=consumer.group, topic=topic, wait_ms=20_000, lease_ms=2_000
+    )
     calls = [services.leases.Receive.future(request, timeout=30) for _ in range(8)]
     in_line(8)
     for call in calls:
