@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 
 from storage import Message, MessageStore, StoreConfig, StoreReader
+from storage.format.record import decode_record
+from storage.leases.leases import Leases
+from storage.leases.values import ReceiveQuestion
+from storage.tables.groups import GroupConfig
 from storage.testing import SteppedWorkers
 from storage.view.queues import reach
 from storage.view.queues.reach import QueueReach
+from storage.view.queues.units import prefill_units
 
 CONFIG = StoreConfig(
     commit_log_file_size=1 << 16, consume_queue_file_size=400, index_slot_count=7,
@@ -120,23 +125,67 @@ def test_a_queue_that_begins_late_is_looked_up_once(
     with StoreReader.open(tmp_path) as reader:
         view = reader.queue_view("t", 1)
         look = view._reach
-        assert look(400) is not None  # the log has records before queue offset 20
+        assert look(400, 0) is not None  # the log has records before queue offset 20
         found = reader._queues._reach
         found._walked.found["t", 1] = reach.Reach(20, COUNT, 0)
-        assert look(400) is None
+        assert look(400, 0) is None
         found.forget()
-        assert look(400) is None
+        assert look(400, 0) is None
     assert len(walks) == 1
 
 
-def test_after_a_deletion_a_first_file_may_be_gone(
+def commit_offset_of(directory: Path, queue_offset: int) -> int:
+    with StoreReader.open(directory) as reader:
+        unit = reader.queue_view("t", 0).unit(queue_offset)
+    assert unit is not None
+    return unit.commit_offset
+
+
+@pytest.mark.parametrize("kept", [1, 5, 19, 25])
+@pytest.mark.parametrize("file_count", [1, 2])
+def test_in_a_store_that_has_deleted_messages_no_group_misses_what_is_left(
+    store: MessageStore, tmp_path: Path, walks: list[int], file_count: int, kept: int
+) -> None:
+    store.writer._engine.positions.publish_min_commit_offset(commit_offset_of(tmp_path, kept))
+    for path in files(tmp_path)[:file_count]:
+        path.unlink()
+    with StoreReader.open(tmp_path) as reader:
+        for _ in range(3):
+            assert reader.min_offset("t", 0) == kept
+        assert reader.commit_offset("g", "t", 0, 0) == kept
+        assert record_count(reader, 0) == COUNT - kept
+        leases = Leases(reader)
+        question = ReceiveQuestion(max_messages=32, queue_ids=(0,))
+        batch = leases.receive(GroupConfig(name="g"), "t", question)
+        leases.close()
+        assert decode_record(batch.slices[0], 0).queue_offset == kept
+    assert len(walks) == int(kept < 20 * file_count)
+
+
+def test_a_first_file_that_was_deleted_with_its_records_is_looked_up_once(
     store: MessageStore, tmp_path: Path, walks: list[int]
 ) -> None:
-    """Its records went with it, so a queue begins where its files do."""
     first(tmp_path)
-    store.writer._engine.positions.publish_min_commit_offset(100)
+    min_commit_offset = commit_offset_of(tmp_path, 20) - 1  # the record before it lies there
+    walks.clear()
+    store.writer._engine.positions.publish_min_commit_offset(min_commit_offset)
     with StoreReader.open(tmp_path) as reader:
-        assert reader.min_offset("t", 0) == 20
+        for _ in range(3):
+            assert reader.min_offset("t", 0) == 20
+            reader.queue_view("t", 0)._min_key = None
+    assert len(walks) == 1
+
+
+def test_first_units_without_a_record_begin_the_queue(
+    store: MessageStore, tmp_path: Path, walks: list[int]
+) -> None:
+    """Pre-fill units, of a queue that begins late: nothing is to be found before them."""
+    first(tmp_path)
+    path = files(tmp_path)[0]
+    path.write_bytes(prefill_units(3).tobytes() + path.read_bytes()[60:])
+    store.writer._engine.positions.publish_min_commit_offset(1)
+    with StoreReader.open(tmp_path) as reader:
+        reader.min_offset("t", 0)
     assert walks == []
 
 

@@ -124,7 +124,7 @@ class ConsumeQueueView:
         directory: Path,
         rebuilt: RebuiltUnits,
         *,
-        reach: Callable[[int], Reach | None] = lambda _: None,
+        reach: Callable[[int, int], Reach | None] = lambda *_: None,
         reach_after: Callable[[int, int], Reach | None] = lambda *_: None,
         mapped_files_max: int = MAPPED_FILES_OF_A_QUEUE,
     ) -> None:
@@ -196,7 +196,7 @@ class ConsumeQueueView:
         self._files.refresh()
         end = end_of_units(self, visible_commit_offset)
         end = self._rebuilt.end_after(self, end, visible_commit_offset)
-        reach = self._reach(self._first_start)
+        reach = self._reach(self._first_start, 0)
         # Until a writer starts, and another view is made.
         self._ends_by_log = reach is not None and not reach.grows
         if reach is None:
@@ -262,8 +262,13 @@ class ConsumeQueueView:
         found = first_unit_at(self, first, max_offset, min_commit_offset)
         extent = Extent(first, max_offset, min_commit_offset, EVERYTHING)
         found = self._rebuilt.begin_before(self, found, extent)
-        reach = self._reach(start)
+        reach = self._reach(start, self._first_commit_offset(first) if found == first else 0)
         return found if reach is None else min(found, reach.begin)
+
+    def _first_commit_offset(self, first: int) -> int:
+        """Return where the record of the first file's first unit lies, 0 if none agrees with it."""
+        unit = self.unit(first)
+        return unit.commit_offset if unit is not None and self._rebuilt.agrees(first, unit) else 0
 
     def span(self, queue_offset: int, max_offset: int) -> UnitSpan | None:
         """Return the file of units that ``queue_offset`` is in; None if that file is not there."""

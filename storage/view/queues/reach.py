@@ -3,9 +3,10 @@
 The start of a writer counts the units of all queues, and makes again what is missing. Without a writer a
 reader does the same, once: where the files hold another number of units than the checkpoint says were
 synced, the log is walked for the queue offsets that its records say. A writer that runs makes removed files
-again when it next looks at their names; until then a queue without its first file is looked up in the log as
-well, if nothing of the log was ever deleted: else the file may have gone with its records. So is one that
-somebody knows to go further than its files do. No part of the log is read twice for it until topics change.
+again when it next looks at their names; until then a queue without its first file is looked up in the log
+too: where some of the log was deleted, and the file may have gone with its records, before the record of its
+first unit. So is one that somebody knows to go further than its files do, and no part of the log is read
+twice for that until topics change.
 """
 
 from __future__ import annotations
@@ -99,10 +100,13 @@ class QueueReach:
         self._begin_there: set[tuple[QueueKey, int]] = set()  # that was looked up
         self._is_ended = False
 
-    def of(self, topic: str, queue_id: int, first_start: int = 0) -> Reach | None:
+    def of(
+        self, topic: str, queue_id: int, first_start: int = 0, first_commit_offset: int = 0
+    ) -> Reach | None:
         """Return what the log has of a queue; None where the queues' files hold all that was synced.
 
-        ``first_start`` is where its first file starts, in bytes, -1 without files.
+        ``first_start`` is where its first file starts, in bytes, -1 without files; ``first_commit_offset`` where the
+        record of that file's first unit lies, 0 if that is not known.
         """
         key = (topic, queue_id)
         with self._guard:
@@ -111,7 +115,7 @@ class QueueReach:
             found = self._found.get(key)
             longer = self._walked.longer.get(key)
         if found is None and first_start != 0:
-            found = self._without_first_file(key, first_start)
+            found = self._without_first_file(key, first_start, first_commit_offset)
         return found or longer
 
     def after(self, topic: str, queue_id: int, end: int, commit_offset: int) -> Reach | None:
@@ -142,14 +146,14 @@ class QueueReach:
             self._found = None
             self._walked = _Walked()
 
-    def _without_first_file(self, key: QueueKey, first_start: int) -> Reach | None:
+    def _without_first_file(
+        self, key: QueueKey, first_start: int, first_commit_offset: int
+    ) -> Reach | None:
         """Return what the log has of a queue whose first file was removed beside a writer; None if it was not."""
-        if (
-            (key, first_start) in self._begin_there
-            or self._log.min_offset
-            or not self._written().is_written
-        ):
+        if (key, first_start) in self._begin_there or not self._written().is_written:
             return None
+        if self._log.min_offset:
+            return self._before_first_unit(key, first_start, first_commit_offset)
         if first_start < 0 and not self._has_lost_all(*key):
             return None
         walked = self._walked
@@ -159,6 +163,22 @@ class QueueReach:
             self._begin_there.add((key, first_start))
             return None
         return found._replace(grows=True)
+
+    def _before_first_unit(
+        self, key: QueueKey, first_start: int, first_commit_offset: int
+    ) -> Reach | None:
+        """Return what a log that was deleted in part has of a queue before the record of its first unit, None if nothing."""
+        begin = max(self._log.min_offset, self._incarnations().of(key[0]))
+        if first_commit_offset <= begin:
+            return None
+        found: dict[QueueKey, Reach] = {}
+        with self._walking:
+            self._walk(found, begin, first_commit_offset)
+        reach, room = found.get(key), (first_commit_offset - begin) // RECORD_SIZE_MIN
+        if reach is None or not 0 < first_start // UNIT_SIZE - reach.begin <= room:
+            self._begin_there.add((key, first_start))
+            return None
+        return reach._replace(grows=True)
 
     def _has_lost_all(self, topic: str, queue_id: int) -> bool:
         """Whether a queue has a directory and no file: a new one gets its first file at once."""
