@@ -17,6 +17,9 @@ from storage.message import Message
 from storage.reader import StoreReader
 from storage.view.index import gaps
 from storage.view.index.index_file import list_index_files
+from storage.view.index.key_query import KeyIndex
+from storage.view.index.reader import IndexReader
+from storage.view.index.watch import IndexState
 from storage.view.log import walk
 from storage.writer import StoreWriter
 
@@ -126,6 +129,31 @@ def test_each_key_that_is_not_found_is_in_a_range_that_is_named(
 def test_a_whole_index_covers_everything(store: Path) -> None:
     with StoreReader.open(store) as reader:
         assert all(not reader.query_by_key("t", key).uncovered for key in [*KEYS, "none"])
+
+
+def test_a_record_that_is_indexed_during_the_query_before_is_not_named(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query sees the index of after what it shows of the log, and that of after a record that it does not show."""
+    look = KeyIndex.look
+    with (
+        StoreWriter.open(store, CONFIG) as writer,
+        open_indexer(store) as indexer,
+        StoreReader.open(store) as reader,
+    ):
+
+        def look_later(index: KeyIndex) -> tuple[IndexReader, IndexState | None]:
+            monkeypatch.setattr(KeyIndex, "look", look)
+            writer.put([Message(topic="t", body=b"later", keys=("later",), queue_id=0)])
+            assert writer.wait_acknowledged(writer.appended_offset, 10)
+            work(indexer)
+            return index.look()
+
+        monkeypatch.setattr(KeyIndex, "look", look_later)
+        assert not reader.query_by_key("t", "none").uncovered
+        assert KeyIndex.look is look
+        assert not reader.query_by_key("t", "none").uncovered
+        assert reader.query_by_key("t", "later").record_count == 1
 
 
 def test_pages_name_the_range_where_they_come_by(store: Path) -> None:

@@ -36,7 +36,7 @@ class _Hole(NamedTuple):
 
 @dataclass(slots=True)
 class _Looked:
-    """How far the log was looked through after a record, and the first record with a key, -1 before one was met."""
+    """How far the log was looked through from a record on, and the first record with a key, -1 before one was met."""
 
     position: int
     key_at: int = -1
@@ -100,8 +100,8 @@ class IndexGaps:
         """Look for a record with a key in a hole; return how many bytes of the log that took."""
         looked = self._looked.get(hole.last)
         if looked is None:
-            size = log.check(hole.last)[0] if hole.last >= 0 else 0
-            looked = self._looked[hole.last] = _Looked(hole.last + max(size, 0))
+            # From the record itself on: it may not be shown yet, so that nothing says where it ends.
+            looked = self._looked[hole.last] = _Looked(max(hole.last, 0))
         if looked.is_done(log, hole.following):
             return 0
         begin = looked.position = max(looked.position, log.min_offset)
@@ -109,8 +109,9 @@ class IndexGaps:
             if looked.position - begin >= budget:
                 return looked.position - begin
             for _, offsets, _ in self._hasher.of(run):
-                if len(offsets):
-                    looked.key_at = int(offsets[0])
+                between = offsets[offsets > hole.last]
+                if len(between):
+                    looked.key_at = int(between[0])
                     return run.end_offset - begin
             looked.position = run.end_offset
         looked.position = max(looked.position, min(hole.following, log.end_offset))
