@@ -256,15 +256,16 @@ class DataLoss(PenstockError):
 
 
 class IndexDamaged(PenstockError):
-    """An index file is damaged: records of a range may be missing in the answer to a query by key.
+    """Records of a range may be missing in the answer to a query by key.
 
-    ``uncovered`` is the range. The indexer makes the file again; ask again later.
+    ``uncovered`` is the range. Where it names a file of the index the indexer makes that again; ask again later.
     """
 
     code = grpc.StatusCode.UNAVAILABLE
 
     def __init__(self, uncovered: UncoveredRange) -> None:
-        super().__init__(f"{uncovered}; it is being made again")
+        advice = "; it is being made again" if uncovered.file_name else ""
+        super().__init__(f"{uncovered}{advice}")
         self.uncovered = uncovered
 
 

@@ -118,3 +118,13 @@ def test_every_exception_is_public_and_drawn_in_the_tree() -> None:
     for each in classes:
         assert each.__name__ in errors.__doc__
         assert each.__name__ in penstock.__all__
+
+
+@pytest.mark.parametrize(("file_name", "is_made_again"), [("20260101000000000", True), ("", False)])
+def test_what_a_query_lacks_is_said_to_come_where_a_file_of_the_index_lacks_it(
+    file_name: str, is_made_again: bool
+) -> None:
+    uncovered = penstock.UncoveredRange(
+        begin_commit_offset=0, end_commit_offset=9, file_name=file_name, reason="is gone"
+    )
+    assert ("made again" in str(errors.IndexDamaged(uncovered))) == is_made_again
