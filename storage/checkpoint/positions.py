@@ -101,8 +101,6 @@ def _identity(name: str, owner: Role) -> _Word:
 _APPENDED: Final = _writer_position("appended_offset") // 8
 _COMMITTED: Final = _writer_position("committed_offset") // 8
 _CONFIRM: Final = _writer_position("confirm_offset") // 8
-
-
 # The broker's fields, and of the writer's live sector what one session keeps.
 _HEAD_SIZE: Final = _writer_position("session") + 8
 
@@ -359,10 +357,8 @@ class CheckpointFile:
         return self._indexed_offset
 
     def start_indexer(self, *, indexed_offset: int) -> None:
-        """Begin an indexer session.
-
-        One of the same boot stays valid until the new one is: a reader that found none would take the files for all.
-        """
+        """Begin an indexer session; one of the same boot stays valid until then."""
+        # A reader that found none in between would take the files that are there for all.
         self._indexed_offset = indexed_offset
         self._indexer_version = layout.VERSION
         self._indexer_process_id = os.getpid()

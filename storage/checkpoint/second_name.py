@@ -1,8 +1,9 @@
 """A second name of the checkpoint page, by which a removed one gets its own back.
 
-Writer, indexer and readers have one page mapped, and go on in it when somebody removes its name. Who starts then
-would find none, or make another page that the rest does not see. A file without any name cannot get one again, so
-the writer gives it a second, ``config/checkpoint.kept``, and looks now and then whether the first is there.
+Writer, indexer and readers have one page mapped, and go on in it when somebody removes its name. Who
+starts then would find none, or make another page that the rest does not see. A file without any name cannot
+get one again, so the writer gives it a second, ``config/checkpoint.kept``, and looks now and then whether
+the first is there.
 """
 
 from __future__ import annotations

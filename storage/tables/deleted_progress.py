@@ -2,8 +2,9 @@
 
 Whoever keeps groups' offsets removes those in a topic that was deleted: one that is made again has other
 messages at the same queue offsets, and groups would miss them. It may come to that when the topic is
-there again, so it notes of which deletions it has done so: the topics, and the commit offsets of that. It notes
-too that it has saved progress of a group: the offsets' own files cannot say so once they are removed.
+there again, so it notes of which deletions it has done so: the topics, and the commit offsets of that.
+It notes too that it has saved progress of a group: the offsets' own files cannot say so once they are
+removed.
 """
 
 from __future__ import annotations

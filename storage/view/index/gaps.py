@@ -1,8 +1,9 @@
 """What of the log no index file has the keys of, though the indexer has come further.
 
-A file that was removed with its checksums leaves nothing that names it: the files beside it, and how far the index
-is said to go, show a range without a file, and the log shows whether a key is in there. Where every record has a
-key such a range is empty. A long one is looked through a little at a time, each part of it once.
+A file that was removed with its checksums leaves nothing that names it: the files beside it, and how far
+the index is said to go, show a range without a file, and the log shows whether a key is in there. Where
+every record has a key such a range is empty. A long one is looked through a little at a time, each part of
+it once.
 """
 
 from __future__ import annotations
