@@ -208,6 +208,28 @@ def test_much_without_a_key_is_looked_through_in_many_looks(
     assert (looks == 0) == (look_bytes > 100_000)
 
 
+@pytest.mark.parametrize("look_bytes", [5_000, 1 << 20])
+def test_a_lost_first_file_is_named_though_much_before_its_keys_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_bytes: int
+) -> None:
+    """Without any file each query lists anew, and yet goes on where the one before ended."""
+    monkeypatch.setattr(gaps, "LOOK_BYTES", look_bytes)
+    monkeypatch.setattr(walk, "RANGE_ROWS_MAX", 4)
+    store = tmp_path / "store"
+    with StoreWriter.open(store, CONFIG) as writer:
+        writer.create_topic("t", 1)
+        for keys in [""] * 60 + ["key"]:
+            writer.append_batch(record(body=bytes(900), keys=keys))
+        assert writer.wait_acknowledged(writer.appended_offset, 10)
+        with open_indexer(store) as indexer:
+            work(indexer)
+    remove(store, 0)
+    with StoreReader.open(store) as reader:
+        looks = [bool(reader.query_by_key("t", "key").uncovered) for _ in range(40)]
+    assert looks[-1]
+    assert looks[0] == (look_bytes > 100_000)
+
+
 def drop_slots(store: Path) -> None:
     """As where no indexer of ours ever ran."""
     page = bytearray((store / "checkpoint").read_bytes())

@@ -48,7 +48,9 @@ class RepeatingProducer:
         self.sent: dict[int, float] = {}  # when each was first sent
         self.answered: dict[int, object] = {}
         self.durable: set[int] = set()
-        self.unsynced: set[int] = set()  # answered by the present writer: what an earlier one left may be lost
+        self.unsynced: set[int] = (
+            set()
+        )  # answered by the present writer: what an earlier one left may be lost
         self.forgotten: set[int] = set()
 
     def bodies(self, sequence: int) -> list[bytes]:

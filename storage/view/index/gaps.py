@@ -103,7 +103,7 @@ class IndexGaps:
         if looked is None:
             # From the record itself on: it may not be shown yet, so that nothing says where it ends.
             looked = self._looked[hole.last] = _Looked(max(hole.last, 0))
-        if looked.is_done(log, hole.following):
+        if looked.is_done(log, hole.following) or budget <= 0:
             return 0
         begin = looked.position = max(looked.position, log.min_offset)
         for run in _runs(log, begin, hole.following):

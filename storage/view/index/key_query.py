@@ -60,7 +60,7 @@ class KeyIndex:
         self._positions = positions
         self._watch = IndexWatch()
         self._gaps = IndexGaps()
-        self._gaps_of: IndexReader | None = None
+        self._gaps_for: tuple[bool, int] | None = None
 
     def reader(self) -> IndexReader:
         """Return the files as they are now."""
@@ -98,8 +98,8 @@ class KeyIndex:
                 indexed_offset = before.indexed_offset
             else:
                 indexed_offset = indexed_at_rest(positions)
-            if self._gaps_of is not reader:
-                self._gaps, self._gaps_of = IndexGaps(), reader
+            if self._gaps_for != self._reads_for:
+                self._gaps, self._gaps_for = IndexGaps(), self._reads_for
             return self._gaps.look(log, reader.listing, indexed_offset)
 
     def is_complete(self, before: IndexState | None) -> bool:
