@@ -8,6 +8,7 @@ it once.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 REASON: Final = "no index file has them; the indexer makes it again when it starts"
 LOOK_BYTES: Final = 4 << 20  # of the log in one look
+FRESH_S: Final = (
+    0.1  # in which a look holds while the same files are there: each is a step for each file
+)
 
 Span = tuple[int, int]  # commit offsets of the records of a file's first and last key
 
@@ -60,6 +64,7 @@ class IndexGaps:
         self._ends = (0, 0, 0)
         self._gaps: dict[int, UncoveredRange] = {}
         self._is_done = False
+        self._fresh_until_s = 0.0
 
     def look(
         self, log: CommitLogView, listing: IndexListing, indexed_offset: int
@@ -71,8 +76,12 @@ class IndexGaps:
         files = listing.files
         newest = max(files, default=0)
         ends = (indexed_offset, files[newest].last_commit_offset if files else -1, log.min_offset)
-        if self._is_done and listing is self._listing and ends == self._ends:
-            return self._gaps
+        now_s = time.monotonic()
+        if listing is self._listing and log.min_offset == self._ends[2]:
+            # Where there were gaps, they grow with what is indexed.
+            is_fresh = now_s < self._fresh_until_s and not self._gaps
+            if is_fresh or (self._is_done and ends == self._ends):
+                return self._gaps
         spans: dict[int, Span | None] = {}
         for number, file in files.items():
             is_known = number in self._spans
@@ -87,6 +96,7 @@ class IndexGaps:
         looked = {number: self._looked[hole.last] for number, hole in holes.items()}
         self._is_done = all(looked[n].is_done(log, hole.following) for n, hole in holes.items())
         self._listing, self._ends = listing, ends
+        self._fresh_until_s = now_s + FRESH_S if budget > 0 else now_s
         self._gaps = {
             number: UncoveredRange(
                 begin_commit_offset=max(hole.last, log.min_offset), end_commit_offset=hole.end,
