@@ -9,14 +9,14 @@ it once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.kernels.columns import CHECK_COMMIT_OFFSET
 from storage.message import UncoveredRange
 from storage.view.index.keys import KeyHasher
-from storage.view.log.walk import RecordRun, walk_range
+from storage.view.log.parts import record_runs
 
 if TYPE_CHECKING:
     from storage.view.index.reader import IndexListing
@@ -116,7 +116,10 @@ class IndexGaps:
         if looked.is_done(log, hole.following) or budget <= 0:
             return 0
         begin = looked.position = max(looked.position, log.min_offset)
-        for run in _runs(log, begin, hole.following):
+        # Checksums are not looked at, as the indexer does not.
+        for run in record_runs(
+            log, begin, hole.following, checks=CHECK_COMMIT_OFFSET, run_bytes=LOOK_BYTES
+        ):
             if looked.position - begin >= budget:
                 return looked.position - begin
             for _, offsets, _ in self._hasher.of(run):
@@ -127,14 +130,6 @@ class IndexGaps:
             looked.position = run.end_offset
         looked.position = max(looked.position, min(hole.following, log.end_offset))
         return looked.position - begin
-
-
-def _runs(log: CommitLogView, begin: int, end: int) -> Iterator[RecordRun]:
-    """Yield runs of records, no longer than a look; checksums are not looked at, as the indexer does not."""
-    for part in log.parts(begin, end):
-        for step in walk_range(*part, checks=CHECK_COMMIT_OFFSET, run_bytes=LOOK_BYTES):
-            if isinstance(step, RecordRun):
-                yield step
 
 
 def _holes(

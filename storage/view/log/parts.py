@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from storage.kernels.columns import ByteArray
+from storage.kernels.columns import CHECK_ALL, ByteArray
 from storage.view.log.walk import RecordRun, walk_range
 
 
@@ -31,12 +31,19 @@ class RecordSource(Protocol):
         ...
 
 
-def record_runs(log: RecordSource, begin_offset: int, end_offset: int) -> Iterator[RecordRun]:
+def record_runs(
+    log: RecordSource,
+    begin_offset: int,
+    end_offset: int,
+    *,
+    checks: int = CHECK_ALL,
+    run_bytes: int | None = None,
+) -> Iterator[RecordRun]:
     """Yield the runs of intact records of a range, which begins where a record or a file does.
 
-    Each is good until the next one.
+    Each is good until the next one; ``checks`` and ``run_bytes`` are those of ``walk_range``.
     """
     for part in log.parts(begin_offset, end_offset):
-        for step in walk_range(part.data, part.data_offset, part.begin_offset, part.end_offset):
+        for step in walk_range(*part, checks=checks, run_bytes=run_bytes):
             if isinstance(step, RecordRun):
                 yield step
