@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-
-class Commit(NamedTuple):
-    """One group's new progress in one queue."""
-
-    group: str
-    topic: str
-    queue_id: int
-    queue_offset: int
+from storage.leases.values import OffsetCommit
 
 
 class Committing(Protocol):
     """What group commits need of the engine."""
 
-    def commit_offsets(self, commits: Sequence[Commit]) -> list[Exception | None]:
+    def commit_offsets(self, offsets: Sequence[OffsetCommit]) -> list[Exception | None]:
         """Commit and save; return what was wrong with each. Raises if the save failed."""
         ...
 
@@ -29,13 +22,13 @@ class GroupCommits:
 
     def __init__(self, store: Committing) -> None:
         self._store = store
-        self._waiting: list[tuple[Commit, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[OffsetCommit, asyncio.Future[None]]] = []
         self._saver: asyncio.Task[None] | None = None
 
-    async def commit(self, commit: Commit) -> None:
+    async def commit(self, offset: OffsetCommit) -> None:
         """Return when the progress is on disk."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append((commit, future))
+        self._waiting.append((offset, future))
         if self._saver is None:
             self._saver = asyncio.create_task(self._save())
         await future
@@ -45,7 +38,7 @@ class GroupCommits:
             batch, self._waiting = self._waiting, []
             try:
                 outcomes: Sequence[BaseException | None] = await asyncio.to_thread(
-                    self._store.commit_offsets, [commit for commit, _ in batch]
+                    self._store.commit_offsets, [offset for offset, _ in batch]
                 )
             except Exception as error:  # noqa: BLE001  handed to everybody who waits
                 outcomes = [error] * len(batch)

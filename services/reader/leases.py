@@ -6,12 +6,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from storage.errors import GroupPaused, QueueNotFound, StoreBusy, StoreLocked, TopicNotFound
-from storage.format.leases.journal import LEASE_DIRECTORY
+from services.rpc.status import InvalidArgument
+from storage.errors import (
+    GroupPaused,
+    QueueNotFound,
+    StoreBusy,
+    StoreError,
+    StoreLocked,
+    TopicNotFound,
+)
+from storage.format.names import consumer_group_problem
 from storage.leases.leases import Leases
 from storage.leases.values import (
     DeadMessages,
     GroupCounts,
+    OffsetCommit,
     QueueLeases,
     ReceivedBatch,
     ReceiveQuestion,
@@ -35,7 +44,6 @@ class ReaderLeases:
         self._leases = leases
         self._groups = reader.groups
         self._auto_create_groups = auto_create_groups
-        self._is_used = (reader.directory / LEASE_DIRECTORY).is_dir()
 
     def add_listener(self, listener: Callable[[str, str], None]) -> None:
         """Call ``listener(group, topic)``, in any thread, when something may be due earlier."""
@@ -84,7 +92,6 @@ class ReaderLeases:
 
     def receive(self, group: str, topic: str, question: ReceiveQuestion) -> ReceivedBatch:
         """Lease what can be handed out now; its end is by the wall clock. Raises GroupNotFound, GroupPaused, and as ``Leases.receive``."""
-        self._is_used = True
         config = self._groups.get(group)
         if not config.consume_enable:
             raise GroupPaused(group)
@@ -107,7 +114,7 @@ class ReaderLeases:
         Without a duration the group's backoff says when messages are handed out again, and 0 is returned.
         """
         if duration_ms is None:
-            config = self._groups.find(group) or GroupConfig(name=group)
+            config = self._groups.settings_of(group)
             return self._leases.give_back(config, topic, receipt_handles), 0
         clock = self._leases.clock
         end_ms = clock.unix_ms(clock.now_ms() + duration_ms)
@@ -137,9 +144,32 @@ class ReaderLeases:
 
     # ---- progress
 
+    def commit_offsets(self, offsets: Sequence[OffsetCommit]) -> list[Exception | None]:
+        """Set groups' offsets; one beyond its queue's end is refused. See ``Leases.commit``."""
+        problems = [self._problem_of(offset) for offset in offsets]
+        good = [
+            offset for offset, problem in zip(offsets, problems, strict=True) if problem is None
+        ]
+        outcomes = iter(self._leases.commit(good))
+        return [next(outcomes) if problem is None else problem for problem in problems]
+
+    def _problem_of(self, offset: OffsetCommit) -> Exception | None:
+        problem = consumer_group_problem(offset.group)
+        if problem:
+            return InvalidArgument("group", problem)
+        try:
+            high = self._reader.max_offset(offset.topic, offset.queue_id, offset.queue_offset)
+        except (StoreError, OSError) as error:
+            return error
+        if offset.queue_offset > high:
+            return InvalidArgument(
+                "queue_offset", f"is {offset.queue_offset}, and the queue ends at {high}"
+            )
+        return None
+
     def topics_of(self, group: str) -> list[str]:
         """Return the topics of which a group was handed messages here; none where another process leases."""
-        if not self._is_used:
+        if not self._leases.is_used:
             return []
         try:
             return self._leases.topics_of(group)
@@ -148,7 +178,7 @@ class ReaderLeases:
 
     def group_counts(self) -> list[GroupCounts]:
         """Return what each group that was handed messages has under lease and waiting, by name."""
-        return self._leases.group_counts() if self._is_used else []
+        return self._leases.group_counts() if self._leases.is_used else []
 
     @property
     def journal_bytes(self) -> int:
@@ -172,14 +202,13 @@ class ReaderLeases:
     def all_progress(self, group: str) -> list[QueueLeases]:
         """Return where a group is in the queues of all topics of which it was handed messages."""
         topics = self.topics_of(group)
-        config = self._groups.find(group) or GroupConfig(name=group)
+        config = self._groups.settings_of(group)
         return [queue for topic in topics for queue in self.progress(config, topic)]
 
     def reset(
         self, group: GroupConfig, topic: str, queue_offsets: Mapping[int, int], *, to_latest: bool
     ) -> None:
         """Let a group go on at queue offsets; to the latest, retries that a broker left are passed over."""
-        self._is_used = True
         self._leases.reset(group, topic, queue_offsets, drops_retries=to_latest)
 
     def forget(self, group: str) -> None:

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeVar
 from penstock.v1 import reader_pb2
 from services import wire
 from services.reader.catching_up import CatchUp
-from services.reader.group_commits import Commit, GroupCommits
+from services.reader.group_commits import GroupCommits
 from services.reader.leases import ReaderLeases
 from services.reader.pulls import PullQuestion, Pulls
 from services.reader.records import ask_decoded, record_message
@@ -18,6 +18,7 @@ from services.rpc.servicer import Context
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreClosed, TopicNotFound
 from storage.format.record import decode_record
+from storage.leases.values import OffsetCommit
 from storage.message import KeyQueryResult
 from storage.view.queues.extent import QueueExtent
 
@@ -62,7 +63,7 @@ class ReaderServicer:
         self._pulls = pulls
         self._catch_up = catch_up
         self._leases = leases
-        self._commits = GroupCommits(source)
+        self._commits = GroupCommits(leases)
         self._pull_bytes_max = pull_bytes_max
         self._wait_ms_max = wait_ms_max
 
@@ -114,7 +115,7 @@ class ReaderServicer:
             )
         await self._catch_up.everything_visible(context)
         await self._commits.commit(
-            Commit(request.group, request.topic, request.queue_id, request.queue_offset)
+            OffsetCommit(request.group, request.topic, request.queue_id, request.queue_offset)
         )
         return reader_pb2.CommitOffsetResponse()
 

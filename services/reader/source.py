@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from services.reader.group_commits import Commit
 from services.rpc.status import InvalidArgument
 from storage.errors import StoreError
 from storage.files.directory_lock import LockRole
-from storage.format.names import RETRY_PREFIX, consumer_group_problem, group_name_problem
+from storage.format.names import RETRY_PREFIX, group_name_problem
 from storage.reader import StoreReader
 from storage.tables.topics import TopicConfig
 from storage.view.queues.arrived import ArrivedQueues, Queue
@@ -158,30 +157,6 @@ class Source:
         """Return the entries of the topic table of these names, as far as it has them."""
         found = map(self.reader.topics.find, sorted(set(names)))
         return [topic for topic in found if topic is not None]
-
-    def commit_offsets(self, commits: Sequence[Commit]) -> list[Exception | None]:
-        """Commit and save; progress outside the queue's range is refused, not clamped."""
-        outcomes: list[Exception | None] = []
-        for commit in commits:
-            try:
-                self._check(commit)
-                self.reader.consumer_offsets.commit(*commit)
-                outcomes.append(None)
-            except (StoreError, OSError) as error:
-                outcomes.append(error)
-        self.reader.consumer_offsets.save()
-        return outcomes
-
-    def _check(self, commit: Commit) -> None:
-        group, topic, queue_id, queue_offset = commit
-        problem = consumer_group_problem(group)
-        if problem:
-            raise InvalidArgument("group", problem)
-        high = self.reader.max_offset(topic, queue_id, queue_offset)
-        if queue_offset > high:
-            raise InvalidArgument(
-                "queue_offset", f"is {queue_offset}, and the queue ends at {high}"
-            )
 
     def group_offsets(
         self, group: str, is_wanted: Callable[[], bool]

@@ -24,6 +24,7 @@ from storage.leases.values import (
     DeadMessages,
     GroupRules,
     HandleProblem,
+    OffsetCommit,
     QueueLeases,
     ReceivedBatch,
     ReceiveQuestion,
@@ -303,6 +304,15 @@ class GroupTopic:
                 queue.reset(next_offset, last, events)
             self.queues.expect_any()
             self._attempts.clear()
+
+    def commit(self, offset: OffsetCommit, now_ms: int) -> None:
+        """Take over an offset that the group has committed, if it is in one of these queues."""
+        with self.changing() as events:
+            for queue in self.queues.all:
+                if (queue.name.source, queue.name.queue_id) == (offset.topic, offset.queue_id):
+                    queue.commit(offset.queue_offset, queue.rows.group_offset, events, now_ms)
+                    self.queues.expect_any()
+                    self._attempts.clear()
 
     def have(self, queues: list[LeasedQueue], *, some_gone: bool) -> None:
         """Have these queues and no others, under the lock; what attempts were given of one that is gone is gone."""

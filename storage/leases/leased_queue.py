@@ -99,6 +99,17 @@ class LeasedQueue:
         self.rows.bounds[columns.COMMITTED] = queue_offset
         events.add(journal.COMMITTED_AT, self.number, queue_offset)
 
+    def commit(self, queue_offset: int, before: int, events: Events, now_ms: int) -> None:
+        """Take over an offset of consumerOffset.json that was ``before`` until now.
+
+        A higher one acknowledges what precedes it; a lower one sets the group back, and ends the leases from there on.
+        """
+        if queue_offset >= before:
+            self.drop_before(queue_offset, events, now_ms)
+        else:
+            self.drop_from(queue_offset, events, now_ms)
+        self.note_committed(queue_offset, events)
+
     def reset(self, next_offset: int, last: Place, events: Events) -> None:
         """Forget all rows, and go on at a queue offset; ``last`` is the record before it."""
         self.rows.clear(next_offset)

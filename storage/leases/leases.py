@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from storage.files.filesystem import FileSystem, OsFileSystem
 from storage.format.leases.journal import LEASE_DIRECTORY
 from storage.format.leases.receipt_handle import HANDLE_SIZE
 from storage.kernels.leases import columns
-from storage.leases.open_leases import OpenLeases, open_leases
+from storage.leases.open_leases import OpenLeases, commit_all, open_leases
 from storage.leases.owners import NO_OWNER
 from storage.leases.queues import StoreQueues
 from storage.leases.values import (
@@ -23,6 +23,7 @@ from storage.leases.values import (
     DeadMessages,
     GroupCounts,
     HandleProblem,
+    OffsetCommit,
     QueueLeases,
     ReceivedBatch,
     ReceiveQuestion,
@@ -57,6 +58,7 @@ class Leases:
         self.config = config or LeaseConfig()
         self.clock = SteadyClock(clock or SystemClock())
         self._queues = StoreQueues(reader)
+        self._groups = reader.groups
         self._filesystem = filesystem or OsFileSystem()
         self._directory = reader.directory / LEASE_DIRECTORY
         self._guard = threading.Lock()  # of opening and closing
@@ -276,6 +278,29 @@ class Leases:
         opened.reset(group, topic, next_offsets, drops_retries=drops_retries)
         self._settled(opened)
         self._announce(group.name, topic)
+
+    def commit(self, offsets: Sequence[OffsetCommit]) -> list[Exception | None]:
+        """Set groups' offsets, with one save for all; return what was wrong with each. Durable on return.
+
+        What precedes an offset is acknowledged. An offset below the group's own sets the group back, and ends its
+        leases from there on. Raises if the save failed.
+        """
+        if not self.is_used:
+            with self._guard:  # a group that begins to receive meanwhile reads the table after this
+                if not self.is_used:
+                    return commit_all(self._queues.offsets, offsets)
+        opened = self._opened()
+        outcomes = opened.commit(offsets, self._groups.settings_of)
+        self._settled(opened)
+        for group, topic in {(offset.group, offset.topic) for offset in offsets}:
+            if opened.find(group, topic) is not None:
+                self._announce(group, topic)
+        return outcomes
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any group of this store was ever handed messages under a lease."""
+        return self._open is not None or self._filesystem.exists(self._directory)
 
     def forget(self, group: str, topic: str = "") -> None:
         """Forget a group that is deleted with its offsets, or its leases in one topic."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from storage.config import LeaseConfig
-from storage.errors import InvalidMessage, StoreFull
-from storage.format.names import consumer_group_problem
+from storage.errors import InvalidMessage, StoreError, StoreFull, TopicNotFound
+from storage.format.names import RETRY_PREFIX, consumer_group_problem
 from storage.kernels.leases.siphash import hash_of
 from storage.leases.broker_orders import BrokerOrders
 from storage.leases.group_topic import GroupTopic
@@ -22,8 +22,9 @@ from storage.leases.leased_queue import Events, LeasedQueue
 from storage.leases.loading import LoadedJournal, generations, load_journal, remove_others
 from storage.leases.owner_renewals import OwnerRenewals
 from storage.leases.queue_sets import QueueSets
+from storage.leases.queues import retry_topics
 from storage.leases.snapshot import write_generation
-from storage.leases.values import GroupRules
+from storage.leases.values import GroupRules, OffsetCommit
 from storage.view.layout import StorePaths
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from storage.clock import Clock
     from storage.files.filesystem import FileSystem
     from storage.leases.queues import StoreQueues
+    from storage.tables.consumer_offsets import ConsumerOffsets
     from storage.tables.groups import GroupConfig
 
 _LOG: Final = logging.getLogger(__name__)
@@ -133,6 +135,34 @@ class OpenLeases:
             held, _ = self.ready(group, topic)
             held.reset(next_offsets, drops_retries=drops_retries)
             self._save_offsets()
+
+    def commit(
+        self, offsets: Sequence[OffsetCommit], settings_of: Callable[[str], GroupConfig]
+    ) -> list[Exception | None]:
+        """Set groups' offsets; return what was wrong with each. Raises if the save failed."""
+        with self._saving:  # else a save of leases could write an older offset in between
+            held = [self._held_by(offset) for offset in offsets]
+            for topics in held:
+                for each in topics:  # with the queues of a topic that was made again
+                    with suppress(TopicNotFound):
+                        self.ready(settings_of(each.group), each.topic)
+            outcomes = commit_all(self._queues.offsets, offsets)
+            for offset, outcome in zip(offsets, outcomes, strict=True):
+                if outcome is None:
+                    for each in self._held_by(offset):
+                        each.commit(offset, self._clock.now_ms())
+            return outcomes
+
+    def _held_by(self, offset: OffsetCommit) -> list[GroupTopic]:
+        """Return the leases of a group that may have a queue of a topic, which may be a retry topic."""
+        group, topic = offset.group, offset.topic
+        if not topic.startswith(RETRY_PREFIX):
+            held = self.find(group, topic)
+            return [] if held is None else [held]
+        return [
+            each for each in self.all()
+            if each.group == group and topic in (each.topic, *retry_topics(group, each.topic))
+        ]  # fmt: skip
 
     def forget(self, group: str, topic: str) -> None:
         """Forget a group with its offsets in consumerOffset.json, or its leases in one topic."""
@@ -238,6 +268,19 @@ def open_leases(
         journal.close()
         raise
     return opened
+
+
+def commit_all(table: ConsumerOffsets, offsets: Sequence[OffsetCommit]) -> list[Exception | None]:
+    """Commit offsets to consumerOffset.json with one save; return what was wrong with each."""
+    outcomes: list[Exception | None] = []
+    for offset in offsets:
+        try:
+            table.commit(*offset)
+            outcomes.append(None)
+        except (StoreError, OSError) as error:
+            outcomes.append(error)
+    table.save()
+    return outcomes
 
 
 def _note_committed(offsets: Mapping[int, int]) -> Callable[[LeasedQueue, Events], None]:

@@ -93,11 +93,7 @@ class QueueSets:
         if stored is None or stored == queue.rows.committed_offset:
             return
         events = Events()
-        if stored > queue.rows.committed_offset:
-            queue.drop_before(stored, events, now_ms)
-        else:
-            queue.drop_from(stored, events, now_ms)
-        queue.note_committed(stored, events)
+        queue.commit(stored, queue.rows.committed_offset, events, now_ms)
         queue.is_handed_back = True
         held.write(events)
 

@@ -101,6 +101,15 @@ class ReceivedBatch:
     """Whether there may be more that can be handed out now: it is full, or a filter has dropped so much."""
 
 
+class OffsetCommit(NamedTuple):
+    """A group's offset in one queue: everything before ``queue_offset`` is done."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
 class HandleProblem(IntEnum):
     """Why a receipt handle is refused."""
 

@@ -212,6 +212,10 @@ class GroupTable:
                 group = self._groups.get(name)
             return group
 
+    def settings_of(self, name: str) -> GroupConfig:
+        """Return a group's settings, a broker's defaults if it has none."""
+        return self.find(name) or GroupConfig(name=name)
+
     def find_kept(self, name: str) -> GroupConfig | None:
         """Return a group's settings if this process changes the table and so need not read it again."""
         return self._groups.get(name) if self._owned else None

@@ -25,7 +25,7 @@ from lease_store import GROUP, ORDERLY, TOPIC, LeaseStore, bodies, put_messages
 from steps_to_try import examples_to_try
 
 from storage import Message
-from storage.leases.values import HandleProblem
+from storage.leases.values import HandleProblem, OffsetCommit
 
 QUEUES = 2
 MESSAGES = 60
@@ -84,6 +84,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.group = (ORDERLY if self.is_orderly else GROUP).changed(
             retry_max_times=ATTEMPTS_MAX - 1
         )
+        self.store.reader.groups.create(self.group)
         self.queues = [ModelQueue() for _ in range(QUEUES)]
         self.dead_at: dict[int, list] = {}
 
@@ -241,6 +242,19 @@ class LeaseMachine(RuleBasedStateMachine):
         self.store.leases.reset(self.group, TOPIC, {queue_id: offset})
         self.queues[queue_id] = ModelQueue(offset)
         self.dead_at.pop(queue_id, None)
+
+    @rule(queue_id=st.integers(0, QUEUES - 1), offset=st.integers(0, MESSAGES))
+    def commit(self, queue_id: int, offset: int) -> None:
+        commit = OffsetCommit(self.group.name, TOPIC, queue_id, offset)
+        assert self.store.leases.commit([commit]) == [None]
+        queue = self.queues[queue_id]
+        if offset < min(queue.rows, default=queue.next_offset):
+            self.queues[queue_id] = ModelQueue(offset)
+        else:
+            queue.next_offset = max(queue.next_offset, offset)
+            queue.rows = {at: row for at, row in queue.rows.items() if at >= offset}
+            self.unblock(queue_id)
+        assert self.store.reader.committed_offset(self.group.name, TOPIC, queue_id) == offset
 
     @rule()
     def save_offsets(self) -> None:
