@@ -102,6 +102,13 @@ class TelemetryStreams:
         for context in contexts:
             context.cancel()
 
+    def client_leaves(self, client_id: str) -> None:
+        """Tell a producer that says it goes nothing more; its stream may stay open for as long as its process lives."""
+        stream = self._producers.get(client_id)
+        if stream is not None:
+            self.ended(client_id, stream)
+            stream.close()
+
     def ended(self, client_id: str, stream: ProducerStream) -> None:
         """Forget what a stream named, unless the client has another one."""
         if self._producers.get(client_id) is stream:
@@ -149,7 +156,7 @@ class TelemetryStreams:
             self._sessions.heard(caller.client_id)
             if command.HasField("settings"):
                 answer = await self._answered(caller, context, command.settings)
-                if command.settings.HasField("publishing"):
+                if command.settings.HasField("publishing") and not stream.is_closed:
                     topics = frozenset(_topics(command.settings))
                     self.publishes(caller.client_id, stream, topics)
                 await stream.write(answer.SerializeToString())
