@@ -1,4 +1,7 @@
-"""Tasks that may end when nobody awaits them any more: how they ended is taken note of, and asyncio logs no traceback."""
+"""Tasks that may end when nobody awaits them any more.
+
+Somebody takes note of how they ended, or asyncio logs a traceback.
+"""
 
 from __future__ import annotations
 
