@@ -46,7 +46,7 @@ def run(
     memory.set_aside()
     open_files.raise_limit()
     try:
-        loops.run(_until_stopped(serve))
+        loops.run(_until_stopped(serve, settings.drain_grace_seconds))
     except (StoreError, OSError, ValueError) as error:
         for kind in type(error).__mro__:
             if kind in EXIT_CODE_OF:
@@ -91,9 +91,17 @@ async def sleep_until(stop: asyncio.Event, seconds: float) -> None:
         await asyncio.wait_for(stop.wait(), seconds)
 
 
-async def _until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    stop = asyncio.Event()
+async def _until_stopped(
+    serve: Callable[[asyncio.Event], Awaitable[None]], grace_seconds: float
+) -> None:
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        if not stopped.is_set():
+            logs.get_logger().info("draining", grace_seconds=grace_seconds)
+            stopped.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await serve(stop)
+        loop.add_signal_handler(number, stop)
+    await serve(stopped)

@@ -101,7 +101,7 @@ class AsyncInFlightCalls:
             outcome = await stub(call.request, timeout=timeout_s)
         except grpc.RpcError as error:
             outcome = error
-        except asyncio.CancelledError:  # by `cancel`, or with the channel
+        except (asyncio.CancelledError, grpc.aio.UsageError):  # by `cancel`, or with the channel
             outcome = ClientClosed("the client was closed")
         self._answered.put_nowait(Answered(purpose, call, outcome))
 

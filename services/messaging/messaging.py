@@ -79,7 +79,6 @@ class Messaging:
             upstreams.reader,
             upstreams.waiting,
             self._sessions,
-            draining,
             push_lease_ms=settings.push_lease_ms,
         )
         self._draining = self._loop.create_task(_then(draining, receiving.drain))

@@ -27,7 +27,7 @@ class ProducerStream:
         self.watched: frozenset[str] = frozenset()  # those topics, while it is not stuck
         self.is_stuck = False
         self.stuck_changed: Callable[[], None] = _nothing
-        self._has_ended = False
+        self.is_closed = False
         self._waiting: deque[tuple[bytes, Callable[[], None]]] = deque()
         self._waiting_bytes = 0
         self._telling: asyncio.Task[None] | None = None
@@ -43,7 +43,7 @@ class ProducerStream:
 
         ``untold`` is called if it turns out later that the command is not taken.
         """
-        if self._has_ended or self.is_stuck:
+        if self.is_closed or self.is_stuck:
             return False
         if self._waiting and self._waiting_bytes + len(command) > WAITING_BYTES_MAX:
             return False
@@ -55,7 +55,7 @@ class ProducerStream:
 
     def close(self) -> None:
         """Tell nothing more; what waits is untold."""
-        self._has_ended = True
+        self.is_closed = True
         self._give_back()
 
     async def _tell_all(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import grpc
@@ -23,6 +23,7 @@ from services.rocketmq.times import fill
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
 from services.rpc.servicer import Context
+from services.unawaited import look_at
 from services.upstream import CalledService
 
 LEASES: Final = "/penstock.v1.Leases/"
@@ -51,7 +52,6 @@ class Receiving:
         reader: CalledService,
         waiting: CalledService,
         sessions: Sessions,
-        draining: asyncio.Event,
         *,
         push_lease_ms: int,
     ) -> None:
@@ -59,8 +59,7 @@ class Receiving:
         self._handles = HandleCalls(reader)
         self._sessions = sessions
         self._push_lease_ms = push_lease_ms
-        self._draining = draining
-        self._polling: set[asyncio.Task[None]] = set()
+        self._polling: dict[asyncio.Task[None], str] = {}  # client ids
         self._lines = PollLines()
         self._deliveries = Deliveries()
         self._giving_back: set[asyncio.Task[v2.Status]] = set()
@@ -69,8 +68,9 @@ class Receiving:
     async def receive(self, request: service_pb2.ReceiveMessageRequest, context: Context) -> bytes:
         """Write the messages of one receive, or why there are none; return the last answer."""
         try:
-            asked = self._asked(request, caller_of(context), context)
-            answer = await self._ask_until_drained(asked, context)
+            caller = caller_of(context)
+            asked = self._asked(request, caller, context)
+            answer = await self._ask_until_ended(asked, caller.client_id, context)
         except CallRefused as refused:
             return service_pb2.ReceiveMessageResponse(status=refused.status).SerializeToString()
         try:
@@ -120,27 +120,36 @@ class Receiving:
             )
         return asked
 
-    async def _ask_until_drained(
-        self, asked: leases_pb2.ReceiveRequest, context: Context
+    async def _ask_until_ended(
+        self, asked: leases_pb2.ReceiveRequest, client_id: str, context: Context
     ) -> leases_pb2.ReceiveResponse:
         task = asyncio.current_task()
         assert task is not None
-        self._polling.add(task)
+        self._polling[task] = client_id
         try:
             return await self._ask_in_line(asked, context)
         except asyncio.CancelledError:
-            if not self._draining.is_set():
-                raise
+            if task in self._polling:
+                raise  # the client has gone
+            task.uncancel()
             return leases_pb2.ReceiveResponse()
         finally:
-            self._polling.discard(task)
+            self._polling.pop(task, None)
 
     def drain(self) -> None:
         """Answer the polls that wait with nothing: they would hold up the stop.
 
         What the reader answers at this very moment comes again when its lease ends.
         """
-        for task in self._polling:
+        self._end_polls(list(self._polling))
+
+    def client_leaves(self, client_id: str) -> None:
+        """Answer the polls of a client with nothing: it would leave the messages that come."""
+        self._end_polls([task for task, each in self._polling.items() if each == client_id])
+
+    def _end_polls(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            del self._polling[task]
             task.cancel()
 
     async def _ask_in_line(
@@ -188,6 +197,7 @@ class Receiving:
             task = self._loop.create_task(self._handles.status_of(call, handle))
             self._giving_back.add(task)
             task.add_done_callback(self._giving_back.discard)
+            task.add_done_callback(look_at)  # what is not given back comes when its lease ends
 
     async def acknowledge(
         self, request: service_pb2.AckMessageRequest

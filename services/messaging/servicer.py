@@ -96,8 +96,11 @@ class MessagingServicer:
     async def notify_client_termination(
         self, _request: service_pb2.NotifyClientTerminationRequest, context: Context
     ) -> service_pb2.NotifyClientTerminationResponse:
-        """End a session; what the client holds is delivered to others soon."""
-        self._sessions.end(caller_of(context).needs_id())
+        """End a session: what the client holds is delivered to others soon, and it is sent nothing more."""
+        client_id = caller_of(context).needs_id()
+        self._receiving.client_leaves(client_id)
+        self._telemetry.client_leaves(client_id)
+        self._sessions.end(client_id)
         return service_pb2.NotifyClientTerminationResponse(status=OK)
 
     @raw

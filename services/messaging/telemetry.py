@@ -17,7 +17,7 @@ from services.rocketmq import names
 from services.rocketmq.statuses import OK, CallRefused
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
-from services.rpc.servicer import EOF, Context, Draining
+from services.rpc.servicer import EOF, Context
 from services.rpc.status import InvalidArgument
 
 UNREAD_SECONDS: Final = 1.0  # for clients to read that their stream ends
@@ -61,7 +61,11 @@ class TelemetryStreams:
         return list(self._told.get(topic, ()))
 
     async def serve(self, context: Context) -> None:
-        """Answer each settings command until the client ends the stream. Raises Draining."""
+        """Answer each settings command until the client ends the stream.
+
+        The stream ends with OK when the service stops: RocketMQ's client in Rust reads one that ends with
+        another status again and again, without a pause.
+        """
         await context.send_initial_metadata(())  # Rust waits for it before it sends anything
         try:
             caller = caller_of(context)
@@ -74,7 +78,7 @@ class TelemetryStreams:
             await _write(context, service_pb2.TelemetryCommand(status=refused.status))
             return
         if self._draining.is_set():
-            raise Draining
+            return
         self._count += 1
         stream = ProducerStream(context)
         serving = cast("asyncio.Task[None]", asyncio.current_task())
@@ -85,7 +89,6 @@ class TelemetryStreams:
             if not self._draining.is_set():
                 raise  # the client has gone
             serving.uncancel()
-            raise Draining from None
         finally:
             del self._serving[serving]
             self._count -= 1
@@ -101,6 +104,13 @@ class TelemetryStreams:
         await asyncio.sleep(UNREAD_SECONDS)
         for context in contexts:
             context.cancel()
+
+    def client_leaves(self, client_id: str) -> None:
+        """Tell a producer that says it goes nothing more; its stream may stay open for as long as its process lives."""
+        stream = self._producers.get(client_id)
+        if stream is not None:
+            self.ended(client_id, stream)
+            stream.close()
 
     def ended(self, client_id: str, stream: ProducerStream) -> None:
         """Forget what a stream named, unless the client has another one."""
@@ -149,7 +159,7 @@ class TelemetryStreams:
             self._sessions.heard(caller.client_id)
             if command.HasField("settings"):
                 answer = await self._answered(caller, context, command.settings)
-                if command.settings.HasField("publishing"):
+                if command.settings.HasField("publishing") and not stream.is_closed:
                     topics = frozenset(_topics(command.settings))
                     self.publishes(caller.client_id, stream, topics)
                 await stream.write(answer.SerializeToString())

@@ -27,7 +27,7 @@ from google.protobuf.message_factory import GetMessageClass
 from services import logs
 from services.rpc import status
 from services.rpc.core.served_call import CallAborted, CallEnded, Handler, requests_of
-from services.rpc.servicer import Context, is_brief, is_raw, method_of
+from services.rpc.servicer import Context, Draining, is_brief, is_raw, method_of
 from storage.errors import DeviceFailed, StoreError
 
 PARSED_BYTES_MAX: Final = 3 << 20  # in one go, which takes 40 ms if all its elements are empty
@@ -164,7 +164,7 @@ class CallHandlers:
             about = {"code": code.name, "request_id": request_id, "problem": message}
             if isinstance(error, DeviceFailed):
                 self._log.error("call failed", method=method, peer=context.peer(), **about)
-            elif self._logs_refusals:
+            elif self._logs_all or (self._logs_refusals and not isinstance(error, Draining)):
                 self._log.info("call", method=method, peer=context.peer(), **about)
         else:
             code, message = grpc.StatusCode.INTERNAL, _INTERNAL

@@ -13,6 +13,7 @@ from services import logs
 from services.rpc import status
 from services.rpc.server import Contract
 from services.rpc.servicer import Context, is_raw, method_of
+from services.unawaited import look_at
 from storage.errors import DeviceFailed, StoreError
 
 ANSWERS_WAITING_MAX: Final = 16  # of a method that streams them; then it waits
@@ -123,17 +124,11 @@ class InProcessService:
         finally:
             if taking is not None:
                 taking.cancel()
-            if not serving.done():
-                _forget(serving)
+            serving.add_done_callback(look_at)  # what it raises meanwhile is of interest to nobody
+            serving.cancel()
 
     async def close(self) -> None:
         """Do nothing: those who serve end their calls."""
-
-
-def _forget(answering: asyncio.Task[Any]) -> None:
-    """Cancel a call; what it raises meanwhile is of interest to nobody."""
-    answering.add_done_callback(lambda task: task.cancelled() or task.exception())
-    answering.cancel()
 
 
 def _refused(path: str, error: Exception) -> grpc.aio.AioRpcError:

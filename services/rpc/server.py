@@ -108,7 +108,6 @@ class RpcServer:
     async def drain(self) -> None:
         """Take no new calls, let those under way end within the grace, then cancel them."""
         self._draining.set()
-        self._log.info("draining", grace_seconds=self._settings.drain_grace_seconds)
         self._health.end()
         await self._server.stop(self._settings.drain_grace_seconds)
 

@@ -10,6 +10,7 @@ from services import wire
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
 from services.turns import run_large
+from services.unawaited import look_at
 from services.writer import batch_frames
 from services.writer.acks import Acks
 from services.writer.eager import EagerCoroutine
@@ -53,8 +54,8 @@ class ProduceStream:
         answering = asyncio.ensure_future(self._answer())
         receiving = asyncio.ensure_future(self._receive())
         draining = asyncio.ensure_future(self._draining.wait())
-        answering.add_done_callback(_look_at)  # of two that break one is raised
-        receiving.add_done_callback(_look_at)
+        answering.add_done_callback(look_at)  # of two that break one is raised
+        receiving.add_done_callback(look_at)
         try:
             await asyncio.wait(
                 {answering, receiving, draining}, return_when=asyncio.FIRST_COMPLETED
@@ -162,9 +163,3 @@ class ProduceStream:
         for operation in (self._reading, self._writing):
             if operation is not None:
                 operation.cancel()
-
-
-def _look_at(task: asyncio.Future[None]) -> None:
-    """Take note of how a task ended, or asyncio logs with a traceback that it was not retrieved."""
-    if not task.cancelled():
-        task.exception()

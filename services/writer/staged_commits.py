@@ -140,7 +140,7 @@ async def _finish(started: asyncio.Future[_T], *, undo: Callable[[_T], None]) ->
     except asyncio.CancelledError:
 
         def undo_it(done: asyncio.Future[_T]) -> None:
-            if done.exception() is None:
+            if not done.cancelled() and done.exception() is None:
                 undo(done.result())
 
         started.add_done_callback(undo_it)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -37,6 +38,7 @@ from penstock import (
     Unavailable,
     UnknownOutcome,
 )
+from penstock.consuming.in_flight import AsyncInFlightCalls
 from penstock.v1 import common_pb2
 
 UNAVAILABLE = rich_status(grpc.StatusCode.UNAVAILABLE, "away")
@@ -380,3 +382,15 @@ async def test_a_damaged_record_is_raised_and_can_be_gone_past(
 
     assert caught.value.next_offset == 2
     assert [record.body async for record in consumer] == [b"2"]
+
+
+async def test_a_call_whose_channel_is_closed_before_it_begins_is_of_a_closed_client() -> None:
+    """Its consumer would wait for its answer for ever."""
+    channel = grpc.aio.insecure_channel("127.0.0.1:1")
+    calls = AsyncInFlightCalls()
+    calls.start(channel.unary_unary("/s/m"), "purpose", SimpleNamespace(request=b""), 5)  # type: ignore[arg-type]
+    await channel.close(None)
+    answered = await calls.next(20)
+
+    assert answered is not None
+    assert isinstance(answered.outcome, ClientClosed)

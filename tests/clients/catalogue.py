@@ -14,7 +14,7 @@ from scenarios.failing import (
 )
 from scenarios.leasing import change_extend, change_nack, lease_end, simple_ack
 from scenarios.pushing import push_concurrent, push_orderly, tag_filter, two_members
-from scenarios.restarting import restarts
+from scenarios.restarting import restarts, stops
 from scenarios.routing import split_routes, split_routes_tls
 from scenarios.sending import (
     body_4mib,
@@ -64,6 +64,7 @@ SCENARIOS = {
         Scenario(slow_handler, PUSH, own_server={"push-lease-ms": "3000"}),
         Scenario(slow_handler_75s, PUSH, slow=True),
         Scenario(restarts, PUSH, own_server={}),
+        Scenario(stops, own_server={}, penstock_only=True),
         Scenario(split_routes, own_server={SPLIT: "plain"}, penstock_only=True),
         Scenario(split_routes_tls, own_server={SPLIT: "tls"}, tls=True, penstock_only=True),
     )

@@ -46,8 +46,8 @@ class Server(Protocol):
     def topic(self, name: str, kind: str, queues: int) -> None: ...
     def group(self, name: str, orderly: bool, retries: int, backoff_ms: list[int]) -> None: ...
 
-    def kill(self, service: str) -> None:
-        """End a service with SIGKILL; return when it serves again."""
+    def restart(self, service: str, *, killed: bool) -> None:
+        """Stop a service in order, or kill it; return when it serves again."""
 
     def end(self, *, killed: bool) -> None:
         """Stop all of it in order, or kill it; return when nothing of it runs any more."""
@@ -99,12 +99,9 @@ class PenstockServer:
         self._log = folder / "penstock.log"
 
     def __enter__(self) -> PenstockServer:
-        with _STARTING:
-            self._running.__enter__()
-            if self._front is not None:
-                self._front.__enter__()
-            for service in ("writer", "reader", "gateway"):
-                self._wait(service, 1)
+        if self._front is not None:
+            self._front.__enter__()
+        self._start()
         self._channels = {
             service: grpc.insecure_channel(self._running.serving(service)[0][0])
             for service in ("writer", "reader")
@@ -138,10 +135,14 @@ class PenstockServer:
         clients = stub.ListClients(gateway_pb2.ListClientsRequest(), timeout=10).clients
         return {client.client_id for client in clients}
 
-    def kill(self, service: str) -> None:
-        times = len(self._running.serving(service))
-        os.kill(self._running.serving(service)[-1][1], signal.SIGKILL)
-        self._wait(service, times + 1)
+    def restart(self, service: str, *, killed: bool) -> None:
+        if service == "supervisor":
+            self.end(killed=killed)
+            self._start()
+            return
+        served = self._running.serving(service)
+        os.kill(served[-1][1], signal.SIGKILL if killed else signal.SIGTERM)
+        self._wait(service, len(served) + 1)
 
     def end(self, *, killed: bool) -> None:
         if killed:
@@ -154,6 +155,14 @@ class PenstockServer:
             until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
         else:
             assert self._running.stop() == 0, self._running.text()
+
+    def _start(self) -> None:
+        services = ("writer", "reader", "gateway", "indexer")
+        times = {service: len(self._running.serving(service)) for service in services}
+        with _STARTING:
+            self._running.__enter__()
+            for service in services:
+                self._wait(service, times[service] + 1)
 
     def _wait(self, service: str, times: int) -> None:
         until(lambda: len(self._running.serving(service)) >= times, START_SECONDS)
@@ -204,9 +213,8 @@ class ReferenceServer:
         backoff = ",".join(map(str, backoff_ms))
         self._ask(f"group {name} {str(orderly).lower()} {retries} {backoff}".rstrip())
 
-    def kill(self, service: str) -> None:
-        self._process.kill()
-        self._process.wait(10)
+    def restart(self, service: str, *, killed: bool) -> None:
+        self.end(killed=killed)
         self._start()
 
     def end(self, *, killed: bool) -> None:

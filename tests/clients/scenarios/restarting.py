@@ -1,15 +1,19 @@
-"""Services killed under clients that go on."""
+"""Services stopped and killed under clients that go on."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
 from drivers import ClientFailed, Producer
 from lab import Lab
 
+T = TypeVar("T")
 BACK_WITHIN_S = 20.0
+CALLED_WITHIN_S = 60.0  # Java's client leaves out an address that failed for a while
 SETTLED_S = 100.0  # a lease whose answer was lost with the reader runs out first
 
 
@@ -51,7 +55,7 @@ def restarts(lab: Lab) -> str:
     recovered = []
     for service in lab.server.services:
         killed = time.monotonic()
-        lab.server.kill(service)
+        lab.server.restart(service, killed=True)
         sent, heard = len(sending.times), len(consumer.calls)
         _until(
             lambda sent=sent: len(sending.times) >= sent + 20,
@@ -81,6 +85,41 @@ def restarts(lab: Lab) -> str:
     assert not missing, f"{len(missing)} of {len(wanted)} acknowledged messages were never consumed"
     twice = sum(count > 1 for count in counts.values())
     return f"{', '.join(recovered)}; {len(wanted)} sent, {twice} twice, all after {settled_s:.0f} s"
+
+
+def stops(lab: Lab) -> str:
+    """Each service is stopped in order and killed, its supervisor too: sends and receives go on, nothing is lost."""
+    topic, group = lab.topic(), lab.group()
+    producer = lab.producer(topic)
+    consumer = lab.simple(topic, group, await_s=2)
+    producer.send_bodies("before")
+    consumer.ack(*consumer.receive_until(1))
+    recovered = []
+    for killed in (False, True):
+        for service in ("writer", "reader", "supervisor"):
+            lab.server.restart(service, killed=killed)
+            began = time.monotonic()
+            body = f"after {service} {killed}"
+            _again(lambda body=body: producer.send_bodies(body), f"sends: {body}")
+            came: list[str] = []
+            while body not in came:  # one whose answer was lost is sent twice
+                messages = _again(consumer.receive, f"receives: {body}")
+                consumer.ack(*messages)
+                came += [message.body for message in messages]
+                assert time.monotonic() < began + CALLED_WITHIN_S, f"{body}: did not come"
+            recovered.append(f"{time.monotonic() - began:.1f}")
+    return f"{', '.join(recovered)} s"
+
+
+def _again(call: Callable[[], T], what: str) -> T:
+    """Call until it does not fail."""
+    end = time.monotonic() + CALLED_WITHIN_S
+    while True:
+        try:
+            return call()
+        except ClientFailed as error:
+            assert time.monotonic() < end, f"{what}: {error}"
+            time.sleep(0.2)
 
 
 def _until(condition, what: str, within_s: float = BACK_WITHIN_S) -> None:

@@ -22,9 +22,8 @@ def split_routes(lab: Lab) -> str:
     splits = lab.language.name in SPLITTING
     if splits:
         assert at["writer"] and at["reader"], at
-        lab.server.kill(
-            "reader"
-        )  # and the gateway with it: who sends needs neither between two looks at the route
+        # And the gateway with it: who sends needs neither between two looks at the route.
+        lab.server.restart("reader", killed=True)
         producer.send_bodies("one more")
     else:
         assert not at["writer"] and not at["reader"], at

@@ -143,6 +143,30 @@ def test_a_poll_whose_client_has_gone_takes_nothing(bed: MessagingBed, auto_rene
         assert bed.acknowledge(topic, group, handle) == v2.OK
 
 
+@pytest.mark.parametrize("auto_renew", [True, False], ids=["push", "simple"])
+def test_a_poll_whose_client_says_that_it_goes_is_answered_and_takes_nothing(
+    bed: MessagingBed, auto_renew: bool
+) -> None:
+    topic, group = bed.topic(), v2.Resource(name=f"goes-{auto_renew}")
+    leaving = (("x-mq-client-id", "leaving"),)
+    assert bed.receive(topic, group, long_polling_timeout=NEXT_S) == []  # which makes the group
+    wait = Duration(seconds=25)
+    request = receive_request(topic, group, long_polling_timeout=wait, auto_renew=auto_renew)
+    poll = bed.stub.ReceiveMessage(request, timeout=30, metadata=leaving)
+    time.sleep(0.2)  # it waits
+    began = time.monotonic()
+    goodbye = service_pb2.NotifyClientTerminationRequest(group=group)
+    assert bed.call("NotifyClientTermination", goodbye, leaving).status.code == v2.OK
+    answers = list(poll)
+    took = time.monotonic() - began
+    assert bed.send(topic, b"one").code == v2.OK
+    [received] = bed.receive(topic, group)
+
+    assert answers[0].status.code == v2.MESSAGE_NOT_FOUND
+    assert took < 20  # and not at the end of its time
+    assert (received.body, received.system_properties.delivery_attempt) == (b"one", 1)
+
+
 def test_an_answer_whose_client_goes_meanwhile_is_delivered_to_others(
     bed: MessagingBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,10 +215,8 @@ def test_a_stop_ends_polls_and_streams_at_once(tmp_path: Path) -> None:
                 polled.append(list(stub.ReceiveMessage(asked, metadata=CLIENT, timeout=40)))
 
             def listen() -> None:
-                try:
-                    list(stub.Telemetry(iter(threading.Event().wait, True), metadata=CLIENT))
-                except grpc.RpcError as error:
-                    ended.append(error.code())
+                stream = stub.Telemetry(iter(threading.Event().wait, True), metadata=CLIENT)
+                ended.append((list(stream), stream.code()))
 
             threads = [threading.Thread(target=poll) for _ in range(20)]
             threads.append(threading.Thread(target=listen))
@@ -209,7 +231,7 @@ def test_a_stop_ends_polls_and_streams_at_once(tmp_path: Path) -> None:
                 thread.join(60)
     assert took < 25  # and not until the end of what waits
     assert [answers[0].status.code for answers in polled] == [v2.MESSAGE_NOT_FOUND] * 20
-    assert ended == [grpc.StatusCode.UNAVAILABLE]
+    assert ended == [([], grpc.StatusCode.OK)]
 
 
 def test_clients_go_on_when_the_reader_starts_again(bed: MessagingBed) -> None:

@@ -221,6 +221,11 @@ class ConnectedProducer:
         """Return the next question."""
         return next(self._stream).recover_orphaned_transaction_command
 
+    def end(self) -> list[Any]:
+        """End the stream in order; return what it was told and nobody has read."""
+        self._said.put(None)
+        return list(self._stream)
+
     def close(self) -> None:
         """End the stream."""
         self._said.put(None)
@@ -269,3 +274,22 @@ def test_a_producer_that_does_not_read_keeps_no_other_from_its_checks(bed: Gatew
         while silent.asked().transaction_id != "last":
             pass
     assert end(bed, "unread", "last", v2.ROLLBACK) == v2.OK
+
+
+def test_a_producer_that_has_said_that_it_goes_is_asked_nothing(bed: GatewayBed) -> None:
+    """Its stream stays open, as that of RocketMQ's client in Go does; the one that stays is asked instead."""
+    bed.create("left", 1, "TRANSACTION")
+    with (
+        closing(ConnectedProducer(bed.channel, "leaves", "left")) as leaving,
+        closing(ConnectedProducer(bed.channel, "stays", "left")) as staying,
+    ):
+        goodbye = service_pb2.NotifyClientTerminationRequest()
+        bed.call("NotifyClientTermination", goodbye, client=(("x-mq-client-id", "leaves"),))
+        keys = [f"L{number}" for number in range(4)]
+        for key in keys:
+            send(bed, half("left", key))
+        asked = [staying.asked().transaction_id for _ in range(8)]
+        told = leaving.end()
+    assert {end(bed, "left", key, v2.ROLLBACK) for key in keys} == {v2.OK}
+    assert set(asked) <= set(keys)
+    assert told == []

@@ -222,6 +222,20 @@ async def test_what_waits_for_one_stream_is_bounded(monkeypatch: pytest.MonkeyPa
         await until(lambda: silent.told == ["A"])
 
 
+async def test_what_waits_for_a_client_that_says_it_goes_does_not_count() -> None:
+    """Its topics are watched no more."""
+    leaving = Connection()
+    leaving.reads.clear()
+    async with Watching(leaving) as watching:
+        watching.send("A", "B")
+        await until(lambda: len(watching.streams[0]._waiting) == 2)
+        watching.telemetry.client_leaves("client 0")
+        await until(lambda: watching.writer.returned == {"A": 3, "B": 3})
+        assert watching.telemetry.published_topics() == frozenset()
+        assert watching.streams[0].is_closed
+        watching.telemetry.client_leaves("client 0")  # again, and nobody's
+
+
 async def test_what_a_client_that_has_gone_was_told_does_not_count() -> None:
     async with Watching(Gone()) as watching:
         watching.send("A")
