@@ -23,7 +23,7 @@ from services.rocketmq.times import fill
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2
 from services.rpc.servicer import Context
-from services.unawaited import look_at
+from services.tasks import retrieve
 from services.upstream import CalledService
 
 LEASES: Final = "/penstock.v1.Leases/"
@@ -197,7 +197,7 @@ class Receiving:
             task = self._loop.create_task(self._handles.status_of(call, handle))
             self._giving_back.add(task)
             task.add_done_callback(self._giving_back.discard)
-            task.add_done_callback(look_at)  # what is not given back comes when its lease ends
+            task.add_done_callback(retrieve)  # what is not given back comes when its lease ends
 
     async def acknowledge(
         self, request: service_pb2.AckMessageRequest

@@ -13,7 +13,7 @@ from penstock.v1 import common_pb2, writer_pb2
 from services.rocketmq.statuses import CallRefused, refusal_of
 from services.rocketmq.topic_types import accepted_types
 from services.rocketmq.v2 import definition_pb2 as v2
-from services.unawaited import outliving
+from services.tasks import shielded
 from services.upstream import CalledService
 
 DESCRIBE: Final = "/penstock.v1.Writer/DescribeTopic"
@@ -83,7 +83,7 @@ class TopicCache:
         if asking is None:
             asking = self._asking[name] = asyncio.create_task(self._ask(name))
             asking.add_done_callback(lambda _: self._asking.pop(name, None))
-        return await outliving(asking)
+        return await shielded(asking)
 
     def forget(self, name: str) -> None:
         """Ask again next time: the writer says that the topic is another one."""

@@ -13,7 +13,7 @@ from services import logs
 from services.rpc import status
 from services.rpc.server import Contract
 from services.rpc.servicer import Context, is_raw, method_of
-from services.unawaited import look_at
+from services.tasks import retrieve
 from storage.errors import DeviceFailed, StoreError
 
 ANSWERS_WAITING_MAX: Final = 16  # of a method that streams them; then it waits
@@ -124,7 +124,7 @@ class InProcessService:
         finally:
             if taking is not None:
                 taking.cancel()
-            serving.add_done_callback(look_at)  # what it raises meanwhile is of interest to nobody
+            serving.add_done_callback(retrieve)  # what it raises meanwhile is of interest to nobody
             serving.cancel()
 
     async def close(self) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final
 from services import wire
 from services.rpc import status
 from services.rpc.servicer import EOF, Context, Draining
+from services.tasks import retrieve
 from services.turns import run_large
-from services.unawaited import look_at
 from services.writer import batch_frames
 from services.writer.acks import Acks
 from services.writer.eager import EagerCoroutine
@@ -54,8 +54,8 @@ class ProduceStream:
         answering = asyncio.ensure_future(self._answer())
         receiving = asyncio.ensure_future(self._receive())
         draining = asyncio.ensure_future(self._draining.wait())
-        answering.add_done_callback(look_at)  # of two that break one is raised
-        receiving.add_done_callback(look_at)
+        answering.add_done_callback(retrieve)  # of two that break one is raised
+        receiving.add_done_callback(retrieve)
         try:
             await asyncio.wait(
                 {answering, receiving, draining}, return_when=asyncio.FIRST_COMPLETED

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from penstock.v1 import retention_pb2
 from services.rpc.servicer import Context
-from services.unawaited import outliving
+from services.tasks import shielded
 from storage.errors import StoreBusy
 from storage.retention.report import RetainedFile, RetentionReport
 
@@ -49,7 +49,7 @@ class RetentionServicer:
         self._deleting = asyncio.ensure_future(
             asyncio.to_thread(self._retention.delete_expired, age_ms)
         )
-        done = await outliving(self._deleting)
+        done = await shielded(self._deleting)
         report = await self.get_retention(retention_pb2.GetRetentionRequest(), context)
         report.is_deleting = not done
         return report
