@@ -205,10 +205,6 @@ class Cancelled(PenstockError):
     code = grpc.StatusCode.CANCELLED
 
 
-CANCELLED_HERE: Final = ("Locally cancelled by application!", "Channel closed!")
-"""What gRPC says of a call that this side gave up; a service cancels new calls while too many wait."""
-
-
 class UnknownOutcome(PenstockError):
     """A produce was sent but not answered, in all the time it had: stored or not.
 
@@ -305,6 +301,7 @@ class ClientClosed(PenstockError):
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 
+CANCELLED_HERE: Final = ("Locally cancelled by application!", "Channel closed!")  # gRPC's words
 _BY_CODE: Final[dict[grpc.StatusCode, type[PenstockError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
     grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
@@ -392,7 +389,7 @@ def _build(
     if kind is NotFound:
         kind = not_found
     if kind is Cancelled and message not in CANCELLED_HERE:
-        kind = Unavailable
+        kind = Unavailable  # too many calls wait there
     return kind(
         message,
         code=code,
