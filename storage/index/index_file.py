@@ -22,6 +22,7 @@ from storage.format.index import IndexEntry, IndexHeader
 from storage.format.index_checksums import ENTRIES_PER_BLOCK, slot_block_count
 from storage.index.checksum_file import ChecksumFile
 from storage.kernels.index.entries import put_keys, rebuild_slots
+from storage.view.index.checksums import block_count
 from storage.view.index.index_file import IndexFileView, IndexShape
 
 if TYPE_CHECKING:
@@ -213,13 +214,12 @@ class IndexFile(IndexFileView):
 
     @property
     def used_blocks(self) -> int:
-        """How many blocks there are up to the newest entry.
+        """How many blocks there are up to that of the next entry.
 
         No chain leads beyond, and the file has holes there: read through the mapping, they would take memory.
         """
-        slots = slot_block_count(self.shape.slot_count)
-        entries = min(max(self.header.next_entry, 0), self.shape.entry_count)
-        return slots + -(-entries // ENTRIES_PER_BLOCK)
+        entries = max(self.header.next_entry, 0) // ENTRIES_PER_BLOCK + 1
+        return min(slot_block_count(self.shape.slot_count) + entries, block_count(self.shape))
 
     def has_bad_block(self, begin: int, end: int) -> bool:
         """Whether one of the blocks ``[begin, end)`` is not as it was put."""

@@ -247,3 +247,25 @@ def test_a_ledger_or_an_intent_that_the_device_does_not_give_is_not_damaged(
     with StoreWriter.open(tmp_path, small_config()) as writer:
         assert writer.staged.commit("app", 1, ["a"])[1]
     assert bodies_on_disk(tmp_path) == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("unread", [0, 1])
+def test_a_damaged_file_beside_one_that_cannot_be_read_now_is_not_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: int
+) -> None:
+    save_ledger(OsFileSystem(), tmp_path, Ledger(app_id="app", committed=((0, 4),)))
+    paths = both(tmp_path, "ledger.json")
+    paths[1 - unread].write_bytes(b"{")
+    read = OsFileSystem.read_bytes
+
+    def failing(filesystem: OsFileSystem, path: Path) -> bytes:
+        if path == paths[unread]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read(filesystem, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "read_bytes", failing)
+        with pytest.raises(OSError, match="Input/output"):
+            load_ledger(OsFileSystem(), tmp_path)
+    ledger = load_ledger(OsFileSystem(), tmp_path)
+    assert ledger is not None and ledger.last_version == 4
