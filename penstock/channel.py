@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 import grpc
 
 from penstock.addresses import Addresses, Service
-from penstock.errors import ClientClosed
+from penstock.errors import CANCELLED_HERE, ClientClosed
 from penstock.wire import Method
 from storage.clock import Clock
 
@@ -60,7 +60,7 @@ def failure_of(error: BaseException) -> grpc.RpcError:
         raise error
     metadata = grpc.aio.Metadata()
     return grpc.aio.AioRpcError(
-        grpc.StatusCode.CANCELLED, metadata, metadata, "Channel closed!", None
+        grpc.StatusCode.CANCELLED, metadata, metadata, CANCELLED_HERE[1], None
     )
 
 

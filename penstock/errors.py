@@ -19,9 +19,9 @@
     ├── FailedPrecondition       the store is read-only after a failed write, or a device fails: nothing
     │                            is acknowledged
     ├── the service did not answer
-    │   ├── Unavailable          not reachable
+    │   ├── Unavailable          not reachable, or too busy to take the call
     │   ├── DeadlineExceeded     no answer in time
-    │   └── Cancelled            given up by either side
+    │   └── Cancelled            given up by the caller's side
     ├── UnknownOutcome           a produce had no answer in all its time: stored or not; the same call with
     │                            its ``token`` finds out, and stores it if it is not
     ├── TransactionRefused       a transaction did not end as asked; ``state`` is what it is
@@ -178,7 +178,7 @@ class Unimplemented(PenstockError):
 
 
 class Unavailable(PenstockError):
-    """The service could not be reached, or is shutting down."""
+    """The service could not be reached, is shutting down, or cancelled the call as too many wait."""
 
     code = grpc.StatusCode.UNAVAILABLE
 
@@ -200,7 +200,7 @@ class DeadlineExceeded(PenstockError):
 
 
 class Cancelled(PenstockError):
-    """The call was given up."""
+    """The caller's side gave the call up."""
 
     code = grpc.StatusCode.CANCELLED
 
@@ -301,6 +301,7 @@ class ClientClosed(PenstockError):
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 
+CANCELLED_HERE: Final = ("Locally cancelled by application!", "Channel closed!")  # gRPC's words
 _BY_CODE: Final[dict[grpc.StatusCode, type[PenstockError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
     grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
@@ -387,6 +388,8 @@ def _build(
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code, ServiceFailed)
     if kind is NotFound:
         kind = not_found
+    if kind is Cancelled and message not in CANCELLED_HERE:
+        kind = Unavailable  # too many calls wait there
     return kind(
         message,
         code=code,

@@ -117,18 +117,21 @@ class StorePlace:
 
     def remember(self) -> None:
         """Take the directory that is there for the store's; the first one counts."""
-        self._identity = self._identity or self._found()
+        with contextlib.suppress(OSError):
+            self._identity = self._identity or self._found()
 
     @property
     def has_moved(self) -> bool:
         """Whether it was renamed or removed: a writer would make another store in its place."""
-        return self._identity is not None and self._found() != self._identity
-
-    def _found(self) -> tuple[int, int] | None:
         try:
-            status = self._path.stat()
-        except OSError:
-            return None
+            return self._identity is not None and self._found() != self._identity
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:  # the device does not say now: it need not have moved
+            return False
+
+    def _found(self) -> tuple[int, int]:
+        status = self._path.stat()
         return status.st_dev, status.st_ino
 
 

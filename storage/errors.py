@@ -34,7 +34,7 @@
         ├── DamagedRecord       the bytes on disk are not the record that was stored
         ├── StoreChanged        a file is shorter than it was when the store was listed
         ├── DamagedStage        the bytes on disk are not what was staged
-        └── DamagedLedger       what an application has committed or decided cannot be read
+        └── DamagedLedger       the bytes on disk are not what an application has committed or decided
 
 Running off the end of the log is a verdict of the scan, never an exception.
 """
@@ -270,4 +270,4 @@ class DamagedStage(StoreError):
 
 
 class DamagedLedger(StoreError):
-    """What an application has committed or decided cannot be read; other applications go on."""
+    """The bytes on disk are not what an application has committed or decided; other applications go on."""

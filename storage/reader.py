@@ -363,10 +363,10 @@ class StoreReader:
     ) -> KeyQueryResult:
         """Return the newest messages of a topic that carry a key, a page at a time.
 
-        Topic, key and store time are compared in the records themselves. What an index file may
-        lack is named as ``uncovered``, and our indexer is asked to make the file again. Raises TopicNotFound, and
-        InvalidMessage for an empty key or a foreign token; IndexIncomplete while the index lacks
-        what it had.
+        Topic, key and store time are compared in the records themselves; those of a former topic of the
+        name do not count. What an index file may lack is named as ``uncovered``, and our indexer is asked to make
+        the file again. Raises TopicNotFound, and InvalidMessage for an empty key or a foreign token;
+        IndexIncomplete while the index lacks what it had.
         """
         self._visibility.update()
         if topic not in self.topics and not self._queues.has_topic(topic):
@@ -375,6 +375,7 @@ class StoreReader:
             self.log,
             self.index,
             topic=topic,
+            since_offset=self.incarnation_of(topic),
             key=key,
             unique=unique,
             begin_timestamp_ms=begin_timestamp_ms,

@@ -31,7 +31,7 @@ def new_directory(target: Path | str) -> Iterator[Path]:
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise PipelineError(f"another job is writing {target}; wait for it") from None
         _refuse_existing(target)  # by the job that had the lock before
         try:

@@ -10,7 +10,6 @@ from storage.files import open_files
 CONNECTION_CALLS_MAX: Final = (
     1024  # under way at once: calls that are begun and taken back take memory
 )
-PENDING_CALLS_MAX: Final = 16_384  # that have come and wait for the event loop; some 5 KiB each
 METADATA_BYTES_MAX: Final = 16 << 10  # of one call, its header fields as HTTP/2 counts them
 
 
@@ -29,9 +28,8 @@ def server_options(settings: ProcessSettings, ports: int = 1) -> list[tuple[str,
             "grpc.max_concurrent_streams",  # more calls of one connection wait at its caller
             min(settings.concurrent_calls_max, CONNECTION_CALLS_MAX),
         ),
-        # Above the first gRPC cancels one new call or other, whoever's, and above the second every one.
-        ("grpc.server.max_pending_requests", PENDING_CALLS_MAX),
-        ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS_MAX),
+        # No limit of ours to the calls that wait for the event loop: from 1,000 on gRPC cancels some, and from
+        # 3,000 on each new one. Higher limits take 15 KiB a call, and leave an honest one behind all of them.
         ("grpc.max_metadata_size", METADATA_BYTES_MAX),
         ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
         ("grpc.max_connection_idle_ms", int(settings.connection_idle_seconds * 1e3)),

@@ -98,10 +98,7 @@ class DeadLetterAppender:
 
     def _record(self, index: int, commit_offset: int) -> ByteArray | UncopiedRecord:
         """Return the bytes of the record at a commit offset, or what is wrong with it."""
-        log = self._engine.log
-        file = None
-        if 0 <= commit_offset < log.committed_offset:
-            file = log.files.find(commit_offset)
+        file = self._engine.committed_file(commit_offset)
         if file is None:
             return UncopiedRecord(index, _NO_COPY)
         position = commit_offset - file.start_offset

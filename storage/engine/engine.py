@@ -319,6 +319,13 @@ class Engine:
         self._files.add(mapped)
         return mapped
 
+    def committed_file(self, commit_offset: int) -> MappedFile | None:
+        """Return the log file that holds a byte, brought there from the pool if need be; None without one."""
+        log = self.log
+        if commit_offset >= log.committed_offset and self.committer is not None:
+            self.committer.step()  # a pool buffer lacks what was committed before
+        return log.files.find(commit_offset) if commit_offset < log.committed_offset else None
+
     def settle(self) -> int:
         """Flush and dispatch everything that was appended before the call; return its end."""
         end_offset = self.log.appended_offset

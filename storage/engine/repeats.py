@@ -277,15 +277,13 @@ class Repeats:
         )
 
     def _read_part(self, begin: int, end: int) -> _StoredPart | None:
-        held = self._engine.log.array_at(begin)
-        if held is None:
+        file = self._engine.committed_file(end - 1)
+        if file is None or begin < file.start_offset:
             return None
-        array, start_offset = held
         rows = new_rows((end - begin) // RECORD_SIZE_MIN)
-        count, _, stop = scan_records(
-            array, begin - start_offset, end - start_offset, begin, CHECK_ALL, rows
-        )
-        return _StoredPart(array, rows[:count], end) if stop == STOP_END and count else None
+        at = begin - file.start_offset
+        count, _, stop = scan_records(file.array, at, at + end - begin, begin, CHECK_ALL, rows)
+        return _StoredPart(file.array, rows[:count], end) if stop == STOP_END and count else None
 
 
 def _put_result(record: Record, store_host: bytes) -> PutResult:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from storage.format import index as layout
 from storage.format.index import IndexEntry, IndexHeader
+from storage.format.index_checksums import ENTRIES_PER_BLOCK, slot_block_count
 from storage.index.checksum_file import ChecksumFile
 from storage.kernels.index.entries import put_keys, rebuild_slots
 from storage.view.index.checksums import block_count
@@ -208,8 +209,17 @@ class IndexFile(IndexFileView):
             if newest is not None and newest.sealed and newest.header != self.header_bytes:
                 return True
         checksums = self._summed()
-        bad_block = checksums.bad_block(self._array, self.shape, 0, block_count(self.shape))
+        bad_block = checksums.bad_block(self._array, self.shape, 0, self.used_blocks)
         return bad_block != -1 or self.header_bytes != self._left
+
+    @property
+    def used_blocks(self) -> int:
+        """How many blocks there are up to that of the next entry.
+
+        No chain leads beyond, and the file has holes there: read through the mapping, they would take memory.
+        """
+        entries = max(self.header.next_entry, 0) // ENTRIES_PER_BLOCK + 1
+        return min(slot_block_count(self.shape.slot_count) + entries, block_count(self.shape))
 
     def has_bad_block(self, begin: int, end: int) -> bool:
         """Whether one of the blocks ``[begin, end)`` is not as it was put."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from storage.format.index_checksums import BLOCK_WORDS_MAX
 from storage.index.rebuild import FileRebuild
-from storage.view.index.checksums import block_count
 
 if TYPE_CHECKING:
     from storage.clock import Clock
@@ -59,7 +58,7 @@ class IndexScrub:
         file = self._file
         if file is None:
             return ""
-        return f"{file.path.name} block {self._block} of {block_count(file.shape)}"
+        return f"{file.path.name} block {self._block} of {file.used_blocks}"
 
     def forget(self) -> None:
         """Begin again with the files that there are now."""
@@ -114,11 +113,11 @@ class IndexScrub:
         if self._is_last and file is not self._directory.opened:
             self._file = None  # it was closed, and another is the last
             return None
-        end = min(self._block + BLOCKS_AT_ONCE, block_count(file.shape))
+        end = min(self._block + BLOCKS_AT_ONCE, file.used_blocks)
         is_bad = file.has_bad_block(self._block, end)
         self._rest(4 * BLOCK_WORDS_MAX * (end - self._block))
         self._block = end
-        if not is_bad and end < block_count(file.shape):
+        if not is_bad and end < file.used_blocks:
             return None
         path = file.path
         if not is_bad:

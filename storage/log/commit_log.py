@@ -25,7 +25,6 @@ from storage.kernels.primitives.jit import FEW_BYTES
 from storage.message import ProducerSequence
 
 if TYPE_CHECKING:
-    from storage.files.filesystem import ByteArray
     from storage.files.mapped_file import MappedFile
     from storage.files.mapped_file_queue import MappedFileQueue
     from storage.log.batches import Prepared
@@ -149,17 +148,6 @@ class CommitLog:
         self._tail, self._following = following, None
         self.appended_offset = following.start_offset
         return following
-
-    def array_at(self, commit_offset: int) -> tuple[ByteArray, int] | None:
-        """Return the bytes that hold what was appended at an offset, and the offset of the first; None if it is deleted.
-
-        They are the pool's where the file does not have them yet.
-        """
-        for file in self._pending():
-            if file.start_offset <= commit_offset < file.end_offset:
-                return file.write_array, file.start_offset
-        held = self.files.find(commit_offset)
-        return None if held is None else (held.array, held.start_offset)
 
     def commit(self) -> int:
         """Bring what was appended to the page cache; return the committed offset.

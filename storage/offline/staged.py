@@ -1,4 +1,4 @@
-"""Findings about staged commits under way, and ledgers that cannot be read."""
+"""Findings about staged commits under way, and about ledgers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.errors import DamagedLedger, DamagedStage
 from storage.staged.directory import directories
 from storage.staged.intent import load_intent
 from storage.staged.ledger import LEDGER_FILE, damaged_ledger_files, load_ledger
-from storage.staged.stages import Stage, is_sealed, read_stage
+from storage.staged.stages import Stage, is_sealed, read_stage, stage_name
 from storage.tables.own_document import missing_file
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def staged_findings(disk: FileSystem, root: Path) -> Iterator[Finding]:
 def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
     try:
         ledger = load_ledger(disk, directory)
-    except DamagedLedger as error:
+    except (DamagedLedger, OSError) as error:
         yield "damage", name, str(error)
         return
     for file, problem in damaged_ledger_files(disk, directory).items():
-        yield "warning", f"{name}/{file}", f"is damaged: {problem}; the other of the two is used"
+        yield "warning", f"{name}/{file}", f"{problem}; the other of the two is used"
     for file, problem in missing_file(disk, directory / LEDGER_FILE).items():
         yield "warning", f"{name}/{file}", problem
     for entry in disk.list_directory(directory):
@@ -47,26 +47,28 @@ def _application(disk: FileSystem, directory: Path, name: str) -> Iterator[Findi
 
 def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
     stages: dict[str, Stage] = {}
+    unread: set[str] = set()
     for entry in disk.list_directory(directory):
-        if is_sealed(entry.name):
-            try:
-                stage = read_stage(disk, directory / entry.name)
-            except OSError as error:
-                yield "damage", f"{name}/{entry.name}", f"cannot be read: {error}"
-                continue
-            if stage is not None:
+        if not is_sealed(entry.name):
+            continue
+        problem = ""
+        try:
+            stage = read_stage(disk, directory / entry.name)
+            if stage is None:
+                problem = _TO_STAGE_AGAIN
+            else:
                 stages[stage.header.attempt] = stage
-                try:
-                    stage.check()
-                except DamagedStage:
-                    yield "damage", f"{name}/{entry.name}", _TO_STAGE_AGAIN
-                except FileNotFoundError:
-                    del stages[stage.header.attempt]  # committed meanwhile
-            elif disk.exists(directory / entry.name):  # it may have been committed meanwhile
-                yield "damage", f"{name}/{entry.name}", _TO_STAGE_AGAIN
+                stage.check()
+        except DamagedStage:
+            problem = _TO_STAGE_AGAIN
+        except OSError as error:
+            problem = f"cannot be read: {error}"
+            unread.add(entry.name)
+        if problem and disk.exists(directory / entry.name):  # else it was committed meanwhile
+            yield "damage", f"{name}/{entry.name}", problem
     try:
         intent = load_intent(disk, directory)
-    except DamagedLedger as error:
+    except (DamagedLedger, OSError) as error:
         yield "damage", name, str(error)
         return
     if intent is None:
@@ -75,5 +77,5 @@ def _open(disk: FileSystem, directory: Path, name: str) -> Iterator[Finding]:
         return
     yield "warning", name, "a commit was decided and is not complete; the next start completes it"
     for attempt in intent.attempts:
-        if attempt not in stages:
+        if attempt not in stages and stage_name(attempt) not in unread:
             yield "damage", name, f"the stage of attempt {attempt!r}, which is decided, is lost"

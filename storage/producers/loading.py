@@ -16,6 +16,7 @@ from storage.kernels.producers.sequences import (
     find_sequences,
 )
 from storage.producers.windows import NOWHERE
+from storage.tables.own_document import file_problem
 from storage.view.log.walk import ROWS_MAX, DamagedRange, RecordRun, walk_log
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _read(
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:
-            problems[candidate.name] = str(error)
+            problems[candidate.name] = file_problem(error)
     return found, problems
 
 

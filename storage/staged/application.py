@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import DamagedLedger, StoreFull
+from storage.errors import DamagedLedger, DeviceFailed, StoreError, StoreFull
 from storage.staged.ledger import Ledger, load_ledger, settle_ledger
 from storage.staged.open_commit import OpenCommit, damaged_stages, load_open, remove_open
 
@@ -38,7 +38,7 @@ def load_application(filesystem: FileSystem, directory: Path, before_ms: int) ->
     """Read an application's directory; what was never acknowledged, or is done with, is removed.
 
     So are damaged stages that were written before a time. None if nothing is left but such that stay.
-    Raises DamagedLedger for a ledger or an intent that cannot be read.
+    Raises DamagedLedger for a ledger or an intent that is damaged, OSError for a file that cannot be read now.
     """
     with suppress(StoreFull):  # then the next start, or the next commit, writes the second file
         problem = settle_ledger(filesystem, directory)
@@ -80,25 +80,31 @@ def holds_damaged_stages(filesystem: FileSystem, directory: Path) -> bool:
 
 def load_applications(
     filesystem: FileSystem, root: Path, before_ms: int
-) -> tuple[dict[str, Application], dict[str, DamagedLedger]]:
+) -> tuple[dict[str, Application], dict[str, StoreError]]:
     """Return the applications below ``root`` by id, after making all that is there durable.
 
     What a process wrote, and was killed before it was durable, counts. The second table has why an
     application is not among them, by the name of its directory. Raises OSError.
     """
     _make_durable(filesystem, root)
-    found = {}
-    damaged = {}
+    found: dict[str, Application] = {}
+    refused: dict[str, StoreError] = {}
     for entry in filesystem.list_directory(root):
         try:
             app = load_application(filesystem, root / entry.name, before_ms)
         except DamagedLedger as error:
-            _LOG.error("%s", error)
-            damaged[entry.name] = error
-            continue
-        if app is not None:
-            found[app.ledger.app_id] = app
-    return found, damaged
+            refused[entry.name] = error
+        except OSError as error:
+            refused[entry.name] = DeviceFailed(
+                f"the device does not give what is in {root / entry.name}: {error}. Look at the device;"
+                " then start the writer again"
+            )
+        else:
+            if app is not None:
+                found[app.ledger.app_id] = app
+    for problem in refused.values():
+        _LOG.error("%s", problem)
+    return found, refused
 
 
 def _make_durable(filesystem: FileSystem, directory: Path) -> None:

@@ -54,11 +54,14 @@ def save_intent(filesystem: FileSystem, directory: Path, intent: Intent) -> None
 
 
 def load_intent(filesystem: FileSystem, directory: Path) -> Intent | None:
-    """Return the decision, None if there is none. Raises DamagedLedger if neither of its files is whole."""
+    """Return the decision, None if there is none.
+
+    Raises DamagedLedger if neither of its files is whole, OSError if neither can be read now.
+    """
     path = directory / INTENT_FILE
     try:
         return load_document(filesystem, path, Intent.from_document)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise DamagedLedger(
             f"{path} cannot be read, nor its .bak, so which records belong into the log is not known:"
             f" {error}. Restore one of the two, or remove their directory to give the staged commit up;"

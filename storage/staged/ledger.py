@@ -134,11 +134,12 @@ def load_ledger(filesystem: FileSystem, directory: Path) -> Ledger | None:
     """Return the ledger in an application's directory, None without one.
 
     Raises DamagedLedger where neither of its files is whole: to go on without it could store rows twice.
+    Raises OSError where neither can be read now.
     """
     path = directory / LEDGER_FILE
     try:
         return load_document(filesystem, path, Ledger.from_document)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise DamagedLedger(
             f"{path} cannot be read, nor its .bak, so what its application has committed is not known:"
             f" {error}. Restore one of the two, or remove both if nothing will be committed again that"

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import (
-    DamagedLedger,
     DamagedStage,
     StageNotFound,
     StoreBusy,
@@ -113,8 +112,8 @@ class OpenCommit:
     ) -> Outcome:
         """Append every record that is not in the log, in order; not flushed yet on return.
 
-        Waits where the log is busy. Raises StoreFull, StoreFailed, DamagedStage, and what
-        ``check_going_on`` raises, and may be called again.
+        Waits where the log is busy. Raises StoreFull, StoreFailed, what ``Stage.blocks`` and
+        ``check_going_on`` raise, and may be called again.
         """
         if self._missing is not None:
             raise DamagedStage(self._missing, f"its file in {self.directory} is lost or damaged")
@@ -182,8 +181,8 @@ def load_open(
     """Read a staged commit's directory; what was never sealed is removed, and the directory if nothing is left.
 
     A stage that is damaged stays, until a time before which it was written, and is none of the stages returned.
-    Raises DamagedLedger for a decision that cannot be read, and for a file that the device does not give: it may
-    be a stage that was acknowledged.
+    Raises DamagedLedger for a decision that is damaged, and OSError for a file that the device does not give: it
+    may be a stage that was acknowledged.
     """
     commit = OpenCommit(filesystem, directory, version)
     not_stages = []
@@ -191,13 +190,7 @@ def load_open(
         path = directory / entry.name
         if entry.is_directory or not entry.name.endswith(SUFFIX):
             continue
-        try:
-            stage = read_stage(filesystem, path) if is_sealed(entry.name) else None
-        except OSError as error:
-            raise DamagedLedger(
-                f"{path} cannot be read: {error}. Restore it, or remove it to give that stage up; then"
-                " start the writer again"
-            ) from error
+        stage = read_stage(filesystem, path) if is_sealed(entry.name) else None
         if stage is not None:
             commit.stages[stage.header.attempt] = stage
         elif is_sealed(entry.name) and (

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING
 
 from storage.errors import (
     CommitDecided,
-    DamagedLedger,
     StageExists,
     StoreClosed,
     StoreError,
@@ -73,7 +72,7 @@ class StagedCommits:
         self._guard = threading.Lock()  # of the table and of the applications' open staged commits
         self._applications: dict[str, Application] = {}
         # By directory: what is refused until a restart.
-        self._damaged: dict[str, DamagedLedger] = {}
+        self._refused: dict[str, StoreError] = {}
         self._closing = threading.Event()
         self.needed_offset = lambda: needed_offset(self._applications)
 
@@ -84,12 +83,13 @@ class StagedCommits:
 
         A staged commit that cannot be completed, for a full disk or a damaged stage, stays decided:
         ``status`` has its problem, ``resume`` and a repeated commit try again. An
-        application whose ledger or decision cannot be read is refused with DamagedLedger, alone.
+        application whose ledger or decision is damaged is refused with DamagedLedger, alone; with
+        DeviceFailed where the device does not give its files.
         """
         with self.failing():
             take_over(self._filesystem, self._store)
         before_ms = self._clock.now_ms() - self._timeout_ms
-        self._applications, self._damaged = load_applications(
+        self._applications, self._refused = load_applications(
             self._filesystem, self._root, before_ms
         )
         for app in list(self._applications.values()):
@@ -122,7 +122,7 @@ class StagedCommits:
                 self._complete(app, commit)
             except StoreClosed:
                 raise
-            except StoreError as error:
+            except (StoreError, OSError) as error:
                 commit.problem = str(error)
 
     def expire(self) -> None:
@@ -234,8 +234,8 @@ class StagedCommits:
         that is decided and not completed is completed as it was decided.
 
         Raises InvalidMessage, StageNotFound, TopicNotFound, QueueNotFound, DamagedStage,
-        VersionTooOld, DamagedLedger and StoreFull with nothing decided; StoreFull and StoreClosed also
-        after the decision, when a repeated commit, or the next start, completes it; StoreFailed.
+        VersionTooOld and DamagedLedger with nothing decided; StoreFull, StoreBusy, OSError and StoreClosed
+        also after the decision, when a repeated commit, or the next start, completes it; StoreFailed.
         """
         check_ids(app_id, version, attempts)
         self._check_open()
@@ -332,7 +332,7 @@ class StagedCommits:
         """Return every application with its open staged commits; first those that are refused."""
         refused = [
             ApplicationState(app_id=name, last_version=-1, last=None, open=(), problem=str(error))
-            for name, error in sorted(self._damaged.items())
+            for name, error in sorted(self._refused.items())
         ]
         with self._guard:
             return refused + [
@@ -364,9 +364,9 @@ class StagedCommits:
         return app
 
     def _check_readable(self, directory: Path) -> None:
-        error = self._damaged.get(directory.name)
+        error = self._refused.get(directory.name)
         if error is not None:
-            raise DamagedLedger(str(error)) from error
+            raise type(error)(str(error)) from error
 
     def _open(self, app: Application, version: int) -> OpenCommit:
         directory = version_directory(app.directory, version)

@@ -109,15 +109,15 @@ class Stage:
         return stage_prefix(header.app_id, header.version, header.attempt).encode()
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield its blocks of records in order, each checked. Raises DamagedStage."""
-        try:
-            yield from self._blocks()
-        except OSError as error:
-            raise DamagedStage(self.header.attempt, f"{self.path.name}: {error}") from error
+        """Yield its blocks of records in order, each checked.
 
-    def _blocks(self) -> Iterator[bytes]:
+        Raises DamagedStage, also where the file is gone; StoreBusy or OSError where it cannot be read now.
+        """
         # Read, not mapped: a page that cannot be read is an error then, and not a signal.
-        file = self.filesystem.open(self.path, writable=False)
+        try:
+            file = self.filesystem.open(self.path, writable=False)
+        except FileNotFoundError as error:
+            raise DamagedStage(self.header.attempt, f"{self.path.name} is gone") from error
         try:
             position = byte_count = 0
             while len(head := file.pread(BLOCK_HEAD.size, position)) == BLOCK_HEAD.size:
@@ -137,7 +137,7 @@ class Stage:
         raise DamagedStage(self.header.attempt, f"{self.path.name} is damaged at {position}")
 
     def check(self) -> None:
-        """Read all of it. Raises DamagedStage."""
+        """Read all of it. Raises what ``blocks`` does."""
         for _ in self.blocks():
             pass
 

@@ -46,8 +46,8 @@ def load_document(
 ) -> T | None:
     """Return what ``parse`` makes of the document, None if there is no file of it.
 
-    Raises ValueError where there are files and none is whole, OSError where none can be read, and what
-    ``parse`` raises but for ValueError, KeyError, TypeError and AttributeError.
+    Raises ValueError where there are files and none is whole, OSError where none is and one cannot be read now,
+    and what ``parse`` raises but for ValueError, KeyError, TypeError and AttributeError.
     """
     problem: Exception | None = None
     for candidate in (path, path.with_name(path.name + BACKUP)):
@@ -55,6 +55,8 @@ def load_document(
             return parse(decode_checked(filesystem.read_bytes(candidate)))
         except _MISSING:
             continue
+        except OSError as error:
+            problem = error
         except _DAMAGED as error:
             problem = problem or error
     if isinstance(problem, OSError):
@@ -67,7 +69,7 @@ def load_document(
 def damaged_files(
     filesystem: ReadFileSystem, path: Path, parse: Callable[[dict[str, Any]], object]
 ) -> dict[str, str]:
-    """Return which of the two files are there and not whole, and what is wrong with each."""
+    """Return which of the two files are there and not whole, and what is wrong with each: "is damaged", say."""
     found = {}
     for candidate in (path, path.with_name(path.name + BACKUP)):
         try:
@@ -75,8 +77,13 @@ def damaged_files(
         except _MISSING:
             continue
         except _DAMAGED as error:
-            found[candidate.name] = str(error)
+            found[candidate.name] = file_problem(error)
     return found
+
+
+def file_problem(error: Exception) -> str:
+    """Return what an error of reading a file says of it: what cannot be read now may be whole."""
+    return f"{'cannot be read' if isinstance(error, OSError) else 'is damaged'}: {error}"
 
 
 def missing_file(filesystem: ReadFileSystem, path: Path) -> dict[str, str]:
@@ -102,8 +109,7 @@ def settle_document(
     contents = _contents(filesystem, path, parse)
     first, second = contents
     problem = "; ".join(
-        f"{name} is not whole: {error}"
-        for name, error in damaged_files(filesystem, path, parse).items()
+        f"{name} {problem}" for name, problem in damaged_files(filesystem, path, parse).items()
     )
     if first is None and second is None:
         return problem

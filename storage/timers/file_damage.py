@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from storage.errors import StoreError
 from storage.format.timers.files import decode_rows
-from storage.tables.own_document import damaged_files, load_document
+from storage.tables.own_document import damaged_files, file_problem, load_document
 from storage.timers.broker_check import TIMER_CHECK_FILE, OwnChecks, broker_progress
 from storage.timers.progress import PROGRESS_FILE
 
@@ -24,10 +23,7 @@ def damaged_timer_files(filesystem: ReadFileSystem, directory: Path) -> dict[str
     A start finds without them what is pending: it reads the records of delayed messages again.
     """
     path = directory / PROGRESS_FILE
-    found = {
-        name: f"is damaged: {problem}"
-        for name, problem in damaged_files(filesystem, path, _names).items()
-    }
+    found = damaged_files(filesystem, path, _names)
     try:
         names = load_document(filesystem, path, _names) or []
     except (OSError, ValueError):
@@ -37,8 +33,8 @@ def damaged_timer_files(filesystem: ReadFileSystem, directory: Path) -> dict[str
             decode_rows(filesystem.read_bytes(directory / name))
         except FileNotFoundError:
             found[name] = f"is missing; {PROGRESS_FILE} names it"
-        except (OSError, ValueError, StoreError) as error:
-            found[name] = f"is damaged: {error}"
+        except (OSError, ValueError) as error:
+            found[name] = file_problem(error)
     return found
 
 
@@ -53,7 +49,7 @@ def damaged_check(filesystem: ReadFileSystem, paths: StorePaths, *, now_ms: int)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        return {TIMER_CHECK_FILE: f"is damaged: {error}"}
+        return {TIMER_CHECK_FILE: file_problem(error)}
     return {}
 
 

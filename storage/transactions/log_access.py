@@ -71,12 +71,7 @@ class TransactionLog:
 
     def read_any(self, commit_offset: int) -> tuple[ByteArray | None, int]:
         """Return what stands at a commit offset, None if it is no record of that place, and what its check stopped at."""
-        log = self.engine.log
-        if commit_offset >= log.committed_offset and self.engine.committer is not None:
-            self.engine.committer.step()
-        file = None
-        if 0 <= commit_offset < log.committed_offset:
-            file = log.files.find(commit_offset)
+        file = self.engine.committed_file(commit_offset)
         if file is None:
             return None, STOP_END
         position = commit_offset - file.start_offset

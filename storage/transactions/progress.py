@@ -51,8 +51,7 @@ def _parsed(document: dict[str, Any]) -> TransactionProgress:
 
 def damaged_progress_files(filesystem: ReadFileSystem, directory: Path) -> dict[str, str]:
     """Return what is wrong with our files of progress in ``config/``, by name."""
-    found = damaged_files(filesystem, directory / TRANSACTIONS_FILE, _parsed)
-    return {name: f"is damaged: {problem}" for name, problem in found.items()}
+    return damaged_files(filesystem, directory / TRANSACTIONS_FILE, _parsed)
 
 
 class ProgressFiles:

@@ -38,9 +38,9 @@ def damaged_tables(filesystem: ReadFileSystem, paths: StorePaths) -> Iterator[Fi
     for name, problem in damaged.items():
         yield Finding(
             severity=WARNING if is_whole else DAMAGE, kind=kinds.TABLE, file=f"config/{name}",
-            message=f"is damaged: {problem}; the other of the two is used"
+            message=f"{problem}; the other of the two is used"
             if is_whole
-            else f"is damaged: {problem}; the store gets another identity",
+            else f"{problem}; the store gets another identity",
         )  # fmt: skip
     for name, problem in missing_file(filesystem, paths.settings).items():
         yield Finding(severity=WARNING, kind=kinds.TABLE, file=f"config/{name}", message=problem)

@@ -80,6 +80,33 @@ def test_every_status_without_details_has_an_exception(
     assert type(caught.value) is not errors.PenstockError
 
 
+@pytest.mark.parametrize("is_safe", [True, False])
+def test_a_call_that_the_service_cancels_is_made_again(fake: FakePenstock, is_safe: bool) -> None:
+    """gRPC cancels new calls of a server while too many wait there."""
+    name = "ListTopics" if is_safe else "Produce"
+    fake.store.fail_next(name, rich_status(grpc.StatusCode.CANCELLED, "CANCELLED"), times=2)
+    with Client(**fake.addresses) as client:
+        client.create_topic("t", queues=1)
+        if is_safe:
+            assert [topic.name for topic in client.topics()] == ["orders", "t"]
+        else:
+            assert client.produce("t", b"once", queue_id=0).queue_offset == 0
+    assert len(fake.store.log) == (not is_safe)
+
+
+def test_what_this_side_gives_up_is_cancelled_and_what_the_service_cancels_is_unavailable() -> None:
+    def failed(details: str) -> errors.PenstockError:
+        metadata = grpc.aio.Metadata()
+        code = grpc.StatusCode.CANCELLED
+        return errors.from_rpc_error(grpc.aio.AioRpcError(code, metadata, metadata, details))
+
+    for details in errors.CANCELLED_HERE:
+        assert type(failed(details)) is errors.Cancelled
+    refused = failed("CANCELLED")
+    assert isinstance(refused, errors.Unavailable) and not refused.never_taken
+    assert refused.code is grpc.StatusCode.CANCELLED
+
+
 def test_an_unknown_code_in_a_frame_is_a_failure_of_the_service() -> None:
     """Codes of the future do not crash the producer."""
     assert isinstance(errors.from_failure(common_pb2.Failure(code=99)), errors.ServiceFailed)

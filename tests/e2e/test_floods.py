@@ -28,13 +28,15 @@ from penstock import Client
 
 CONNECTIONS = 8
 MEBIBYTE = 1 << 20
-MEMORY_MAX = 160 * MEBIBYTE  # the calls that may wait for the event loop, at 5 KiB each
+MANY_CONNECTIONS = 250
+MEMORY_MAX = 64 * MEBIBYTE
+MEMORY_OF_MANY_MAX = 160 * MEBIBYTE
 PATIENCE_S = 10.0  # machines are busy; without a bound an honest call waits until its deadline
 
 
-def rapid_reset(connection: RawConnection) -> None:
+def rapid_reset(connection: RawConnection, hundreds: int = 20) -> None:
     """Begin calls and take each back at once."""
-    for _ in range(20):
+    for _ in range(hundreds):
         calls = [connection.begin_call() for _ in range(100)]
         reset = b"\0\0\0\x08"  # CANCEL
         data = [head + frame(RST_STREAM, reset, stream=stream) for stream, head in calls]
@@ -100,7 +102,12 @@ def memory_bytes(writer: Running) -> int:
     return int(line.split()[1]) << 10
 
 
-def beside(client: Client, address: str, flood: Callable[[RawConnection], None]) -> list[float]:
+def beside(
+    client: Client,
+    address: str,
+    flood: Callable[[RawConnection], None],
+    connections: int = CONNECTIONS,
+) -> list[float]:
     """Flood over some connections; return how long each honest produce took meanwhile."""
 
     def run() -> None:
@@ -110,7 +117,7 @@ def beside(client: Client, address: str, flood: Callable[[RawConnection], None])
         except OSError:
             pass  # refused
 
-    threads = [threading.Thread(target=run) for _ in range(CONNECTIONS)]
+    threads = [threading.Thread(target=run) for _ in range(connections)]
     for thread in threads:
         thread.start()
     taken = []
@@ -133,6 +140,17 @@ def test_a_flood_takes_no_memory_and_stops_nobody(
     grown = memory_bytes(writer) - before
     assert grown < MEMORY_MAX
     assert max(taken) < PATIENCE_S
+    assert writer.process.poll() is None
+
+
+def test_calls_that_many_connections_take_back_take_little_memory_and_stop_nobody(
+    writer: Running, client: Client
+) -> None:
+    """Of honest calls gRPC cancels some, and the client makes them again."""
+    address, before = client.addresses.writer, memory_bytes(writer)
+    with Client(writer=address, timeout_s=120) as patient:  # for a machine that is busy
+        beside(patient, address, lambda each: rapid_reset(each, 4), MANY_CONNECTIONS)
+    assert memory_bytes(writer) - before < MEMORY_OF_MANY_MAX
     assert writer.process.poll() is None
 
 

@@ -13,7 +13,7 @@ from engine_store import small_config
 from flips import flipped
 from staged_records import bodies_on_disk, stage
 
-from storage.errors import DamagedLedger, StoreFull
+from storage.errors import DamagedLedger, DeviceFailed, StoreFull
 from storage.files.filesystem import OsFileSystem
 from storage.files.system.os_file import OsFile
 from storage.offline.doctor import doctor
@@ -82,7 +82,7 @@ def test_a_start_makes_a_damaged_file_of_a_ledger_whole_again(
         path.write_bytes(whole[:-9])
         with StoreWriter.open(tmp_path, small_config()) as writer:
             assert writer.staged.commit("app", 0, [])[1]
-        assert f"{path.name} is not whole" in caplog.text
+        assert f"{path.name} is damaged" in caplog.text
         assert [each.read_bytes() for each in paths] == [whole, whole]
 
 
@@ -204,10 +204,68 @@ def test_a_stage_that_the_device_does_not_give_stays(
         patch.setattr(OsFile, "pread", failing)
         with StoreWriter.open(tmp_path, small_config()) as writer:
             assert str(path) in " ".join(each.problem for each in writer.staged.status())
-            with pytest.raises(DamagedLedger, match="cannot be read"):
+            with pytest.raises(DeviceFailed, match="does not give"):
                 writer.staged.commit("app", 0, ["a"])
             assert writer.staged.commit("whole", 1, [])
-        assert any(str(path.name) in line["file"] for line in doctor(tmp_path))
+        (found,) = (line for line in doctor(tmp_path) if str(path.name) in line["file"])
+        assert found["message"].startswith("cannot be read")
     with StoreWriter.open(tmp_path, small_config()) as writer:
         writer.staged.commit("app", 0, ["a"])
     assert bodies_on_disk(tmp_path) == [b"x"]
+
+
+@pytest.mark.parametrize("name", ["ledger.json", "intent.json"])
+def test_a_ledger_or_an_intent_that_the_device_does_not_give_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        writer.create_topic("t", 1)
+        stage(writer.staged, "app", 0, "a", [[b"x"]])
+        writer.staged.commit("app", 0, ["a"])
+        stage(writer.staged, "app", 1, "a", [[b"y"]])
+        with monkeypatch.context() as patch:
+            patch.setattr(writer.staged, "_complete", lambda *_: (None, False))
+            writer.staged.commit("app", 1, ["a"])
+    read = OsFileSystem.read_bytes
+
+    def failing(filesystem: OsFileSystem, path: Path) -> bytes:
+        if path.name.startswith(name):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read(filesystem, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "read_bytes", failing)
+        with StoreWriter.open(tmp_path, small_config()) as writer:
+            for call in (
+                lambda: writer.staged.commit("app", 1, ["a"]),
+                lambda: writer.staged.abort("app", 1, None),
+                lambda: stage(writer.staged, "app", 2, "a", [[b"z"]]),
+            ):
+                with pytest.raises(DeviceFailed, match=name):
+                    call()
+        assert not any("is damaged" in line["message"] for line in doctor(tmp_path))
+    with StoreWriter.open(tmp_path, small_config()) as writer:
+        assert writer.staged.commit("app", 1, ["a"])[1]
+    assert bodies_on_disk(tmp_path) == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("unread", [0, 1])
+def test_a_damaged_file_beside_one_that_cannot_be_read_now_is_not_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: int
+) -> None:
+    save_ledger(OsFileSystem(), tmp_path, Ledger(app_id="app", committed=((0, 4),)))
+    paths = both(tmp_path, "ledger.json")
+    paths[1 - unread].write_bytes(b"{")
+    read = OsFileSystem.read_bytes
+
+    def failing(filesystem: OsFileSystem, path: Path) -> bytes:
+        if path == paths[unread]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read(filesystem, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "read_bytes", failing)
+        with pytest.raises(OSError, match="Input/output"):
+            load_ledger(OsFileSystem(), tmp_path)
+    ledger = load_ledger(OsFileSystem(), tmp_path)
+    assert ledger is not None and ledger.last_version == 4

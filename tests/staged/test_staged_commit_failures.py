@@ -212,6 +212,33 @@ def test_a_stage_that_is_lost_after_the_decision_is_reported_and_nothing_else_st
         assert again.staged.commit("app", 1, ["b"])[0].record_count == 1
 
 
+def test_a_decided_stage_that_cannot_be_read_now_is_completed_when_it_can(
+    writer, filesystem, tmp_path, monkeypatch
+):
+    stage(writer.staged, "app", 0, "a", [big(i) for i in range(10)])
+    filesystem.full = "commitlog"
+    with pytest.raises(StoreFull):
+        writer.staged.commit("app", 0, ["a"])
+    writer.close()
+    read = OsFile.pread
+
+    def failing(file, length, position):
+        if file.path.suffix == ".stage" and length > 100_000 // 10:
+            raise OSError(errno.EIO, "Input/output error", str(file.path))
+        return read(file, length, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFile, "pread", failing)
+        again = StoreWriter.open(tmp_path / "s", small_config())
+        assert "Input/output error" in again.staged.status()[0].open[0].problem
+        with pytest.raises(OSError, match="Input/output"):
+            again.staged.commit("app", 0, ["a"])
+    with again:
+        again.staged.resume()
+        assert again.staged.commit("app", 0, ["a"])[1]
+    assert bodies_on_disk(tmp_path / "s") == [body for i in range(10) for body in big(i)]
+
+
 def test_topics_are_looked_at_before_the_decision(writer, tmp_path):
     stage(writer.staged, "app", 0, "a", [big(1, 2)], queue_count=2)
     writer.update_topic("t", queue_count=1)

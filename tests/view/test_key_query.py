@@ -65,6 +65,25 @@ def test_keys_belong_to_their_topic(store: MessageStore) -> None:
     assert store.query_by_key("other", "k").record_count == 3
 
 
+def test_messages_of_a_former_topic_of_the_name_are_not_the_topics(store: MessageStore) -> None:
+    former = put(store, 30, "k")
+    put(store, 2, "k", topic="other")
+    store.delete_topic("t")
+    store.create_topic("t", 1)
+    assert decoded(store.query_by_key("t", "k")) == []
+    assert store.query_by_key("t", former[0].unique_key, unique=True).record_count == 0
+    now = [each.commit_offset for each in put(store, 20, "k")]
+    found, token = [], ""
+    while True:
+        page = store.query_by_key("t", "k", max_messages=7, page_token=token)
+        found += [record.commit_offset for record in reversed(decoded(page))]
+        token = page.next_page_token
+        if not token:
+            break
+    assert found == now[::-1]
+    assert store.query_by_key("other", "k").record_count == 2
+
+
 def test_pages_hold_everything_once_newest_page_first(store: MessageStore) -> None:
     """Over 150 messages of one key among others, in several index files."""
     wanted = []

@@ -196,7 +196,7 @@ def held_export(target: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise InvalidOption("to", f"another job exports to {target}; wait for it") from None
         try:
             yield

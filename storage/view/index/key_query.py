@@ -170,9 +170,19 @@ class _KeyQuestion:
     """What makes a record an answer."""
 
     def __init__(
-        self, log: CommitLogView, topic: str, key: str, unique: bool, begin_ms: int, end_ms: int
+        self,
+        log: CommitLogView,
+        topic: str,
+        since_offset: int,
+        key: str,
+        unique: bool,
+        begin_ms: int,
+        end_ms: int,
     ) -> None:
         self.topic = topic
+        self.since_offset = (
+            since_offset  # the topic's incarnation: what is before is another topic's
+        )
         self.key = key
         self.begin_ms = begin_ms
         self.end_ms = end_ms
@@ -217,6 +227,7 @@ def query_by_key(
     index: KeyIndex,
     *,
     topic: str,
+    since_offset: int,
     key: str,
     unique: bool,
     begin_timestamp_ms: int,
@@ -234,7 +245,7 @@ def query_by_key(
     cursor, below = _Token.parse(page_token)
     begin_ms = _in_int64(begin_timestamp_ms)
     end_ms = FOREVER if end_timestamp_ms is None else _in_int64(end_timestamp_ms)
-    question = _KeyQuestion(log, topic, key, unique, begin_ms, end_ms)
+    question = _KeyQuestion(log, topic, since_offset, key, unique, begin_ms, end_ms)
     while True:  # again only when an indexer has begun meanwhile
         reader, published_before = index.look()
         gaps = index.gaps(log, reader, published_before)
@@ -285,7 +296,7 @@ def _find(
         uncovered += missing
         for offset, state, size in question.judge(offsets):
             # Candidates come newest first, so one that is not below the last is a repeated one.
-            if offset >= below:
+            if not question.since_offset <= offset < below:
                 continue
             if state == GOOD:
                 below = offset

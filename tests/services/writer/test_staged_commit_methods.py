@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -25,6 +27,7 @@ from services.writer import staged_commits
 from services.writer.acks import Acks
 from services.writer.servicer import WriterServicer
 from storage.errors import InvalidBatch
+from storage.files.filesystem import OsFileSystem
 from storage.files.protocol import Buffer
 from storage.files.system.os_file import OsFile
 from storage.writer import StoreWriter
@@ -125,6 +128,35 @@ def test_a_damaged_ledger_is_data_loss_for_its_application_alone(writer: Any, re
     assert not any(app.problem for app in listed[1:])
     writer.StageRecords(iter(frames("unbroken", 0, "a", [b"1"])), timeout=20)
     assert commit(writer, "unbroken", 0, "a").committed.record_count == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "reason"),
+    [
+        (errno.EIO, "FAILED_PRECONDITION", "DEVICE_FAILED"),
+        (errno.EMFILE, "RESOURCE_EXHAUSTED", "STORE_BUSY"),
+        (errno.ENOMEM, "RESOURCE_EXHAUSTED", "STORE_BUSY"),
+    ],
+)
+def test_a_stage_that_cannot_be_read_now_is_not_damaged_and_the_next_commit_stores_it(
+    writer: Any, refusal: Any, monkeypatch: pytest.MonkeyPatch, number: int, code: str, reason: str
+) -> None:
+    app_id = f"unread {number}"
+    writer.StageRecords(iter(frames(app_id, 0, "a", [b"1"])), timeout=20)
+    given = OsFileSystem.open
+
+    def failing(filesystem: OsFileSystem, path: Path, *, writable: bool) -> OsFile:
+        if path.suffix == ".stage":
+            raise OSError(number, os.strerror(number), str(path))
+        return given(filesystem, path, writable=writable)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "open", failing)
+        request = pb.CommitStagedRequest(app_id=app_id, version=0, attempts=["a"])
+        refused = refusal(writer.CommitStaged, request)
+    assert (refused.code, refused.info.reason) == (grpc.StatusCode[code], reason)
+    assert ".stage" in refused.message
+    assert commit(writer, app_id, 0, "a").committed.record_count == 1
 
 
 def test_an_abort_removes_and_a_commit_of_it_is_not_found(writer: Any, refusal: Any) -> None:
