@@ -40,7 +40,8 @@ def open_standard_streams() -> None:
         io.BufferedWriter(_Stdout(STDOUT, "wb", closefd=False)),
         encoding=(given or sys.stderr).encoding,
         errors="backslashreplace",
-        line_buffering=given is not None and given.isatty(),
+        line_buffering=isinstance(given, io.TextIOWrapper)
+        and (given.line_buffering or given.write_through),
     )
 
 
