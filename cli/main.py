@@ -19,6 +19,7 @@ from cli.failures import ExitCode, describe
 from cli.jobs import app as jobs
 from cli.producers import transactions
 from cli.session import DEFAULT_TIMEOUT_S, Session, check_address
+from cli.streams import open_standard_streams, stdout_problem
 from cli.upkeep import retention
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
@@ -54,7 +55,7 @@ class PenstockGroup(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except BrokenPipeError:  # the reader of a pipe has seen enough
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  what is flushed at exit goes there
+            stdout_problem()
             raise typer.Exit(ExitCode.DONE) from None
         except Exception as error:
             if is_for_typer(error) or (isinstance(ctx.obj, Session) and ctx.obj.debug):
@@ -186,13 +187,21 @@ def main() -> None:
     """Run the command line; what the console script calls."""
     # grpc's own notes about connections would stand among the command's output.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # noqa: TID251  read by grpc alone
+    open_standard_streams()
+    code: int = ExitCode.FAILED
     try:
         app(prog_name="penstock")
     except SystemExit as end:
-        service = sys.modules.get("services.process")
-        if service is not None:  # one has run in this process
-            service.leave(end.code if isinstance(end.code, int) else ExitCode.DONE)
-        raise
+        code = end.code if isinstance(end.code, int) else ExitCode.DONE
+    except OSError as error:  # of a help text, which typer writes itself
+        print(f"penstock: {describe(error)[0]}", file=sys.stderr)  # noqa: T201
+    if (problem := stdout_problem()) and code == ExitCode.DONE:
+        print(f"penstock: {problem}", file=sys.stderr)  # noqa: T201
+        code = ExitCode.FAILED
+    service = sys.modules.get("services.process")
+    if service is not None:  # one has run in this process
+        service.leave(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

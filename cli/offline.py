@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.session import Session, counted, print_json, session_of
+from cli.session import Session, counted, json_text, print_json, session_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -205,8 +205,7 @@ def read_json(path: Path) -> Any:
 def _print_list(values: list[dict[str, Any]]) -> None:
     sys.stdout.write("[\n")
     for number, value in enumerate(values, start=1):
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        sys.stdout.write(text + (",\n" if number < len(values) else "\n"))
+        sys.stdout.write(json_text(value) + (",\n" if number < len(values) else "\n"))
     sys.stdout.write("]\n")
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.records import damage_json, printable, record_json, record_rows, time_text
+from cli.records import damage_json, printable, record_json, record_rows, shown_body, time_text
 from cli.session import print_json, session_of
 from cli.times import parse_time_ms
 
 if TYPE_CHECKING:
-    from penstock import Record
     from storage.message import Damage, UncoveredRange
 
 PANEL: Final = "Topics and messages"
@@ -59,17 +58,21 @@ def query(
             on_damaged=lambda _topic, _queue, damage: damaged.append(damage),
             on_uncovered=uncovered.append,
         )
-        records: list[Record] = list(itertools.islice(found, most or None))
+        chosen = itertools.islice(found, most or None)
+        count = 0
         if session.as_json:
-            for record in records:
+            for record in chosen:
                 print_json(record_json(record))
+                count += 1
             for damage in damaged:
                 print_json(damage_json(damage, topic=topic))
             for missing in uncovered:
                 print_json({"uncovered": asdict(missing)})
         else:
-            if records:
-                session.show(record_rows(records))
+            rows = record_rows(chosen)
+            count = len(rows)
+            if rows:
+                session.show(rows)
             for damage in damaged:
                 session.console(sys.stderr).print(
                     f"[red]damaged[/] commit offset {damage.commit_offset}: {damage.reason}"
@@ -79,7 +82,7 @@ def query(
                 session.console(sys.stderr).print(f"[red]uncovered[/] {missing}{advice}")
     if damaged or uncovered:
         raise typer.Exit(ExitCode.DAMAGED)
-    if not records:
+    if not count:
         raise CommandFailed(f"no message of {topic} has the key {key}", ExitCode.NOT_FOUND)
 
 
@@ -108,11 +111,13 @@ def message(
     value["stored"] = time_text(value.pop("store_timestamp_ms"))
     value["born"] = time_text(value.pop("born_timestamp_ms"))
     value["keys"] = " ".join(record.keys)
-    value["properties"] = " ".join(f"{k}={v}" for k, v in value["properties"].items())
-    value.pop("body", None), value.pop("body_base64", None)
+    for name in ("properties", "system_properties"):
+        value[name] = " ".join(f"{k}={v}" for k, v in value[name].items())
+    for name in ("body", "body_base64", "body_problem"):
+        value.pop(name, None)
     console = session.console()
     for name, part in value.items():
-        console.print(f"[cyan]{name.replace('_', ' '):<14}[/]", end=" ")
+        console.print(f"[cyan]{name.replace('_', ' '):<17}[/]", end=" ")
         console.print(str(part), markup=False)
-    console.print(f"[cyan]{'body':<14}[/]", end=" ")
-    console.print(printable(record.body), markup=False, soft_wrap=True)
+    console.print(f"[cyan]{'body':<17}[/]", end=" ")
+    console.print(shown_body(record, printable), markup=False, soft_wrap=True)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
+
+from storage.format.properties import KEYS, TAGS, UNIQ_KEY, WAIT, is_reserved
 
 if TYPE_CHECKING:
     from penstock import Record
     from storage.message import Damage
 
-OWN_FIELDS: Final = frozenset(
-    {"KEYS", "TAGS", "UNIQ_KEY", "WAIT"}
-)  # shown under names of their own
+OWN_FIELDS: Final = frozenset({KEYS, TAGS, UNIQ_KEY, WAIT})  # shown under names of their own
 BODY_SHOWN_MAX: Final = 100  # characters of a body in a table
 
 
 def record_json(record: Record) -> dict[str, Any]:
-    """Return everything about a record; ``body_base64`` instead of ``body`` if it is not UTF-8."""
+    """Return everything about a record; ``body_base64`` instead of ``body`` if it is not UTF-8.
+
+    A body that cannot be unpacked is shown as it is stored, with the reason as ``body_problem``.
+    """
+    body, problem = body_of(record)
+    properties = {k: v for k, v in record.properties.items() if k not in OWN_FIELDS}
     value: dict[str, Any] = {
         "topic": record.topic,
         "queue": record.queue_id,
@@ -35,13 +40,32 @@ def record_json(record: Record) -> dict[str, Any]:
         "sys_flag": record.sys_flag,
         "keys": list(record.keys),
         "tag": record.tag,
-        "properties": {k: v for k, v in record.properties.items() if k not in OWN_FIELDS},
+        "properties": {k: v for k, v in properties.items() if not is_reserved(k)},
+        "system_properties": {k: v for k, v in properties.items() if is_reserved(k)},
     }
     try:
-        value["body"] = record.body.decode()
+        value["body"] = body.decode()
     except UnicodeDecodeError:
-        value["body_base64"] = base64.b64encode(record.body).decode()
+        value["body_base64"] = base64.b64encode(body).decode()
+    if problem:
+        value["body_problem"] = problem
     return value
+
+
+def body_of(record: Record) -> tuple[bytes, str]:
+    """Return a record's body and "", or the body as it is stored and why it cannot be unpacked."""
+    from penstock.errors import UnreadableBody
+
+    try:
+        return record.body, ""
+    except UnreadableBody as error:
+        return record.stored_body, error.problem
+
+
+def shown_body(record: Record, show: Callable[[bytes], str]) -> str:
+    """Return a record's body as ``show`` gives it, and what is wrong with it."""
+    body, problem = body_of(record)
+    return f"{show(body)} (as stored: it cannot be unpacked: {problem})" if problem else show(body)
 
 
 def damage_json(damage: Damage, *, topic: str, queue_id: int | None = None) -> dict[str, Any]:
@@ -65,7 +89,7 @@ def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
             "stored": time_text(record.store_timestamp_ms),
             "tag": record.tag,
             "keys": " ".join(record.keys),
-            "body": body_text(record.body),
+            "body": shown_body(record, body_text),
             "message_id": record.message_id,
         }
         for record in records

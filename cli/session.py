@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import sys
@@ -170,14 +171,20 @@ def session_of(context: typer.Context) -> Session:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of JSON in UTF-8."""
+    """Print a value as one line of JSON."""
+    sys.stdout.write(json_text(value) + "\n")
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON that stdout can have: in ASCII where its encoding is not UTF-8."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     if not text.isascii():
+        is_utf8 = codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8"
         try:
-            text.encode(sys.stdout.encoding or "ascii")
-        except UnicodeEncodeError:  # lone surrogates, or a terminal that is not UTF-8
+            text.encode("utf-8" if is_utf8 else "ascii")
+        except UnicodeEncodeError:  # another encoding, or lone surrogates
             text = json.dumps(value, separators=(",", ":"), default=str)
-    sys.stdout.write(text + "\n")
+    return text
 
 
 def read_lines(path: str) -> Iterator[bytes]:

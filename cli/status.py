@@ -56,22 +56,21 @@ def status(context: typer.Context) -> None:
 
 
 def _leases(client: Client) -> dict[str, Any]:
-    """Return the state of the journal, and of each group that has leases or dead letters."""
+    """Return the state of the journal, and of each group that has messages in hand, waiting or dead."""
     leases = client.lease_status()
     dead = {each.group: each for each in dead_letter_counts(client)}
     handed_out = {each.group: each for each in leases.groups}
     groups = []
     for name in sorted({*dead, *handed_out}):
         held, letters = handed_out.get(name), dead.get(name)
-        groups.append(
-            {
-                "group": name,
-                "leased": held.leased if held else 0,
-                "waiting": held.waiting if held else 0,
-                "dead_letters": letters.messages if letters else 0,
-                "to_resend": letters.to_resend if letters else 0,
-            }
-        )
+        counts = {
+            "leased": held.leased if held else 0,
+            "waiting": held.waiting if held else 0,
+            "dead_letters": letters.messages if letters else 0,
+            "to_resend": letters.to_resend if letters else 0,
+        }
+        if any(counts.values()):
+            groups.append({"group": name, **counts})
     return {"journal_bytes": leases.journal_bytes, "problem": leases.problem, "groups": groups}
 
 

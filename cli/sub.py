@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.records import body_text, damage_json, record_json, time_text
+from cli.records import body_of, body_text, damage_json, record_json, shown_body, time_text
 from cli.session import Session, print_json, session_of
 from cli.times import parse_place
 
@@ -70,6 +70,7 @@ def sub(
         damaged += 1
         if session.as_json:
             print_json(damage_json(damage, topic=topic, queue_id=queue_id))
+            sys.stdout.flush()
         else:
             session.console(sys.stderr).print(
                 f"[red]damaged[/] queue {queue_id} offset {damage.queue_offset}: {damage.reason}"
@@ -92,11 +93,10 @@ def sub(
         console = session.console()
         for record in itertools.islice(records, most or None):
             _print(session, console, record, bodies=bodies)
-            if follow:
+            if follow or group:  # the next call may commit it
                 sys.stdout.flush()
         if group:
-            sys.stdout.flush()
-            records.commit()  # what was printed is consumed, the last one too
+            records.commit()  # what was written is consumed, the last one too
     if damaged:
         raise typer.Exit(ExitCode.DAMAGED)
 
@@ -118,13 +118,13 @@ def _print(session: Session, console: Console, record: Record, *, bodies: bool) 
     if session.as_json:
         print_json(record_json(record))
     elif bodies:
-        sys.stdout.write(record.body.decode(errors="backslashreplace") + "\n")
+        sys.stdout.write(body_of(record)[0].decode(errors="backslashreplace") + "\n")
     elif not console.is_terminal:
         labels = _labels(record)
         moment = time_text(record.store_timestamp_ms)
         shown = f"({', '.join(labels)}) " if labels else ""
         sys.stdout.write(
-            f"{moment} {record.queue_id}/{record.queue_offset} {shown}{body_text(record.body)}\n"
+            f"{moment} {record.queue_id}/{record.queue_offset} {shown}{shown_body(record, body_text)}\n"
         )
     else:
         console.print(
@@ -134,7 +134,7 @@ def _print(session: Session, console: Console, record: Record, *, bodies: bool) 
         )
         if labels := _labels(record):
             console.print(f"({', '.join(labels)})", style="yellow", markup=False, end=" ")
-        console.print(body_text(record.body), markup=False, soft_wrap=True)
+        console.print(shown_body(record, body_text), markup=False, soft_wrap=True)
 
 
 def _labels(record: Record) -> list[str]:

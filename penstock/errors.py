@@ -26,6 +26,7 @@
     │                            its ``token`` finds out, and stores it if it is not
     ├── TransactionRefused       a transaction did not end as asked; ``state`` is what it is
     ├── DataLoss                 a stored record is damaged; ``next_offset`` is after it
+    ├── UnreadableBody           a body cannot be unpacked; its record has it as it is stored
     ├── IndexDamaged             a query by key may lack records of a range, until the index is repaired
     ├── BatchFull                the record does not fit into the batch any more
     ├── DeliveryFailed           some sends of a producer failed; ``errors`` has each
@@ -253,6 +254,31 @@ class DataLoss(PenstockError):
         self.queue_id = queue_id
         self.damage = damage
         self.next_offset = next_offset
+
+
+class UnreadableBody(PenstockError):
+    """The body of one message cannot be unpacked: it is not compressed as it says, or too long.
+
+    ``problem`` says why. The record is whole: it is skipped or settled like any other, and its
+    ``stored_body`` has the bytes.
+    """
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        problem: str = "",
+        topic: str = "",
+        queue_id: int = -1,
+        queue_offset: int = -1,
+    ) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
 
 
 class IndexDamaged(PenstockError):

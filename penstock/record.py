@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, overload
 
+from penstock.errors import UnreadableBody
 from penstock.v1 import common_pb2
+from storage import errors as store_errors
 from storage.format.compression import COMPRESSED, decompress
 from storage.format.hosts import decode_host, host_size
 from storage.format.message_id import encode_message_id
@@ -171,14 +173,35 @@ class Record:
 
     @property
     def body(self) -> bytes:
-        """The body as the producer gave it, decompressed if need be."""
+        """The body as the producer gave it, decompressed if need be. Raises UnreadableBody if it cannot be."""
         if self._body is None:
             head = self._head
             begin = self._body_begin()
             body = bytes(self._data[begin : begin + head[_BODY_LENGTH]])
-            sys_flag = head[_SYS_FLAG]
-            self._body = decompress(body, sys_flag) if sys_flag & COMPRESSED else body
+            self._body = self._decompressed(body) if head[_SYS_FLAG] & COMPRESSED else body
         return self._body
+
+    @property
+    def stored_body(self) -> bytes:
+        """The body as it is stored: compressed, if bit 0 of `sys_flag` says so."""
+        begin = self._body_begin()
+        return bytes(self._data[begin : begin + self._head[_BODY_LENGTH]])
+
+    def _decompressed(self, body: bytes) -> bytes:
+        try:
+            return decompress(body, self.sys_flag)
+        except store_errors.UnreadableBody as error:
+            raise self._unreadable(str(error)) from error
+
+    def _unreadable(self, problem: str) -> UnreadableBody:
+        return UnreadableBody(
+            f"the body of message {self.message_id} (queue {self.queue_id} of topic {self.topic!r},"
+            f" offset {self.queue_offset}) cannot be unpacked: {problem}",
+            problem=problem,
+            topic=self.topic,
+            queue_id=self.queue_id,
+            queue_offset=self.queue_offset,
+        )
 
     @property
     def topic(self) -> str:
@@ -221,7 +244,7 @@ class Record:
     def __repr__(self) -> str:
         return (
             f"<Record {self.topic} queue {self.queue_id} offset {self.queue_offset},"
-            f" {len(self.body)} bytes>"
+            f" {self._head[_BODY_LENGTH]} bytes>"
         )
 
 
@@ -239,8 +262,16 @@ class DecodedRecord(Record):
         )  # fmt: skip
         super().__init__(memoryview(b""), 0, head)
         self._record = record
-        self._body = record.body
+        self._body = None if record.body_problem else record.body
         self._properties = {k: v for k, v in record.properties.items() if k not in _OWN}
+
+    @property
+    def stored_body(self) -> bytes:
+        """The body as the service gave it: as it is stored only if it cannot be decompressed."""
+        return self._record.body
+
+    def _decompressed(self, body: bytes) -> bytes:  # noqa: ARG002  the service has tried
+        raise self._unreadable(self._record.body_problem)
 
     @property
     def topic(self) -> str:

@@ -152,6 +152,7 @@ def message_of(message: common_pb2.Message) -> Message:
         message.delay_level,
         message.deliver_at_ms,
         message.delay_ms,
+        message.sys_flag,
     )
 
 

@@ -32,6 +32,7 @@
         ├── IndexIncomplete     files of the index are gone and are being made again; retry
         ├── RecordNotFound      no record starts at that commit offset
         ├── DamagedRecord       the bytes on disk are not the record that was stored
+        ├── UnreadableBody      the body of a record that is whole cannot be unpacked
         ├── StoreChanged        a file is shorter than it was when the store was listed
         ├── DamagedStage        the bytes on disk are not what was staged
         └── DamagedLedger       the bytes on disk are not what an application has committed or decided
@@ -255,6 +256,10 @@ class DamagedRecord(StoreError):
         self.commit_offset = commit_offset
         self.size = size
         self.reason = reason
+
+
+class UnreadableBody(StoreError):
+    """The body of a record that is whole cannot be unpacked: it is not what its system flag says, or too long."""
 
 
 class StoreChanged(StoreError):

@@ -17,6 +17,7 @@ NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 class Message(NamedTuple):
     """A message to be stored; ``body`` is stored as it is given.
 
+    ``sys_flag`` says how the body is compressed, as that of a stored record does; 0 if it is not.
     One of ``delay_level`` (1 to 18), ``deliver_at_ms`` (Unix time) and ``delay_ms`` (from now on) has it delivered later.
     """
 
@@ -32,6 +33,7 @@ class Message(NamedTuple):
     delay_level: int = 0
     deliver_at_ms: int = 0
     delay_ms: int = 0
+    sys_flag: int = 0
 
     @property
     def is_delayed(self) -> bool:

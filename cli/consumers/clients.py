@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
 from penstock.addresses import DEFAULT_GATEWAY
+
+if TYPE_CHECKING:
+    from penstock.v1 import gateway_pb2
 
 
 def register(app: typer.Typer) -> None:
@@ -20,24 +23,30 @@ def clients(
     context: typer.Context,
     group: Annotated[str, typer.Argument(help="Consumer group; none: all clients.")] = "",
     gateway: Annotated[
-        str, typer.Option(envvar="PENSTOCK_GATEWAY", help="Address of the gateway.")
-    ] = DEFAULT_GATEWAY,
+        str,
+        typer.Option(
+            envvar="PENSTOCK_GATEWAY",
+            help=f"Address of a gateway by itself; none: the reader's, or {DEFAULT_GATEWAY}.",
+        ),
+    ] = "",
 ) -> None:
     """Show RocketMQ's clients that are connected, those silent for longest first."""
-    check_address("--gateway", gateway)
     import grpc
 
-    from penstock.v1 import gateway_pb2, gateway_pb2_grpc
-
     session = session_of(context)
-    with grpc.insecure_channel(gateway) as channel:
+    if gateway:
+        check_address("--gateway", gateway)
+    address = gateway or session.reader
+    try:
         try:
-            stub = gateway_pb2_grpc.GatewayStub(channel)  # type: ignore[no-untyped-call]  # generated
-            answer = stub.ListClients(
-                gateway_pb2.ListClientsRequest(group=group), timeout=session.timeout_s
-            )
+            answer = _list(address, group, session.timeout_s)
         except grpc.RpcError as error:
-            raise CommandFailed(nobody_answers(gateway), ExitCode.UNREACHABLE) from error
+            if gateway or error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                raise
+            address = DEFAULT_GATEWAY  # the reader has no gateway
+            answer = _list(address, group, session.timeout_s)
+    except grpc.RpcError as error:
+        raise CommandFailed(nobody_answers(address), ExitCode.UNREACHABLE) from error
     rows = [
         {
             "client": each.client_id,
@@ -52,3 +61,14 @@ def clients(
         for each in answer.clients
     ]
     session.show(rows, empty="no clients")
+
+
+def _list(address: str, group: str, timeout_s: float) -> gateway_pb2.ListClientsResponse:
+    import grpc
+
+    from penstock.v1 import gateway_pb2, gateway_pb2_grpc
+
+    with grpc.insecure_channel(address) as channel:
+        stub = gateway_pb2_grpc.GatewayStub(channel)  # type: ignore[no-untyped-call]  # generated
+        request = gateway_pb2.ListClientsRequest(group=group)
+        return cast("gateway_pb2.ListClientsResponse", stub.ListClients(request, timeout=timeout_s))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from cli.failures import CommandFailed, ExitCode
-from cli.records import body_text, record_json, time_text
+from cli.records import body_text, record_json, shown_body, time_text
 from cli.session import counted, print_json, session_of
+from storage.format.compression import COMPRESSION_BITS
 from storage.format.names import DLQ_PREFIX, RETRY_PREFIX
-from storage.format.properties import RESERVED, RETRY_TOPIC
+from storage.format.properties import RETRY_TOPIC, is_reserved
 from storage.tables.groups import RETRY_MAX_TIMES, RETRY_MAX_TIMES_MAX
 
 if TYPE_CHECKING:
@@ -27,11 +28,16 @@ Group = Annotated[str, typer.Argument(help="The consumer group that gave them up
 
 
 @app.command("list")
-def list_groups(context: typer.Context) -> None:
+def list_groups(
+    context: typer.Context,
+    group: Annotated[str, typer.Argument(help="Only this group; none: all.")] = "",
+) -> None:
     """List the groups that have dead letters, and how many were not sent again yet."""
     session = session_of(context)
     with session.client() as client:
-        rows = [each._asdict() for each in dead_letter_counts(client)]
+        if group:
+            _topic_of(client, group)
+        rows = [each._asdict() for each in dead_letter_counts(client) if group in ("", each.group)]
     session.show(rows, empty="no group has dead letters")
 
 
@@ -85,7 +91,7 @@ def show(
             else:
                 session.console().print(
                     f"{time_text(record.store_timestamp_ms)} {origin} after {counted(attempts, 'attempt')}:"
-                    f" {body_text(record.body)}",
+                    f" {shown_body(record, body_text)}",
                     markup=False,
                     soft_wrap=True,
                 )
@@ -175,15 +181,16 @@ def _resend_some(client: Client, dead: str, group: str, *, to: str, most: int) -
 def _copy(record: Record, topic: str) -> Message:
     from penstock import Message
 
-    own = {name: value for name, value in record.properties.items() if name not in RESERVED}
+    own = {name: value for name, value in record.properties.items() if not is_reserved(name)}
     return Message(
         topic=topic,
-        body=record.body,
+        body=record.stored_body,
         keys=record.keys,
         tag=record.tag,
         properties=own,
         unique_key=record.unique_key,
         flag=record.flag,
+        sys_flag=record.sys_flag & COMPRESSION_BITS,
     )
 
 

@@ -25,6 +25,7 @@ from cli.demo.spark import is_set_up, read_with_spark
 from cli.failures import CommandFailed, ExitCode, describe
 from cli.local_services import LocalServices
 from cli.session import progress_bar
+from cli.streams import open_standard_streams
 from penstock.addresses import DEFAULT_INDEXER, DEFAULT_READER, DEFAULT_WRITER
 
 if TYPE_CHECKING:
@@ -313,6 +314,7 @@ def run(*, stay: bool, spark: bool) -> int:
 
 def main() -> int:
     """Run the demo from the command line."""
+    open_standard_streams()
     parser = argparse.ArgumentParser(prog="python -m cli.demo", description=__doc__)
     parser.add_argument("--stay", action="store_true", help="leave the services up")
     parser.add_argument("--no-spark", action="store_true", help="leave the step with Spark out")

@@ -85,6 +85,7 @@ def _message(message: Message) -> common_pb2.Message:
         delay_level=message.delay_level,
         deliver_at_ms=message.deliver_at_ms,
         delay_ms=message.delay_ms,
+        sys_flag=message.sys_flag,
     )
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Message(_message.Message):
-    __slots__ = ("topic", "body", "keys", "tag", "properties", "queue_id", "unique_key", "flag", "born_timestamp_ms", "delay_level", "deliver_at_ms", "delay_ms")
+    __slots__ = ("topic", "body", "keys", "tag", "properties", "queue_id", "unique_key", "flag", "born_timestamp_ms", "delay_level", "deliver_at_ms", "delay_ms", "sys_flag")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Message(_message.Message):
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    SYS_FLAG_FIELD_NUMBER: _ClassVar[int]
     topic: str
     body: bytes
     keys: _containers.RepeatedScalarFieldContainer[str]
@@ -39,10 +40,11 @@ class Message(_message.Message):
     delay_level: int
     deliver_at_ms: int
     delay_ms: int
-    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., keys: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., queue_id: _Optional[int] = ..., unique_key: _Optional[str] = ..., flag: _Optional[int] = ..., born_timestamp_ms: _Optional[int] = ..., delay_level: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    sys_flag: int
+    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., keys: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., queue_id: _Optional[int] = ..., unique_key: _Optional[str] = ..., flag: _Optional[int] = ..., born_timestamp_ms: _Optional[int] = ..., delay_level: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., sys_flag: _Optional[int] = ...) -> None: ...
 
 class Record(_message.Message):
-    __slots__ = ("topic", "queue_id", "queue_offset", "commit_offset", "size", "body", "properties", "keys", "tag", "unique_key", "flag", "sys_flag", "born_timestamp_ms", "born_host", "store_timestamp_ms", "store_host", "reconsume_times", "prepared_transaction_offset", "message_id")
+    __slots__ = ("topic", "queue_id", "queue_offset", "commit_offset", "size", "body", "properties", "keys", "tag", "unique_key", "flag", "sys_flag", "born_timestamp_ms", "born_host", "store_timestamp_ms", "store_host", "reconsume_times", "prepared_transaction_offset", "message_id", "body_problem")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +71,7 @@ class Record(_message.Message):
     RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     PREPARED_TRANSACTION_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     queue_offset: int
@@ -88,7 +91,8 @@ class Record(_message.Message):
     reconsume_times: int
     prepared_transaction_offset: int
     message_id: str
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., commit_offset: _Optional[int] = ..., size: _Optional[int] = ..., body: _Optional[bytes] = ..., properties: _Optional[_Mapping[str, str]] = ..., keys: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., unique_key: _Optional[str] = ..., flag: _Optional[int] = ..., sys_flag: _Optional[int] = ..., born_timestamp_ms: _Optional[int] = ..., born_host: _Optional[str] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., reconsume_times: _Optional[int] = ..., prepared_transaction_offset: _Optional[int] = ..., message_id: _Optional[str] = ...) -> None: ...
+    body_problem: str
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., commit_offset: _Optional[int] = ..., size: _Optional[int] = ..., body: _Optional[bytes] = ..., properties: _Optional[_Mapping[str, str]] = ..., keys: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., unique_key: _Optional[str] = ..., flag: _Optional[int] = ..., sys_flag: _Optional[int] = ..., born_timestamp_ms: _Optional[int] = ..., born_host: _Optional[str] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., reconsume_times: _Optional[int] = ..., prepared_transaction_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., body_problem: _Optional[str] = ...) -> None: ...
 
 class Topic(_message.Message):
     __slots__ = ("name", "read_queue_count", "write_queue_count", "perm", "attributes")

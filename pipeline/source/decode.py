@@ -7,9 +7,9 @@ rare too, and take slower kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.source.schemas import CORRUPT
+from storage.errors import UnreadableBody
 from storage.format.compression import decompress
 from storage.format.hosts import IPV4_HOST_SIZE, IPV6_HOST_SIZE, decode_host
 from storage.format.properties import RESERVED, TAGS, decode_properties
@@ -58,9 +59,28 @@ REPLACEMENT: Final = "\ufffd"  # where bytes were no UTF-8
 UNKNOWN: Final = -1  # Arrow counts the nulls when it has to
 RESERVED_NAMES: Final = pa.array(sorted(RESERVED), pa.string())
 
+UNPACKED_BYTES_MAX: Final = 64 << 20  # of the compressed bodies of one batch; one is always taken
+
 Rows = npt.NDArray[np.int64]
 Longs = npt.NDArray[np.int64]
 Array = Any  # pyarrow ships no types
+_T = TypeVar("_T")
+
+
+class TooMuchUnpacked(Exception):
+    """The bodies of a batch's rows unpack to more than one batch may hold."""
+
+
+def in_batches(rows: Rows, make: Callable[[Rows], _T]) -> Iterator[_T]:
+    """Yield what ``make`` makes of all the rows; of fewer at a time while it raises TooMuchUnpacked."""
+    try:
+        made = make(rows)
+    except TooMuchUnpacked:
+        half = len(rows) // 2
+        yield from in_batches(rows[:half], make)
+        yield from in_batches(rows[half:], make)
+    else:
+        yield made
 
 
 class RecordColumns:
@@ -70,7 +90,9 @@ class RecordColumns:
         self.data = data
         self.rows = rows
         self.decompress_bodies = decompress_bodies
-        self.broken: dict[int, str] = {}  # rows whose body does not decompress, and why
+        self.broken: dict[
+            int, str
+        ] = {}  # rows whose body is as stored: it cannot be unpacked, and why
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -184,13 +206,18 @@ class RecordColumns:
         packed = (self.rows[:, SYS_FLAG] & SYS_FLAG_COMPRESSED) != 0
         if not self.decompress_bodies or not packed.any():
             return stored
-        bodies: list[bytes | None] = []
+        bodies: list[bytes] = []
+        unpacked_bytes = 0
         for row in np.flatnonzero(packed).tolist():
+            body = stored[row].as_py()
             try:
-                bodies.append(decompress(stored[row].as_py(), int(self.rows[row, SYS_FLAG])))
-            except ValueError as error:
-                self.broken[row] = str(error)
-                bodies.append(None)
+                body = decompress(body, int(self.rows[row, SYS_FLAG]))
+            except UnreadableBody as error:
+                self.broken[row] = f"the body cannot be unpacked: {error}"
+            bodies.append(body)
+            unpacked_bytes += len(body)
+            if unpacked_bytes > UNPACKED_BYTES_MAX and len(self.rows) > 1:
+                raise TooMuchUnpacked
         return pc.replace_with_mask(stored, pa.array(packed), pa.array(bodies, pa.binary()))
 
     def _reasons(self) -> Array:
@@ -347,7 +374,7 @@ def _host_text(encoded: bytes) -> str:
 
 
 def body_first(names: Sequence[str]) -> list[str]:
-    """Return the columns in an order in which the reason for a missing body is known when asked."""
+    """Return the columns in an order in which the reason for a body as stored is known when asked."""
     return sorted(names, key=lambda name: name == CORRUPT)
 
 

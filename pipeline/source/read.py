@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from pipeline.source.damage import (
     reasons_of,
     repeated,
 )
-from pipeline.source.decode import RecordColumns, body_first
+from pipeline.source.decode import RecordColumns, body_first, in_batches
 from pipeline.source.options import ReadOptions
 from pipeline.source.pieces import Piece, RemotePiece
 from pipeline.source.remote_plan import open_endpoint
@@ -214,9 +215,9 @@ class Reader:
             packed = self.options.decompress and bool((rows[:, SYS_FLAG] & 1).any())
             limit = PACKED_BATCH_BYTES if packed else BATCH_BYTES
         for part in parts_of(rows, limit):
-            yield from self._batch(store, data, part)
+            yield from in_batches(part, partial(self._batch, store, data))
 
-    def _batch(self, store: str, data: ByteArray, rows: Rows) -> Iterator[Any]:
+    def _batch(self, store: str, data: ByteArray, rows: Rows) -> Any:
         batch = RecordColumns(data, rows, decompress_bodies=self.options.decompress)
         kept = None
         if self.options.tags:
@@ -228,7 +229,10 @@ class Reader:
         if batch.broken and self.options.mode != "PERMISSIVE":
             row, reason = next(iter(batch.broken.items()))
             if self.options.mode == "FAILFAST":
-                raise self._failure(store, int(rows[row, COMMIT_OFFSET]), reason)
+                raise DamagedLog(
+                    f"store {store}: record at commit offset {rows[row, COMMIT_OFFSET]}: {reason};"
+                    " mode PERMISSIVE gives such a body as it is stored, DROPMALFORMED leaves its record out"
+                )
             whole = np.ones(len(rows), np.bool_)
             whole[list(batch.broken)] = False
             kept = pa.array(whole) if kept is None else pc.and_(kept, pa.array(whole))
@@ -236,7 +240,7 @@ class Reader:
             made = {}
         arrays = [made[name] for name in self.columns.names]
         result = pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
-        yield result if kept is None else result.filter(kept)
+        return result if kept is None else result.filter(kept)
 
     @staticmethod
     def _failure(store: str, commit_offset: int, reason: str) -> DamagedLog:

@@ -7,7 +7,7 @@ import asyncio
 import grpc
 
 from services.messaging.messaging import Messaging, Upstreams
-from services.rpc.server import RpcServer
+from services.rpc.server import Contract, RpcServer
 from services.settings import GatewaySettings
 
 
@@ -28,6 +28,11 @@ class GatewayPort:
         self._settings = settings
         self._messaging = Messaging(settings, upstreams, draining)
         self._server = RpcServer(self._messaging.contracts, settings, draining, ports=ports)
+
+    @property
+    def clients(self) -> Contract:
+        """What lists the clients, for another port of the process."""
+        return self._messaging.clients
 
     async def start(self) -> list[str]:
         """Begin to serve; return each HOST:PORT as bound, in words. Raises CannotListen, OSError for a certificate that is away."""

@@ -113,13 +113,14 @@ class Messaging:
             transactions=self._transactions,
         )
         clients = ClientsServicer(self._sessions, upstreams.others_with_clients)
+        self.clients = Contract(gateway_pb2.DESCRIPTOR.services_by_name["Gateway"], clients)
         self.contracts = [
             Contract(
                 service_pb2.DESCRIPTOR.services_by_name["MessagingService"],
                 servicer,
                 int(settings.message_bytes_max),
             ),
-            Contract(gateway_pb2.DESCRIPTOR.services_by_name["Gateway"], clients),
+            self.clients,
         ]
 
     async def _tick_on(self) -> None:

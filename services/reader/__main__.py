@@ -99,6 +99,8 @@ async def serve(
         if settings.gateway_listen:
             upstreams = _upstreams(settings, contracts)
             gateway = GatewayPort(settings.of_gateway(), upstreams, draining, ports=ports)
+            if messaging is None:  # else its own port lists them already
+                contracts = [*contracts, gateway.clients]
         server = RpcServer(contracts, settings, draining, ports=ports)
         address = await server.start(settings.listen)
         gateway_addresses = [] if gateway is None else await gateway.start()

@@ -9,12 +9,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from penstock.v1 import reader_pb2
+from penstock.v1 import common_pb2, reader_pb2
 from services import wire
 from services.arrivals import Arrivals, Moment
 from services.reader.budget import Budget
 from services.reader.catching_up import DEADLINE_MARGIN_SECONDS, CatchUp
-from services.reader.records import Decoded, ask_decoded
+from services.reader.records import ask_decoded
 from services.rpc.servicer import Context, Draining
 from services.rpc.status import InvalidArgument
 from storage.message import PullResult, PullStatus
@@ -328,7 +328,7 @@ class Pulls:
         )
 
 
-def pull_answer(result: PullResult, decoded: Decoded | None) -> wire.Parts:
+def pull_answer(result: PullResult, decoded: list[common_pb2.Record] | None) -> wire.Parts:
     """Return a serialized PullResponse in parts, with raw records if they are not decoded."""
     head = reader_pb2.PullResponse(
         status=wire.PULL_STATUS_OF[result.status],
@@ -340,7 +340,6 @@ def pull_answer(result: PullResult, decoded: Decoded | None) -> wire.Parts:
     )
     if decoded is None:
         return wire.pull_response(head, result.slices)
-    head.record_count = len(decoded.records)
-    head.decoded.extend(decoded.records)
-    head.damaged.extend(decoded.damaged)
+    head.record_count = len(decoded)
+    head.decoded.extend(decoded)
     return (head.SerializeToString(),)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import TypeVar
 
 from penstock.v1 import common_pb2
-from storage.errors import DamagedRecord
+from storage.errors import UnreadableBody
 from storage.format import properties as names
 from storage.format.message_id import encode_message_id
 from storage.format.record import Record, decode_record
 from storage.message import KeyQueryResult, PullResult
 
-BODY_SIZE_MAX: Final = 32 << 20  # decompressed; a caller that wants more takes the record raw
-
 
 def record_message(record: Record) -> common_pb2.Record:
-    """Return a record with its body decompressed; DamagedRecord if that fails."""
+    """Return a record with its body decompressed, or as it is stored if that fails."""
     properties = record.properties
+    problem = ""
     try:
-        body = record.decoded_body(size_max=BODY_SIZE_MAX)
-    except ValueError as error:
-        raise DamagedRecord(record.commit_offset, record.total_size, str(error)) from error
+        body = record.decoded_body()
+    except UnreadableBody as error:
+        body, problem = record.body, str(error)
     return common_pb2.Record(
         topic=record.topic,
         queue_id=record.queue_id,
@@ -42,19 +41,8 @@ def record_message(record: Record) -> common_pb2.Record:
         reconsume_times=record.reconsume_times,
         prepared_transaction_offset=record.prepared_transaction_offset,
         message_id=encode_message_id(record.store_host, record.commit_offset),
+        body_problem=problem,
     )
-
-
-class Decoded(NamedTuple):
-    """Records of some slices as messages; those that do not decompress are reported as damaged."""
-
-    records: list[common_pb2.Record]
-    damaged: list[common_pb2.DamagedRecord]
-
-    @property
-    def taken(self) -> int:
-        """How many records were looked at."""
-        return len(self.records) + len(self.damaged)
 
 
 Answer = TypeVar("Answer", PullResult, KeyQueryResult)
@@ -62,7 +50,7 @@ Answer = TypeVar("Answer", PullResult, KeyQueryResult)
 
 def ask_decoded(
     ask: Callable[[int], Answer], max_messages: int, *, bytes_max: int
-) -> tuple[Answer, Decoded]:
+) -> tuple[Answer, list[common_pb2.Record]]:
     """Return an answer of at most so many messages, and its records with ``bytes_max`` of bodies.
 
     What was compressed may be much longer: then it is asked again for fewer. One is always taken.
@@ -70,35 +58,23 @@ def ask_decoded(
     while True:
         answer = ask(max_messages)
         decoded = decode_slices(answer.slices, bytes_max=bytes_max)
-        if decoded.taken == answer.record_count:
+        if len(decoded) == answer.record_count:
             return answer, decoded
-        max_messages = decoded.taken
+        max_messages = len(decoded)
 
 
-def decode_slices(slices: Iterable[memoryview], *, bytes_max: int) -> Decoded:
+def decode_slices(slices: Iterable[memoryview], *, bytes_max: int) -> list[common_pb2.Record]:
     """Decode the first records of some slices: those whose bodies are ``bytes_max``, one always."""
-    decoded = Decoded([], [])
+    decoded: list[common_pb2.Record] = []
     total = 0
     for view in slices:
         position = 0
         while position < len(view):
             record = decode_record(view, position)
             position += record.total_size
-            try:
-                message = record_message(record)
-            except DamagedRecord as error:
-                decoded.damaged.append(
-                    common_pb2.DamagedRecord(
-                        queue_offset=record.queue_offset,
-                        commit_offset=record.commit_offset,
-                        size=record.total_size,
-                        reason=error.reason,
-                        queue_id=record.queue_id,
-                    )
-                )
-                continue
+            message = record_message(record)
             total += len(message.body)
-            if decoded.taken and total > bytes_max:
+            if decoded and total > bytes_max:
                 return decoded
-            decoded.records.append(message)
+            decoded.append(message)
     return decoded

@@ -177,9 +177,8 @@ class ReaderServicer:
         )
         if decoded is None:
             return wire.query_response(head, result.slices)
-        head.record_count = len(decoded.records)
-        head.decoded.extend(decoded.records)
-        head.damaged.extend(decoded.damaged)
+        head.record_count = len(decoded)
+        head.decoded.extend(decoded)
         return head.SerializeToString()
 
     def _message(self, request: reader_pb2.GetMessageRequest) -> reader_pb2.GetMessageResponse:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
 
 from services.rocketmq import names
 from services.rocketmq.times import fill
 from services.rocketmq.v2 import definition_pb2 as v2
+from storage.errors import UnreadableBody
 from storage.format import properties
+from storage.format.compression import GZIP_MAGIC
 from storage.format.message_id import encode_message_id
 from storage.format.record import Record
 from storage.format.record_layout import SYS_FLAG_COMPRESSED
-
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_BODY_BYTES_MAX: Final = 32 << 20  # of a body that was compressed otherwise
 
 
 def message_of(
@@ -84,12 +82,15 @@ def _type(found: dict[str, str]) -> v2.MessageType:
 
 
 def _body(record: Record) -> tuple[bytes, v2.Encoding]:
-    """Return the body as it goes over the wire: GZIP as it was sent, other compressions opened."""
+    """Return the body as it goes over the wire: GZIP as it was sent, other compressions opened.
+
+    What cannot be opened is GZIP, as a proxy says of every compressed body: the client finds it corrupted.
+    """
     if not record.sys_flag & SYS_FLAG_COMPRESSED:
         return record.body, v2.IDENTITY
-    if record.body.startswith(_GZIP_MAGIC):
+    if record.body.startswith(GZIP_MAGIC):
         return record.body, v2.GZIP
     try:
-        return record.decoded_body(size_max=_BODY_BYTES_MAX), v2.IDENTITY
-    except ValueError:  # it is no worse for the consumer than for any other reader of the record
-        return record.body, v2.IDENTITY
+        return record.decoded_body(), v2.IDENTITY
+    except UnreadableBody:
+        return record.body, v2.GZIP

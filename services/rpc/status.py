@@ -67,6 +67,7 @@ STATUS_OF: Final[dict[type[errors.StoreError], grpc.StatusCode]] = {
     errors.IndexIncomplete: grpc.StatusCode.UNAVAILABLE,
     errors.RecordNotFound: grpc.StatusCode.NOT_FOUND,
     errors.DamagedRecord: grpc.StatusCode.DATA_LOSS,
+    errors.UnreadableBody: grpc.StatusCode.FAILED_PRECONDITION,
     errors.StoreChanged: grpc.StatusCode.UNAVAILABLE,
     errors.DamagedStage: grpc.StatusCode.DATA_LOSS,
     errors.DamagedLedger: grpc.StatusCode.DATA_LOSS,

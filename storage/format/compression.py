@@ -1,37 +1,45 @@
 """Compressed bodies: the system flag's bit 0 says that a body is, bits 8 to 10 say how.
 
     bits 8-10  container
-    0          zlib, as old clients write it
+    0          zlib, as old clients write it; gzip, as gRPC clients do
     1          LZ4 frame
     2          zstd frame
     3          zlib stream (RFC 1950)
     4-7        not assigned
 
-The store keeps bodies as they come; clients compress and decompress.
+A body of code 0 or 3 that begins with gzip's magic is gzip. The store keeps bodies as they come;
+clients compress and decompress. Nobody here unpacks more than UNPACKED_SIZE_MAX bytes of one body.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import zlib
-from typing import Any, Final, Literal
+from typing import Final, Literal
+
+from storage.errors import UnreadableBody
 
 Compression = Literal["none", "zlib", "lz4", "zstd"]
 
 COMPRESSED: Final = 0x1
+GZIP_MAGIC: Final = b"\x1f\x8b"
+UNPACKED_SIZE_MAX: Final = 32 << 20
 _CODE_MASK: Final = 0x700
+COMPRESSION_BITS: Final = COMPRESSED | _CODE_MASK
 _ZSTD_PIECE: Final = 512  # each 4 bytes of it may stand for 128 KiB
 _CODES: Final[dict[str, int]] = {"lz4": 0x100, "zstd": 0x200, "zlib": 0x300}
 _NAMES: Final[dict[int, Compression]] = {0x000: "zlib", 0x100: "lz4", 0x200: "zstd", 0x300: "zlib"}
 
 
 def compression_of(sys_flag: int) -> Compression:
-    """Name the compression of a body; ValueError for a code that is not assigned."""
+    """Name the compression of a body. Raises UnreadableBody for a code that is not assigned."""
     if not sys_flag & COMPRESSED:
         return "none"
     try:
         return _NAMES[sys_flag & _CODE_MASK]
     except KeyError:
-        raise ValueError(f"system flag {sys_flag:#x}: no compression has this code") from None
+        raise UnreadableBody(f"no compression has the code of system flag {sys_flag:#x}") from None
 
 
 def compress(body: bytes, compression: Compression, *, level: int = 5) -> tuple[bytes, int]:
@@ -51,62 +59,64 @@ def compress(body: bytes, compression: Compression, *, level: int = 5) -> tuple[
     return packed, COMPRESSED | _CODES[compression]
 
 
-def decompress(body: bytes, sys_flag: int, *, size_max: int | None = None) -> bytes:
-    """Undo what the system flag says was done to ``body``; ValueError if it cannot be undone.
+def decompress(body: bytes, sys_flag: int, *, size_max: int = UNPACKED_SIZE_MAX) -> bytes:
+    """Undo what the system flag says was done to ``body``; an empty body stays empty.
 
-    With ``size_max`` also if more bytes than that would come of it, and hardly more are made.
+    Raises UnreadableBody if it cannot be undone, or if more than ``size_max`` bytes come of it.
+    Hardly more are made.
     """
     compression = compression_of(sys_flag)
-    if compression == "none":
+    if compression == "none" or not body:
         return body
+    if compression == "zlib" and body.startswith(GZIP_MAGIC):
+        unpacked, is_whole = _gunzip(body, size_max), True
+    else:
+        unpack = {"zlib": _inflate, "lz4": _unpack_lz4, "zstd": _unpack_zstd}[compression]
+        unpacked, is_whole = unpack(body, size_max)
+    if len(unpacked) > size_max:
+        raise UnreadableBody(f"more than {size_max} bytes come of it")
+    if not is_whole:
+        raise UnreadableBody(f"its {compression} stream ends too early")
+    return unpacked
+
+
+def _gunzip(body: bytes, size_max: int) -> bytes:
+    """Unpack gzip of one member or more."""
     try:
-        if size_max is not None:
-            return _decompress_up_to(size_max, body, compression)
-        if compression == "zlib":
-            return zlib.decompress(body)
-        if compression == "lz4":
-            import lz4.frame
-
-            return bytes(lz4.frame.decompress(body))
-        import zstandard
-
-        # Java streams into the frame, which then lacks the content size: decompress as a stream, too.
-        stream = zstandard.ZstdDecompressor().decompressobj()
-        unpacked = stream.decompress(body)
-        if not stream.eof:
-            raise ValueError("it ends too early")
-        return unpacked
-    except _TooLong:
-        raise ValueError(f"the body decompresses to more than {size_max} bytes") from None
-    except Exception as error:
-        raise ValueError(f"the body is no {compression} stream: {error}") from error
+        return gzip.GzipFile(fileobj=io.BytesIO(body)).read(size_max + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableBody(f"it is no gzip stream: {error}") from error
 
 
-class _TooLong(Exception):
-    pass
+def _inflate(body: bytes, size_max: int) -> tuple[bytes, bool]:
+    stream = zlib.decompressobj()
+    try:
+        return stream.decompress(body, size_max + 1), stream.eof
+    except zlib.error as error:
+        raise UnreadableBody(f"it is no zlib stream: {error}") from error
 
 
-def _decompress_up_to(size_max: int, body: bytes, compression: Compression) -> bytes:
-    stream: Any
-    if compression == "zstd":
-        import zstandard
+def _unpack_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
+    import lz4.frame
 
-        stream = zstandard.ZstdDecompressor().decompressobj()
-        unpacked = bytearray()
+    stream = lz4.frame.LZ4FrameDecompressor()
+    try:
+        return bytes(stream.decompress(body, size_max + 1)), bool(stream.eof)
+    except RuntimeError as error:
+        raise UnreadableBody(f"it is no lz4 stream: {error}") from error
+
+
+def _unpack_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
+    import zstandard
+
+    # Java streams into the frame, which then lacks the content size: unpack as a stream, too.
+    stream = zstandard.ZstdDecompressor().decompressobj()
+    unpacked = bytearray()
+    try:
         for position in range(0, len(body), _ZSTD_PIECE):
             unpacked += stream.decompress(body[position : position + _ZSTD_PIECE])
             if stream.eof or len(unpacked) > size_max:
                 break
-    elif compression == "lz4":
-        import lz4.frame
-
-        stream = lz4.frame.LZ4FrameDecompressor()
-        unpacked = stream.decompress(body, size_max + 1)
-    else:
-        stream = zlib.decompressobj()
-        unpacked = stream.decompress(body, size_max + 1)
-    if len(unpacked) > size_max:
-        raise _TooLong
-    if not stream.eof:
-        raise ValueError("it ends too early")
-    return bytes(unpacked)
+    except zstandard.ZstdError as error:
+        raise UnreadableBody(f"it is no zstd stream: {error}") from error
+    return bytes(unpacked), bool(stream.eof)

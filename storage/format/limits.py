@@ -24,16 +24,14 @@ from storage.format.names import (
     topic_name_problem,
 )
 from storage.format.properties import (
-    CRC32,
     KEY_SEPARATOR,
     KEYS,
     PROPERTIES_SIZE_MAX,
-    RESERVED,
     TAGS,
-    TRANSIENT_PREFIX,
     UNIQ_KEY,
     WAIT,
     encode_properties,
+    is_reserved,
 )
 from storage.format.property_crc import PROPERTY_CRC_SIZE
 
@@ -102,7 +100,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         if not name:
             raise InvalidMessage("properties", "a name is empty")
-        if name in RESERVED or name.startswith(TRANSIENT_PREFIX) or name.endswith(CRC32):
+        if is_reserved(name):
             raise InvalidMessage("properties", f"the name {name!r} is reserved; choose another")
         if not value:
             raise InvalidMessage("properties", f"{name!r} has an empty value; leave it out")

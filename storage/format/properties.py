@@ -80,6 +80,11 @@ RESERVED: Final = STORE_ONLY | frozenset(
 """Names with a meaning of their own, which a user's properties must not take."""
 
 
+def is_reserved(name: str) -> bool:
+    """Whether a name is the store's or a broker's, which no user's property may take."""
+    return name in RESERVED or name.startswith(TRANSIENT_PREFIX) or name.endswith(CRC32)
+
+
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Encode in the mapping's order, every pair terminated.
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Final
 from zlib import crc32
 
-from storage.format.compression import decompress
+from storage.format.compression import UNPACKED_SIZE_MAX, decompress
 from storage.format.hosts import (
     ANY_HOST,
     IPV4_HOST_SIZE,
@@ -117,11 +117,8 @@ class Record:
         """Transaction bits of the system flag: 0 or a SYS_FLAG_PREPARED, _COMMIT or _ROLLBACK."""
         return self.sys_flag & SYS_FLAG_TRANSACTION_MASK
 
-    def decoded_body(self, *, size_max: int | None = None) -> bytes:
-        """Return the body as the producer knew it; ValueError if it does not decompress.
-
-        ``size_max`` bounds what it may decompress to.
-        """
+    def decoded_body(self, *, size_max: int = UNPACKED_SIZE_MAX) -> bytes:
+        """Return the body as the producer knew it. Raises UnreadableBody as of ``decompress``."""
         return decompress(self.body, self.sys_flag, size_max=size_max)
 
 

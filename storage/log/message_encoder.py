@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from storage.errors import InvalidMessage, QueueNotFound
+from storage.format.compression import COMPRESSION_BITS
 from storage.format.limits import check_body, check_topic, checked_properties
 from storage.format.properties import (
     DELAY,
@@ -74,6 +75,8 @@ class MessageEncoder:
         check_body(len(message.body), self._body_size_max)
         if not _FLAG_MIN <= message.flag <= _FLAG_MAX:
             raise InvalidMessage("flag", "must fit in 32 bits")
+        if message.sys_flag & ~COMPRESSION_BITS:
+            raise InvalidMessage("sys_flag", "says more than how the body is compressed")
         born_timestamp_ms = message.born_timestamp_ms or self._clock.now_ms()
         if not 0 <= born_timestamp_ms <= _TIMESTAMP_MAX:
             raise InvalidMessage(
@@ -90,7 +93,7 @@ class MessageEncoder:
         if message.is_delayed:
             properties += delay_properties(message)
         record = encode_for_batch(
-            message.topic, queue_id, message.body, properties, message.flag, 0,
+            message.topic, queue_id, message.body, properties, message.flag, message.sys_flag,
             born_timestamp_ms, born_host, self._property_crc,
         )  # fmt: skip
         return record, unique_key, queue_id

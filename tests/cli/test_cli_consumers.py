@@ -89,6 +89,7 @@ def test_dead_letters_are_listed_shown_and_sent_again_once(at: list[str], client
         if row["group"] == "shipping"
     ]  # fmt: skip
     assert (row["messages"], row["to_resend"]) == (1, 1)
+    assert json_lines(penstock(*at, "--json", "dlq", "list", "shipping")) == [row]
     (shown,) = json_lines(penstock(*at, "--json", "dlq", "show", "shipping"))
     assert shown["origin_topic"] == "parcels"
 
@@ -101,7 +102,7 @@ def test_dead_letters_are_listed_shown_and_sent_again_once(at: list[str], client
 
     assert "0 messages sent again" in penstock(*at, "dlq", "resend", "shipping").stdout
     assert "1 message sent" in penstock(*at, "dlq", "resend", "shipping", "--again").stdout
-    for command in ("show", "resend"):
+    for command in ("show", "resend", "list"):
         nothing = penstock(*at, "dlq", command, "nobody")
         assert nothing.exit_code == ExitCode.NOT_FOUND
         assert nothing.stderr == "penstock: group nobody has no dead letters\n"
@@ -182,6 +183,11 @@ def test_status_shows_what_groups_have_in_hand(at: list[str], client: Client) ->
     assert post == {
         "group": "post", "leased": 1, "waiting": 1, "dead_letters": 1, "to_resend": 1,
     }  # fmt: skip
+    client.create_topic("read", queues=1)
+    client.produce("read", b"x")
+    client.acknowledge(client.receive("read", group="done", wait_ms=25_000))
+    (later,) = json_lines(penstock(*at, "--json", "status"))
+    assert "done" not in [each["group"] for each in later["groups"]]
     assert status["leases"]["journal_bytes"] > 0
     assert status["leases"]["problem"] == ""
     shown = penstock(*at, "status").stdout

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipeline.jobs.new_store.log_slices import LogSlice, Rows, ServedRecords, read_slice
 from pipeline.jobs.parquet_files import ParquetFile, arrow_schema
 from pipeline.jobs.work import in_tasks, run_tasks
-from pipeline.source.decode import RecordColumns, body_first
+from pipeline.source.decode import RecordColumns, body_first, in_batches
 from pipeline.source.read import parts_of
 from pipeline.source.schemas import CORRUPT, MESSAGE_COLUMNS
 from storage.kernels.columns import ByteArray
@@ -54,7 +54,8 @@ def _write_file(
         damage += [each for _, each in chosen.damage]
         for part in chosen.outputs.get(0, []):
             for rows in parts_of(part.rows, BATCH_BYTES):
-                written.add(_decoded(part.data, rows))
+                for batch in in_batches(rows, partial(_decoded, part.data)):
+                    written.add(batch)
         counter.add(log_slice.cost)
     if written.close():
         partial_path.replace(path)

@@ -186,6 +186,7 @@ messages = plain_messages | st.builds(
     flag=st.integers(-(2**31), 2**31 - 1),
     born_timestamp_ms=st.sampled_from([0, 1, -1, -(2**63), 2**63 - 1]),
     delay_level=st.sampled_from([0, 0, 0, 1, -1]),
+    sys_flag=st.sampled_from([0, 0, 0, 1, 0x301, -1]),
 )
 raw_fields = st.one_of(
     st.tuples(st.integers(1, 17), st.integers(0, 2**64 - 1) | st.binary(max_size=5)),
@@ -276,7 +277,7 @@ NOT_PLAIN = [
     *(
         serialized(message(**changes))
         for changes in (
-            {"properties": {"a": "b"}}, {"delay_level": 1}, {"flag": -1}, {"queue_id": -1},
+            {"properties": {"a": "b"}}, {"delay_level": 1}, {"sys_flag": 1}, {"flag": -1}, {"queue_id": -1},
             {"queue_id": 3}, {"born_timestamp_ms": -1}, {"keys": [""]}, {"keys": ["a b"]},
             {"keys": ["\x02"]}, {"keys": ["ü"]}, {"keys": ["k" * 9000] * 2}, {"tag": "a|b"},
             {"tag": " a"}, {"unique_key": "u v"}, {"unique_key": "\x7f"}, {"body": bytes(3001)},
@@ -427,7 +428,7 @@ def test_field_numbers_are_those_of_the_contract() -> None:
     }  # fmt: skip
     assert known.items() <= numbers(common_pb2.Message).items()
     assert numbers(common_pb2.Message).keys() - known == {
-        "properties", "delay_level", "delay_ms", "deliver_at_ms",
+        "properties", "delay_level", "delay_ms", "deliver_at_ms", "sys_flag",
     }  # fmt: skip
     result = numbers(writer_pb2.ProduceResult)
     assert result.pop("recall_handle")  # of delayed messages alone, which are not plain

@@ -11,7 +11,9 @@ import grpc
 from background_loop import BackgroundService
 from free_ports import free_address
 from google.protobuf.duration_pb2 import Duration
+from run_cli import penstock
 from service_settings import gateway_settings, reader_settings, writer_settings
+from typer.testing import Result
 
 from penstock import Client
 from penstock.v1 import writer_pb2, writer_pb2_grpc
@@ -51,6 +53,11 @@ class MessagingBed:
             stack.enter_context(grpc.insecure_channel(self._writer))
         )
         self.client = stack.enter_context(Client(writer=self._writer, reader=self._reader))
+
+    def penstock(self, *arguments: object, stdin: str | bytes | None = None) -> Result:
+        """Run a command against the services."""
+        at = f"--writer={self._writer}", f"--reader={self._reader}"
+        return penstock(*at, *arguments, stdin=stdin)
 
     def _start_gateway(self) -> str:
         settings = gateway_settings(writer_address=self._writer, reader_address=self._reader)
