@@ -6,6 +6,8 @@ import re
 from enum import IntEnum
 from typing import Final
 
+from penstock.addresses import way_to
+
 _TOO_LATE: Final = "TOO_LATE_TO_RECALL"  # a message that waits no more
 _REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused$")
 
@@ -52,7 +54,7 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
 def nobody_answers(address: str) -> str:
     """Return the line for an address where nothing listens, with the command that starts a service."""
     return (
-        f"no answer from {address}: is the service running?"
+        f"no answer from {address}{way_to(address)}: is the service running?"
         " penstock serve --store DIRECTORY starts all services"
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv6Address
+from ipaddress import AddressValueError, IPv6Address, ip_address, ip_network
 from typing import Final, Literal
 
 Service = Literal["writer", "reader", "indexer"]
@@ -14,6 +15,12 @@ DEFAULT_WRITER: Final = "127.0.0.1:5801"
 DEFAULT_READER: Final = "127.0.0.1:5802"
 DEFAULT_INDEXER: Final = "127.0.0.1:5803"
 DEFAULT_GATEWAY: Final = "127.0.0.1:8081"
+
+WITHOUT_PROXY: Final = ("grpc.enable_http_proxy", 0)  # of channels between our own services
+# As gRPC reads them: the first that is set counts, also where it is empty.
+PROXY_VARIABLES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
+NO_PROXY_VARIABLES: Final = ("no_grpc_proxy", "no_proxy")
+_PROXY: Final = re.compile(r"http://(?:[^@/]*@)?([^/?#]+)")
 
 PORT_MAX: Final = (1 << 16) - 1
 _HOST: Final = re.compile(r"[^\s:/\[\]]+")
@@ -55,6 +62,55 @@ def address_problem(address: str, *, port_min: int = 1) -> str:
     if not _PORT.fullmatch(port) or not port_min <= int(port) <= PORT_MAX:
         return f"the port is a number from {port_min} to {PORT_MAX}"
     return ""
+
+
+def is_loopback(address: str) -> bool:
+    """Whether HOST:PORT is of this machine alone, by its host."""
+    host = _host(address)
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def channel_options(address: str) -> list[tuple[str, int]]:
+    """Return the options of a client's channel to an address: no proxy has anything to do with this machine."""
+    return [WITHOUT_PROXY] if is_loopback(address) else []
+
+
+def proxy_of(address: str) -> str:
+    """Return the variable and the proxy that gRPC reaches an address through, "" for none."""
+    environment = os.environ  # noqa: TID251  as gRPC reads it
+    name = next((each for each in PROXY_VARIABLES if each in environment), "")
+    proxy = _PROXY.match(environment.get(name, ""))
+    if proxy is None or is_loopback(address):
+        return ""
+    excluded = next((environment[each] for each in NO_PROXY_VARIABLES if each in environment), "")
+    host = _host(address)
+    if any(_excludes(entry.strip(), host) for entry in excluded.split(",")):
+        return ""
+    return f"{name}=http://{proxy[1]}"  # without its password
+
+
+def way_to(address: str) -> str:
+    """Return the words of an error about the proxy that an address is reached through, "" for none."""
+    proxy = proxy_of(address)
+    return f" through the proxy of {proxy}" if proxy else ""
+
+
+def _excludes(entry: str, host: str) -> bool:
+    if not entry:
+        return False
+    try:
+        return ip_address(host) in ip_network(entry, strict=False)
+    except ValueError:
+        return host.lower().endswith(entry.lower())
+
+
+def _host(address: str) -> str:
+    return address.rpartition("/")[2].rpartition(":")[0].strip("[]")
 
 
 def _is_v6(text: str) -> bool:

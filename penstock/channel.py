@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import grpc
 
-from penstock.addresses import Addresses, Service
+from penstock.addresses import Addresses, Service, channel_options, way_to
 from penstock.errors import ClientClosed
 from penstock.wire import Method
 from storage.clock import Clock
@@ -97,6 +97,10 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         with self._lock:
             return self._current(service)
 
+    def way_to(self, service: Service) -> str:
+        """Return the words of an error about the proxy that a service is reached through, "" for none."""
+        return way_to(self.addresses.of(service))
+
     def allow(self, call_s: float) -> None:
         """Take note of how long a call may be under way."""
         self._call_s_max = max(self._call_s_max, call_s)
@@ -135,10 +139,11 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             raise ClientClosed("the client is closed")
         channel = self._channels.get(service)
         if channel is None:
-            options = list(CHANNEL_OPTIONS)
+            address = self.addresses.of(service)
+            options = [*CHANNEL_OPTIONS, *channel_options(address)]
             if service in self._renewed:
                 options.append(_OWN_CONNECTION)
-            channel = self._open(self.addresses.of(service), options)
+            channel = self._open(address, options)
             self._channels[service] = channel
         return channel
 

@@ -8,7 +8,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
-from penstock.addresses import DEFAULT_GATEWAY
+from penstock.addresses import DEFAULT_GATEWAY, channel_options
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +30,7 @@ def clients(
     from penstock.v1 import gateway_pb2, gateway_pb2_grpc
 
     session = session_of(context)
-    with grpc.insecure_channel(gateway) as channel:
+    with grpc.insecure_channel(gateway, channel_options(gateway)) as channel:
         try:
             stub = gateway_pb2_grpc.GatewayStub(channel)  # type: ignore[no-untyped-call]  # generated
             answer = stub.ListClients(

@@ -52,7 +52,7 @@ class AsyncStagedCommit(Version):
                 wire.STAGE_RECORDS, requests, timeout_s
             )
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
+            raise from_rpc_error(error, way=self._client.channels.way_to("writer")) from error
         return staged(attempt, answer)
 
     async def commit(

@@ -19,7 +19,7 @@ from penstock.addresses import (
 from penstock.calls import status
 from penstock.calls.call import Attempts, Call, Plan
 from penstock.channel import CALL_FAILED, NOT_CONNECTED, ServiceChannels, failure_of
-from penstock.errors import ClientClosed
+from penstock.errors import ClientClosed, PenstockError
 from penstock.queue_counts import QueueCounts
 from penstock.readiness import Readiness
 from penstock.requests import REQUEST_BYTES_MAX
@@ -88,7 +88,12 @@ class Connection:
         self.channels.allow(timeout_s + call.wait_ms / 1000)
         stub = self.stub(call.method)
         with Attempts(
-            call, self.retry, timeout_s=timeout_s, clock=self.clock, sequences=self.sequences
+            call,
+            self.retry,
+            timeout_s=timeout_s,
+            clock=self.clock,
+            sequences=self.sequences,
+            way=self.channels.way_to(call.method.service),
         ) as attempts:
             while True:
                 try:
@@ -125,6 +130,10 @@ class Connection:
         except CALL_FAILED as error:
             return failure_of(error).code() not in NOT_CONNECTED
         return True
+
+    def error_of(self, call: Call[Any], error: grpc.RpcError) -> PenstockError:
+        """Return what a call that failed is to be raised as."""
+        return call.error_of(error, self.channels.way_to(call.method.service))
 
     def renew(self, method: Method, failed_stub: Any) -> None:
         """Have calls to a method's service go over a new connection: the one of ``failed_stub`` may be dead.

@@ -51,7 +51,7 @@ class StagedCommit(Version):
         try:
             answer = self._client.channels.send_stream(wire.STAGE_RECORDS, requests, timeout_s)
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
+            raise from_rpc_error(error, way=self._client.channels.way_to("writer")) from error
         return staged(attempt, answer)
 
     def commit(self, attempts: Sequence[str], *, timeout_s: float = COMMIT_TIMEOUT_S) -> Committed:

@@ -64,9 +64,9 @@ class Call(Generic[T]):
         size: int = len(request) if isinstance(request, bytes) else request.ByteSize()
         return size
 
-    def error_of(self, error: RpcError) -> PenstockError:
-        """Return what a failed attempt is to be raised as."""
-        return from_rpc_error(error, not_found=self.not_found)
+    def error_of(self, error: RpcError, way: str = "") -> PenstockError:
+        """Return what a failed attempt is to be raised as; ``way`` is as in `from_rpc_error`."""
+        return from_rpc_error(error, not_found=self.not_found, way=way)
 
 
 class Attempts:
@@ -84,8 +84,10 @@ class Attempts:
         timeout_s: float,
         clock: Clock,
         sequences: Sequences,
+        way: str = "",
     ) -> None:
         self._call = call
+        self._way = way
         self._policy = policy
         self._clock = clock
         self._began = clock.monotonic()
@@ -138,7 +140,7 @@ class Attempts:
 
         ``is_silent`` says then whether that attempt should go over another connection.
         """
-        failure = self._call.error_of(error)
+        failure = self._call.error_of(error, self._way)
         elapsed_s = self._clock.monotonic() - self._began
         delay_ms = self._policy.delay_ms(failure, self._call.repeat, self._count, elapsed_s)
         self.is_silent = isinstance(failure, DeadlineExceeded)

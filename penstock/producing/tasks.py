@@ -249,7 +249,7 @@ class AsyncProducer:
                     self._client.forget_queue_count(topic)
                 await self._announce(done)
         except grpc.aio.AioRpcError as error:
-            failure = from_rpc_error(error)
+            failure = from_rpc_error(error, way=self._client.channels.way_to("writer"))
             failure.__cause__ = error
             return failure
         except PenstockError as failure:

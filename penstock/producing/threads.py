@@ -283,7 +283,7 @@ class Producer:
                         self._client.forget_queue_count(topic)
                     self._changed.notify_all()
         except grpc.RpcError as error:
-            failure = from_rpc_error(error)
+            failure = from_rpc_error(error, way=self._client.channels.way_to("writer"))
             failure.__cause__ = error
             if isinstance(failure, Cancelled) and self._closing:
                 return ClientClosed("the producer was closed")

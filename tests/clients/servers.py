@@ -20,6 +20,7 @@ from real_processes import Running, until
 from tls_front import TlsFront
 
 from bench.peers.programs import OPENED, run
+from penstock.addresses import channel_options
 from penstock.v1 import (
     gateway_pb2,
     gateway_pb2_grpc,
@@ -105,9 +106,10 @@ class PenstockServer:
                 self._front.__enter__()
             for service in ("writer", "reader", "gateway"):
                 self._wait(service, 1)
+        addresses = {name: self._running.serving(name)[0][0] for name in ("writer", "reader")}
         self._channels = {
-            service: grpc.insecure_channel(self._running.serving(service)[0][0])
-            for service in ("writer", "reader")
+            name: grpc.insecure_channel(address, channel_options(address))
+            for name, address in addresses.items()
         }
         return self
 
