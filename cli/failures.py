@@ -6,8 +6,6 @@ import re
 from enum import IntEnum
 from typing import Final
 
-from penstock.addresses import way_to
-
 _TOO_LATE: Final = "TOO_LATE_TO_RECALL"  # a message that waits no more
 _REFUSED: Final = re.compile(r"ipv[46]:(\S+): .*Connection refused$")
 
@@ -53,6 +51,8 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
 
 def nobody_answers(address: str) -> str:
     """Return the line for an address where nothing listens, with the command that starts a service."""
+    from penstock.proxies import way_to
+
     return (
         f"no answer from {address}{way_to(address)}: is the service running?"
         " penstock serve --store DIRECTORY starts all services"

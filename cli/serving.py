@@ -10,7 +10,7 @@ import typer
 
 from cli.failures import CommandFailed, ExitCode, nobody_answers
 from cli.session import check_address, session_of
-from penstock.addresses import channel_options, way_to
+from penstock.addresses import channel_options
 
 PANEL: Final = "Services"
 SERVICES: Final = {
@@ -59,6 +59,8 @@ def health(
     check_address("ADDRESS", address)
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    from penstock.proxies import way_to
 
     with grpc.insecure_channel(address, channel_options(address)) as channel:
         try:

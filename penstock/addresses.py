@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv6Address, ip_address, ip_network
+from ipaddress import AddressValueError, IPv6Address, ip_address
 from typing import Final, Literal
 
 Service = Literal["writer", "reader", "indexer"]
@@ -17,10 +16,6 @@ DEFAULT_INDEXER: Final = "127.0.0.1:5803"
 DEFAULT_GATEWAY: Final = "127.0.0.1:8081"
 
 WITHOUT_PROXY: Final = ("grpc.enable_http_proxy", 0)  # of channels between our own services
-# As gRPC reads them: the first that is set counts, also where it is empty.
-PROXY_VARIABLES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
-NO_PROXY_VARIABLES: Final = ("no_grpc_proxy", "no_proxy")
-_PROXY: Final = re.compile(r"http://(?:[^@/]*@)?([^/?#]+)")
 
 PORT_MAX: Final = (1 << 16) - 1
 _HOST: Final = re.compile(r"[^\s:/\[\]]+")
@@ -66,7 +61,7 @@ def address_problem(address: str, *, port_min: int = 1) -> str:
 
 def is_loopback(address: str) -> bool:
     """Whether HOST:PORT is of this machine alone, by its host."""
-    host = _host(address)
+    host = host_of(address)
     if host.lower() == "localhost":
         return True
     try:
@@ -80,36 +75,8 @@ def channel_options(address: str) -> list[tuple[str, int]]:
     return [WITHOUT_PROXY] if is_loopback(address) else []
 
 
-def proxy_of(address: str) -> str:
-    """Return the variable and the proxy that gRPC reaches an address through, "" for none."""
-    environment = os.environ  # noqa: TID251  as gRPC reads it
-    name = next((each for each in PROXY_VARIABLES if each in environment), "")
-    proxy = _PROXY.match(environment.get(name, ""))
-    if proxy is None or is_loopback(address):
-        return ""
-    excluded = next((environment[each] for each in NO_PROXY_VARIABLES if each in environment), "")
-    host = _host(address)
-    if any(_excludes(entry.strip(), host) for entry in excluded.split(",")):
-        return ""
-    return f"{name}=http://{proxy[1]}"  # without its password
-
-
-def way_to(address: str) -> str:
-    """Return the words of an error about the proxy that an address is reached through, "" for none."""
-    proxy = proxy_of(address)
-    return f" through the proxy of {proxy}" if proxy else ""
-
-
-def _excludes(entry: str, host: str) -> bool:
-    if not entry:
-        return False
-    try:
-        return ip_address(host) in ip_network(entry, strict=False)
-    except ValueError:
-        return host.lower().endswith(entry.lower())
-
-
-def _host(address: str) -> str:
+def host_of(address: str) -> str:
+    """Return the host of HOST:PORT, an IPv6 address without its brackets."""
     return address.rpartition("/")[2].rpartition(":")[0].strip("[]")
 
 

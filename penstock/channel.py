@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import grpc
 
-from penstock.addresses import Addresses, Service, channel_options, way_to
+from penstock.addresses import Addresses, Service, channel_options
 from penstock.errors import ClientClosed
 from penstock.wire import Method
 from storage.clock import Clock
@@ -97,10 +97,6 @@ class _OpenChannels(ABC, Generic[ChannelT]):
         with self._lock:
             return self._current(service)
 
-    def way_to(self, service: Service) -> str:
-        """Return the words of an error about the proxy that a service is reached through, "" for none."""
-        return way_to(self.addresses.of(service))
-
     def allow(self, call_s: float) -> None:
         """Take note of how long a call may be under way."""
         self._call_s_max = max(self._call_s_max, call_s)
@@ -139,7 +135,7 @@ class _OpenChannels(ABC, Generic[ChannelT]):
             raise ClientClosed("the client is closed")
         channel = self._channels.get(service)
         if channel is None:
-            address = self.addresses.of(service)
+            address: str = self.addresses.of(service)
             options = [*CHANNEL_OPTIONS, *channel_options(address)]
             if service in self._renewed:
                 options.append(_OWN_CONNECTION)

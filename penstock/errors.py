@@ -56,7 +56,6 @@ _NO_CONNECTION: Final = (  # grpc's words before anything is sent
     "errors resolving ",
     "DNS resolution failed",
 )
-_UNANSWERED: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -343,21 +342,13 @@ class RpcError(Protocol):
         ...
 
 
-def from_rpc_error(
-    error: RpcError, *, not_found: type[NotFound] = NotFound, way: str = ""
-) -> PenstockError:
-    """Return the exception for a failed call; ``not_found`` is what NOT_FOUND means to that call.
-
-    ``way`` has the words about the proxy that it went through, if it did.
-    """
+def from_rpc_error(error: RpcError, *, not_found: type[NotFound] = NotFound) -> PenstockError:
+    """Return the exception for a failed call; ``not_found`` is what NOT_FOUND means to that call."""
     status = status_pb2.Status()
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):
             status.MergeFromString(value)
-    message = error.details() or ""
-    if way and not status.details and error.code() in _UNANSWERED:  # no service has said that
-        message = f"{message}, called{way}"
-    return _build(error.code(), message, status, not_found)
+    return _build(error.code(), error.details() or "", status, not_found)
 
 
 def from_failure(failure: common_pb2.Failure) -> PenstockError:

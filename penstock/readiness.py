@@ -6,9 +6,10 @@ from typing import Any, Final
 
 import grpc
 
-from penstock.addresses import Service, way_to
+from penstock.addresses import Service
 from penstock.calls import status
 from penstock.errors import RpcError, Unavailable
+from penstock.proxies import way_to
 from storage.clock import Clock
 
 POLL_S: Final = 0.05

@@ -283,7 +283,7 @@ class _Failures:
         if left <= 0:
             if error is None:
                 return False
-            from penstock.addresses import way_to
+            from penstock.proxies import way_to
 
             raise ReaderUnavailable(
                 f"option 'endpoint': no reader service answers at {address}{way_to(address)} ({problem}); is it"

@@ -11,7 +11,8 @@ import pytest
 from real_processes import Running, supervisor
 from run_cli import penstock
 
-from penstock.addresses import NO_PROXY_VARIABLES, PROXY_VARIABLES, WITHOUT_PROXY
+from penstock.addresses import WITHOUT_PROXY
+from penstock.proxies import NO_PROXY_VARIABLES, PROXY_VARIABLES
 from services.rocketmq.v2 import definition_pb2 as v2
 from services.rocketmq.v2 import service_pb2, service_pb2_grpc
 

@@ -12,7 +12,8 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from penstock import Client, DeadlineExceeded, Unavailable
-from penstock.addresses import NO_PROXY_VARIABLES, PROXY_VARIABLES, channel_options, proxy_of
+from penstock.addresses import channel_options
+from penstock.proxies import NO_PROXY_VARIABLES, PROXY_VARIABLES, proxy_of
 
 ELSEWHERE = "192.0.2.1:5801"  # of the addresses for documentation: nobody's
 
